@@ -1,0 +1,25 @@
+# From a text corpus to a masked language model and a report: the table of contents.
+from snakemake.utils import min_version
+
+min_version("9.0")
+
+
+configfile: "config.yaml"
+
+
+report: "report/workflow.rst"
+
+
+include: "rules/common.smk"
+include: "rules/corpus.smk"
+include: "rules/tokenizer.smk"
+include: "rules/shards.smk"
+include: "rules/pretrain.smk"
+include: "rules/evaluate.smk"
+include: "rules/report.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        "results/report.html",

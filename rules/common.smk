@@ -1,0 +1,70 @@
+# What all rules share: the checked configuration, the runs, and the code edges.
+import importlib.metadata
+import os
+import re
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+BASE = Path(workflow.basedir)
+if str(BASE / "scripts") not in sys.path:
+    sys.path.insert(0, str(BASE / "scripts"))
+
+from mlm.code_edges import code_files
+from mlm.configuration import SPLITS, load_schema, resolve, run_section
+from mlm.errors import MlmError
+from mlm.environment import check_environment
+
+try:
+    check_environment(BASE / "envs" / "requirements.txt")
+    settings = resolve(config, load_schema(BASE / "schemas" / "config.schema.yaml"))
+except MlmError as error:
+    raise WorkflowError(str(error))
+
+RUNS = list(settings["runs"])
+SHARD_COUNTS = settings["shards"]["count"]
+
+
+wildcard_constraints:
+    split="|".join(SPLITS),
+    run="|".join(map(re.escape, RUNS)),
+    shard=r"\d{5}",
+    count=r"\d{5}",
+
+
+def code(script):
+    """The library files that `scripts/{script}.py` imports, as inputs: an edit reruns.
+
+    Relative paths where Snakemake runs in the repository itself, so that a clone elsewhere
+    sees the same inputs.
+    """
+    files = code_files(BASE / "scripts", script)
+    if Path.cwd() == BASE:
+        files = [f.relative_to(BASE) for f in files]
+    return [local(str(f)) for f in files]
+
+
+def of_run(section, *keys):
+    """Section `section` as the job's run sees it, whole or narrowed to `keys`, for `params`."""
+
+    def narrowed(wildcards):
+        whole = run_section(settings, wildcards.run, section)
+        return canonical({k: whole[k] for k in keys} if keys else whole)
+
+    return narrowed
+
+
+def canonical(value):
+    """`value` with sorted keys, so that the order of the configuration is no change."""
+    if isinstance(value, dict):
+        return {k: canonical(value[k]) for k in sorted(value)}
+    return [canonical(v) for v in value] if isinstance(value, list) else value
+
+
+def shard_files(split, suffix="tfrecord"):
+    """The declared shards of `split`, in order."""
+    count = SHARD_COUNTS[split]
+    return [
+        f"results/shards/{split}/{split}-{i:05d}-of-{count:05d}.{suffix}" for i in range(count)
+    ]

@@ -1,0 +1,1 @@
+"""The library behind the workflow: plain functions and data classes, free of Snakemake."""

@@ -1,0 +1,53 @@
+"""Writing files so that a reader sees the old file or the new one, never a part."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def replacing(path: str | os.PathLike) -> Iterator[Path]:
+    """Give a temporary path beside `path`, and rename it to `path` on success.
+
+    On an error, or a kill that Python sees, the temporary file is removed and `path` is
+    left as it was. The rename is atomic on a POSIX file system; the data is flushed to disk
+    before it, so that a power failure cannot leave an empty file under the final name.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        yield temporary
+        with open(temporary, "rb+") as handle:
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def canonical_json(value: Any) -> str:
+    """`value` as JSON that depends on nothing but `value`: sorted keys, UTF-8, two spaces.
+
+    Raises ValueError for NaN and infinities, which JSON has no word for.
+    """
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=2, allow_nan=False)
+    return text + "\n"
+
+
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """Write `value` to `path` as canonical JSON, atomically."""
+    write_text(path, canonical_json(value))
+
+
+def write_text(path: str | os.PathLike, text: str) -> None:
+    """Write `text` to `path` as UTF-8 with `\\n` line ends, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(text.encode("utf-8"))
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """The value stored in the JSON file `path`."""
+    return json.loads(Path(path).read_text(encoding="utf-8"))

@@ -1,0 +1,268 @@
+"""The configuration: defaults, validation with all problems at once, and runs."""
+
+import copy
+import difflib
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from mlm.errors import ConfigError
+
+#: Sections that a run may override.
+RUN_SECTIONS = ("model", "pretraining", "evaluation")
+SPLITS = ("train", "validation", "test")
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def load_schema(path: str | Path) -> dict:
+    """The JSON schema (draft 2020-12) of the configuration, with its defaults."""
+    return yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+
+
+def resolve(config: dict, schema: dict) -> dict:
+    """The configuration with every default filled in, in canonical types.
+
+    `config` is what the user gave. The result has for each run in `runs` its overrides
+    only; `run_section` merges them. Integers stand as float where the schema says
+    `number`, so that `1` and `1.0` are the same setting.
+
+    Raises ConfigError with every problem that was found.
+    """
+    config = copy.deepcopy(dict(config))
+    problems: list[str] = []
+    config = _canonical(config, schema, "", problems)
+    problems += _schema_problems(config, schema)
+    if not problems:
+        config = _with_defaults(config, schema)
+        runs = config["runs"]
+        for name, overrides in runs.items():
+            if not _RUN_NAME.fullmatch(str(name)):
+                problems.append(
+                    f"runs: {name!r} cannot be a file name; use letters, digits, '_', '-' "
+                    "and '.' (at most 64, the first a letter or digit)"
+                )
+            overrides = {} if overrides is None else overrides
+            runs[name] = overrides
+        problems += _consistency_problems(config)
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def run_section(config: dict, run: str, section: str) -> dict:
+    """Section `section` of a resolved configuration as run `run` sees it."""
+    return _merged(config[section], config["runs"][run].get(section, {}))
+
+
+def _merged(base: Any, override: Any) -> Any:
+    if isinstance(base, dict) and isinstance(override, dict):
+        keys = list(base) + [k for k in override if k not in base]
+        return {
+            k: _merged(base[k], override[k])
+            if k in base and k in override
+            else copy.deepcopy(override[k] if k in override else base[k])
+            for k in keys
+        }
+    return copy.deepcopy(override)
+
+
+def _follow(schema: dict, root: dict) -> dict:
+    """`schema` with a local `$ref` replaced by what it points to."""
+    while "$ref" in schema:
+        target = root
+        for part in schema["$ref"].removeprefix("#/").split("/"):
+            target = target[part]
+        schema = target
+    return schema
+
+
+def _types(schema: dict) -> list[str]:
+    types = schema.get("type", [])
+    return [types] if isinstance(types, str) else types
+
+
+def _canonical(value: Any, schema: dict, where: str, problems: list[str], root=None) -> Any:
+    """`value` in the types the schema asks for, where that loses nothing."""
+    root = root or schema
+    schema = _follow(schema, root)
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        other = schema.get("additionalProperties")
+        result = {}
+        for key, item in value.items():
+            child = known.get(key, other if isinstance(other, dict) else {})
+            path = f"{where}.{key}" if where else str(key)
+            result[str(key)] = _canonical(item, child, path, problems, root)
+        return result
+    if isinstance(value, list | tuple):
+        child = schema.get("items", {})
+        return [
+            _canonical(v, child, f"{where}[{i}]", problems, root) for i, v in enumerate(value)
+        ]
+    types = _types(schema)
+    numeric_text = isinstance(value, str) and "string" not in types
+    if "number" in types and not isinstance(value, bool):
+        if isinstance(value, int):
+            return float(value)
+        if numeric_text:
+            value = _number(value)
+    elif "integer" in types and numeric_text:
+        number = _number(value)
+        value = int(number) if isinstance(number, float) and number.is_integer() else value
+    elif "integer" in types and isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        problems.append(f"{where}: {value} is no finite number")
+    return value
+
+
+def _number(text: str) -> float | str:
+    """`text` as a number, for YAML's `1e-4`, which is text to it; else `text` itself."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _schema_problems(config: dict, schema: dict) -> list[str]:
+    validator = jsonschema.Draft202012Validator(schema)
+    errors = sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.absolute_path])
+    return [line for error in errors for line in _in_words(error)]
+
+
+def _in_words(error: jsonschema.ValidationError) -> list[str]:
+    path = ""
+    for part in error.absolute_path:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    if error.validator == "additionalProperties":
+        known = sorted(error.schema.get("properties", {}))
+        lines = []
+        for key in sorted(set(error.instance) - set(known)):
+            name = f"{path}.{key}" if path else key
+            close = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+            lines.append(f"{name}: unknown key; {hint}")
+        return lines
+    found = "null" if error.instance is None else repr(error.instance)
+    if error.validator == "type":
+        expected = " or ".join(_types(error.schema))
+        return [f"{path}: found {found}, expected {expected}"]
+    if error.validator == "enum":
+        options = ", ".join(map(str, error.validator_value))
+        return [f"{path}: found {found}, expected one of: {options}"]
+    return [f"{path or 'the configuration'}: {error.message}"]
+
+
+def _with_defaults(value: Any, schema: dict, root: dict | None = None) -> Any:
+    root = root or schema
+    schema = _follow(schema, root)
+    if not isinstance(value, dict):
+        return value
+    value = dict(value)
+    for key, child in schema.get("properties", {}).items():
+        child = _follow(child, root) | {k: v for k, v in child.items() if k != "$ref"}
+        if key not in value:
+            if "default" in child:
+                value[key] = copy.deepcopy(child["default"])
+            elif "properties" in child:
+                value[key] = {}
+            else:
+                continue
+        value[key] = _with_defaults(value[key], child, root)
+    return value
+
+
+def _consistency_problems(config: dict) -> list[str]:
+    """What no single key shows: settings that contradict each other."""
+    problems = _corpus_problems(config) + _report_problems(config)
+    for run in config["runs"]:
+        sections = {s: run_section(config, run, s) for s in RUN_SECTIONS}
+        where = f"runs.{run}: " if config["runs"][run] else ""
+        problems += [where + p for p in _run_problems(config, sections)]
+    return list(dict.fromkeys(problems))
+
+
+def _corpus_problems(config: dict) -> list[str]:
+    corpus, problems = config["corpus"], []
+    if corpus["source"] == "files" and not corpus["files"]["train"]:
+        problems.append("corpus.files.train: empty; name at least one file or glob pattern")
+    if corpus["source"] == "hub":
+        hub = corpus["hub"]
+        problems += [
+            f"corpus.hub.{key}: missing; {what}"
+            for key, what in {
+                "dataset": "name the dataset",
+                "revision": "pin the dataset to a commit, so that the data cannot change",
+            }.items()
+            if not hub[key]
+        ]
+    shares = corpus["held_out"]
+    if sum(shares.values()) >= 1:
+        problems.append(f"corpus.held_out: {shares} leave nothing to train on")
+    low, high = corpus["filters"]["min_characters"], corpus["filters"]["max_characters"]
+    if high is not None and high < low:
+        problems.append(f"corpus.filters: max_characters {high} is below min_characters {low}")
+    tokenizer = config["tokenizer"]
+    special = list(tokenizer["special_tokens"].values())
+    if len(set(special)) != len(special):
+        problems.append(f"tokenizer.special_tokens: two are the same in {special}")
+    if tokenizer["kind"] == "pretrained":
+        path, revision = tokenizer["pretrained"]["path"], tokenizer["pretrained"]["revision"]
+        if not path:
+            problems.append("tokenizer.pretrained.path: missing; name a directory or a Hub id")
+        elif not Path(path).is_dir() and not revision:
+            problems.append(
+                f"tokenizer.pretrained.revision: missing; {path!r} is no directory here, and a "
+                "Hub id needs the commit it is pinned to"
+            )
+    if config["shards"]["source"] == "prebuilt":
+        problems += [
+            f"shards.prebuilt.{split}: missing; a directory or gs:// prefix is expected"
+            for split, place in config["shards"]["prebuilt"].items()
+            if not place
+        ]
+    return problems
+
+
+def _report_problems(config: dict) -> list[str]:
+    shown = config["report"]["runs"]
+    return [
+        f"report.runs: no run is called {name!r}; there are: {', '.join(config['runs'])}"
+        for name in shown or []
+        if name not in config["runs"]
+    ]
+
+
+def _run_problems(config: dict, sections: dict) -> list[str]:
+    pretraining, problems = sections["pretraining"], []
+    lengths = {k: pretraining[k] for k in ("steps", "epochs", "tokens") if pretraining[k]}
+    if len(lengths) != 1:
+        found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
+        problems.append(
+            f"pretraining: exactly one of steps, epochs, tokens must be set; found {found}"
+        )
+    masking = pretraining["masking"]
+    if masking["mask_token"] + masking["random_token"] > 1 + 1e-9:
+        problems.append("pretraining.masking: mask_token and random_token add up to more than 1")
+    model = sections["model"]
+    width = model["config"].get("hidden_size")
+    heads = model["config"].get("num_attention_heads")
+    if isinstance(width, int) and isinstance(heads, int) and (heads < 1 or width % heads):
+        problems.append(
+            f"model.config: {heads} attention heads do not divide hidden_size {width}"
+        )
+    if model["hub"]["id"] and not model["hub"]["revision"]:
+        problems.append("model.hub.revision: missing; pin the Hub id to a commit")
+    mask = config["tokenizer"]["special_tokens"]["mask"]
+    if config["tokenizer"]["kind"] != "pretrained":
+        for prompt in sections["evaluation"]["prompts"]:
+            if prompt.count(mask) != 1:
+                problems.append(
+                    f"evaluation.prompts: {prompt!r} holds {mask} {prompt.count(mask)} times; "
+                    "exactly once is expected"
+                )
+    return problems

@@ -1,0 +1,73 @@
+"""Is this the environment that the workflow was tested in? Asked before the first job."""
+
+import importlib.metadata
+import re
+import sys
+from pathlib import Path
+
+from mlm.errors import MlmError
+
+OLDEST_PYTHON = (3, 11)
+
+#: The packages that the workflow itself imports. tensorflow has another name on a TPU VM.
+PACKAGES = (
+    "datasets",
+    "google-crc32c",
+    "huggingface-hub",
+    "jinja2",
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "safetensors",
+    "sentencepiece",
+    "tensorflow",
+    "tf-keras",
+    "tokenizers",
+    "transformers",
+    "zstandard",
+)
+_ALTERNATIVES = {"tensorflow": ("tensorflow-tpu", "tensorflow-cpu")}
+
+
+def pinned_versions(requirements: Path) -> dict[str, str]:
+    """Package versions that a requirements file pins with `==`."""
+    pins = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", requirements.read_text(), re.MULTILINE)
+    return {name.lower().replace("_", "-"): version for name, version in pins}
+
+
+def installed_version(package: str) -> str | None:
+    """The installed version of `package` or of what stands in for it, else None."""
+    for name in (package, *_ALTERNATIVES.get(package, ())):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def check_environment(requirements: Path) -> None:
+    """Raise MlmError where Python is too old or a package is missing or of another version."""
+    problems = []
+    if sys.version_info < OLDEST_PYTHON:
+        found, needed = (".".join(map(str, v[:2])) for v in (sys.version_info, OLDEST_PYTHON))
+        problems.append(f"Python {found} is too old; {needed} or later is needed")
+    pins = pinned_versions(requirements)
+    for package in PACKAGES:
+        found, wanted = installed_version(package), pins.get(package)
+        if found is None:
+            problems.append(f"{package} is missing; {package}=={wanted} is expected")
+        elif found.split("+")[0] != wanted:
+            problems.append(f"{package} {found} is installed; {wanted} is expected")
+    if problems:
+        lines = "\n".join(f"  - {p}" for p in problems)
+        raise MlmError(
+            f"This environment ({sys.prefix}) cannot run the workflow:\n{lines}\n"
+            f"Install what is pinned: {Path(sys.executable).name} -m pip install "
+            f"--require-hashes -r {requirements}"
+        )
+
+
+def package_versions() -> dict[str, str]:
+    """Installed versions of the packages that shape the results, by name."""
+    return {p: v for p in PACKAGES if (v := installed_version(p)) is not None}

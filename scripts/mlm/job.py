@@ -1,0 +1,72 @@
+"""What every rule's script does around its one call: log, and report errors in words."""
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from mlm.errors import MlmError
+
+
+class _Tee:
+    """A text stream that writes to the terminal and, line by line, to the job's log."""
+
+    def __init__(self, terminal: TextIO, log: TextIO):
+        self._terminal, self._log = terminal, log
+
+    def write(self, text: str) -> int:
+        self._log.write(text)
+        self._log.flush()
+        return self._terminal.write(text)
+
+    def flush(self) -> None:
+        self._terminal.flush()
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
+
+    def isatty(self) -> bool:
+        return self._terminal.isatty()
+
+
+def os_error_in_words(error: OSError) -> str | None:
+    """A message for the operating system's refusals that a user can mend, or None."""
+    where = f" ({error.filename})" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"No space left on the disk or in the quota{where}. Nothing was half-written; "
+            "free some space and run the same command again."
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return (
+            f"Not allowed to write or read{where}: {error.strerror}. Give this user the "
+            "right to it, or run in another directory (snakemake --directory)."
+        )
+    return None
+
+
+def run(main: Callable[[Any], None], snakemake: Any) -> None:
+    """Call `main(snakemake)` with its output copied to the rule's log.
+
+    An MlmError is printed without a traceback and ends the process with status 1; so do a
+    full disk and a refused write. Any other exception is a bug and keeps its traceback.
+    """
+    os.makedirs(os.path.dirname(snakemake.log[0]) or ".", exist_ok=True)
+    with open(snakemake.log[0], "w", encoding="utf-8") as log:
+        terminals = sys.stdout, sys.stderr
+        sys.stdout, sys.stderr = _Tee(sys.stdout, log), _Tee(sys.stderr, log)
+        try:
+            main(snakemake)
+        except Exception as error:
+            words = str(error) if isinstance(error, MlmError) else None
+            if isinstance(error, OSError):
+                words = os_error_in_words(error)
+            if words is None:
+                traceback.print_exc()
+            else:
+                print(f"\nError in rule {snakemake.rule}: {words}\n", file=sys.stderr)
+            sys.exit(1)
+        finally:
+            sys.stdout, sys.stderr = terminals
