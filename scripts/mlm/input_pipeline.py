@@ -8,7 +8,7 @@ a function of (manifest, seed, batch size, shuffle window, k).
 from dataclasses import dataclass
 from pathlib import Path
 
-import tensorflow as tf
+from mlm.framework import tf
 
 from mlm.errors import MlmError
 from mlm.manifests import Manifest
@@ -82,10 +82,9 @@ def parse_records(serialized: tf.Tensor, sequence_length: int) -> tuple[tf.Tenso
 def _one_epoch(shards: ShardFiles, seed: int, epoch: tf.Tensor, window: int) -> tf.data.Dataset:
     """(epoch, sample index, serialized record) in the order of one epoch."""
     key = tf.stack([tf.constant(seed, tf.int64), epoch])
-    files = tf.random.experimental.stateless_shuffle(tf.constant(shards.files), seed=key)
-    first = tf.random.experimental.stateless_shuffle(
-        tf.constant(shards.first_index, tf.int64), seed=key
-    )
+    order = tf.random.experimental.stateless_shuffle(tf.range(len(shards.files)), seed=key)
+    files = tf.gather(tf.constant(shards.files), order)
+    first = tf.gather(tf.constant(shards.first_index, tf.int64), order)
     records = _records(shards, files, first)
     # The order follows from the seed of the epoch; TF's own reshuffling would depend on how
     # often the dataset was iterated in this process.

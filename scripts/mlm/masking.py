@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
+from mlm.framework import tf
 
 from mlm.keyed_random import threefry, uniform
 

@@ -1,0 +1,152 @@
+"""The device that trains, and the TensorFlow distribution strategy over it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlm.errors import MlmError
+from mlm.framework import tf, tf_keras
+
+
+@dataclass(frozen=True)
+class AcceleratorSettings:
+    """Section `accelerator` of the configuration."""
+
+    kind: str
+    precision: str
+    virtual_replicas: int | None
+    cpu_threads: int
+    tpu_name: str
+    tpu_zone: str | None
+    tpu_project: str | None
+
+    @classmethod
+    def of(cls, section: dict) -> "AcceleratorSettings":
+        """From the resolved section."""
+        tpu = section["tpu"]
+        return cls(
+            kind=section["kind"],
+            precision=section["precision"],
+            virtual_replicas=section["virtual_replicas"],
+            cpu_threads=section["cpu_threads"],
+            tpu_name=tpu["name"],
+            tpu_zone=tpu["zone"],
+            tpu_project=tpu["project"],
+        )
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A strategy with its kind ("cpu", "gpu" or "tpu") and precision, ready for use."""
+
+    strategy: tf.distribute.Strategy
+    kind: str
+    precision: str
+
+    @property
+    def replicas(self) -> int:
+        return self.strategy.num_replicas_in_sync
+
+    @property
+    def name(self) -> str:
+        return type(self.strategy).__name__
+
+
+def _has_local_tpu() -> bool:
+    """Whether this machine looks like a TPU VM, from what Google's images set up there."""
+    return any(Path("/dev").glob("accel[0-9]*")) or "TPU_NAME" in os.environ
+
+
+def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
+    """Set up the devices that `settings` ask for. Call once, before any other TensorFlow.
+
+    Raises MlmError when there is no such device, saying what was looked for.
+    """
+    # The order in which a CPU adds up depends on its number of threads, so that this number
+    # is part of the result and never what the scheduler happens to give.
+    tf.config.threading.set_intra_op_parallelism_threads(settings.cpu_threads)
+    tf.config.threading.set_inter_op_parallelism_threads(settings.cpu_threads)
+    if settings.virtual_replicas:
+        kind, strategy = "cpu", _virtual_replicas(settings)
+    else:
+        kind = settings.kind
+        if kind == "auto":
+            gpus = tf.config.list_physical_devices("GPU")
+            kind = "tpu" if _has_local_tpu() else "gpu" if gpus else "cpu"
+        strategy = {"cpu": _cpu, "gpu": _gpu, "tpu": _tpu}[kind](settings)
+    precision = settings.precision
+    if precision == "auto":
+        precision = "bfloat16" if kind == "tpu" else "float32"
+    tf_keras.mixed_precision.set_global_policy(
+        "mixed_bfloat16" if precision == "bfloat16" else "float32"
+    )
+    return Accelerator(strategy=strategy, kind=kind, precision=precision)
+
+
+def _cpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
+    tf.config.set_visible_devices([], "GPU")
+    return tf.distribute.OneDeviceStrategy("/cpu:0")
+
+
+def _virtual_replicas(settings: AcceleratorSettings) -> tf.distribute.Strategy:
+    if settings.kind == "gpu":
+        raise MlmError(
+            "accelerator: virtual_replicas are logical CPU devices; set kind to cpu, or to tpu "
+            "for a rehearsal, and not to gpu"
+        )
+    tf.config.set_visible_devices([], "GPU")
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    count = settings.virtual_replicas
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
+    )
+    return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(count)])
+
+
+def _gpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        raise MlmError(
+            "accelerator.kind: gpu, but TensorFlow sees no GPU. Check the driver with "
+            "nvidia-smi and install the CUDA libraries (pip install 'tensorflow[and-cuda]'), "
+            "or set accelerator.kind to cpu"
+        )
+    for gpu in gpus:
+        tf.config.experimental.set_memory_growth(gpu, True)
+    return tf.distribute.MirroredStrategy()
+
+
+def _tpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
+    name = settings.tpu_name
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=name,
+            zone=settings.tpu_zone,
+            project=settings.tpu_project,
+        )
+        if name != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except Exception as error:  # every layer below raises a type of its own
+        raise MlmError(_no_tpu(settings, error)) from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def _no_tpu(settings: AcceleratorSettings, error: Exception) -> str:
+    if settings.tpu_name == "local":
+        looked = "a TPU of this machine (accelerator.tpu.name: local, as on a TPU VM)"
+        advice = (
+            "Run on a TPU VM with the packages of envs/requirements-tpu.txt, name a TPU node in "
+            "accelerator.tpu, or rehearse here with accelerator.virtual_replicas: 8"
+        )
+    else:
+        looked = (
+            f"a TPU node {settings.tpu_name!r} in zone {settings.tpu_zone!r} of project "
+            f"{settings.tpu_project!r}"
+        )
+        advice = (
+            "Check name, zone and project with 'gcloud compute tpus list', and that this "
+            "machine may reach it"
+        )
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"No TPU found. Looked for {looked}. TensorFlow says: {reason}. {advice}."

@@ -1,0 +1,33 @@
+"""TensorFlow as the whole project uses it: import it from here, never directly.
+
+transformers' TensorFlow models need the Keras 2 interface, which TensorFlow gives only when
+asked before its first import. The package of TPU VMs has a name that transformers does not
+know, so it is told.
+"""
+
+import importlib.util
+import os
+
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+os.environ.setdefault("USE_TORCH", "0")
+if importlib.util.find_spec("tensorflow") is not None:
+    os.environ.setdefault("FORCE_TF_AVAILABLE", "1")
+
+import tensorflow as tf  # noqa: E402
+import tf_keras  # noqa: E402
+
+__all__ = ["make_deterministic", "tf", "tf_keras"]
+
+
+def make_deterministic(seed: int) -> None:
+    """Two processes with the same seed do the same arithmetic in the same order.
+
+    Seeds Python, NumPy and TensorFlow, turns on deterministic kernels, and gives each
+    dropout layer a generator of its own whose state can be saved.
+    """
+    tf_keras.utils.set_random_seed(seed)
+    tf.config.experimental.enable_op_determinism()
+    tf_keras.backend.experimental.enable_tf_random_generator()

@@ -1,0 +1,87 @@
+"""AdamW, its schedule, and which weights do not decay."""
+
+import math
+from dataclasses import dataclass
+
+from mlm.framework import tf, tf_keras
+
+#: Parts of the names of variables that weight decay leaves alone, as in BERT's release.
+NO_DECAY = ("bias", "layernorm", "layer_norm", "beta", "gamma")
+
+
+@dataclass(frozen=True)
+class OptimizerSettings:
+    """Section `pretraining.optimizer`, with the schedule's length in steps."""
+
+    learning_rate: float
+    weight_decay: float
+    beta_1: float
+    beta_2: float
+    epsilon: float
+    clip_norm: float | None
+    warmup_share: float
+    decay: str
+    final_share: float
+    accumulation: int
+    schedule_steps: int
+
+    @classmethod
+    def of(cls, section: dict, steps: int) -> "OptimizerSettings":
+        """From the resolved section, for a training of `steps` updates."""
+        return cls(**(section | {"schedule_steps": section["schedule_steps"] or steps}))
+
+    @property
+    def warmup_steps(self) -> int:
+        return math.ceil(self.warmup_share * self.schedule_steps)
+
+
+class WarmupThenDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
+    """Linear rise to the peak, then linear or cosine decay to a share of it.
+
+    The first update has step 0 and a learning rate of peak / warmup_steps, not 0.
+    """
+
+    def __init__(self, settings: OptimizerSettings):
+        self.settings = settings
+
+    def __call__(self, step):
+        s = self.settings
+        step = tf.cast(step, tf.float32)
+        warmup = float(max(s.warmup_steps, 1))
+        rest = float(max(s.schedule_steps - s.warmup_steps, 1))
+        progress = tf.clip_by_value((step - s.warmup_steps) / rest, 0.0, 1.0)
+        if s.decay == "cosine":
+            falling = 0.5 * (1.0 + tf.cos(math.pi * progress))
+        else:
+            falling = 1.0 - progress
+        falling = s.final_share + (1.0 - s.final_share) * falling
+        rising = (step + 1.0) / warmup
+        return s.learning_rate * tf.where(step < s.warmup_steps, rising, falling)
+
+    def get_config(self):
+        return {"settings": self.settings}
+
+
+def decays(name: str) -> bool:
+    """Whether weight decay applies to the variable called `name`."""
+    return not any(part in name.lower() for part in NO_DECAY)
+
+
+def build_optimizer(settings: OptimizerSettings, variables) -> tf_keras.optimizers.Optimizer:
+    """AdamW (Loshchilov and Hutter, 2019) with its slots made; no clipping of its own.
+
+    Gradients are clipped by the train step, after they are summed over the replicas.
+    """
+    optimizer = tf_keras.optimizers.AdamW(
+        learning_rate=WarmupThenDecay(settings),
+        weight_decay=settings.weight_decay,
+        beta_1=settings.beta_1,
+        beta_2=settings.beta_2,
+        epsilon=settings.epsilon,
+        jit_compile=False,
+    )
+    optimizer.exclude_from_weight_decay(
+        var_list=[v for v in variables if not decays(v.name)]
+    )
+    optimizer.build(variables)
+    return optimizer
