@@ -5,25 +5,10 @@ from pathlib import Path
 
 from mlm.errors import ConfigError, MlmError
 from mlm.framework import tf
+from mlm.tokenization import Encoder
 
 #: Families whose TensorFlow code counts positions over ids other than 1, from 2 on.
 ROBERTA_FAMILY = ("roberta", "xlm-roberta", "roberta-prelayernorm", "camembert")
-
-
-@dataclass(frozen=True)
-class TokenizerFacts:
-    """What a model must know of its tokenizer: the number of ids and the special ones."""
-
-    vocabulary_size: int
-    cls_id: int
-    pad_id: int
-    sep_id: int
-    unk_id: int
-    mask_id: int
-
-    @property
-    def special_ids(self) -> tuple[int, ...]:
-        return (self.cls_id, self.pad_id, self.sep_id, self.unk_id, self.mask_id)
 
 
 @dataclass(frozen=True)
@@ -50,7 +35,7 @@ class ModelRequest:
         )
 
 
-def model_configuration(request: ModelRequest, tokenizer: TokenizerFacts, sequence_length: int):
+def model_configuration(request: ModelRequest, tokenizer: Encoder, sequence_length: int):
     """The transformers configuration of the model, checked; a PretrainedConfig.
 
     Raises ConfigError with everything that does not fit: family without a TensorFlow
@@ -73,14 +58,14 @@ def model_configuration(request: ModelRequest, tokenizer: TokenizerFacts, sequen
             f"{tokenizer.vocabulary_size} ids; leave the key out to take the tokenizer's"
         )
     config.vocab_size = tokenizer.vocabulary_size
-    config.bos_token_id = config.cls_token_id = tokenizer.cls_id
-    config.eos_token_id = config.sep_token_id = tokenizer.sep_id
-    config.pad_token_id = tokenizer.pad_id
+    config.bos_token_id = config.cls_token_id = tokenizer.special_ids.cls
+    config.eos_token_id = config.sep_token_id = tokenizer.special_ids.sep
+    config.pad_token_id = tokenizer.special_ids.pad
     config.tie_word_embeddings = True
     problems += _position_problems(config, sequence_length, "max_position_embeddings" in given)
-    if config.model_type in ROBERTA_FAMILY and tokenizer.pad_id != 1:
+    if config.model_type in ROBERTA_FAMILY and tokenizer.special_ids.pad != 1:
         problems.append(
-            f"tokenizer: the pad token has id {tokenizer.pad_id}; {config.model_type} in "
+            f"tokenizer: the pad token has id {tokenizer.special_ids.pad}; {config.model_type} in "
             "TensorFlow treats id 1 as padding whatever its configuration says, so every "
             "token with id 1 would lose its position. Give <pad> id 1, or choose "
             "model.family: bert"

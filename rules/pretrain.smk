@@ -1,0 +1,46 @@
+# Pretraining: one model for each run of the configuration.
+#
+# Requires  results/tokenizer/tokenizer.json and the files beside it
+#           results/manifests/{train,validation}.json and the shards they name
+# Gives     results/runs/{run}/model/   the model in the Hugging Face layout
+#           results/runs/{run}/training.csv, training.json
+# Keeps     state/{run}/{fingerprint}/  what an interrupted training goes on from
+
+
+rule pretrain:
+    """Train a masked language model from scratch and export it."""
+    input:
+        train="results/manifests/train.json",
+        validation="results/manifests/validation.json",
+        tokenizer="results/tokenizer/tokenizer.json",
+        tokenizer_config="results/tokenizer/tokenizer_config.json",
+        special_tokens_map="results/tokenizer/special_tokens_map.json",
+        code=code("pretrain"),
+    output:
+        weights="results/runs/{run}/model/model.safetensors",
+        config="results/runs/{run}/model/config.json",
+        card="results/runs/{run}/model/README.md",
+        tokenizer="results/runs/{run}/model/tokenizer.json",
+        tokenizer_config="results/runs/{run}/model/tokenizer_config.json",
+        special_tokens_map="results/runs/{run}/model/special_tokens_map.json",
+        log="results/runs/{run}/training.csv",
+        summary="results/runs/{run}/training.json",
+    params:
+        model=of_run("model"),
+        pretraining=of_run("pretraining"),
+        seed=settings["seed"],
+        accelerator=canonical(settings["accelerator"]),
+        sequence_length=settings["shards"]["sequence_length"],
+        corpus=settings["corpus"]["source"],
+    log:
+        "logs/pretrain/{run}.log",
+    benchmark:
+        "logs/benchmarks/pretrain/{run}.tsv"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=720,
+    conda:
+        "../envs/environment.yaml"
+    script:
+        "../scripts/pretrain.py"

@@ -1,0 +1,48 @@
+"""The trained model as files that TensorFlow, Flax and PyTorch open alike.
+
+PyTorch's names and layout are the one form that the three read from safetensors. The names
+come from transformers' own table; no PyTorch is needed to write them.
+"""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+
+from mlm.atomic import replacing, write_json
+
+
+def pytorch_weights(model) -> dict[str, np.ndarray]:
+    """The model's weights by PyTorch name, in PyTorch's layout, float32."""
+    from transformers.modeling_tf_pytorch_utils import (
+        apply_transpose,
+        convert_tf_weight_name_to_pt_weight_name,
+    )
+
+    weights = {}
+    for variable in model.weights:
+        name, transpose = convert_tf_weight_name_to_pt_weight_name(
+            variable.name, tf_weight_shape=variable.shape
+        )
+        value = np.asarray(variable.numpy(), dtype=np.float32)
+        value = np.asarray(apply_transpose(transpose, value, match_shape=None))
+        weights[name] = np.ascontiguousarray(value)
+    return dict(sorted(weights.items()))
+
+
+def write_weights(model, path: str | Path) -> None:
+    """Write `model.safetensors` atomically; same weights, same bytes."""
+    from safetensors.numpy import save_file
+
+    with replacing(path) as temporary:
+        save_file(pytorch_weights(model), temporary, metadata={"format": "pt"})
+
+
+def write_configuration(model, path: str | Path) -> None:
+    """Write `config.json` with the architecture's name in PyTorch, as readers expect it."""
+    config = copy.deepcopy(model.config)
+    config.architectures = [type(model).__name__.removeprefix("TF")]
+    config.torch_dtype = "float32"
+    fields = config.to_dict()
+    fields.pop("_name_or_path", None)
+    write_json(path, fields)

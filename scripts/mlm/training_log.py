@@ -1,0 +1,116 @@
+"""What a training tells while it runs and leaves behind: rows, a progress line, events."""
+
+import csv
+import io
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import psutil
+
+from mlm.atomic import write_text
+from mlm.framework import tf
+
+#: Seconds between two progress lines.
+_PROGRESS_INTERVAL = 5.0
+
+
+@dataclass
+class Row:
+    """One line of training.csv; losses in nats, means over the steps since the last row."""
+
+    step: int
+    epoch: float
+    loss: float
+    accuracy: float
+    validation_loss: float | None
+    validation_accuracy: float | None
+    learning_rate: float
+    tokens_per_second: float
+
+    def cells(self) -> list[str]:
+        """The row as text; six digits, so that reading it back gives what was written."""
+        digits = {
+            "epoch": ".4f",
+            "loss": ".6f",
+            "accuracy": ".6f",
+            "validation_loss": ".6f",
+            "validation_accuracy": ".6f",
+            "learning_rate": ".6e",
+            "tokens_per_second": ".0f",
+        }
+        return [
+            "" if value is None else format(value, digits.get(name, ""))
+            for name, value in asdict(self).items()
+        ]
+
+
+def write_rows(path: str | Path, rows: list[Row]) -> None:
+    """Write training.csv atomically."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(Row.__dataclass_fields__)
+    writer.writerows(row.cells() for row in rows)
+    write_text(path, text.getvalue())
+
+
+def in_words(seconds: float) -> str:
+    """A duration for people: 45 s, 3:20 min, 5:07 h."""
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d} h" if hours else f"{minutes}:{rest:02d} min"
+
+
+@dataclass
+class Progress:
+    """Prints where the training is, at most every few seconds, to stderr."""
+
+    name: str
+    steps: int
+    first_step: int
+    tokens_per_step: int
+    _start: float = field(default_factory=time.monotonic)
+    _last_print: float = 0.0
+    _window: tuple[float, int] | None = None
+
+    def rate(self, step: int) -> float:
+        """Tokens per second since this was last asked for."""
+        now = time.monotonic()
+        then, at = self._window or (self._start, self.first_step)
+        self._window = now, step
+        return (step - at) * self.tokens_per_step / max(now - then, 1e-9)
+
+    def show(self, row: Row) -> None:
+        """Print the row, unless one was printed a moment ago and it is not the last."""
+        now = time.monotonic()
+        if now - self._last_print < _PROGRESS_INTERVAL and row.step < self.steps:
+            return
+        self._last_print = now
+        done = max(row.step - self.first_step, 1)
+        left = (now - self._start) / done * (self.steps - row.step)
+        memory = psutil.Process().memory_info().rss / 1e9
+        seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"
+        print(
+            f"{self.name}: step {row.step}/{self.steps}, loss {row.loss:.3f}{seen}, "
+            f"accuracy {row.accuracy:.1%}, learning rate {row.learning_rate:.2e}, "
+            f"{row.tokens_per_second:,.0f} tokens/s, {memory:.1f} GB, {in_words(left)} left",
+            file=sys.stderr,
+        )
+
+
+class Events:
+    """TensorBoard events of a run, beside its state."""
+
+    def __init__(self, directory: str):
+        self._writer = tf.summary.create_file_writer(directory)
+
+    def add(self, row: Row) -> None:
+        """Write one row's figures as scalars."""
+        with self._writer.as_default(step=row.step):
+            for name, value in asdict(row).items():
+                if value is not None and name != "step":
+                    tf.summary.scalar(name, value)
+        self._writer.flush()
