@@ -100,9 +100,7 @@ def _canonical(value: Any, schema: dict, where: str, problems: list[str], root=N
         return result
     if isinstance(value, list | tuple):
         child = schema.get("items", {})
-        return [
-            _canonical(v, child, f"{where}[{i}]", problems, root) for i, v in enumerate(value)
-        ]
+        return [_canonical(v, child, f"{where}[{i}]", problems, root) for i, v in enumerate(value)]
     types = _types(schema)
     numeric_text = isinstance(value, str) and "string" not in types
     if "number" in types and not isinstance(value, bool):
@@ -252,9 +250,7 @@ def _run_problems(config: dict, sections: dict) -> list[str]:
     width = model["config"].get("hidden_size")
     heads = model["config"].get("num_attention_heads")
     if isinstance(width, int) and isinstance(heads, int) and (heads < 1 or width % heads):
-        problems.append(
-            f"model.config: {heads} attention heads do not divide hidden_size {width}"
-        )
+        problems.append(f"model.config: {heads} attention heads do not divide hidden_size {width}")
     if model["hub"]["id"] and not model["hub"]["revision"]:
         problems.append("model.hub.revision: missing; pin the Hub id to a commit")
     mask = config["tokenizer"]["special_tokens"]["mask"]

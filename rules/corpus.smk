@@ -1,0 +1,42 @@
+# From a source of text to the three splits, filtered and free of duplicates.
+# Requires: what `corpus` in the configuration names: a package, files, or a Hub dataset.
+# Gives: results/corpus/{split}.parquet (column text, one document a row) and
+#        results/corpus/{split}.json (source, sizes, what each filter took).
+from mlm.corpus_files import matched_files, used_settings
+
+CORPUS_FILES = {split: [] for split in SPLITS}
+if settings["corpus"]["source"] == "files" and settings["shards"]["source"] == "corpus":
+    try:
+        CORPUS_FILES = matched_files({s: settings["corpus"]["files"][s] for s in SPLITS})
+    except MlmError as error:
+        raise WorkflowError(str(error))
+
+
+rule corpus:
+    """Read, clean, split, filter and deduplicate the text."""
+    input:
+        train=[local(path) for path in CORPUS_FILES["train"]],
+        validation=[local(path) for path in CORPUS_FILES["validation"]],
+        test=[local(path) for path in CORPUS_FILES["test"]],
+        code=code("corpus"),
+    output:
+        train="results/corpus/train.parquet",
+        validation="results/corpus/validation.parquet",
+        test="results/corpus/test.parquet",
+        train_json="results/corpus/train.json",
+        validation_json="results/corpus/validation.json",
+        test_json="results/corpus/test.json",
+    log:
+        "logs/corpus/corpus.log",
+    benchmark:
+        "logs/benchmarks/corpus/corpus.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=240,
+    params:
+        settings=canonical(used_settings(settings["corpus"], settings["seed"])),
+    script:
+        "../scripts/corpus.py"

@@ -1,0 +1,147 @@
+"""Bytes to text, one document at a time, with nothing lost or repaired in silence.
+
+Text that is no UTF-8, and NUL characters, either stop the job with their place, or become
+U+FFFD and are counted, by the policy `corpus.encoding_errors`. In between, an undecodable
+byte is carried as a lone surrogate (PEP 383), so that each document knows its own count.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from mlm.errors import MlmError
+
+BLOCK_BYTES = 1 << 20
+#: The longest line, paragraph or file that is taken as one document.
+LONGEST_DOCUMENT = 256 << 20
+REPLACEMENT = "\ufffd"
+_BOM = b"\xef\xbb\xbf"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class CleanText:
+    """A document's text as UTF-8 can hold it, and what was replaced in it."""
+
+    text: str
+    replaced_bytes: int
+    nul_bytes: int
+
+
+def clean(text: str) -> CleanText:
+    """`text` with lone surrogates (undecodable bytes) and NULs replaced by U+FFFD."""
+    nul = text.count("\0")
+    if nul:
+        text = text.replace("\0", REPLACEMENT)
+    replaced = 0
+    if not text.isascii():
+        text, replaced = _SURROGATE.subn(REPLACEMENT, text)
+    return CleanText(text, replaced, nul)
+
+
+def check_text(text: str, where: str) -> None:
+    """Raise MlmError where a string out of a file format cannot be taken as it is.
+
+    For the policy `strict`: JSON's escapes, for instance, can write both NULs and lone
+    surrogates into a file that is valid UTF-8.
+    """
+    if "\0" in text:
+        raise MlmError(f"{where}: a NUL character at character {text.index(chr(0))}.{_ADVICE}")
+    if not text.isascii() and (match := _SURROGATE.search(text)):
+        raise MlmError(
+            f"{where}: a lone surrogate (U+{ord(match[0]):04X}) at character {match.start()}, "
+            f"which no Unicode text holds.{_ADVICE}"
+        )
+
+
+_ADVICE = (
+    " Mend the source, or set corpus.encoding_errors to replace, which puts U+FFFD in its "
+    "place and counts it"
+)
+
+
+def decode(data: bytes, name: str, line: int, offset: int, errors: str) -> str:
+    """`data` as text; `name`, `line` and `offset` say where its first byte stands.
+
+    `errors` is strict or replace. Raises MlmError with file, line and byte offset of the
+    first byte that is no UTF-8, or NUL, where it is strict.
+    """
+    if errors == "replace":
+        return data.decode("utf-8", "surrogateescape")
+    try:
+        text = data.decode("utf-8")
+        start = data.find(b"\0")
+        what = "a NUL byte"
+    except UnicodeDecodeError as error:
+        text, start = "", error.start
+        what = f"byte 0x{data[start]:02x} is not UTF-8 ({error.reason})"
+        if offset == 0 and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            what += "; the file seems to be UTF-16: convert it to UTF-8"
+    if start >= 0:
+        line += data.count(b"\n", 0, start)
+        raise MlmError(f"{name}, line {line}, byte offset {offset + start}: {what}.{_ADVICE}")
+    return text
+
+
+def too_long(name: str, line: int, what: str) -> MlmError:
+    """The error for a document that no stage could hold in memory."""
+    return MlmError(
+        f"{name}: the {what} that starts in line {line} is longer than "
+        f"{LONGEST_DOCUMENT >> 20} MiB. A document must fit into memory: break the text into "
+        "lines, or choose another corpus.files.document_per"
+    )
+
+
+def text_blocks(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
+    """The text of `stream` in blocks of whole lines, about 1 MiB each, in order.
+
+    A byte-order mark at the start is dropped. Memory: one block, or the longest line.
+    Raises MlmError as `decode` does, and for a line beyond LONGEST_DOCUMENT.
+    """
+    line, offset, pending, size = 1, 0, [], 0
+    while True:
+        chunk = stream.read(BLOCK_BYTES)
+        cut = chunk.rfind(b"\n") + 1
+        if chunk and not cut:
+            pending.append(chunk)
+            size += len(chunk)
+            if size > LONGEST_DOCUMENT:
+                raise too_long(name, line, "line")
+            continue
+        data = b"".join([*pending, chunk[:cut]])
+        if offset == 0 and data.startswith(_BOM):
+            data, offset = data[len(_BOM) :], len(_BOM)
+        if data:
+            yield decode(data, name, line, offset, errors)
+        if not chunk:
+            return
+        line += data.count(b"\n")
+        offset += len(data)
+        pending, size = [chunk[cut:]], len(chunk) - cut
+
+
+def text_lines(stream: BinaryIO, name: str, errors: str, keep_ends: bool = False) -> Iterator[str]:
+    """The lines of `stream`, ended by LF or CR LF and by nothing else Unicode calls a line end.
+
+    The ends are left out unless `keep_ends`. Raises as `text_blocks`.
+    """
+    for block in text_blocks(stream, name, errors):
+        if keep_ends:
+            yield from block_lines_with_ends(block)
+            continue
+        lines = block.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        if "\r" in block:
+            lines = [line.removesuffix("\r") for line in lines]
+        yield from lines
+
+
+def block_lines_with_ends(block: str) -> Iterator[str]:
+    """The lines of `block`, each with its `\\n` where it has one."""
+    start = 0
+    while start < len(block):
+        end = block.find("\n", start) + 1 or len(block)
+        yield block[start:end]
+        start = end

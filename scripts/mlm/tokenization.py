@@ -1,0 +1,192 @@
+"""From text to token ids with a saved tokenizer, where corpus text is never a command.
+
+A tokenizer turns the string `[MASK]` into the mask token, wherever it stands. That is wanted
+in a prompt and wrong in a corpus, where the string is text like any other. The encoder here
+therefore works on a copy of the tokenizer whose special tokens have names that no text can
+match, and puts the special tokens around each document by itself. The saved files are not
+changed: through transformers, `[MASK]` is the mask token.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mlm.atomic import read_json
+from mlm.errors import MlmError
+
+#: Names of the special tokens, in the order of the ids that a tokenizer trained here gives.
+SPECIAL_NAMES = ("cls", "pad", "sep", "unk", "mask")
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids of the five special tokens."""
+
+    cls: int
+    pad: int
+    sep: int
+    unk: int
+    mask: int
+
+
+class Encoder:
+    """Encodes documents with a saved tokenizer; see the module's description.
+
+    Attributes:
+        vocabulary_size: one more than the largest id.
+        special_ids: the five special tokens' ids.
+        special_tokens: the five special tokens' texts, by name.
+        literals: all strings that are special tokens, which the corpus may hold as text.
+        unknown_literal: the string that is read as an unknown word, or None.
+    """
+
+    def __init__(
+        self, tokenizer: dict, special_tokens: dict[str, str], unknown_literal: str | None = None
+    ):
+        """From a tokenizer.json's content, the texts of the five special tokens by name
+        (cls, pad, sep, unk, mask), and the string that stands for an unknown word.
+
+        Raises MlmError where a special token is missing.
+        """
+        import tokenizers
+
+        self._json = tokenizer
+        self._whole: Any = None
+        whole = tokenizers.Tokenizer.from_str(json.dumps(tokenizer))
+        vocabulary = whole.get_vocab(with_added_tokens=True)
+        self.vocabulary_size = max(vocabulary.values(), default=-1) + 1
+        missing = [
+            f"{name} ({special_tokens.get(name)!r})"
+            for name in SPECIAL_NAMES
+            if special_tokens.get(name) not in vocabulary
+        ]
+        if missing:
+            raise MlmError(
+                f"The tokenizer lacks special tokens: {', '.join(missing)}. A masked language "
+                f"model needs all of {', '.join(SPECIAL_NAMES)}; choose a tokenizer that has "
+                "them, or train one (tokenizer.kind)."
+            )
+        self.special_tokens = {name: special_tokens[name] for name in SPECIAL_NAMES}
+        self.special_ids = SpecialIds(**{n: vocabulary[special_tokens[n]] for n in SPECIAL_NAMES})
+        self.unknown_literal = unknown_literal
+        special = {t["content"] for t in tokenizer["added_tokens"] if t["special"]}
+        self.literals = tuple(sorted(special | set(self.special_tokens.values())))
+        disarmed = _without_literals(tokenizer, self.literals)
+        if unknown_literal is not None:
+            _map_to_unknown(disarmed, unknown_literal, self.special_ids.unk)
+        self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(disarmed))
+        self._tokenizer.encode_special_tokens = True
+
+    @classmethod
+    def load(cls, tokenizer_json: str | os.PathLike) -> "Encoder":
+        """The encoder of a saved tokenizer.
+
+        `special_tokens_map.json` and `tokenizer_config.json` are read from the same
+        directory; the latter's `unknown_literal` is what `tokenizer.unknown_literal` was.
+        Raises MlmError for a file that is missing or no tokenizer.
+        """
+        path = Path(tokenizer_json)
+        try:
+            tokenizer = read_json(path)
+            special = read_json(path.with_name("special_tokens_map.json"))
+            config_path = path.with_name("tokenizer_config.json")
+            config = read_json(config_path) if config_path.exists() else {}
+        except FileNotFoundError as error:
+            raise MlmError(
+                f"{error.filename} is missing: a tokenizer is a directory with tokenizer.json, "
+                "tokenizer_config.json and special_tokens_map.json."
+            ) from None
+        except ValueError as error:
+            raise MlmError(f"{path.parent}: a tokenizer file is no JSON ({error}).") from None
+        texts = {name: token_text(special.get(f"{name}_token")) for name in SPECIAL_NAMES}
+        return cls(tokenizer, texts, config.get("unknown_literal"))
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text, from its classification token to its separator."""
+        first, last = self.special_ids.cls, self.special_ids.sep
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [[first, *encoding.ids, last] for encoding in encodings]
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """The text of `ids`, with or without the special tokens in it."""
+        if self._whole is None:
+            import tokenizers
+
+            self._whole = tokenizers.Tokenizer.from_str(json.dumps(self._json))
+        return self._whole.decode(list(ids), skip_special_tokens=skip_special_tokens)
+
+    def count_special_literals(self, texts: Sequence[str]) -> int:
+        """How often the texts hold a string that is a special token, and stays text here.
+
+        The string that is mapped to the unknown token is not among them.
+        """
+        literals = [s for s in self.literals if s != self.unknown_literal]
+        return sum(text.count(literal) for text in texts for literal in literals)
+
+    def special(self) -> dict[str, int]:
+        """The five special ids by name, for JSON."""
+        return asdict(self.special_ids)
+
+
+def token_text(token: Any) -> str | None:
+    """The text of a special token as transformers saves it: a string or an object."""
+    return token.get("content") if isinstance(token, dict) else token
+
+
+def _unmatchable(text: str) -> str:
+    """A name for the special token `text` that no model finds in a text.
+
+    Every pre-tokenizer in use splits at spaces or replaces them, so that no word reaches the
+    model with a space in it; the noncharacter makes sure of the rest.
+    """
+    return f"\ufdd0 {text}"
+
+
+def _without_literals(tokenizer: dict, literals: Sequence[str]) -> dict:
+    """A copy of a tokenizer.json in which `literals` are unreachable, ids unchanged.
+
+    `encode_special_tokens` alone keeps only the added-token step from matching them: a
+    model still finds `[MASK]` among its own pieces. Truncation and padding are dropped as
+    well, and the post-processor, since special tokens are put in by `Encoder.encode`.
+    """
+    copy = json.loads(json.dumps(tokenizer))
+    copy.update(truncation=None, padding=None, post_processor=None)
+    names = {text: _unmatchable(text) for text in literals}
+    model = copy["model"]
+    if isinstance(model["vocab"], list):
+        model["vocab"] = [[names.get(piece, piece), score] for piece, score in model["vocab"]]
+    else:
+        model["vocab"] = {names.get(piece, piece): i for piece, i in model["vocab"].items()}
+    if model.get("unk_token") in names:
+        model["unk_token"] = names[model["unk_token"]]
+    for token in copy["added_tokens"]:
+        if token["content"] in names:
+            token.update(content=names[token["content"]], special=True)
+    return copy
+
+
+def _map_to_unknown(tokenizer: dict, literal: str, unknown_id: int) -> None:
+    """Let `literal` in a text be the unknown token, with the space before it, in place."""
+    model = tokenizer["model"]
+    if isinstance(model["vocab"], list):
+        model["vocab"][unknown_id][0] = literal
+    else:
+        old = next(piece for piece, i in model["vocab"].items() if i == unknown_id)
+        model["vocab"] = {literal if p == old else p: i for p, i in model["vocab"].items()}
+        model["unk_token"] = literal
+    tokenizer["added_tokens"] = [
+        token for token in tokenizer["added_tokens"] if token["id"] != unknown_id
+    ] + [
+        {
+            "id": unknown_id,
+            "content": literal,
+            "single_word": False,
+            "lstrip": True,
+            "rstrip": False,
+            "normalized": False,
+            "special": False,
+        }
+    ]

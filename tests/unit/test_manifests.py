@@ -1,0 +1,117 @@
+import dataclasses
+import json
+
+import pytest
+from test_sharding import corpus_of, make
+
+from mlm.errors import MlmError
+from mlm.manifests import check_sequence_length, check_shards, read_manifest, write_manifest
+from mlm.shard_summaries import merge, read_summary
+
+TEXTS = [f"document number {i}" for i in range(10)]
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Three shards, their summaries, and the manifest of them in `train.json`."""
+    corpus = corpus_of(tmp_path, TEXTS)
+    files = [make(tmp_path, corpus, i, 3)[0] for i in range(3)]
+    summaries = [(f.name, read_summary(f.with_suffix(".json"))) for f in files]
+    manifest = merge("train", summaries, corpus, tmp_path / "tokenizer.json", tmp_path)
+    write_manifest(tmp_path / "train.json", manifest)
+    return tmp_path, summaries, manifest
+
+
+def remerge(directory, summaries):
+    corpus, tokenizer = directory / "train.parquet", directory / "tokenizer.json"
+    return merge("train", summaries, corpus, tokenizer, directory)
+
+
+def test_the_manifest_comes_back_as_it_was_written(made):
+    directory, _, manifest = made
+    assert read_manifest(directory / "train.json") == manifest
+    check_shards(manifest, directory)
+
+
+def test_the_totals_are_those_of_the_shards(made):
+    directory, _, _ = made
+    found = json.loads((directory / "train.json").read_text())
+    for key in ("num_samples", "num_tokens", "num_padding"):
+        assert found[key] == sum(s[key] for s in found["shards"]) > 0
+    assert found["num_tokens"] == sum(len(t) + 2 for t in TEXTS)
+    assert found["num_tokens"] + found["num_padding"] == found["num_samples"] * 8
+    assert found["documents"] == 10 and found["format_version"] == 1
+
+
+def test_a_changed_shard_is_noticed_and_named(made):
+    directory, summaries, manifest = made
+    file = directory / summaries[1][0]
+    data = bytearray(file.read_bytes())
+    data[40] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises(MlmError, match=rf"{file.name}: its content changed") as caught:
+        check_shards(manifest, directory)
+    assert summaries[0][0] not in str(caught.value)
+
+
+def test_every_missing_or_shortened_shard_is_named_at_once(made):
+    directory, summaries, manifest = made
+    (directory / summaries[0][0]).unlink()
+    (directory / summaries[2][0]).write_bytes(b"")
+    with pytest.raises(MlmError) as caught:
+        check_shards(manifest, directory)
+    assert f"{summaries[0][0]}: is missing" in str(caught.value)
+    assert f"{summaries[2][0]}: has 0 bytes" in str(caught.value)
+
+
+def test_another_format_version_is_refused(made):
+    directory, _, _ = made
+    path = directory / "train.json"
+    path.write_text(path.read_text().replace('"format_version": 1', '"format_version": 2'))
+    with pytest.raises(MlmError, match="format_version is 2; 1 is expected"):
+        read_manifest(path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"format_version": 1}'])
+def test_what_is_no_manifest_is_refused(tmp_path, text):
+    (tmp_path / "train.json").write_text(text)
+    with pytest.raises(MlmError, match=r"train\.json: is"):
+        read_manifest(tmp_path / "train.json")
+
+
+def test_wrong_totals_are_refused(made):
+    directory, _, manifest = made
+    write_manifest(directory / "b.json", dataclasses.replace(manifest, num_tokens=1))
+    with pytest.raises(MlmError, match="num_tokens is 1, but its shards add up to"):
+        read_manifest(directory / "b.json")
+
+
+def test_another_sequence_length_is_refused(made):
+    check_sequence_length(made[2], 8)
+    with pytest.raises(MlmError, match="samples of 8 tokens; 128 are expected"):
+        check_sequence_length(made[2], 128)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"tokens_in": 7}, "num_tokens is"),
+        ({"documents": 1}, "first_document is"),
+        ({"tokenizer_sha256": "0"}, "tokenizer_sha256 is 0"),
+        ({"corpus_documents": 11}, "corpus_documents is 11; 10 is expected"),
+        ({"sequence_length": 16}, "sequence_length is 16; 8 is expected"),
+        ({"num_bytes": 1}, "num_bytes is 1"),
+    ],
+)
+def test_shards_that_do_not_belong_together_are_no_manifest(made, change, problem):
+    directory, summaries, _ = made
+    path, summary = summaries[1]
+    changed = [summaries[0], (path, dataclasses.replace(summary, **change)), summaries[2]]
+    with pytest.raises(MlmError, match=problem):
+        remerge(directory, changed)
+
+
+def test_a_missing_range_of_documents_is_noticed(made):
+    directory, summaries, _ = made
+    with pytest.raises(MlmError, match="the shards hold 6 of the corpus's 10 documents"):
+        remerge(directory, summaries[:2])

@@ -1,0 +1,124 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fake_tokenizer import CharacterTokenizer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlm.errors import MlmError
+from mlm.sharding import (
+    ShardSettings,
+    document_range,
+    number_of_documents,
+    read_documents,
+    write_shard,
+)
+from mlm.tfrecord import decode_samples, read_records
+
+LENGTH = 8
+
+
+def corpus_of(directory: Path, texts, row_group_size=3) -> Path:
+    path = directory / "train.parquet"
+    pq.write_table(
+        pa.table({"text": pa.array(texts, pa.string())}), path, row_group_size=row_group_size
+    )
+    return path
+
+
+def make(directory: Path, corpus: Path, shard=0, shards=1, compression="none", batch=2):
+    tokenizer = directory / "tokenizer.json"
+    tokenizer.write_text("{}")
+    settings_ = ShardSettings("train", shard, shards, LENGTH, compression, batch)
+    file = directory / f"train-{shard:05d}-of-{shards:05d}.tfrecord"
+    encoder = CharacterTokenizer()
+    return file, write_shard(settings_, encoder, corpus, tokenizer, file, file.with_suffix(".json"))
+
+
+def tokens_of(file: Path) -> list[int]:
+    with file.open("rb") as stream:
+        ids, mask = decode_samples(read_records(stream, file.name), LENGTH)
+    return ids[mask == 1].tolist()
+
+
+@given(st.integers(1, 500), st.integers(1, 500))
+def test_shards_divide_the_documents_without_gap_or_overlap(documents, shards):
+    ranges = [document_range(documents, i, shards) for i in range(shards)]
+    assert [d for r in ranges for d in r] == list(range(documents))
+    sizes = {len(r) for r in ranges}
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(st.data())
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_tokens_into_packing_are_the_tokens_out_of_the_shards(tmp_path, data):
+    text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+    texts = data.draw(st.lists(text, min_size=1, max_size=20))
+    shards = data.draw(st.integers(1, len(texts)))
+    batch = data.draw(st.integers(1, 7))
+    corpus = corpus_of(tmp_path, texts, data.draw(st.integers(1, 9)))
+    out, summaries = [], []
+    for shard in range(shards):
+        file, summary = make(tmp_path, corpus, shard, shards, batch=batch)
+        out += tokens_of(file)
+        summaries.append(summary)
+    assert out == [t for document in CharacterTokenizer().encode(texts) for t in document]
+    assert sum(s.num_tokens for s in summaries) == len(out) == sum(s.tokens_in for s in summaries)
+    assert sum(s.documents for s in summaries) == len(texts)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_the_read_batch_changes_no_byte(tmp_path, compression):
+    corpus = corpus_of(tmp_path, [f"document {i} " * (i % 5) for i in range(40)])
+    made = [make(tmp_path, corpus, compression=compression, batch=b) for b in (1, 7, 1000)]
+    assert len({summary.sha256 for _, summary in made}) == 1
+
+
+def test_documents_are_read_in_batches_from_their_own_rows(tmp_path):
+    corpus = corpus_of(tmp_path, [str(i) for i in range(20)], row_group_size=6)
+    batches = list(read_documents(corpus, range(5, 14), 4))
+    assert [t for b in batches for t in b] == [str(i) for i in range(5, 14)]
+    assert max(map(len, batches)) <= 4
+
+
+def test_special_strings_in_the_text_are_counted(tmp_path):
+    _, summary = make(tmp_path, corpus_of(tmp_path, ["a [MASK] b", "[MASK][MASK]"]))
+    assert summary.special_literals == 3
+
+
+def test_fewer_documents_than_shards_say_what_to_set(tmp_path):
+    corpus = corpus_of(tmp_path, ["a", "b"])
+    with pytest.raises(MlmError, match=r"Set shards\.count\.train to at most 2"):
+        make(tmp_path, corpus, 0, 3)
+    assert not list(tmp_path.glob("*.tfrecord"))
+
+
+def test_an_empty_split_is_named(tmp_path):
+    with pytest.raises(MlmError, match="the train split holds no document"):
+        make(tmp_path, corpus_of(tmp_path, []))
+
+
+def test_a_corpus_that_is_no_parquet_is_named(tmp_path):
+    path = tmp_path / "train.parquet"
+    path.write_text("text")
+    with pytest.raises(MlmError, match=r"train\.parquet: cannot be read as parquet"):
+        number_of_documents(path)
+
+
+def test_a_failing_shard_leaves_nothing_behind(tmp_path, monkeypatch):
+    corpus = corpus_of(tmp_path, ["a", "b"])
+    monkeypatch.setattr(CharacterTokenizer, "encode", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        make(tmp_path, corpus)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["tokenizer.json", "train.parquet"]
+
+
+def test_a_token_lost_on_the_way_is_no_shard(tmp_path, monkeypatch):
+    corpus = corpus_of(tmp_path, ["some words", "b"])
+    monkeypatch.setattr("mlm.sharding._concatenated", lambda e: __import__("numpy").array(e[0][1:]))
+    with pytest.raises(RuntimeError, match="tokens came in"):
+        make(tmp_path, corpus)

@@ -1,0 +1,158 @@
+import gzip
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlm.errors import MlmError
+from mlm.tfrecord import (
+    SampleError,
+    SampleWriter,
+    decode_samples,
+    decode_varints,
+    encode_samples,
+    encode_varints,
+    parse_example,
+    read_records,
+)
+
+LENGTH = 8
+
+
+@pytest.fixture
+def samples():
+    generator = np.random.default_rng(0)
+    sizes = np.array([2, 100, 130, 20_000, 3_000_000, 2**31])[
+        generator.integers(0, 6, (50, LENGTH))
+    ]
+    ids = generator.integers(0, sizes)
+    real = np.full(50, LENGTH)
+    real[-1] = 3
+    return ids, real
+
+
+def written(path, samples, compression="none"):
+    with SampleWriter(path, compression) as writer:
+        writer.write(samples[0][:20], samples[1][:20])
+        writer.write(samples[0][20:], samples[1][20:])
+    return writer
+
+
+def records_of(data):
+    return list(read_records(io.BytesIO(data), "x.tfrecord"))
+
+
+@given(st.lists(st.integers(0, 2**63 - 1), max_size=30))
+def test_varints_come_back(values):
+    data, sizes = encode_varints(np.array(values, np.uint64))
+    assert decode_varints(data).tolist() == values
+    assert int(sizes.sum()) == len(data)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_what_is_written_is_read_back(tmp_path, samples, compression):
+    path = tmp_path / "a.tfrecord"
+    writer = written(path, samples, compression)
+    with path.open("rb") as file:
+        ids, mask = decode_samples(read_records(file, "a"), LENGTH)
+    assert (ids == samples[0]).all()
+    assert (mask == (np.arange(LENGTH) < samples[1][:, None])).all()
+    assert (writer.num_samples, writer.num_tokens, writer.num_padding) == (50, 395, 5)
+    assert writer.num_bytes == path.stat().st_size
+
+
+def test_gzip_holds_no_time_and_no_name(tmp_path, samples):
+    first, second = tmp_path / "a", tmp_path / "other"
+    written(first, samples, "gzip")
+    written(second, samples, "gzip")
+    assert first.read_bytes() == second.read_bytes()
+    assert first.read_bytes()[4:8] == b"\0\0\0\0"
+
+
+def test_every_damaged_byte_is_noticed(samples):
+    data = encode_samples(samples[0][:2], samples[1][:2])
+    for place in range(len(data)):
+        damaged = bytearray(data)
+        damaged[place] ^= 0x10
+        with pytest.raises(MlmError, match=r"x\.tfrecord: record [01] at byte"):
+            records_of(bytes(damaged))
+
+
+def test_a_cut_off_file_is_noticed_wherever_it_was_cut(samples):
+    data = encode_samples(samples[0][:2], samples[1][:2])
+    boundary = len(encode_samples(samples[0][:1], samples[1][:1]))
+    for end in range(1, len(data)):
+        if end != boundary:
+            with pytest.raises(MlmError, match="ends after"):
+                records_of(data[:end])
+    assert len(records_of(data)) == 2
+
+
+def test_a_truncated_gzip_is_noticed(samples):
+    data = gzip.compress(encode_samples(*samples))
+    with pytest.raises(MlmError, match="gzip stream is truncated"):
+        records_of(data[:-30])
+
+
+def test_samples_of_another_length_are_named(samples):
+    records = records_of(encode_samples(*samples))
+    with pytest.raises(SampleError, match="attention_mask holds 8 values; 9 are expected"):
+        decode_samples(records, 9)
+
+
+def test_what_is_no_example_is_named(samples):
+    records = records_of(encode_samples(*samples))
+    records[3] = b"\x0a\xff\x01rest"
+    with pytest.raises(SampleError, match=r"is no tf\.train\.Example") as caught:
+        decode_samples(records, LENGTH)
+    assert caught.value.place == 3
+
+
+def test_tensorflow_is_not_needed():
+    modules = (
+        "packing tfrecord sharding manifests shard_summaries prebuilt verification tokenization"
+    )
+    code = "import importlib, sys\n"
+    code += f"for m in {modules.split()}: importlib.import_module('mlm.' + m)\n"
+    code += "assert not [m for m in sys.modules if m.split('.')[0] in ('tensorflow', 'keras')]"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": "scripts"})
+
+
+def test_tensorflow_reads_and_writes_the_same_bytes(samples, tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    spec = {
+        name: tf.io.FixedLenFeature((LENGTH,), tf.int64) for name in ("input_ids", "attention_mask")
+    }
+    for compression in ("none", "gzip"):
+        path = tmp_path / f"{compression}.tfrecord"
+        written(path, samples, compression)
+        kind = "GZIP" if compression == "gzip" else ""
+        records = [r.numpy() for r in tf.data.TFRecordDataset(str(path), kind)]
+        parsed = tf.io.parse_example(records, spec)
+        assert (parsed["input_ids"].numpy() == samples[0]).all()
+        assert parsed["attention_mask"].numpy().sum(axis=1).tolist() == samples[1].tolist()
+    example = tf.train.Example()
+    for name, values in (("input_ids", samples[0][-1]), ("attention_mask", [1, 1, 1] + [0] * 5)):
+        example.features.feature[name].int64_list.value.extend(values)
+    assert example.SerializeToString(deterministic=True) == records[-1]
+
+
+def test_the_reader_takes_what_tensorflow_may_write(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    example = tf.train.Example()
+    example.features.feature["input_ids"].int64_list.value.extend([-1, 2**62, 0])
+    example.features.feature["attention_mask"].int64_list.value.extend([1, 1, 0])
+    example.features.feature["name"].bytes_list.value.append(b"text")
+    example.features.feature["weight"].float_list.value.append(0.5)
+    path = str(tmp_path / "b.tfrecord")
+    with tf.io.TFRecordWriter(path) as writer:
+        writer.write(example.SerializeToString())
+    with open(path, "rb") as file:
+        records = list(read_records(file, path))
+    ids, mask = decode_samples(records, 3)
+    assert ids.tolist() == [[-1, 2**62, 0]] and mask.tolist() == [[1, 1, 0]]
+    assert parse_example(records[0])["name"] is None
