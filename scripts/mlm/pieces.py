@@ -1,0 +1,74 @@
+"""What a tokenizer's pieces look like: where words start, and how a piece reads."""
+
+import json
+
+import numpy as np
+
+#: Stands for the space before a word in sentencepiece's vocabularies.
+METASPACE = "▁"
+#: The same in byte-level BPE: the space byte, moved to a printable character.
+BYTE_SPACE = "Ġ"
+
+
+def word_starts(tokenizer_json: dict) -> np.ndarray:
+    """Whether a word starts with each id, bool [vocabulary]; False for added special tokens.
+
+    By the tokenizer's own mark: pieces begin with ▁ (Metaspace), with Ġ (byte-level), or
+    without the continuation prefix (WordPiece). Where there is no mark, every piece counts.
+    """
+    pieces = _pieces(tokenizer_json)
+    model = tokenizer_json["model"]
+    special = {t["content"] for t in tokenizer_json.get("added_tokens", ()) if t.get("special")}
+    if model.get("type") == "WordPiece":
+        prefix = model.get("continuing_subword_prefix") or "##"
+        starts = [bool(p) and not p.startswith(prefix) for p in pieces]
+    else:
+        marks = json.dumps(tokenizer_json.get("pre_tokenizer")) + json.dumps(
+            tokenizer_json.get("decoder")
+        )
+        if '"ByteLevel"' in marks:
+            starts = [p.startswith(BYTE_SPACE) for p in pieces]
+        elif any(p.startswith(METASPACE) for p in pieces):
+            starts = [p.startswith(METASPACE) for p in pieces]
+        else:
+            starts = [bool(p) for p in pieces]
+    return np.array([s and p not in special for s, p in zip(starts, pieces, strict=True)], bool)
+
+
+def _pieces(tokenizer_json: dict) -> list[str]:
+    """Every id's piece; the empty string for an id that is not used."""
+    vocabulary = tokenizer_json["model"]["vocab"]
+    if isinstance(vocabulary, dict):
+        by_id = {i: p for p, i in vocabulary.items()}
+    else:
+        by_id = {i: p for i, (p, _) in enumerate(vocabulary)}
+    by_id |= {t["id"]: t["content"] for t in tokenizer_json.get("added_tokens", ())}
+    return [by_id.get(i, "") for i in range(max(by_id) + 1)]
+
+
+def texts_of(tokenizer, ids: list[int]) -> list[str]:
+    """How each of `ids` reads in running text, the space before a word kept.
+
+    `tokenizer` is transformers' fast tokenizer. A byte that is only part of a character
+    reads as the replacement character.
+    """
+    pieces = tokenizer.convert_ids_to_tokens(ids)
+    return [_text(tokenizer, i, p or "") for i, p in zip(ids, pieces, strict=True)]
+
+
+def _text(tokenizer, token_id: int, piece: str) -> str:
+    if token_id in tokenizer.all_special_ids:
+        return piece
+    if piece.startswith(METASPACE):
+        return piece.replace(METASPACE, " ")
+    if piece.startswith("##"):
+        return piece[2:]
+    decoded = tokenizer.decode([token_id], clean_up_tokenization_spaces=False)
+    # WordPiece decoders join words with spaces that no piece carries.
+    if not decoded.startswith(" ") and _is_wordpiece(tokenizer):
+        return " " + decoded
+    return decoded
+
+
+def _is_wordpiece(tokenizer) -> bool:
+    return type(tokenizer.backend_tokenizer.model).__name__ == "WordPiece"
