@@ -54,7 +54,7 @@ class Encoder:
         import tokenizers
 
         self._json = tokenizer
-        self._whole: Any = None
+        self._saved: Any = None
         whole = tokenizers.Tokenizer.from_str(json.dumps(tokenizer))
         vocabulary = whole.get_vocab(with_added_tokens=True)
         self.vocabulary_size = max(vocabulary.values(), default=-1) + 1
@@ -112,11 +112,7 @@ class Encoder:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `ids`, with or without the special tokens in it."""
-        if self._whole is None:
-            import tokenizers
-
-            self._whole = tokenizers.Tokenizer.from_str(json.dumps(self._json))
-        return self._whole.decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return self._whole().decode(list(ids), skip_special_tokens=skip_special_tokens)
 
     def count_special_literals(self, texts: Sequence[str]) -> int:
         """How often the texts hold a string that is a special token, and stays text here.
@@ -125,6 +121,22 @@ class Encoder:
         """
         literals = [s for s in self.literals if s != self.unknown_literal]
         return sum(text.count(literal) for text in texts for literal in literals)
+
+    def names(self) -> dict[int, str]:
+        """The name of each id, as the tokenizer's vocabulary has it."""
+        return {i: piece for piece, i in self._whole().get_vocab().items()}
+
+    def pieces(self) -> list[str]:
+        """The names of all ids but the special ones, in the order of the ids."""
+        return [p for _, p in sorted(self.names().items()) if p not in self.literals]
+
+    def _whole(self) -> Any:
+        """The tokenizer as it is saved, with special tokens that a text can match."""
+        if self._saved is None:
+            import tokenizers
+
+            self._saved = tokenizers.Tokenizer.from_str(json.dumps(self._json))
+        return self._saved
 
     def special(self) -> dict[str, int]:
         """The five special ids by name, for JSON."""

@@ -1,0 +1,38 @@
+# From the corpus to a tokenizer.
+# Requires: results/corpus/{train,validation,test}.parquet
+# Gives:    results/tokenizer/{tokenizer,tokenizer_config,special_tokens_map}.json,
+#           results/tokenizer/tokenizer_stats.json
+
+
+rule tokenizer:
+    """Train the tokenizer on the train split, or take a pretrained one, and measure it."""
+    input:
+        code=code("tokenizer"),
+        train="results/corpus/train.parquet",
+        validation="results/corpus/validation.parquet",
+        test="results/corpus/test.parquet",
+    output:
+        tokenizer="results/tokenizer/tokenizer.json",
+        config="results/tokenizer/tokenizer_config.json",
+        special="results/tokenizer/special_tokens_map.json",
+        stats="results/tokenizer/tokenizer_stats.json",
+    log:
+        "logs/tokenizer/tokenizer.log",
+    benchmark:
+        "logs/benchmarks/tokenizer/tokenizer.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: settings["tokenizer"]["training_threads"]
+    resources:
+        mem_mb=4000,
+        runtime=240,
+    params:
+        tokenizer=canonical(settings["tokenizer"]),
+        # Model types that will read the ids; those of a tokenizer trained here suit all.
+        families=(
+            sorted({run_section(settings, run, "model")["family"] for run in RUNS})
+            if settings["tokenizer"]["kind"] == "pretrained"
+            else []
+        ),
+    script:
+        "../scripts/tokenizer.py"

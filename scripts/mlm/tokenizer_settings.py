@@ -1,0 +1,95 @@
+"""What the configuration says of the tokenizer, and what it cannot ask for."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mlm.errors import ConfigError
+from mlm.tokenization import SPECIAL_NAMES
+
+#: Kinds that can write a character outside the vocabulary as its UTF-8 bytes.
+BYTE_FALLBACK_KINDS = ("unigram", "bpe")
+#: The pieces of byte fallback, by byte.
+BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+
+
+@dataclass(frozen=True)
+class TokenizerSettings:
+    """The section `tokenizer` of the configuration; config.yaml says what each key is."""
+
+    kind: str
+    vocabulary_size: int
+    special_tokens: tuple[str, ...]
+    byte_fallback: bool
+    replacements: tuple[tuple[str, str], ...]
+    unknown_literal: str | None
+    character_coverage: float
+    max_training_bytes: int
+    training_threads: int
+
+    @classmethod
+    def of(cls, section: dict[str, Any]) -> "TokenizerSettings":
+        """The settings in a resolved configuration's section.
+
+        Raises ConfigError with all that contradicts itself in it.
+        """
+        settings = cls(
+            kind=section["kind"],
+            vocabulary_size=section["vocabulary_size"],
+            special_tokens=tuple(section["special_tokens"][name] for name in SPECIAL_NAMES),
+            byte_fallback=section["byte_fallback"],
+            replacements=tuple((old, new) for old, new in section["replacements"]),
+            unknown_literal=section["unknown_literal"],
+            character_coverage=section["character_coverage"],
+            max_training_bytes=section["max_training_bytes"],
+            training_threads=section["training_threads"],
+        )
+        if problems := tokenizer_problems(section):
+            raise ConfigError(problems)
+        return settings
+
+    @property
+    def reserved(self) -> int:
+        """Ids that are not learned: the special tokens and the bytes."""
+        return len(self.special_tokens) + (len(BYTE_PIECES) if self.byte_fallback else 0)
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """Strings of the corpus that are no language: special tokens, the unknown literal."""
+        extra = (self.unknown_literal,) if self.unknown_literal else ()
+        return tuple(dict.fromkeys(self.special_tokens + extra))
+
+
+def tokenizer_problems(section: dict[str, Any]) -> list[str]:
+    """What no trainer could do, in one line each, from the resolved section `tokenizer`."""
+    problems = []
+    kind = section["kind"]
+    if section["byte_fallback"] and kind not in BYTE_FALLBACK_KINDS:
+        reason = (
+            "longest-match-first has no piece for a single byte inside a word"
+            if kind == "wordpiece"
+            else "a pretrained tokenizer brings its own treatment of unknown characters"
+        )
+        problems.append(
+            f"tokenizer.byte_fallback: true is not possible for kind {kind} ({reason}); set it "
+            f"to false, or choose {' or '.join(BYTE_FALLBACK_KINDS)}"
+        )
+    if kind == "pretrained":
+        return problems
+    reserved = len(SPECIAL_NAMES) + (len(BYTE_PIECES) if section["byte_fallback"] else 0)
+    if section["vocabulary_size"] <= reserved:
+        problems.append(
+            f"tokenizer.vocabulary_size: {section['vocabulary_size']} leaves no room beside "
+            f"{reserved} ids for special tokens and bytes; set at least {reserved + 100}"
+        )
+    problems += [
+        f"tokenizer.special_tokens.{name}: {text!r} holds white space, which no token may"
+        for name, text in section["special_tokens"].items()
+        if any(c.isspace() for c in text)
+    ]
+    problems += [
+        f"tokenizer.replacements: {old!r} is to be replaced by {new!r}; the first of the two "
+        "must not be empty"
+        for old, new in section["replacements"]
+        if not old
+    ]
+    return problems

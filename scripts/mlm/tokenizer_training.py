@@ -1,0 +1,65 @@
+"""Training a tokenizer of any kind, the same bytes every time."""
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+
+from mlm.errors import MlmError
+from mlm.tokenizer_assembly import assemble
+from mlm.tokenizer_settings import BYTE_PIECES, TokenizerSettings
+from mlm.training_text import TrainingText
+from mlm.unigram_training import train_unigram
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A tokenizer.json's content and what it was trained on."""
+
+    tokenizer: dict
+    documents: int
+    bytes: int
+    sampled: bool
+
+
+def train_tokenizer(corpus: str | os.PathLike, settings: TokenizerSettings) -> Trained:
+    """A tokenizer of `settings.vocabulary_size` ids, trained on a Parquet file's texts.
+
+    Its first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte
+    fallback, the 256 bytes, then what was learned. The result is a function of the texts
+    and the settings. Raises MlmError where the text does not suffice for the vocabulary.
+    """
+    text, start = TrainingText(corpus, settings), time.monotonic()
+    print(
+        f"Training a {settings.kind} tokenizer of {settings.vocabulary_size:,} ids"
+        f"{' on an even sample of the train split' if text.sampled else ''} ...",
+        file=sys.stderr,
+    )
+    if settings.kind == "unigram":
+        model = _unigram(text, settings)
+    else:
+        raise MlmError(f"tokenizer.kind: no trainer for {settings.kind!r}.")
+    seconds = time.monotonic() - start
+    print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
+    return Trained(assemble(model, settings), text.documents, text.bytes, text.sampled)
+
+
+def _unigram(text: TrainingText, settings: TokenizerSettings):
+    """A Unigram model: special tokens, bytes, learned pieces, characters set apart."""
+    from tokenizers import models
+
+    learned = train_unigram(text, settings)
+    # Their number is known only after the reading; the rarest pieces make room for them.
+    # Their score decides nothing: no other piece holds these characters.
+    apart = [(c, min(score for _, score in learned)) for c in text.boundaries]
+    learned = _without_rarest(learned, len(apart))
+    bytes_ = BYTE_PIECES if settings.byte_fallback else ()
+    reserved = [(piece, 0.0) for piece in (*settings.special_tokens, *bytes_)]
+    return models.Unigram([*reserved, *learned, *apart], 3, settings.byte_fallback)
+
+
+def _without_rarest(pieces: list[tuple[str, float]], count: int) -> list[tuple[str, float]]:
+    """`pieces` without the `count` least probable that are longer than a character."""
+    longer = [i for i, (piece, _) in enumerate(pieces) if len(piece) > 1]
+    dropped = set(longer[len(longer) - count :]) if count else set()
+    return [piece for i, piece in enumerate(pieces) if i not in dropped]

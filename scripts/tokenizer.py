@@ -1,0 +1,22 @@
+"""Rule `tokenizer`: train one on the train split, and measure it on all three."""
+
+import os
+
+from mlm.job import run
+
+
+def main(job):
+    # Before the library of that name is loaded: the jobs beside this one have cores as well.
+    os.environ.setdefault("RAYON_NUM_THREADS", str(job.threads))
+    from mlm.tokenizer_stage import make_tokenizer
+
+    make_tokenizer(
+        corpora={split: job.input[split] for split in ("train", "validation", "test")},
+        section=job.params.tokenizer,
+        families=job.params.families,
+        outputs=job.output,
+    )
+
+
+if __name__ == "__main__":
+    run(main, snakemake)
