@@ -2,7 +2,7 @@
 #
 # Requires results/corpus/{split}.parquet (column `text`, one document a row) and
 #          results/tokenizer/{tokenizer,tokenizer_config,special_tokens_map}.json
-# Gives    results/shards/{split}/{split}-{shard}-of-{count}.tfrecord, a sidecar .json beside it,
+# Gives    results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord and a sidecar .json,
 #          results/manifests/{split}.json (names every shard: what consumers depend on)
 
 TOKENIZER_FILES = [
@@ -19,12 +19,14 @@ rule shard:
         tokenizer_settings=TOKENIZER_FILES[1:],
         code=code("shard"),
     output:
-        shard="results/shards/{split}/{split}-{shard}-of-{count}.tfrecord",
-        summary="results/shards/{split}/{split}-{shard}-of-{count}.json",
+        shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
+        summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
     log:
-        "logs/shard/{split}-{shard}-of-{count}.log",
+        "logs/shard/{split}-{shard}-of-{shards}.log",
     benchmark:
-        "logs/benchmarks/shard/{split}-{shard}-of-{count}.tsv"
+        "logs/benchmarks/shard/{split}-{shard}-of-{shards}.tsv"
+    wildcard_constraints:
+        shards=r"\d{5}",
     conda:
         "../envs/environment.yaml"
     threads: 1

@@ -16,7 +16,7 @@ def main(job):
     settings = ShardSettings(
         split=job.wildcards.split,
         shard=int(job.wildcards.shard),
-        shards=int(job.wildcards.count),
+        shards=int(job.wildcards.shards),
         **job.params.samples,
         read_batch=job.params.read_batch,
     )
