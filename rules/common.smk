@@ -30,7 +30,6 @@ wildcard_constraints:
     split="|".join(SPLITS),
     run="|".join(map(re.escape, RUNS)),
     shard=r"\d{5}",
-    count=r"\d{5}",
 
 
 def code(script):
