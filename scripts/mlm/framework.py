@@ -9,7 +9,7 @@ import importlib.util
 import os
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 os.environ.setdefault("USE_TORCH", "0")
@@ -28,6 +28,7 @@ def make_deterministic(seed: int) -> None:
     Seeds Python, NumPy and TensorFlow, turns on deterministic kernels, and gives each
     dropout layer a generator of its own whose state can be saved.
     """
-    tf_keras.utils.set_random_seed(seed)
+    # Never 0: tf.data compares a seed pair with (0, 0), which fails for a seed in a tensor.
+    tf_keras.utils.set_random_seed(seed % (2**31 - 2) + 1)
     tf.config.experimental.enable_op_determinism()
     tf_keras.backend.experimental.enable_tf_random_generator()

@@ -27,6 +27,9 @@ class _Tee:
     def fileno(self) -> int:
         return self._terminal.fileno()
 
+    def close(self) -> None:
+        """Nothing: both streams belong to others. Libraries close stderr when they end."""
+
     def isatty(self) -> bool:
         return self._terminal.isatty()
 

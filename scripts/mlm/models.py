@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlm.errors import ConfigError, MlmError
-from mlm.framework import tf
+from mlm.framework import make_deterministic, tf
 from mlm.tokenization import Encoder
 
 #: Families whose TensorFlow code counts positions over ids other than 1, from 2 on.
@@ -132,7 +132,7 @@ def build_model(config, initialisation: str, seed: int):
 
     from mlm.initialisation import neighbour_heads
 
-    tf.keras.utils.set_random_seed(seed)
+    make_deterministic(seed)
     model = TFAutoModelForMaskedLM.from_config(config)
     model(model.dummy_inputs)
     if initialisation == "neighbour_heads":

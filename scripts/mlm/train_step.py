@@ -66,12 +66,13 @@ def distributed_train_step(strategy: tf.distribute.Strategy, replica_step):
 
     @tf.function
     def run_steps(iterator, n):
-        total = {k: tf.constant(0.0) for k in ("loss", "accuracy", "overflow")}
+        loss = right = overflow = tf.constant(0.0)
         for _ in tf.range(n):
             found = strategy.run(replica_step, args=(next(iterator),))
-            for key in total:
-                total[key] += strategy.reduce("SUM", found[key], axis=None)
-        return total
+            loss += strategy.reduce("SUM", found["loss"], axis=None)
+            right += strategy.reduce("SUM", found["accuracy"], axis=None)
+            overflow += strategy.reduce("SUM", found["overflow"], axis=None)
+        return {"loss": loss, "accuracy": right, "overflow": overflow}
 
     return run_steps
 

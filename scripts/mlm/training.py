@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from mlm.accelerators import Accelerator
 from mlm.checkpointing import StateDirectory, trackable_state
 from mlm.errors import MlmError
-from mlm.framework import make_deterministic, tf
+from mlm.framework import tf
 from mlm.input_pipeline import ShardFiles, evaluation_batches, training_batches
 from mlm.masking import MaskingPlan
 from mlm.models import build_model
@@ -131,7 +131,6 @@ def pretrain(run: Pretraining, accelerator: Accelerator, states: StateDirectory)
     and where the state cannot be written.
     """
     states.acquire()
-    make_deterministic(run.seed)
     with accelerator.strategy.scope():
         model = build_model(run.model_config, run.initialisation, run.seed)
         optimizer = build_optimizer(run.optimizer, model.trainable_variables)
