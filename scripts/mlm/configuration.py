@@ -35,22 +35,16 @@ def resolve(config: dict, schema: dict) -> dict:
     config = copy.deepcopy(dict(config))
     problems: list[str] = []
     config = _canonical(config, schema, "", problems)
-    problems += _schema_problems(config, schema)
-    if not problems:
-        config = _with_defaults(config, schema)
-        runs = config["runs"]
-        for name, overrides in runs.items():
-            if not _RUN_NAME.fullmatch(str(name)):
-                problems.append(
-                    f"runs: {name!r} cannot be a file name; use letters, digits, '_', '-' "
-                    "and '.' (at most 64, the first a letter or digit)"
-                )
-            overrides = {} if overrides is None else overrides
-            runs[name] = overrides
-        problems += _consistency_problems(config)
+    errors = _schema_errors(config, schema)
+    problems += [line for error in errors for line in _in_words(error)]
+    # What is wrong by itself takes its default for the checks of one key against another,
+    # so that all problems are told at once.
+    sound = _with_defaults(_without(config, errors), schema)
+    sound["runs"] = {name: overrides or {} for name, overrides in sound["runs"].items()}
+    problems += _consistency_problems(sound)
     if problems:
         raise ConfigError(problems)
-    return config
+    return sound
 
 
 def run_section(config: dict, run: str, section: str) -> dict:
@@ -126,10 +120,31 @@ def _number(text: str) -> float | str:
         return text
 
 
-def _schema_problems(config: dict, schema: dict) -> list[str]:
+def _schema_errors(config: dict, schema: dict) -> list[jsonschema.ValidationError]:
     validator = jsonschema.Draft202012Validator(schema)
-    errors = sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.absolute_path])
-    return [line for error in errors for line in _in_words(error)]
+    return sorted(validator.iter_errors(config), key=lambda e: [str(p) for p in e.absolute_path])
+
+
+def _without(config: dict, errors: list[jsonschema.ValidationError]) -> dict:
+    """`config` without the values that `errors` are about."""
+    config = copy.deepcopy(config)
+    for error in errors:
+        *way, last = list(error.absolute_path) or [None]
+        # An item of a list cannot go alone: the items behind it would move up.
+        while isinstance(last, int) and way:
+            last = way.pop()
+        holder = config
+        for part in way:
+            holder = holder[part] if isinstance(holder, dict) and part in holder else {}
+        if error.validator == "additionalProperties":
+            found = holder.get(last, {}) if last is not None else config
+            for key in set(found) - set(error.schema.get("properties", {})):
+                del found[key]
+        elif last is None:
+            return {}
+        else:
+            holder.pop(last, None)
+    return config
 
 
 def _in_words(error: jsonschema.ValidationError) -> list[str]:
@@ -177,6 +192,12 @@ def _with_defaults(value: Any, schema: dict, root: dict | None = None) -> Any:
 def _consistency_problems(config: dict) -> list[str]:
     """What no single key shows: settings that contradict each other."""
     problems = _corpus_problems(config) + _report_problems(config)
+    problems += [
+        f"runs: {name!r} cannot be a file name; use letters, digits, '_', '-' and '.' (at most "
+        "64, the first a letter or digit)"
+        for name in config["runs"]
+        if not _RUN_NAME.fullmatch(str(name))
+    ]
     for run in config["runs"]:
         sections = {s: run_section(config, run, s) for s in RUN_SECTIONS}
         where = f"runs.{run}: " if config["runs"][run] else ""

@@ -16,8 +16,8 @@ os.environ.setdefault("USE_TORCH", "0")
 if importlib.util.find_spec("tensorflow") is not None:
     os.environ.setdefault("FORCE_TF_AVAILABLE", "1")
 
-import tensorflow as tf  # noqa: E402
-import tf_keras  # noqa: E402
+import tensorflow as tf
+import tf_keras
 
 __all__ = ["make_deterministic", "tf", "tf_keras"]
 

@@ -91,9 +91,7 @@ def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -
         words[config.pad_token_id] = 0
     embeddings.weight.assign(words.astype(np.float32))
     table = sinusoids(embeddings.position_embeddings.shape[0], width)
-    embeddings.position_embeddings.assign(
-        (strengths.position_amplitude * table).astype(np.float32)
-    )
+    embeddings.position_embeddings.assign((strengths.position_amplitude * table).astype(np.float32))
 
     query, key, value, output = _attention_of_first_layer(model)
     query_kernel, key_kernel = _neighbour_kernels(random, width, heads, strengths)

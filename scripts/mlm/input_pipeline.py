@@ -8,9 +8,8 @@ a function of (manifest, seed, batch size, shuffle window, k).
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.framework import tf
-
 from mlm.errors import MlmError
+from mlm.framework import tf
 from mlm.manifests import Manifest
 from mlm.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 

@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from mlm.framework import tf
 
+from mlm.framework import tf
 from mlm.keyed_random import threefry, uniform
 
 #: The epoch that evaluation masks are drawn in: no training run reaches it.
@@ -111,9 +111,7 @@ def mask_batch(
 
     labels = tf.gather(input_ids, positions, batch_dims=1)
     shown = _replacements(labels, positions, kind, token, plan)
-    flat = tf.stack(
-        [tf.repeat(tf.range(batch), plan.slots), tf.reshape(positions, [-1])], axis=1
-    )
+    flat = tf.stack([tf.repeat(tf.range(batch), plan.slots), tf.reshape(positions, [-1])], axis=1)
     shown = tf.where(in_use, shown, labels)
     masked = tf.tensor_scatter_nd_update(input_ids, flat, tf.reshape(shown, [-1]))
     return {
@@ -149,7 +147,9 @@ def _replacements(labels, positions, kind, token, plan: MaskingPlan) -> tf.Tenso
     bits = tf.gather(token, positions, batch_dims=1)
     ordinary = plan.ordinary_ids
     # 64-bit multiply-shift (Lemire 2019): no division, bias below n / 2^32.
-    place = tf.bitwise.right_shift(tf.cast(bits, tf.int64) * len(ordinary), tf.constant(32, tf.int64))
+    place = tf.bitwise.right_shift(
+        tf.cast(bits, tf.int64) * len(ordinary), tf.constant(32, tf.int64)
+    )
     random_ids = tf.gather(tf.constant(ordinary), place)
     as_random = kind < plan.mask_token + plan.random_token
     shown = tf.where(as_random, random_ids, labels)

@@ -80,8 +80,6 @@ def build_optimizer(settings: OptimizerSettings, variables) -> tf_keras.optimize
         epsilon=settings.epsilon,
         jit_compile=False,
     )
-    optimizer.exclude_from_weight_decay(
-        var_list=[v for v in variables if not decays(v.name)]
-    )
+    optimizer.exclude_from_weight_decay(var_list=[v for v in variables if not decays(v.name)])
     optimizer.build(variables)
     return optimizer

@@ -138,9 +138,7 @@ def fingerprint(settings: RunSettings, files: RunFiles) -> str:
         {
             "settings": {
                 **asdict(settings),
-                "pretraining": {
-                    k: v for k, v in settings.pretraining.items() if k != "checkpoint"
-                },
+                "pretraining": {k: v for k, v in settings.pretraining.items() if k != "checkpoint"},
             },
             "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
             "tokenizer": file_sha256(files.tokenizer),
@@ -155,8 +153,9 @@ def train_and_export(settings: RunSettings, files: RunFiles) -> None:
     accelerator = open_accelerator(AcceleratorSettings.of(settings.accelerator))
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
     checkpoint = settings.pretraining["checkpoint"]
+    root = checkpoint["directory"].rstrip("/")
     states = StateDirectory(
-        path=f"{checkpoint['directory'].rstrip('/')}/{settings.name}/{fingerprint(settings, files)}",
+        path=f"{root}/{settings.name}/{fingerprint(settings, files)}",
         keep=checkpoint["keep"],
     )
     print(

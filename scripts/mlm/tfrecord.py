@@ -171,7 +171,7 @@ class SampleWriter:
     """
 
     def __init__(self, path: str | os.PathLike, compression: str = "none"):
-        self._file = open(path, "wb")  # noqa: SIM115
+        self._file = open(path, "wb")
         self._digesting = _Digesting(self._file)
         # No time and no name in the header: the same samples give the same bytes.
         self._stream = (
