@@ -86,13 +86,13 @@ def positions_of(
     attention_mask: np.ndarray,
     shown_ids: np.ndarray,
     chosen: np.ndarray,
-    first_sample: int = 0,
+    index: np.ndarray | None = None,
 ) -> Positions:
     """The Positions of a batch, ordered by sample, then by place.
 
     `input_ids` [batch, sequence] are the true ids, `shown_ids` [batch, sequence] what the
     model sees, `chosen` [batch, sequence] is true where a token is to be predicted.
-    `first_sample` is the index of the batch's first sample in the split.
+    `index` [batch] is each sample's index in the split; without it, they count from 0.
     """
     chosen = chosen.astype(bool)
     row, column = np.nonzero(chosen)
@@ -100,7 +100,7 @@ def positions_of(
     edge = ((0, 0), (1, 1))
     ids, hidden = np.pad(ids, edge, constant_values=NO_NEIGHBOUR), np.pad(chosen, edge)
     return Positions(
-        sample=(row + first_sample).astype(np.int64),
+        sample=(row if index is None else index[row]).astype(np.int64),
         position=column.astype(np.int32),
         truth=input_ids[row, column].astype(np.int32),
         shown=shown_ids[row, column].astype(np.int32),
