@@ -1,5 +1,6 @@
 """The figures of an evaluation, from per-position arrays alone."""
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -46,6 +47,30 @@ class Text:
     characters: int | None
 
 
+@dataclass(frozen=True)
+class Difference:
+    """A mean difference of two losses in nats, with its confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+    confidence: float
+
+    def in_words(self) -> str:
+        """The interval of the size of the difference, for the end of a sentence."""
+        low, high = (self.low, self.high) if self.mean >= 0 else (-self.high, -self.low)
+        return f"{100 * self.confidence:g} % interval {low:.3f} to {high:.3f}"
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Of a bootstrap: how many resamples, the confidence of its intervals, and its key."""
+
+    resamples: int
+    confidence: float
+    seed: int
+
+
 def perplexity(loss: float) -> float:
     """exp(loss), capped at the largest float so that it can be written as JSON."""
     return math.exp(min(loss, 709.0))
@@ -69,9 +94,7 @@ def summary(
     sample: np.ndarray,
     scores: Scores,
     text: Text,
-    resamples: int,
-    confidence: float,
-    seed: int,
+    resampling: Resampling,
 ) -> Summary:
     """Summary over all predictions.
 
@@ -79,7 +102,7 @@ def summary(
     intervals over samples (mlm.bootstrap).
     """
     totals, counts = sums_by_sample(sample, scores.loss, scores.correct)
-    means = resampled_means(totals, counts, resamples, seed)
+    means = resampled_means(totals, counts, resampling.resamples, resampling.seed)
     loss = float(np.mean(scores.loss))
     return Summary(
         loss=loss,
@@ -89,22 +112,36 @@ def summary(
         num_predictions=len(scores),
         num_samples=len(counts),
         bits_per_character=bits_per_character(loss, text),
-        loss_interval=interval(means[:, 0], confidence),
-        accuracy_interval=interval(means[:, 1], confidence),
+        loss_interval=interval(means[:, 0], resampling.confidence),
+        accuracy_interval=interval(means[:, 1], resampling.confidence),
     )
 
 
-def difference_interval(
-    sample: np.ndarray,
-    loss: np.ndarray,
-    other: np.ndarray,
-    resamples: int,
-    confidence: float,
-    seed: int,
-) -> tuple[float, float]:
-    """Bootstrap interval of mean(loss − other) at the same positions, paired by sample."""
+def paired_difference(
+    sample: np.ndarray, loss: np.ndarray, other: np.ndarray, resampling: Resampling
+) -> Difference:
+    """mean(loss − other) at the same positions [predictions], resampled by sample."""
     totals, counts = sums_by_sample(sample, loss - other)
-    return interval(resampled_means(totals, counts, resamples, seed)[:, 0], confidence)
+    means = resampled_means(totals, counts, resampling.resamples, resampling.seed)[:, 0]
+    low, high = interval(means, resampling.confidence)
+    return Difference(float(np.mean(loss - other)), low, high, resampling.confidence)
+
+
+def independent_difference(
+    first: tuple[np.ndarray, np.ndarray],
+    second: tuple[np.ndarray, np.ndarray],
+    resampling: Resampling,
+) -> Difference:
+    """mean(first loss) − mean(second loss) of two texts, each (sample, loss) [predictions]."""
+    means = []
+    for number, (sample, loss) in enumerate((first, second)):
+        totals, counts = sums_by_sample(sample, loss)
+        # Keys of their own, so that the two texts are drawn independently.
+        key = resampling.seed + (number << 64)
+        means.append(resampled_means(totals, counts, resampling.resamples, key)[:, 0])
+    low, high = interval(means[0] - means[1], resampling.confidence)
+    mean = float(np.mean(first[1]) - np.mean(second[1]))
+    return Difference(mean, low, high, resampling.confidence)
 
 
 def part(scores: Scores, chosen: np.ndarray) -> Part:
@@ -152,7 +189,7 @@ def position_bins(
     edges = np.unique(np.linspace(0, sequence_length, bins + 1).astype(int))
     return [
         (int(low), int(high) - 1, part(scores, (position >= low) & (position < high)))
-        for low, high in zip(edges[:-1], edges[1:], strict=True)
+        for low, high in itertools.pairwise(edges)
     ]
 
 

@@ -75,6 +75,14 @@ class Scores:
         return self.rank == 1
 
 
+@dataclass(frozen=True)
+class Scored:
+    """The predicted positions and a model's answers there."""
+
+    positions: Positions
+    scores: Scores
+
+
 def joined(parts: list):
     """Several Positions, or several Scores, as one."""
     kind = type(parts[0])

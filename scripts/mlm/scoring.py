@@ -4,72 +4,111 @@ Logits are computed at the masked positions only, with shapes that do not change
 batch: the last batch is filled up, and the filling dropped.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
-import tensorflow as tf
 
+from mlm.framework import tf
 from mlm.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.prediction import masked_logits
-from mlm.predictions import Positions, Scores, joined, positions_of
+from mlm.predictions import Positions, Scored, Scores, joined, positions_of
 from mlm.progress_line import Progress
 from mlm.split_samples import Samples
 
-#: Logits held at a time: 2^26 float32 values are 256 MB, and the softmax needs a few of them.
+#: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.
 _LARGEST_LOGITS = 2**26
 
 
-@dataclass(frozen=True)
-class Scored:
-    """The predicted positions and a model's answers there."""
+class Scorer:
+    """Scores an exported model on samples, on whatever devices `strategy` spans."""
 
-    positions: Positions
-    scores: Scores
+    def __init__(self, model, strategy: tf.distribute.Strategy, batch_size: int):
+        """`batch_size` is that of all replicas together, and rounded up to their number.
 
+        It is lowered where the logits would not fit in memory. It changes no figure beyond
+        rounding.
+        """
+        self._model, self._strategy, self._batch_size = model, strategy, batch_size
 
-def score(
-    model: tf.keras.Model,
-    samples: Samples,
-    plan: MaskingPlan,
-    seed: int,
-    batch_size: int,
-    label: str = "evaluation",
-) -> Scored:
-    """Mask each sample with (seed, its index in the split) and score the model there.
+    def score(
+        self, samples: Samples, plan: MaskingPlan, seed: int, label: str = "evaluation"
+    ) -> Scored:
+        """Mask each sample with (seed, its index in the split) and score the model there.
 
-    Every masked position of every sample counts once, in the order of the samples and of
-    the places in them. `batch_size` is lowered where the logits would not fit in memory; it
-    changes no figure beyond rounding.
-    """
-    largest = max(1, _LARGEST_LOGITS // (plan.slots * plan.vocabulary_size))
-    batch_size = min(batch_size, largest, max(len(samples), 1))
-    step = _compiled(model, plan, seed)
-    progress = Progress(label, len(samples), "samples")
-    positions, scores = [], []
-    for start in range(0, len(samples), batch_size):
-        batch = samples[start : start + batch_size]
-        filled = _filled(batch, batch_size)
-        answers = step(filled.input_ids, filled.attention_mask.astype(np.int32), filled.index)
-        answers = {name: value.numpy()[: len(batch)] for name, value in answers.items()}
-        asked, answered = _unpacked(batch, answers)
-        positions.append(asked)
-        scores.append(answered)
-        progress.to(start + len(batch))
-    return Scored(joined(positions), joined(scores))
+        Every masked position of every sample counts once, in the order of the samples and
+        of the places in them.
+        """
+        model = self._model
 
+        def step(input_ids, attention_mask, index):
+            batch = mask_batch(input_ids, attention_mask, index, plan, seed, FIXED_EPOCH)
+            logits = masked_logits(model, batch, training=False)
+            return answers_from_logits(logits, batch["labels"]) | {
+                "input_ids": batch["input_ids"],
+                "positions": batch["positions"],
+                "in_use": batch["weights"] > 0,
+            }
 
-def _compiled(model, plan: MaskingPlan, seed: int):
-    @tf.function
-    def step(input_ids, attention_mask, index):
-        batch = mask_batch(input_ids, attention_mask, index, plan, seed, FIXED_EPOCH)
-        logits = masked_logits(model, batch, training=False)
-        return answers_from_logits(logits, batch["labels"]) | {
-            "input_ids": batch["input_ids"],
-            "positions": batch["positions"],
-            "in_use": batch["weights"] > 0,
-        }
+        positions, scores = [], []
+        for batch, answers in self._run(step, samples, plan.slots, label):
+            asked, answered = _unpacked(batch, answers)
+            positions.append(asked)
+            scores.append(answered)
+        return Scored(joined(positions), joined(scores))
 
-    return step
+    def log_probabilities(
+        self,
+        input_ids: np.ndarray,
+        attention_mask: np.ndarray,
+        positions: np.ndarray,
+        labels: np.ndarray,
+    ) -> np.ndarray:
+        """Log-probability in nats of one label a row, float64 [batch].
+
+        `input_ids` and `attention_mask` are [batch, sequence], `positions` and `labels`
+        [batch].
+        """
+        model = self._model
+        asked = np.stack([positions, labels], axis=1).astype(np.int64)
+
+        def step(input_ids, attention_mask, index):
+            place, label = tf.unstack(tf.gather(tf.constant(asked, tf.int32), index), axis=1)
+            batch = {
+                "input_ids": input_ids,
+                "attention_mask": attention_mask,
+                "positions": place[:, tf.newaxis],
+            }
+            logits = masked_logits(model, batch, training=False)
+            answers = answers_from_logits(logits, label[:, tf.newaxis])
+            return {"log_probability": answers["log_probability"]}
+
+        rows = Samples(np.arange(len(input_ids)), input_ids, attention_mask)
+        parts = [a["log_probability"][:, 0] for _, a in self._run(step, rows, 1, "minimal pairs")]
+        return np.concatenate(parts).astype(np.float64)
+
+    def _run(self, step: Callable, samples: Samples, slots: int, label: str):
+        """(batch, its answers as arrays [batch, …]) for the samples in order."""
+        strategy, replicas = self._strategy, self._strategy.num_replicas_in_sync
+        vocabulary = self._model.config.vocab_size
+        largest = max(1, _LARGEST_LOGITS // (slots * vocabulary))
+        wanted = min(-(-self._batch_size // replicas), -(-len(samples) // replicas))
+        each = max(1, min(wanted, largest))
+        size = each * replicas
+        compiled = tf.function(lambda *arguments: strategy.run(step, arguments))
+        progress = Progress(label, len(samples), "samples")
+        for start in range(0, len(samples), size):
+            batch = samples[start : start + size]
+            filled = _filled(batch, size)
+            arrays = (filled.input_ids, filled.attention_mask.astype(np.int32), filled.index)
+            answers = compiled(*(_distributed(strategy, a, each) for a in arrays))
+            gathered = {
+                name: np.concatenate(
+                    [v.numpy() for v in strategy.experimental_local_results(value)]
+                )
+                for name, value in answers.items()
+            }
+            yield batch, {name: value[: len(batch)] for name, value in gathered.items()}
+            progress.to(start + len(batch))
 
 
 def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -90,6 +129,18 @@ def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Te
     }
 
 
+def _distributed(strategy, array: np.ndarray, each: int):
+    """`array` [batch, …] cut into the replicas' shares."""
+    return strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(
+            array[
+                context.replica_id_in_sync_group * each : (context.replica_id_in_sync_group + 1)
+                * each
+            ]
+        )
+    )
+
+
 def _filled(batch: Samples, size: int) -> Samples:
     """`batch` brought to `size` rows with copies of its first."""
     short = size - len(batch)
@@ -98,9 +149,8 @@ def _filled(batch: Samples, size: int) -> Samples:
 
 def _unpacked(batch: Samples, answers: dict[str, np.ndarray]) -> tuple[Positions, Scores]:
     """Slots in any order [batch, slots] as rows in the order of the places."""
-    in_use, places = answers["in_use"], answers["positions"]
-    rows = np.nonzero(in_use)[0]
-    columns = places[in_use]
+    in_use = answers["in_use"]
+    rows, columns = np.nonzero(in_use)[0], answers["positions"][in_use]
     chosen = np.zeros(batch.input_ids.shape, bool)
     chosen[rows, columns] = True
     asked = positions_of(

@@ -84,9 +84,9 @@ def _opened(path: str, root: str | Path) -> Iterator[BinaryIO]:
         with open(Path(root) / path, "rb") as stream:
             yield stream
         return
-    from mlm.exported_model import tensorflow
+    from mlm.framework import tf
 
-    with tensorflow().io.gfile.GFile(path, "rb") as stream:
+    with tf.io.gfile.GFile(path, "rb") as stream:
         yield stream
 
 
