@@ -3,11 +3,19 @@
 # Gives results/runs/{run}/evaluation.json (every figure on the test split, the baselines, and
 # what they mean in sentences) and results/runs/{run}/fill_mask.json (answers to the prompts).
 
+MODEL_FILES = {
+    "model": "results/runs/{run}/model/model.safetensors",
+    "config": "results/runs/{run}/model/config.json",
+    "tokenizer": "results/runs/{run}/model/tokenizer.json",
+    "tokenizer_config": "results/runs/{run}/model/tokenizer_config.json",
+    "special_tokens_map": "results/runs/{run}/model/special_tokens_map.json",
+}
+
 
 rule evaluate:
     """Score an exported model on the whole test split with fixed masks."""
     input:
-        model="results/runs/{run}/model/model.safetensors",
+        **MODEL_FILES,
         train="results/manifests/train.json",
         validation="results/manifests/validation.json",
         test="results/manifests/test.json",
@@ -19,6 +27,16 @@ rule evaluate:
         code=code("evaluate"),
     output:
         "results/runs/{run}/evaluation.json",
+    log:
+        "logs/evaluate/{run}.log",
+    benchmark:
+        "logs/benchmarks/evaluate/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=120,
     params:
         evaluation=of_run(
             "evaluation",
@@ -40,16 +58,6 @@ rule evaluate:
                 for key in ("cpu_threads", "kind", "tpu", "virtual_replicas")
             }
         ),
-    log:
-        "logs/evaluate/{run}.log",
-    benchmark:
-        "logs/benchmarks/evaluate/{run}.tsv"
-    threads: 2
-    resources:
-        mem_mb=4000,
-        runtime=120,
-    conda:
-        "../envs/environment.yaml"
     script:
         "../scripts/evaluate.py"
 
@@ -57,21 +65,21 @@ rule evaluate:
 rule fill_mask:
     """Let an exported model fill the mask of each prompt."""
     input:
-        model="results/runs/{run}/model/model.safetensors",
+        **MODEL_FILES,
         code=code("fill_mask"),
     output:
         "results/runs/{run}/fill_mask.json",
-    params:
-        evaluation=of_run("evaluation", "prompts", "top_k"),
     log:
         "logs/fill_mask/{run}.log",
     benchmark:
         "logs/benchmarks/fill_mask/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
     threads: 1
     resources:
         mem_mb=2000,
         runtime=15,
-    conda:
-        "../envs/environment.yaml"
+    params:
+        evaluation=of_run("evaluation", "prompts", "top_k"),
     script:
         "../scripts/fill_mask.py"
