@@ -15,7 +15,7 @@ include: "rules/corpus.smk"
 include: "rules/tokenizer.smk"
 include: "rules/shards.smk"
 include: "rules/pretrain.smk"
-# include: "rules/evaluate.smk"
+include: "rules/evaluate.smk"
 # include: "rules/report.smk"
 
 

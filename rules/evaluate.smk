@@ -1,0 +1,85 @@
+# Requires results/runs/{run}/model/, results/manifests/{split}.json with the shards they name,
+# and results/corpus/{split}.json.
+# Gives results/runs/{run}/evaluation.json (every figure on the test split, the baselines, and
+# what they mean in sentences) and results/runs/{run}/fill_mask.json (answers to the prompts).
+
+MODEL_FILES = {
+    "model": "results/runs/{run}/model/model.safetensors",
+    "config": "results/runs/{run}/model/config.json",
+    "tokenizer": "results/runs/{run}/model/tokenizer.json",
+    "tokenizer_config": "results/runs/{run}/model/tokenizer_config.json",
+    "special_tokens_map": "results/runs/{run}/model/special_tokens_map.json",
+}
+
+
+rule evaluate:
+    """Score an exported model on the whole test split with fixed masks."""
+    input:
+        **MODEL_FILES,
+        train="results/manifests/train.json",
+        validation="results/manifests/validation.json",
+        test="results/manifests/test.json",
+        corpus=(
+            expand("results/corpus/{split}.json", split=["train", "test"])
+            if settings["shards"]["source"] == "corpus"
+            else []
+        ),
+        code=code("evaluate"),
+    output:
+        "results/runs/{run}/evaluation.json",
+    log:
+        "logs/evaluate/{run}.log",
+    benchmark:
+        "logs/benchmarks/evaluate/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=120,
+    params:
+        evaluation=of_run(
+            "evaluation",
+            "batch_size",
+            "bootstrap",
+            "calibration_bins",
+            "frequency_bands",
+            "mask_share",
+            "mask_token",
+            "minimal_pairs",
+            "random_token",
+            "samples",
+            "seed",
+            "train_samples",
+        ),
+        accelerator=canonical(
+            {
+                key: settings["accelerator"][key]
+                for key in ("cpu_threads", "kind", "tpu", "virtual_replicas")
+            }
+        ),
+    script:
+        "../scripts/evaluate.py"
+
+
+rule fill_mask:
+    """Let an exported model fill the mask of each prompt."""
+    input:
+        **MODEL_FILES,
+        code=code("fill_mask"),
+    output:
+        "results/runs/{run}/fill_mask.json",
+    log:
+        "logs/fill_mask/{run}.log",
+    benchmark:
+        "logs/benchmarks/fill_mask/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=15,
+    params:
+        evaluation=of_run("evaluation", "prompts", "top_k"),
+    script:
+        "../scripts/fill_mask.py"

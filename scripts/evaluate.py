@@ -1,0 +1,26 @@
+"""Rule `evaluate`: the figures of an exported model on the whole test split."""
+
+from pathlib import Path
+
+from mlm.atomic import read_json
+from mlm.evaluation import EvaluationSettings, Paths, evaluate
+from mlm.evaluation_file import write_figures
+from mlm.job import run
+
+
+def main(job):
+    paths = Paths(
+        model=Path(job.input.model).parent,
+        manifests={split: Path(job.input[split]) for split in ("train", "validation", "test")},
+    )
+    characters = {
+        split: read_json(path)["characters"]
+        for split, path in zip(("train", "test"), job.input.corpus, strict=False)
+    }
+    settings = EvaluationSettings.of(job.params.evaluation, job.params.accelerator)
+    figures = evaluate(job.wildcards.run, paths, characters, settings)
+    write_figures(job.output[0], figures)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,169 @@
+"""The evaluation of an exported model: from shards to every figure of evaluation.json."""
+
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from mlm.atomic import read_json
+from mlm.digests import file_sha256
+from mlm.errors import MlmError
+from mlm.evaluation_data import EvaluationData, read_evaluation_data, text_of
+from mlm.evaluation_figures import (
+    baselines_json,
+    compare_with_baselines,
+    frequency_json,
+    parts_json,
+    samples_json,
+    verdict_sentences,
+)
+from mlm.exported_model import check_vocabulary, load_model, load_tokenizer
+from mlm.manifests import read_manifest
+from mlm.metrics import Resampling, summary
+from mlm.minimal_pairs import ScoredPair, score_pairs
+from mlm.pieces import word_starts
+from mlm.predictions import Scored
+
+
+@dataclass(frozen=True)
+class EvaluationSettings:
+    """Section `evaluation` of the configuration, and what of `accelerator` it needs."""
+
+    batch_size: int
+    mask_share: float
+    mask_token: float
+    random_token: float
+    seed: int
+    bootstrap: dict
+    frequency_bands: list[int]
+    calibration_bins: int
+    samples: int
+    train_samples: int
+    minimal_pairs: list[list[str]]
+    accelerator: dict
+
+    @classmethod
+    def of(cls, section: dict, accelerator: dict) -> "EvaluationSettings":
+        """From the resolved sections; keys that evaluation does not use are left aside."""
+        names = {f.name for f in fields(cls)} - {"accelerator"}
+        return cls(**{n: section[n] for n in names}, accelerator=dict(accelerator))
+
+    @property
+    def resampling(self) -> Resampling:
+        return Resampling(self.bootstrap["resamples"], self.bootstrap["confidence"], self.seed)
+
+    def shown(self) -> dict:
+        """What the figures depend on, for the file."""
+        return {k: v for k, v in asdict(self).items() if k not in ("accelerator", "minimal_pairs")}
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The model's directory, the splits' manifests, and the `root` of the shards' paths."""
+
+    model: Path
+    manifests: dict[str, Path]
+    root: Path = Path()
+
+
+def evaluate(
+    run: str, paths: Paths, characters: dict[str, int], settings: EvaluationSettings
+) -> dict:
+    """All figures of run `run`, JSON-like; without format version, not yet rounded.
+
+    `characters` are those of the splits' text where known. Raises MlmError where shards,
+    tokenizer and model do not belong together or a split is empty.
+    """
+    manifests = {split: read_manifest(path) for split, path in paths.manifests.items()}
+    tokenizer = load_tokenizer(paths.model)
+    special = sorted(set(tokenizer.all_special_ids))
+    data = read_evaluation_data(
+        manifests, paths.root, settings.train_samples, len(tokenizer), special
+    )
+    text = {s: text_of(manifests[s], characters.get(s)) for s in ("train", "test")}
+    test, train, pairs = _scored(paths.model, tokenizer, special, data, settings)
+
+    resampling = settings.resampling
+    test_summary = summary(test.positions.sample, test.scores, text["test"], resampling)
+    train_summary = None
+    if train is not None:
+        train_summary = summary(train.positions.sample, train.scores, text["train"], resampling)
+    mask_id = tokenizer.mask_token_id
+    compared = compare_with_baselines(data, special, test, mask_id, resampling)
+    starts = word_starts(read_json(paths.model / "tokenizer.json"))
+    parts = parts_json(test, starts, mask_id, data.sequence_length, settings.calibration_bins)
+    return {
+        "run": run,
+        "test": asdict(test_summary),
+        "train": asdict(train_summary) if train_summary else None,
+        "baselines": baselines_json(compared, text["test"], data, manifests["train"].num_samples),
+        "frequency_bands": frequency_json(test, data.counts.unigram, settings.frequency_bands),
+        **parts,
+        "samples": samples_json(test, data.test, tokenizer, settings.samples),
+        "minimal_pairs": _pairs_json(pairs),
+        "verdicts": verdict_sentences(
+            (test, test_summary),
+            (train, train_summary) if train is not None else None,
+            compared,
+            parts["calibration"]["expected_calibration_error"],
+            resampling,
+        ),
+        "settings": settings.shown(),
+        "digests": {
+            "model": file_sha256(paths.model / "model.safetensors"),
+            "tokenizer": file_sha256(paths.model / "tokenizer.json"),
+            "manifest": file_sha256(paths.manifests["test"]),
+        },
+    }
+
+
+def _scored(
+    directory: Path,
+    tokenizer,
+    special: list[int],
+    data: EvaluationData,
+    settings: EvaluationSettings,
+) -> tuple[Scored, Scored | None, list[ScoredPair]]:
+    """The model's answers on test and on the sample of train, and the minimal pairs."""
+    from mlm.accelerators import AcceleratorSettings, open_accelerator
+    from mlm.framework import make_deterministic
+    from mlm.masking import MaskingPlan
+    from mlm.scoring import Scorer
+
+    # Whatever the precision of the training, figures are computed in float32.
+    accelerator = AcceleratorSettings.of({**settings.accelerator, "precision": "float32"})
+    strategy = open_accelerator(accelerator).strategy
+    make_deterministic(settings.seed)
+    with strategy.scope():
+        model = load_model(directory)
+    check_vocabulary(model, tokenizer, directory)
+    plan = MaskingPlan(
+        share=settings.mask_share,
+        mask_token=settings.mask_token,
+        random_token=settings.random_token,
+        mask_id=tokenizer.mask_token_id,
+        special_ids=tuple(special),
+        vocabulary_size=len(tokenizer),
+        sequence_length=data.sequence_length,
+    )
+    scorer = Scorer(model, strategy, settings.batch_size)
+    test = scorer.score(data.test, plan, settings.seed, "test")
+    if not len(test.positions):
+        raise MlmError(
+            f"No token of the test split's {len(data.test)} samples was chosen for prediction. "
+            "Raise evaluation.mask_share, or give the split more text."
+        )
+    train = None
+    if data.train is not None:
+        train = scorer.score(data.train, plan, settings.seed, "train")
+    pairs = score_pairs(
+        settings.minimal_pairs, tokenizer, data.sequence_length, scorer.log_probabilities
+    )
+    return test, train, pairs
+
+
+def _pairs_json(pairs: list[ScoredPair]) -> dict | None:
+    if not pairs:
+        return None
+    return {
+        "accuracy": sum(p.correct for p in pairs) / len(pairs),
+        "pairs": [{**asdict(p), "scores": list(p.scores), "correct": p.correct} for p in pairs],
+    }

@@ -1,0 +1,64 @@
+"""Minimal pairs: does the model prefer the acceptable sentence?
+
+By the pseudo-log-likelihood of Salazar, Liang, Nguyen and Kirchhoff, "Masked Language Model
+Scoring" (2020): each token is masked in turn, and the log-probabilities of the true tokens
+are added up. Pairs as in BLiMP (Warstadt et al., 2020).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlm.errors import MlmError
+
+#: (input_ids [n, sequence], attention_mask, positions [n], labels [n]) → log-probabilities [n].
+LogProbabilities = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A pair of sentences and their pseudo-log-likelihoods in nats."""
+
+    acceptable: str
+    unacceptable: str
+    scores: tuple[float, float]
+
+    @property
+    def correct(self) -> bool:
+        return self.scores[0] > self.scores[1]
+
+
+def score_pairs(
+    pairs: Sequence[Sequence[str]], tokenizer, length: int, log_probabilities: LogProbabilities
+) -> list[ScoredPair]:
+    """The pairs with their scores.
+
+    `tokenizer` is transformers' fast tokenizer. Raises MlmError for a sentence without a
+    token, or with more than fit in `length`.
+    """
+    return [
+        ScoredPair(
+            first,
+            second,
+            tuple(_score(text, tokenizer, length, log_probabilities) for text in (first, second)),
+        )
+        for first, second in pairs
+    ]
+
+
+def _score(text: str, tokenizer, length: int, log_probabilities: LogProbabilities) -> float:
+    ids = np.array(tokenizer(text)["input_ids"], np.int32)
+    frame = [tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]
+    places = np.flatnonzero(~np.isin(ids, frame))
+    if not len(places) or len(ids) > length:
+        raise MlmError(
+            f"evaluation.minimal_pairs: {text!r} has {len(ids)} tokens, special ones included; "
+            f"at least one of its own and at most {length} are expected. Shorten it."
+        )
+    rows = np.full((len(places), length), tokenizer.pad_token_id, np.int32)
+    rows[:, : len(ids)] = ids
+    rows[np.arange(len(places)), places] = tokenizer.mask_token_id
+    attention = np.zeros_like(rows)
+    attention[:, : len(ids)] = 1
+    return float(np.sum(log_probabilities(rows, attention, places.astype(np.int32), ids[places])))

@@ -1,0 +1,119 @@
+"""What was asked at each masked position, and how a model answered."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+#: A neighbour that does not exist: the edge of the sequence, or padding.
+NO_NEIGHBOUR = -1
+
+#: How the model was shown a token that it had to predict.
+SHOWN_AS = ("mask", "random", "kept")
+
+
+@dataclass(frozen=True)
+class Positions:
+    """The predicted positions of a split, one row a position; every array is [positions].
+
+    `sample` is the index of the sample in its split, `position` the token's place in the
+    sequence, from 0. `truth` is the id to predict, `shown` the id that stood there instead.
+    `left` and `right` are the neighbours' true ids, NO_NEIGHBOUR where there is none;
+    `left_hidden` and `right_hidden` say whether the neighbour was to be predicted too.
+    """
+
+    sample: np.ndarray
+    position: np.ndarray
+    truth: np.ndarray
+    shown: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    left_hidden: np.ndarray
+    right_hidden: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    def __getitem__(self, chosen) -> "Positions":
+        return Positions(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+    def shown_as(self, mask_id: int) -> np.ndarray:
+        """Index into SHOWN_AS for each position, int [positions].
+
+        A token that was replaced by itself at random counts as kept: the model saw it.
+        """
+        return np.select([self.shown == mask_id, self.shown != self.truth], [0, 1], 2)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A model's answers at the predicted positions; every array is [positions].
+
+    `log_probability` of the true token in nats; `rank` of the true token, 1 the highest
+    (of equals, the lower id is the higher rank); `top`, the most probable id, and
+    `top_probability`.
+    """
+
+    log_probability: np.ndarray
+    rank: np.ndarray
+    top: np.ndarray
+    top_probability: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def __getitem__(self, chosen) -> "Scores":
+        return Scores(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+    @property
+    def loss(self) -> np.ndarray:
+        """Cross-entropy in nats, [positions]."""
+        return -self.log_probability
+
+    @property
+    def correct(self) -> np.ndarray:
+        """Whether the true token came first, bool [positions]."""
+        return self.rank == 1
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The predicted positions and a model's answers there."""
+
+    positions: Positions
+    scores: Scores
+
+
+def joined(parts: list):
+    """Several Positions, or several Scores, as one."""
+    kind = type(parts[0])
+    return kind(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)))
+
+
+def positions_of(
+    input_ids: np.ndarray,
+    attention_mask: np.ndarray,
+    shown_ids: np.ndarray,
+    chosen: np.ndarray,
+    index: np.ndarray | None = None,
+) -> Positions:
+    """The Positions of a batch, ordered by sample, then by place.
+
+    `input_ids` [batch, sequence] are the true ids, `shown_ids` [batch, sequence] what the
+    model sees, `chosen` [batch, sequence] is true where a token is to be predicted.
+    `index` [batch] is each sample's index in the split; without it, they count from 0.
+    """
+    chosen = chosen.astype(bool)
+    row, column = np.nonzero(chosen)
+    ids = np.where(attention_mask.astype(bool), input_ids, NO_NEIGHBOUR)
+    edge = ((0, 0), (1, 1))
+    ids, hidden = np.pad(ids, edge, constant_values=NO_NEIGHBOUR), np.pad(chosen, edge)
+    return Positions(
+        sample=(row if index is None else index[row]).astype(np.int64),
+        position=column.astype(np.int32),
+        truth=input_ids[row, column].astype(np.int32),
+        shown=shown_ids[row, column].astype(np.int32),
+        left=ids[row, column].astype(np.int32),
+        right=ids[row, column + 2].astype(np.int32),
+        left_hidden=hidden[row, column],
+        right_hidden=hidden[row, column + 2],
+    )
