@@ -1,0 +1,115 @@
+"""The report: one HTML file for people, one JSON file for machines, and its figures."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from mlm import report_words
+from mlm.atomic import write_json, write_text
+from mlm.report_data import FORMAT_VERSION, Results
+from mlm.report_figures import figures
+from mlm.report_sections import SECTIONS
+from mlm.run_comparison import best_run, seed_groups, standings
+from mlm.theming import Figure
+from mlm.visible_text import plain, visible
+
+#: Sections that only some runs of the workflow have data for, and where they come in when
+#: `report.sections` does not name them: after the section given.
+_UNASKED = {"preflight": "shards", "finetune": "samples", "cost": "samples"}
+
+
+def write_report(
+    results: Results, templates: Path, page: str, numbers: str, drawings: Mapping[str, str]
+) -> None:
+    """Write the page, the numbers, and each figure of `drawings` (name -> path).
+
+    The bytes depend on `results` and the files in `templates` alone.
+    """
+    drawn = figures(results.runs)
+    for name, path in drawings.items():
+        write_text(path, _standalone(drawn[name]))
+    write_json(numbers, numbers_of(results))
+    write_text(page, render(results, drawn, templates))
+
+
+def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> str:
+    """The page as HTML text, from the templates in the directory `templates`."""
+    environment = Environment(
+        loader=FileSystemLoader(templates, encoding="utf-8"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    words = ("count", "decimal", "percent", "rate", "size", "short", "value")
+    environment.filters |= {name: getattr(report_words, name) for name in words}
+    environment.filters |= {"visible": visible, "plain": plain, "svg": lambda f: Markup(f.svg)}
+    sections = [
+        {"name": name, "title": SECTIONS[name].title, "view": view}
+        for name in shown_sections(results)
+        if (view := SECTIONS[name].view(results)) is not None
+    ]
+    style = Markup((templates / "style.css").read_text(encoding="utf-8"))
+    page = environment.get_template("page.html.j2").render(
+        title=results.title, sections=sections, figures=drawn, results=results, style=style
+    )
+    # Nothing unprintable can be left, but a lone surrogate could not even be encoded.
+    return page.encode("utf-8", "replace").decode("utf-8")
+
+
+def shown_sections(results: Results) -> list[str]:
+    """The sections of the configuration in their order, and those that have come unasked."""
+    names = list(results.sections)
+    for name, after in _UNASKED.items():
+        if name not in names:
+            place = names.index(after) + 1 if after in names else len(names)
+            names.insert(place, name)
+    return names
+
+
+def numbers_of(results: Results) -> dict[str, Any]:
+    """All numbers of the report for machines, see `format_version`.
+
+    `runs` has the training, evaluation and fill-mask artefacts of each run and its curves (one
+    list a column); `comparison` the best run, the differences, and the groups of seeds.
+    """
+    seed = results.config.get("seed", 0)
+    return {
+        "format_version": FORMAT_VERSION,
+        "title": results.title,
+        "corpus": {k: a.content for k, a in results.corpus.items()},
+        "tokenizer": results.tokenizer.content if results.tokenizer else None,
+        "manifests": {k: a.content for k, a in results.manifests.items()},
+        "runs": {
+            run.name: {
+                "overrides": run.overrides,
+                "training": run.training.content,
+                "evaluation": run.evaluation.content,
+                "fill_mask": run.fill_mask.content,
+                "curves": {
+                    column: [row[column] for row in run.curves]
+                    for column in (run.curves[0] if run.curves else ())
+                },
+                **{stage: a.content for stage, a in run.extras.items()},
+            }
+            for run in results.runs
+        },
+        "comparison": {
+            "best": best_run(results.runs).name,
+            "standings": [asdict(s) for s in standings(results.runs)],
+            "seeds": [asdict(g) for g in seed_groups(results.runs, seed)],
+        },
+        "cost": results.cost,
+        "artefacts": dict(report_words.digest_rows(results)),
+        "code": results.code,
+        "config": results.config,
+    }
+
+
+def _standalone(figure: Figure) -> str:
+    """The figure as an SVG file of its own, which needs a size."""
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + figure.svg

@@ -1,0 +1,211 @@
+"""What the report is made from: the JSON artefacts of the stages, read and checked."""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlm.digests import file_sha256
+from mlm.errors import MlmError
+
+#: The version of every artefact's format that this report can read.
+FORMAT_VERSION = 1
+
+#: Keys without which an artefact says too little to be reported.
+REQUIRED_KEYS = {
+    "corpus": ("split", "source", "documents", "bytes"),
+    "tokenizer": ("kind", "vocabulary_size", "splits"),
+    "manifest": ("split", "num_samples", "num_tokens", "num_padding", "shards"),
+    "training": ("run", "steps", "parameters", "model_type", "final", "digests"),
+    "evaluation": ("run", "test", "baselines", "verdicts"),
+    "fill_mask": ("run", "prompts"),
+    "preview": ("run", "samples"),
+}
+
+#: Columns of training.csv that are the same in every identical run. The speed is not.
+CURVE_COLUMNS = (
+    "step",
+    "epoch",
+    "loss",
+    "accuracy",
+    "validation_loss",
+    "validation_accuracy",
+    "learning_rate",
+)
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """One JSON artefact: its content, and the sha256 of its file under a portable name."""
+
+    name: str
+    sha256: str
+    content: dict
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """All that one run left behind. `curves` holds a row by logged step, None where empty."""
+
+    name: str
+    overrides: dict
+    training: Artefact
+    evaluation: Artefact
+    fill_mask: Artefact
+    preview: Artefact
+    curves: list[dict[str, float | None]]
+    #: Artefacts of stages that run only when asked, by stage: preflight, finetune.
+    extras: dict[str, Artefact] = field(default_factory=dict)
+
+    def artefacts(self) -> list[Artefact]:
+        """The run's JSON artefacts in the order of the stages."""
+        stages = [self.preview, self.training, self.evaluation, self.fill_mask]
+        return stages + [self.extras[k] for k in sorted(self.extras)]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that the report shows. `corpus` and `tokenizer` are empty for data that
+    came as finished shards. `cost` has a row by job when it was asked for."""
+
+    title: str
+    sections: list[str]
+    config: dict
+    code: dict[str, str]
+    corpus: dict[str, Artefact]
+    tokenizer: Artefact | None
+    manifests: dict[str, Artefact]
+    runs: list[RunResults]
+    cost: list[dict] = field(default_factory=list)
+
+
+def read_artefact(path: str | Path, kind: str, name: str | None = None) -> Artefact:
+    """The artefact in the JSON file `path`, known to the report as `name`.
+
+    Raises MlmError where the file is no JSON, has another format version, or lacks a key.
+    """
+    path = Path(path)
+    remedy = "delete it and run the same command again: the workflow makes it anew"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise MlmError(f"{path}: not readable as JSON ({error}); {remedy}") from error
+    if not isinstance(content, dict):
+        found = type(content).__name__
+        raise MlmError(f"{path}: a JSON object was expected, found {found}; {remedy}")
+    version = content.get("format_version")
+    if version != FORMAT_VERSION:
+        raise MlmError(
+            f"{path}: format version {FORMAT_VERSION} was expected, found "
+            f"{'none' if version is None else version}; another version of the workflow wrote "
+            f"it. Either use that version, or {remedy}"
+        )
+    missing = [key for key in REQUIRED_KEYS.get(kind, ()) if key not in content]
+    if missing:
+        raise MlmError(f"{path}: {', '.join(missing)} missing in this {kind} file; {remedy}")
+    return Artefact(name or path.as_posix(), file_sha256(path), _finite(content))
+
+
+def read_curves(path: str | Path) -> list[dict[str, float | None]]:
+    """Rows of a training.csv, columns CURVE_COLUMNS; None for an empty or non-finite cell.
+
+    Raises MlmError where a column is missing or a cell is no number.
+    """
+    with open(path, encoding="utf-8", newline="") as handle:
+        reader = csv.DictReader(handle)
+        missing = [c for c in CURVE_COLUMNS if c not in (reader.fieldnames or [])]
+        if missing:
+            raise MlmError(
+                f"{path}: column {', '.join(missing)} missing; found: "
+                f"{', '.join(reader.fieldnames or []) or 'an empty file'}"
+            )
+        try:
+            return [{c: _number(row[c]) for c in CURVE_COLUMNS} for row in reader]
+        except ValueError as error:
+            raise MlmError(f"{path}, line {reader.line_num}: {error}") from error
+
+
+def read_run(
+    name: str, overrides: dict, files: Mapping[str, str], extras: Mapping[str, str] | None = None
+) -> RunResults:
+    """The results of run `name`. `files` has the path of training, evaluation, fill_mask,
+    preview and curves; `extras` those of optional stages.
+
+    Raises MlmError where an artefact belongs to another run, or cannot be read.
+    """
+
+    def read(kind: str, path: str) -> Artefact:
+        artefact = read_artefact(path, kind, f"results/runs/{name}/{kind}.json")
+        found = artefact.content.get("run", name)
+        if found != name:
+            raise MlmError(f"{path}: belongs to the run {found!r}, expected {name!r}")
+        return artefact
+
+    stages = {k: read(k, files[k]) for k in ("training", "evaluation", "fill_mask", "preview")}
+    return RunResults(
+        name=name,
+        overrides=overrides,
+        curves=read_curves(files["curves"]),
+        extras={k: read(k, path) for k, path in sorted((extras or {}).items())},
+        **stages,
+    )
+
+
+def read_splits(kind: str, folder: str, paths: Sequence[str]) -> dict[str, Artefact]:
+    """Artefacts of `kind` by split, in the order of `paths`, named under `folder`."""
+    found = {}
+    for path in paths:
+        artefact = read_artefact(path, kind)
+        split = artefact.content["split"]
+        found[split] = Artefact(f"{folder}/{split}.json", artefact.sha256, artefact.content)
+    return found
+
+
+def read_benchmarks(folder: str | Path, note: Callable[[str], None] = print) -> list[dict]:
+    """Time and memory of every job that left a benchmark below `folder`, sorted by its path.
+
+    Each row has `job`, `seconds`, `max_rss` (MiB) and `cpu` (seconds), None where unknown.
+    """
+    rows = []
+    for path in sorted(Path(folder).rglob("*.tsv")):
+        with open(path, encoding="utf-8", newline="") as handle:
+            measured = list(csv.DictReader(handle, delimiter="\t"))
+        if not measured:
+            note(f"{path}: no measurement in it; left out")
+            continue
+        last = measured[-1]
+        rows.append(
+            {
+                "job": path.relative_to(folder).with_suffix("").as_posix(),
+                "seconds": _benchmark_number(last.get("s")),
+                "max_rss": _benchmark_number(last.get("max_rss")),
+                "cpu": _benchmark_number(last.get("cpu_time")),
+            }
+        )
+    return rows
+
+
+def _benchmark_number(cell: str | None) -> float | None:
+    try:
+        return _number(cell)
+    except ValueError:
+        return None
+
+
+def _number(cell: str | None) -> float | None:
+    if cell is None or not cell.strip():
+        return None
+    number = float(cell)
+    return number if math.isfinite(number) else None
+
+
+def _finite(value: Any) -> Any:
+    """`value` with None for NaN and infinities, which stand for a figure that is not there."""
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,299 @@
+"""The report's figures, drawn with matplotlib from the results of the runs."""
+
+from collections.abc import Callable, Sequence
+
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from mlm.report_data import RunResults
+from mlm.theming import (
+    GRID,
+    INK,
+    MUTED,
+    Figure,
+    drawing,
+    legend_below,
+    series_colour,
+    series_dash,
+    themed,
+)
+
+#: What each figure shows, by name: its heading in the page and in Snakemake's report.
+TITLES = {
+    "training_loss": "Loss during training",
+    "training_accuracy": "Masked accuracy during training",
+    "learning_rate": "Learning rate",
+    "test_loss": "Test loss beside the baselines",
+    "test_accuracy": "Test accuracy beside the baselines",
+    "frequency_bands": "Accuracy by word frequency",
+    "positions": "Loss by position in the sample",
+    "calibration": "Calibration",
+}
+
+
+def figures(runs: Sequence[RunResults]) -> dict[str, Figure]:
+    """All figures by name; one whose data no run has says so in words and is still there."""
+    draw: dict[str, Callable[[Sequence[RunResults]], Figure]] = {
+        "training_loss": lambda r: _curve(r, "loss", "training_loss", "nats per masked token"),
+        "training_accuracy": lambda r: _curve(r, "accuracy", "training_accuracy", "accuracy"),
+        "learning_rate": _learning_rate,
+        "test_loss": lambda r: _bars(r, "loss", "test_loss"),
+        "test_accuracy": lambda r: _bars(r, "accuracy", "test_accuracy"),
+        "frequency_bands": _frequency_bands,
+        "positions": _positions,
+        "calibration": _calibration,
+    }
+    return {name: draw[name](runs) for name in TITLES}
+
+
+def _column(run: RunResults, column: str) -> tuple[list[float], list[float]]:
+    """Steps and values of the rows of training.csv in which `column` has a value."""
+    rows = [(r["step"], r[column]) for r in run.curves if r[column] is not None]
+    return [s for s, _ in rows], [v for _, v in rows]
+
+
+def _smoothed(values: list[float], window: int) -> list[float]:
+    """Means over the last `window` values, fewer at the beginning."""
+    return [
+        sum(values[max(0, i + 1 - window) : i + 1]) / min(i + 1, window) for i in range(len(values))
+    ]
+
+
+def _curve(runs: Sequence[RunResults], metric: str, name: str, unit: str) -> Figure:
+    said = []
+    with drawing() as (figure, axes):
+        for i, run in enumerate(runs):
+            colour, dash = series_colour(i), series_dash(i)
+            steps, values = _column(run, metric)
+            window = max(1, len(values) // 40)
+            axes.plot(steps, values, color=colour, alpha=0.25, linewidth=0.8)
+            label = f"{run.name}, train"
+            axes.plot(
+                steps,
+                _smoothed(values, window),
+                color=colour,
+                linestyle=dash,
+                linewidth=1.3,
+                alpha=0.75,
+                label=label,
+            )
+            steps, values = _column(run, f"validation_{metric}")
+            if values:
+                axes.plot(
+                    steps,
+                    values,
+                    color=colour,
+                    linestyle=dash,
+                    linewidth=2,
+                    marker="o",
+                    markersize=4,
+                    label=f"{run.name}, validation",
+                )
+                said.append(
+                    f"{run.name}: {_said(values[0], metric)} at step {steps[0]:.0f} to "
+                    f"{_said(values[-1], metric)} at step {steps[-1]:.0f}"
+                )
+        if metric == "loss":
+            _baseline_lines(axes, runs)
+        else:
+            axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            axes.set_ylim(bottom=0)
+        axes.set_xlabel("step")
+        axes.set_ylabel(unit)
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        legend_below(figure)
+        words = "; ".join(said) or "no validation was recorded"
+        alternative = f"Line plot, {metric} over steps, train and validation. Validation: {words}."
+        return themed(figure, name, TITLES[name], alternative)
+
+
+def _said(value: float, metric: str) -> str:
+    return f"{value:.1%}" if metric == "accuracy" else f"{value:.2f}"
+
+
+def _baseline_lines(axes, runs: Sequence[RunResults]) -> None:
+    """The baselines' test loss as horizontal lines, where all runs have the same."""
+    for kind, dash in (("unigram", (0, (1, 2))), ("bigram", (0, (4, 2, 1, 2)))):
+        losses = {(r.evaluation.content["baselines"].get(kind) or {}).get("loss") for r in runs}
+        if len(losses) == 1 and (loss := losses.pop()) is not None:
+            axes.axhline(
+                loss, color=MUTED, linestyle=dash, linewidth=1.2, label=f"{kind} baseline (test)"
+            )
+
+
+def _learning_rate(runs: Sequence[RunResults]) -> Figure:
+    peaks = []
+    with drawing(height=2.6) as (figure, axes):
+        for i, run in enumerate(runs):
+            steps, values = _column(run, "learning_rate")
+            axes.plot(
+                steps,
+                values,
+                color=series_colour(i),
+                linestyle=series_dash(i),
+                linewidth=1.8,
+                label=run.name,
+            )
+            if values:
+                peaks.append(f"{run.name} {max(values):.2g}")
+        axes.set_xlabel("step")
+        axes.set_ylabel("learning rate")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        legend_below(figure)
+        alternative = f"Line plot of the learning rate over steps. Highest: {', '.join(peaks)}."
+        return themed(figure, "learning_rate", TITLES["learning_rate"], alternative)
+
+
+def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
+    """Horizontal bars of a test metric for each run and each distinct baseline."""
+    bars: list[tuple[str, float, list | None, str]] = []
+    for i, run in enumerate(runs):
+        test = run.evaluation.content["test"]
+        if test.get(metric) is not None:
+            bars.append((run.name, test[metric], test.get(f"{metric}_interval"), series_colour(i)))
+    for kind, label in (("bigram", "bigram baseline"), ("unigram", "unigram baseline")):
+        values: dict[float, list[str]] = {}
+        for run in runs:
+            value = (run.evaluation.content["baselines"].get(kind) or {}).get(metric)
+            if value is not None:
+                values.setdefault(value, []).append(run.name)
+        for value, names in values.items():
+            of = "" if len(values) == 1 else f" ({', '.join(names)})"
+            bars.append((label + of, value, None, MUTED))
+    with drawing(height=0.75 + 0.34 * max(1, len(bars))) as (figure, axes):
+        largest = max((b[2][1] if b[2] else b[1] for b in bars), default=1.0) or 1.0
+        for y, (_, value, interval, colour) in enumerate(bars):
+            axes.barh(y, value, height=0.62, color=colour, alpha=0.85 if colour != MUTED else 0.45)
+            end = value
+            if interval:
+                reach = [[max(0, value - interval[0])], [max(0, interval[1] - value)]]
+                axes.errorbar(value, y, xerr=reach, color=INK, capsize=3, linewidth=1.2)
+                end = max(end, interval[1])
+            axes.text(end + 0.015 * largest, y, _said(value, metric), va="center", fontsize=8.5)
+        axes.set_yticks(range(len(bars)), [b[0] for b in bars])
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.invert_yaxis()
+        axes.set_xlim(0, largest * 1.14)
+        axes.grid(axis="y", visible=False)
+        axes.spines["left"].set_visible(False)
+        if metric == "accuracy":
+            axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            axes.set_xlabel("masked tokens guessed right (more is better)")
+        else:
+            axes.set_xlabel("nats per masked token (less is better)")
+        said = "; ".join(
+            f"{label} {_said(value, metric)}"
+            + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
+            for label, value, ci, _ in bars
+        )
+        return themed(figure, name, TITLES[name], f"Bar chart of the test {metric}: {said}.")
+
+
+def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
+    said = []
+    with drawing() as (figure, axes):
+        labels: list[str] = []
+        for i, run in enumerate(runs):
+            bands = run.evaluation.content.get("frequency_bands") or []
+            for band in bands:
+                if band["label"] not in labels:
+                    labels.append(band["label"])
+            known = [b for b in bands if b.get("accuracy") is not None]
+            x = [labels.index(b["label"]) for b in known]
+            y = [b["accuracy"] for b in known]
+            axes.plot(
+                x,
+                y,
+                color=series_colour(i),
+                linestyle=series_dash(i),
+                marker="o",
+                markersize=5,
+                linewidth=1.6,
+                label=run.name,
+            )
+            said.append(
+                f"{run.name}: " + ", ".join(f"{b['label']} {b['accuracy']:.1%}" for b in known)
+            )
+        axes.set_xticks(range(len(labels)), labels)
+        axes.tick_params(axis="x", labelcolor=INK)
+        axes.margins(x=0.08)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set_xlabel("rank of the true token by its frequency in train")
+        axes.set_ylabel("accuracy")
+        legend_below(figure)
+        alternative = f"Line plot of the accuracy by frequency of the token. {'; '.join(said)}."
+        return themed(figure, "frequency_bands", TITLES["frequency_bands"], alternative)
+
+
+def _positions(runs: Sequence[RunResults]) -> Figure:
+    said = []
+    with drawing() as (figure, axes):
+        for i, run in enumerate(runs):
+            found = [
+                p
+                for p in run.evaluation.content.get("positions") or []
+                if p.get("loss") is not None
+            ]
+            x = [(p["first"] + p["last"]) / 2 for p in found]
+            y = [p["loss"] for p in found]
+            axes.plot(
+                x,
+                y,
+                color=series_colour(i),
+                linestyle=series_dash(i),
+                marker="o",
+                markersize=3.5,
+                linewidth=1.6,
+                label=run.name,
+            )
+            if found:
+                said.append(f"{run.name}: between {min(y):.2f} and {max(y):.2f}")
+        axes.set_xlabel("position in the sample")
+        axes.set_ylabel("nats per masked token")
+        legend_below(figure)
+        alternative = f"Line plot of the test loss by position. {'; '.join(said)}."
+        return themed(figure, "positions", TITLES["positions"], alternative)
+
+
+def _calibration(runs: Sequence[RunResults]) -> Figure:
+    said = []
+    with drawing() as (figure, axes):
+        axes.plot(
+            [0, 1],
+            [0, 1],
+            color=GRID,
+            linewidth=1.5,
+            linestyle=(0, (4, 3)),
+            label="confidence = accuracy",
+        )
+        for i, run in enumerate(runs):
+            calibration = run.evaluation.content.get("calibration") or {}
+            bins = [b for b in calibration.get("bins", []) if b.get("num_predictions")]
+            axes.plot(
+                [b["confidence"] for b in bins],
+                [b["accuracy"] for b in bins],
+                color=series_colour(i),
+                linestyle=series_dash(i),
+                marker="o",
+                markersize=5,
+                linewidth=1.6,
+                label=run.name,
+            )
+            error = calibration.get("expected_calibration_error")
+            if error is not None:
+                said.append(f"{run.name} {error:.3f}")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set_xlabel("confidence in the first guess")
+        axes.set_ylabel("share that was right")
+        legend_below(figure)
+        alternative = (
+            "Reliability plot: share of right guesses by confidence, beside the diagonal of "
+            f"perfect calibration. Expected calibration error: {', '.join(said) or 'not known'}."
+        )
+        return themed(figure, "calibration", TITLES["calibration"], alternative)

