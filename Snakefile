@@ -16,7 +16,7 @@ include: "rules/tokenizer.smk"
 include: "rules/shards.smk"
 include: "rules/pretrain.smk"
 include: "rules/evaluate.smk"
-# include: "rules/report.smk"
+include: "rules/report.smk"
 
 
 rule all:
