@@ -44,14 +44,29 @@ def code(script):
     return [local(str(f)) for f in files]
 
 
-def of_run(section, *keys):
-    """Section `section` as the job's run sees it, whole or narrowed to `keys`, for `params`."""
+def of_run(section, *keys, without=None):
+    """Section `section` as the job's run sees it, for `params`.
+
+    Narrowed to `keys`, or to all but the key `without`.
+    """
 
     def narrowed(wildcards):
         whole = run_section(settings, wildcards.run, section)
-        return canonical({k: whole[k] for k in keys} if keys else whole)
+        return canonical({k: v for k, v in whole.items() if k in (keys or whole) and k != without})
 
     return narrowed
+
+
+def setting_of_run(*path):
+    """One value of the configuration as the job's run sees it, for `resources`."""
+
+    def value(wildcards):
+        found = run_section(settings, wildcards.run, path[0])
+        for key in path[1:]:
+            found = found[key]
+        return found
+
+    return value
 
 
 def canonical(value):

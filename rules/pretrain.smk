@@ -27,7 +27,7 @@ rule pretrain:
         summary="results/runs/{run}/training.json",
     params:
         model=of_run("model"),
-        pretraining=of_run("pretraining"),
+        pretraining=of_run("pretraining", without="checkpoint"),
         seed=settings["seed"],
         accelerator=canonical(settings["accelerator"]),
         sequence_length=settings["shards"]["sequence_length"],
@@ -37,9 +37,14 @@ rule pretrain:
     benchmark:
         "logs/benchmarks/pretrain/{run}.tsv"
     threads: 2
+    # Where and how often states are saved changes no result. It travels as resources, since a
+    # changed param would train again.
     resources:
         mem_mb=4000,
         runtime=720,
+        checkpoint_every=setting_of_run("pretraining", "checkpoint", "every"),
+        checkpoint_keep=setting_of_run("pretraining", "checkpoint", "keep"),
+        checkpoint_directory=setting_of_run("pretraining", "checkpoint", "directory"),
     conda:
         "../envs/environment.yaml"
     script:

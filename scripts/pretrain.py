@@ -8,10 +8,13 @@ from mlm.job import run
 def main(job):
     from mlm.pretraining_job import RunFiles, RunSettings, train_and_export
 
+    checkpoint = {
+        key: getattr(job.resources, f"checkpoint_{key}") for key in ("every", "keep", "directory")
+    }
     settings = RunSettings(
         name=job.wildcards.run,
         model=job.params.model,
-        pretraining=job.params.pretraining,
+        pretraining=job.params.pretraining | {"checkpoint": checkpoint},
         accelerator=job.params.accelerator,
         seed=job.params.seed,
         sequence_length=job.params.sequence_length,

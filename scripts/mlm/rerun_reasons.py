@@ -1,0 +1,184 @@
+"""Why each stage would run, in words: Snakemake's reasons, and what exactly changed.
+
+Snakemake's dry run says that parameters changed and prints them whole; here they are compared
+key by key, and the keys are given their place in the configuration.
+"""
+
+import ast
+import re
+from dataclasses import dataclass, field
+
+_RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
+_FIELD = re.compile(r"^    (jobid|reason|wildcards|output): (.*)")
+_PARAMS = re.compile(
+    r"Params have changed since last execution: .*?before: (?P<before>.*?) now: (?P<now>.*)", re.S
+)
+_KINDS = (
+    "Missing output files",
+    "Updated input files",
+    "Input files updated by another job",
+    "Set of input files has changed since last execution",
+    "Code has changed since last execution",
+    "Software environment definition has changed since last execution",
+    "Params have changed since last execution",
+    "Forced execution",
+)
+
+
+@dataclass
+class PlannedJob:
+    """A job of the dry run: its rule, wildcards ("run=base") and Snakemake's reason."""
+
+    rule: str
+    wildcards: str = ""
+    reason: str = ""
+
+
+@dataclass
+class Stage:
+    """All planned jobs of one rule that run for the same reasons."""
+
+    rule: str
+    jobs: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+
+def planned_jobs(dry_run: str) -> list[PlannedJob]:
+    """The jobs that the text of `snakemake --dry-run` announces, in its order."""
+    jobs: list[PlannedJob] = []
+    for line in dry_run.splitlines():
+        if found := _RULE.match(line):
+            jobs.append(PlannedJob(found[1]))
+        elif jobs and (found := _FIELD.match(line)):
+            if found[1] in ("reason", "wildcards"):
+                setattr(jobs[-1], found[1], found[2].strip())
+    return jobs
+
+
+def stages(jobs: list[PlannedJob], config: dict) -> list[Stage]:
+    """Planned jobs gathered by rule and reasons, with the reasons in words.
+
+    `config` is the resolved configuration, which tells where a changed key stands.
+    """
+    found: dict[tuple, Stage] = {}
+    for job in jobs:
+        if job.rule == "all":
+            continue
+        reasons = reasons_in_words(job.reason, config)
+        stage = found.setdefault((job.rule, *reasons), Stage(job.rule, [], reasons))
+        stage.jobs.append(job.wildcards)
+    return list(found.values())
+
+
+def reasons_in_words(reason: str, config: dict) -> list[str]:
+    """One sentence for each thing that Snakemake's `reason` names."""
+    starts = sorted((reason.find(kind), kind) for kind in _KINDS if kind in reason)
+    words = []
+    for (start, kind), end in zip(
+        starts, [s for s, _ in starts[1:]] + [len(reason)], strict=True
+    ):
+        text = reason[start:end].strip().rstrip(";")
+        rest = text[len(kind) :].lstrip(": ")
+        if kind.startswith("Params"):
+            words += _changed_params(text, config)
+        elif kind == "Updated input files":
+            words += [_updated(path) for path in sorted(rest.split(", "))]
+        elif kind == "Input files updated by another job":
+            words.append(f"follows from {_stages_of(rest.split(', '))}")
+        elif kind == "Missing output files":
+            words.append(f"{_brief(sorted(rest.split(', ')))} not made yet")
+        elif kind.startswith("Set of input"):
+            words.append("other input files than last time")
+        elif kind.startswith("Code"):
+            words.append("its script or the rule itself was edited")
+        else:
+            words.append(text[0].lower() + text[1:])
+    return words or [reason or "no reason given"]
+
+
+def _updated(path: str) -> str:
+    if "/mlm/" in path and path.endswith(".py"):
+        return f"the code it uses was edited: {path}"
+    return f"{path} changed"
+
+
+def _stages_of(paths: list[str]) -> str:
+    """results/tokenizer/x.json is of the stage `tokenizer`, and so on."""
+    names = set()
+    for path in paths:
+        parts = path.strip().split("/")
+        if parts[:2] == ["results", "runs"] and len(parts) > 3:
+            names.add({"model": "pretrain"}.get(parts[3], parts[3].split(".")[0]))
+        elif parts[0] == "results" and len(parts) > 1:
+            names.add(parts[1].split(".")[0])
+        else:
+            names.add(path.strip())
+    return ", ".join(sorted(names))
+
+
+def _brief(paths: list[str]) -> str:
+    if len(paths) <= 2:
+        return " and ".join(paths)
+    return f"{paths[0]} and {len(paths) - 1} more"
+
+
+def _changed_params(text: str, config: dict) -> list[str]:
+    found = _PARAMS.search(text)
+    try:
+        before, now = (_values(found[part]) for part in ("before", "now"))
+    except (TypeError, ValueError, SyntaxError):
+        return ["its parameters changed"]
+    lines = []
+    for old, new in _pairs(before, now):
+        if isinstance(old, dict) and isinstance(new, dict):
+            place = _place(new, config)
+            lines += [
+                f"{place}{key} changed {_shown(a)} → {_shown(b)}"
+                for key, a, b in _differences(old, new)
+            ]
+        else:
+            lines.append(f"a setting changed {_shown(old)} → {_shown(new)}")
+    return lines or ["its parameters changed"]
+
+
+def _values(text: str) -> list:
+    text = text.strip()
+    return [] if text.startswith("<nothing") else list(ast.literal_eval(f"[{text}]"))
+
+
+def _pairs(before: list, now: list) -> list[tuple]:
+    """Old and new values that belong together: those with the most keys in common."""
+    pairs, left = [], list(now)
+    for old in before:
+        scores = [
+            len(old.keys() & new.keys())
+            if isinstance(old, dict) and isinstance(new, dict)
+            else int(type(old) is type(new))
+            for new in left
+        ]
+        best = max(range(len(left)), key=scores.__getitem__, default=None)
+        pairs.append((old, left.pop(best) if best is not None and scores[best] else None))
+    return pairs + [(None, new) for new in left]
+
+
+def _differences(old, new, path: str = "") -> list[tuple]:
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [] if old == new else [(path, old, new)]
+    found = []
+    for key in sorted(old.keys() | new.keys()):
+        inner = f"{path}.{key}" if path else str(key)
+        found += _differences(old.get(key, "(absent)"), new.get(key, "(absent)"), inner)
+    return found
+
+
+def _place(value: dict, config: dict) -> str:
+    """The section of the configuration that has all the keys of `value`, with a dot."""
+    for name, section in sorted(config.items()):
+        if isinstance(section, dict) and value and value.keys() <= section.keys():
+            return f"{name}."
+    return ""
+
+
+def _shown(value) -> str:
+    text = repr(value) if not isinstance(value, str) or value != "(absent)" else value
+    return text if len(text) <= 60 else text[:57] + "…"
