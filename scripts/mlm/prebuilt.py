@@ -5,6 +5,7 @@ examples: `name-<shard>-<samples>.tfrecord`. Shard and sample counts are never t
 name; the name only has to agree with what the file holds.
 """
 
+import itertools
 import re
 import sys
 import time
@@ -56,7 +57,7 @@ def find_shards(place: str, split: str) -> list[PrebuiltShard]:
             f"them: {place.rstrip('/')}/{names[0]}"
         )
     shards.sort(key=lambda s: (s.shard, s.path))
-    for before, after in zip(shards, shards[1:], strict=False):
+    for before, after in itertools.pairwise(shards):
         if after.shard == before.shard:
             raise MlmError(f"{key}: {before.path} and {after.path} are both shard {after.shard}")
         if after.shard != before.shard + 1:
