@@ -7,14 +7,13 @@ name; the name only has to agree with what the file holds.
 
 import itertools
 import re
-import sys
-import time
 from dataclasses import dataclass
 
 from mlm.digests import file_sha256
 from mlm.errors import MlmError
 from mlm.manifests import Manifest, ShardEntry, totals
 from mlm.object_storage import list_files, local_copy
+from mlm.progress_line import Progress
 from mlm.tfrecord import compression_of
 from mlm.verification import SampleSchema, scan_shard
 
@@ -77,20 +76,15 @@ def prebuilt_manifest(
     Raises MlmError, naming every bad shard and record, where one is not what `schema` says or
     a file holds another number of samples than its name says.
     """
-    shards, start = find_shards(place, split), time.monotonic()
+    shards = find_shards(place, split)
+    progress = Progress(f"{split}: read", len(shards), "shards")
     entries, compressions, problems = [], [], []
     for number, shard in enumerate(shards, 1):
         entry, compression, found = _described(shard, schema)
         entries.append(entry)
         compressions.append(compression)
         problems += found
-        elapsed = time.monotonic() - start
-        print(
-            f"{split}: {number} of {len(shards)} shards read, "
-            f"{sum(e.num_samples for e in entries) / max(elapsed, 1e-9):,.0f} samples/s, "
-            f"{elapsed / number * (len(shards) - number):,.0f} s left",
-            file=sys.stderr,
-        )
+        progress.to(number)
     if len(set(compressions)) > 1:
         problems.append(f"{place}: some shards are compressed by gzip and some are not")
     if problems:

@@ -1,8 +1,6 @@
 """Reading shards again, record by record, to see that they are what their manifest says."""
 
 import itertools
-import sys
-import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 from mlm.errors import MlmError
 from mlm.manifests import Manifest, ShardEntry, shard_problem
 from mlm.object_storage import is_remote, local_copy
+from mlm.progress_line import Progress
 from mlm.tfrecord import SampleError, decode_samples, read_records
 
 FORMAT_VERSION = 1
@@ -146,7 +145,8 @@ def verify_split(
     manifest: Manifest, schema: SampleSchema, tokenizer_sha256: str, root: str | Path = "."
 ) -> SplitVerification:
     """Verify every shard of a split, and that it was made with the tokenizer that is there now."""
-    problems, scans, start = [], [], time.monotonic()
+    problems, scans = [], []
+    progress = Progress(f"{manifest.split}: verified", len(manifest.shards), "shards")
     if manifest.tokenizer_sha256 != tokenizer_sha256:
         problems.append(
             f"{manifest.split}: the manifest was made with another tokenizer (sha256 "
@@ -161,13 +161,7 @@ def verify_split(
         scan, found = verify_shard(shard, schema, root)
         scans.append(scan)
         problems += found
-        elapsed = time.monotonic() - start
-        print(
-            f"{manifest.split}: {number} of {len(manifest.shards)} shards, "
-            f"{sum(s.num_samples for s in scans) / max(elapsed, 1e-9):,.0f} samples/s, "
-            f"{elapsed / number * (len(manifest.shards) - number):,.0f} s left",
-            file=sys.stderr,
-        )
+        progress.to(number)
     return SplitVerification(
         split=manifest.split,
         shards=len(manifest.shards),
