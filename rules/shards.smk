@@ -1,66 +1,140 @@
 # Documents to fixed-length samples of token ids, in TFRecord files.
 #
 # Requires results/corpus/{split}.parquet (column `text`, one document a row) and
-#          results/tokenizer/{tokenizer,tokenizer_config,special_tokens_map}.json
+#          results/tokenizer/{tokenizer,tokenizer_config,special_tokens_map}.json;
+#          or the files that shards.prebuilt names, and the tokenizer.
 # Gives    results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord and a sidecar .json,
-#          results/manifests/{split}.json (names every shard: what consumers depend on)
+#          results/manifests/{split}.json (names every shard: what consumers depend on),
+#          results/verification.json (target `verify`)
+import time
 
 TOKENIZER_FILES = [
     f"results/tokenizer/{name}.json"
     for name in ("tokenizer", "tokenizer_config", "special_tokens_map")
 ]
+PREBUILT = settings["shards"]["source"] == "prebuilt"
 
 
-rule shard:
-    """Tokenise one contiguous range of a split's documents and pack it into samples."""
+if PREBUILT:
+    from mlm.object_storage import is_remote
+    from mlm.prebuilt import find_shards
+
+    try:
+        # Those in object storage are left to the job that reads them.
+        SHARD_FILES = {
+            split: [] if is_remote(place) else [local(s.path) for s in find_shards(place, split)]
+            for split, place in settings["shards"]["prebuilt"].items()
+        }
+    except MlmError as error:
+        raise WorkflowError(str(error))
+
+    rule manifest:
+        """Check shards that were made elsewhere, and name them with their counts and digests."""
+        input:
+            shards=lambda wildcards: SHARD_FILES[wildcards.split],
+            tokenizer=TOKENIZER_FILES[0],
+            tokenizer_settings=TOKENIZER_FILES[1:],
+            code=code("prebuilt"),
+        output:
+            "results/manifests/{split}.json",
+        log:
+            "logs/manifest/{split}.log",
+        benchmark:
+            "logs/benchmarks/manifest/{split}.tsv"
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        resources:
+            mem_mb=1000,
+            runtime=240,
+        params:
+            place=lambda wildcards: settings["shards"]["prebuilt"][wildcards.split],
+            sequence_length=settings["shards"]["sequence_length"],
+        script:
+            "../scripts/prebuilt.py"
+
+else:
+    SHARD_FILES = {split: shard_files(split) for split in SPLITS}
+
+    rule shard:
+        """Tokenise one contiguous range of a split's documents and pack it into samples."""
+        input:
+            corpus="results/corpus/{split}.parquet",
+            tokenizer=TOKENIZER_FILES[0],
+            tokenizer_settings=TOKENIZER_FILES[1:],
+            code=code("shard"),
+        output:
+            shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
+            summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
+        log:
+            "logs/shard/{split}-{shard}-of-{shards}.log",
+        benchmark:
+            "logs/benchmarks/shard/{split}-{shard}-of-{shards}.tsv"
+        wildcard_constraints:
+            shards=r"\d{5}",
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        # Alike for all shards, so that a cluster can take several as one group:
+        # --groups shard=shards --group-components shards=20
+        resources:
+            mem_mb=1000,
+            runtime=120,
+        params:
+            samples=canonical(
+                {k: settings["shards"][k] for k in ("sequence_length", "compression")}
+            ),
+            read_batch=settings["shards"]["read_batch"],
+        script:
+            "../scripts/shard.py"
+
+    rule manifest:
+        """Name a split's shards with their counts and digests; see that none is missing."""
+        input:
+            shards=lambda wildcards: SHARD_FILES[wildcards.split],
+            summaries=lambda wildcards: shard_files(wildcards.split, "json"),
+            corpus="results/corpus/{split}.parquet",
+            tokenizer=TOKENIZER_FILES[0],
+            code=code("manifest"),
+        output:
+            "results/manifests/{split}.json",
+        log:
+            "logs/manifest/{split}.log",
+        benchmark:
+            "logs/benchmarks/manifest/{split}.tsv"
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        resources:
+            mem_mb=500,
+            runtime=30,
+        script:
+            "../scripts/manifest.py"
+
+
+rule verify:
+    """Read every shard again: checksums, counts, lengths, ids, digests. A target."""
     input:
-        corpus="results/corpus/{split}.parquet",
+        manifests=[f"results/manifests/{split}.json" for split in SPLITS],
+        shards=[file for split in SPLITS for file in SHARD_FILES[split]],
         tokenizer=TOKENIZER_FILES[0],
         tokenizer_settings=TOKENIZER_FILES[1:],
-        code=code("shard"),
+        code=code("verify"),
     output:
-        shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
-        summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
+        "results/verification.json",
     log:
-        "logs/shard/{split}-{shard}-of-{shards}.log",
+        "logs/verify/verify.log",
     benchmark:
-        "logs/benchmarks/shard/{split}-{shard}-of-{shards}.tsv"
-    wildcard_constraints:
-        shards=r"\d{5}",
+        "logs/benchmarks/verify/verify.tsv"
     conda:
         "../envs/environment.yaml"
     threads: 1
-    # Alike for all shards, so that a cluster can take several as one group:
-    # --groups shard=shards --group-components shards=20
     resources:
         mem_mb=1000,
-        runtime=120,
+        runtime=240,
     params:
-        samples=canonical({k: settings["shards"][k] for k in ("sequence_length", "compression")}),
-        read_batch=settings["shards"]["read_batch"],
+        sequence_length=settings["shards"]["sequence_length"],
+        # A new value each time: who asks again wants the shards to be read again.
+        asked=lambda wildcards: time.time_ns(),
     script:
-        "../scripts/shard.py"
-
-
-rule manifest:
-    """Name a split's shards with their counts and digests, and check that none is missing."""
-    input:
-        shards=lambda wildcards: shard_files(wildcards.split),
-        summaries=lambda wildcards: shard_files(wildcards.split, "json"),
-        corpus="results/corpus/{split}.parquet",
-        tokenizer=TOKENIZER_FILES[0],
-        code=code("manifest"),
-    output:
-        "results/manifests/{split}.json",
-    log:
-        "logs/manifest/{split}.log",
-    benchmark:
-        "logs/benchmarks/manifest/{split}.tsv"
-    conda:
-        "../envs/environment.yaml"
-    threads: 1
-    resources:
-        mem_mb=500,
-        runtime=30,
-    script:
-        "../scripts/manifest.py"
+        "../scripts/verify.py"

@@ -12,6 +12,7 @@ from typing import Any
 from mlm.atomic import read_json, write_json
 from mlm.digests import file_sha256
 from mlm.errors import MlmError
+from mlm.object_storage import file_size, is_remote
 
 FORMAT_VERSION = 1
 
@@ -108,18 +109,12 @@ def check_sequence_length(manifest: Manifest, expected: int) -> None:
         )
 
 
-def shard_problem(shard: ShardEntry, root: str | os.PathLike = ".") -> str | None:
-    """What is wrong with a shard's file against the manifest, or None; size first, then sha256.
-
-    `root` is the directory that the shard's path is relative to.
-    """
-    path = Path(root) / shard.path
-    if not path.is_file():
-        return f"{shard.path}: is missing"
-    size = path.stat().st_size
-    if size != shard.num_bytes:
-        return f"{shard.path}: has {size} bytes; the manifest says {shard.num_bytes}"
-    digest = file_sha256(path)
+def shard_problem(shard: ShardEntry, file: Path) -> str | None:
+    """What is wrong with a shard's local file, or None; its size is looked at first."""
+    size = file_size(str(file))
+    if size is None or size != shard.num_bytes:
+        return _size_problem(shard, size)
+    digest = file_sha256(file)
     if digest != shard.sha256:
         return (
             f"{shard.path}: its content changed since the manifest was written (sha256 "
@@ -128,12 +123,30 @@ def shard_problem(shard: ShardEntry, root: str | os.PathLike = ".") -> str | Non
     return None
 
 
+def _size_problem(shard: ShardEntry, size: int | None) -> str | None:
+    if size is None:
+        return f"{shard.path}: is missing"
+    if size != shard.num_bytes:
+        return f"{shard.path}: has {size} bytes; the manifest says {shard.num_bytes}"
+    return None
+
+
 def check_shards(manifest: Manifest, root: str | os.PathLike = ".") -> None:
     """Raise MlmError, naming every shard that is not what the manifest says.
 
-    `root` is the directory that the shards' paths are relative to.
+    `root` is the directory that the shards' paths are relative to. Local files are compared
+    by size and sha256; of files in object storage only the size is, since the rest would
+    download them all.
     """
-    problems = [p for shard in manifest.shards if (p := shard_problem(shard, root))]
+    problems = [
+        problem
+        for shard in manifest.shards
+        if (
+            problem := _size_problem(shard, file_size(shard.path))
+            if is_remote(shard.path)
+            else shard_problem(shard, Path(root) / shard.path)
+        )
+    ]
     if problems:
         lines = "\n".join(f"  - {p}" for p in problems)
         raise MlmError(

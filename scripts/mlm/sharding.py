@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +14,10 @@ from mlm.atomic import replacing
 from mlm.digests import file_sha256
 from mlm.errors import MlmError
 from mlm.packing import Packer
+from mlm.progress_line import Progress
 from mlm.shard_summaries import ShardSummary, number_of_documents, write_summary
 from mlm.tfrecord import SampleWriter
 
-_SECONDS_BETWEEN_REPORTS = 5.0
 #: Characters handed to the tokenizer at a time: with `read_batch`, what bounds the memory
 #: where documents are long.
 _CHARACTERS_AT_A_TIME = 2_000_000
@@ -148,8 +146,8 @@ def write_shard(
     check_enough_documents(total, settings.split, settings.shards, corpus)
     documents = document_range(total, settings.shard, settings.shards)
     packer = Packer(settings.sequence_length, tokenizer.special_ids.pad)
-    progress = _Progress(len(documents), Path(shard_file).name)
-    tokens_in = literals = 0
+    progress = Progress(Path(shard_file).name, len(documents), "documents")
+    done = tokens_in = literals = 0
     with replacing(shard_file) as temporary:
         with SampleWriter(temporary, settings.compression) as writer:
             for texts in read_documents(corpus, documents, settings.read_batch):
@@ -159,7 +157,8 @@ def write_shard(
                     tokens_in += sum(map(len, encoded))
                     samples = packer.add(_concatenated(encoded))
                     writer.write(samples, np.full(len(samples), settings.sequence_length))
-                    progress.add(len(portion), tokens_in)
+                    done += len(portion)
+                    progress.to(done)
             last, tokens = packer.finish()
             writer.write(last, np.full(len(last), tokens))
         if writer.num_tokens != tokens_in:
@@ -189,26 +188,3 @@ def write_shard(
 def _concatenated(encoded: list[list[int]]) -> np.ndarray:
     """All ids of `encoded`, one document after the other, int32 [tokens]."""
     return np.fromiter(itertools.chain.from_iterable(encoded), np.int32)
-
-
-class _Progress:
-    """A line on the standard error stream every few seconds: share, rate, time left."""
-
-    def __init__(self, documents: int, name: str):
-        self._documents, self._name, self._done = documents, name, 0
-        self._start = self._last = time.monotonic()
-
-    def add(self, documents: int, tokens: int) -> None:
-        """Count `documents` more as done; `tokens` is the number so far."""
-        self._done += documents
-        now = time.monotonic()
-        if now - self._last < _SECONDS_BETWEEN_REPORTS:
-            return
-        self._last = now
-        elapsed = now - self._start
-        left = elapsed / self._done * (self._documents - self._done)
-        print(
-            f"{self._name}: {self._done:,} of {self._documents:,} documents, "
-            f"{tokens / elapsed:,.0f} tokens/s, {left:,.0f} s left",
-            file=sys.stderr,
-        )

@@ -322,11 +322,18 @@ def _int64_list(data: bytes, start: int, end: int) -> bytes | None:
 def decode_samples(records: Iterable[bytes], sequence_length: int) -> tuple[np.ndarray, np.ndarray]:
     """`input_ids` and `attention_mask`, int64 [batch, sequence], of serialised Examples.
 
-    Raises ValueError, naming the record's place in the batch, for a missing feature, one of
+    Raises SampleError, with the record's place in the batch, for a missing feature, one of
     another type, or one of another length.
     """
     payloads: dict[str, list[bytes]] = {name: [] for name in FEATURES}
+    every_token = b"\1" * sequence_length
     for place, data in enumerate(records):
+        head = _usual_head(sequence_length, len(data))
+        if head and data.startswith(head):
+            # Byte for byte what the writer here makes of a full sample: nothing to parse.
+            payloads["attention_mask"].append(every_token)
+            payloads["input_ids"].append(data[len(head) :])
+            continue
         try:
             example = parse_example(data)
         except ValueError as error:
@@ -339,6 +346,18 @@ def decode_samples(records: Iterable[bytes], sequence_length: int) -> tuple[np.n
             payloads[name].append(payload)
     mask, ids = (_matrix(payloads[name], name, sequence_length) for name in FEATURES)
     return ids, mask
+
+
+@cache
+def _usual_head(sequence_length: int, record_length: int) -> bytes | None:
+    """What stands before the ids in a record of `record_length` bytes without padding."""
+    mask, ids_length = b"\1" * sequence_length, record_length
+    while ids_length >= sequence_length:
+        head = _frame_head(mask, ids_length)[0][12:]
+        if len(head) + ids_length == record_length:
+            return head
+        ids_length -= max(1, len(head) + ids_length - record_length)
+    return None
 
 
 class SampleError(ValueError):

@@ -1,0 +1,23 @@
+"""Rule `manifest`, for shards that were made elsewhere."""
+
+from mlm.digests import file_sha256
+from mlm.job import run
+from mlm.manifests import write_manifest
+from mlm.prebuilt import prebuilt_manifest
+from mlm.tokenization import Encoder
+from mlm.verification import SampleSchema
+
+
+def main(job):
+    encoder = Encoder.load(job.input.tokenizer)
+    schema = SampleSchema(
+        job.params.sequence_length, encoder.vocabulary_size, encoder.special_ids.pad
+    )
+    manifest = prebuilt_manifest(
+        job.wildcards.split, job.params.place, schema, file_sha256(job.input.tokenizer)
+    )
+    write_manifest(job.output[0], manifest)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,24 @@
+"""Rule `verify`: read every shard again and compare it with its manifest."""
+
+from mlm.atomic import write_json
+from mlm.digests import file_sha256
+from mlm.job import run
+from mlm.manifests import read_manifest
+from mlm.tokenization import Encoder
+from mlm.verification import SampleSchema, as_json, raise_problems, summary, verify_split
+
+
+def main(job):
+    encoder = Encoder.load(job.input.tokenizer)
+    schema = SampleSchema(
+        job.params.sequence_length, encoder.vocabulary_size, encoder.special_ids.pad
+    )
+    tokenizer = file_sha256(job.input.tokenizer)
+    results = [verify_split(read_manifest(path), schema, tokenizer) for path in job.input.manifests]
+    print(summary(results))
+    raise_problems(results)
+    write_json(job.output[0], as_json(results))
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,162 @@
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlm.errors import MlmError
+from mlm.manifests import check_shards, read_manifest, write_manifest
+from mlm.object_storage import list_files, local_copy
+from mlm.prebuilt import find_shards, prebuilt_manifest
+from mlm.tfrecord import SampleWriter
+from mlm.verification import SampleSchema, verify_split
+
+SCHEMA = SampleSchema(sequence_length=4, vocabulary_size=100, pad_id=1)
+
+
+def shard(directory: Path, number, samples, name="wiki", stated=None, compression="none", length=4):
+    stated = samples if stated is None else stated
+    with SampleWriter(directory / f"{name}-{number}-{stated}.tfrecord", compression) as writer:
+        writer.write(np.full((samples, length), 5 + number), np.full(samples, length))
+
+
+def manifest_of(directory):
+    return prebuilt_manifest("train", str(directory), SCHEMA, "0" * 64)
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_shards_made_elsewhere_get_a_manifest_that_holds(tmp_path, compression):
+    for number in range(11):
+        shard(tmp_path, number, 3 + number, compression=compression)
+    manifest = manifest_of(tmp_path)
+    assert [s.num_samples for s in manifest.shards] == list(range(3, 14))
+    assert manifest.num_tokens == sum(range(3, 14)) * 4
+    assert (manifest.compression, manifest.corpus_sha256) == (compression, None)
+    write_manifest(tmp_path / "train.json", manifest)
+    assert read_manifest(tmp_path / "train.json") == manifest
+    check_shards(manifest)
+    assert verify_split(manifest, SCHEMA, "0" * 64).problems == ()
+
+
+def test_a_name_prefix_chooses_one_set_of_shards(tmp_path):
+    shard(tmp_path, 0, 2, "train")
+    shard(tmp_path, 0, 2, "test")
+    with pytest.raises(
+        MlmError, match=f"several sets: test, train. Name one of them: {tmp_path}/t"
+    ):
+        find_shards(str(tmp_path), "train")
+    assert [s.name for s in find_shards(f"{tmp_path}/train", "train")] == ["train"]
+
+
+def test_no_shard_says_what_is_there_instead(tmp_path):
+    with pytest.raises(MlmError, match=r"shards\.prebuilt\.test: .* found nothing"):
+        find_shards(str(tmp_path / "nowhere"), "test")
+    (tmp_path / "train-00000-of-00001.tfrecord").touch()
+    with pytest.raises(MlmError, match=r"found 1 files: train-00000-of-00001\.tfrecord"):
+        find_shards(str(tmp_path), "test")
+
+
+def test_a_missing_number_is_named(tmp_path):
+    for number in (0, 1, 3):
+        shard(tmp_path, number, 2)
+    with pytest.raises(MlmError, match="shard 2 is missing between"):
+        find_shards(str(tmp_path), "train")
+
+
+def test_a_number_given_twice_is_named(tmp_path):
+    shard(tmp_path, 0, 2)
+    shard(tmp_path, 0, 3)
+    with pytest.raises(MlmError, match="are both shard 0"):
+        find_shards(str(tmp_path), "train")
+
+
+def test_every_bad_shard_is_named(tmp_path):
+    shard(tmp_path, 0, 2, length=8)
+    shard(tmp_path, 1, 2, stated=3)
+    shard(tmp_path, 2, 2)
+    (tmp_path / "wiki-3-1.tfrecord").write_bytes(b"no record at all")
+    with pytest.raises(MlmError) as caught:
+        manifest_of(tmp_path)
+    text = str(caught.value)
+    assert "wiki-0-2.tfrecord: record 0: attention_mask holds 8 values; 4 are expected" in text
+    assert "wiki-1-3.tfrecord: holds 2 samples; its name says 3" in text
+    assert "wiki-3-1.tfrecord: record 0 at byte 0: the checksum of its length is wrong" in text
+    assert "wiki-2-2" not in text
+
+
+def test_mixed_compression_is_refused(tmp_path):
+    shard(tmp_path, 0, 2)
+    shard(tmp_path, 1, 2, compression="gzip")
+    with pytest.raises(MlmError, match="some shards are compressed by gzip and some are not"):
+        manifest_of(tmp_path)
+
+
+class FakeClient:
+    """As much of google-cloud-storage as is used, over the directory `root`."""
+
+    root: Path
+
+    def list_blobs(self, bucket, prefix, delimiter):
+        assert delimiter == "/"
+        base = self.root / bucket
+        names = (p.relative_to(base).as_posix() for p in base.rglob("*") if p.is_file())
+        rest = {n: n.removeprefix(prefix) for n in names if n.startswith(prefix)}
+        return [types.SimpleNamespace(name=n) for n, r in rest.items() if "/" not in r]
+
+    def bucket(self, bucket):
+        def get_blob(name):
+            file = self.root / bucket / name
+            return (
+                types.SimpleNamespace(
+                    size=file.stat().st_size,
+                    download_to_filename=lambda target: Path(target).write_bytes(file.read_bytes()),
+                )
+                if file.is_file()
+                else None
+            )
+
+        return types.SimpleNamespace(get_blob=get_blob)
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """A directory that is read as gs://bucket."""
+    storage = types.ModuleType("google.cloud.storage")
+    FakeClient.root = tmp_path
+    storage.Client = FakeClient
+    cloud = types.ModuleType("google.cloud")
+    cloud.storage = storage
+    monkeypatch.setitem(sys.modules, "google.cloud", cloud)
+    monkeypatch.setitem(sys.modules, "google.cloud.storage", storage)
+    (tmp_path / "bucket" / "data").mkdir(parents=True)
+    return tmp_path / "bucket"
+
+
+def test_shards_in_object_storage_get_a_manifest(bucket):
+    for number in range(2):
+        shard(bucket / "data", number, 3)
+    manifest = prebuilt_manifest("train", "gs://bucket/data", SCHEMA, "0" * 64)
+    assert [s.path for s in manifest.shards] == [
+        f"gs://bucket/data/wiki-{n}-3.tfrecord" for n in (0, 1)
+    ]
+    check_shards(manifest)
+    assert verify_split(manifest, SCHEMA, "0" * 64).problems == ()
+    (bucket / "data" / "wiki-1-3.tfrecord").write_bytes(b"")
+    with pytest.raises(MlmError, match=r"gs://bucket/data/wiki-1-3\.tfrecord: has 0 bytes"):
+        check_shards(manifest)
+
+
+def test_what_is_missing_in_object_storage_is_named(bucket):
+    with (
+        pytest.raises(MlmError, match=r"gs://bucket/data/none\.tfrecord: is missing"),
+        local_copy("gs://bucket/data/none.tfrecord"),
+    ):
+        pass
+
+
+def test_without_a_package_for_gs_the_error_says_which(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.cloud", None)
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    with pytest.raises(MlmError, match="google-cloud-storage, or tensorflow-io-gcs-filesystem"):
+        list_files("gs://bucket/data")

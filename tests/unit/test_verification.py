@@ -1,0 +1,114 @@
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from test_manifests import made  # noqa: F401
+
+from mlm.errors import MlmError
+from mlm.tfrecord import SampleWriter, encode_samples, read_records
+from mlm.verification import (
+    SampleSchema,
+    as_json,
+    raise_problems,
+    scan_shard,
+    summary,
+    verify_split,
+)
+
+SCHEMA = SampleSchema(sequence_length=8, vocabulary_size=0x110005, pad_id=1)
+
+
+def written(path, rows, real=None):
+    rows = np.array(rows)
+    with SampleWriter(path) as writer:
+        writer.write(rows, np.full(len(rows), rows.shape[1]) if real is None else np.array(real))
+    return path
+
+
+def test_shards_as_they_were_made_have_no_problem(made):  # noqa: F811
+    directory, _, manifest = made
+    result = verify_split(manifest, SCHEMA, manifest.tokenizer_sha256, directory)
+    assert result.problems == ()
+    raise_problems([result])
+    assert (result.num_samples, result.num_tokens) == (manifest.num_samples, manifest.num_tokens)
+    assert "3 shards" in summary([result]) and "as the manifest says" in summary([result])
+    assert as_json([result])["splits"]["train"]["num_tokens"] == manifest.num_tokens
+
+
+def test_every_problem_of_every_shard_is_named(made):  # noqa: F811
+    directory, summaries, manifest = made
+    files = [directory / path for path, _ in summaries]
+    files[0].unlink()
+    damaged = bytearray(files[1].read_bytes())
+    damaged[-3] ^= 1
+    files[1].write_bytes(bytes(damaged))
+    files[2].write_bytes(files[2].read_bytes()[:-5])
+    result = verify_split(manifest, SCHEMA, manifest.tokenizer_sha256, directory)
+    with pytest.raises(MlmError) as caught:
+        raise_problems([result])
+    text = str(caught.value)
+    assert f"{files[0].name}: is missing" in text
+    assert f"{files[1].name}: its content changed" in text
+    last = manifest.shards[1].num_samples - 1
+    assert f"{files[1].name}: record {last} at byte" in text
+    assert f"{files[2].name}: has {manifest.shards[2].num_bytes - 5} bytes" in text
+    assert f"{files[2].name}: num_samples is {manifest.shards[2].num_samples - 1}" in text
+
+
+def test_a_manifest_of_another_tokenizer_is_named(made):  # noqa: F811
+    directory, _, manifest = made
+    result = verify_split(manifest, SCHEMA, "0" * 64, directory)
+    assert "made with another tokenizer" in result.problems[0]
+
+
+def test_an_id_outside_the_vocabulary_is_named(tmp_path):
+    file = written(tmp_path / "a", [[0, 5, 99, 2], [0, 100, 5, 2]])
+    scan = scan_shard(file, SampleSchema(4, 100, 1))
+    assert scan.problems == ["record 1: input_ids holds 100, outside the vocabulary of 100 ids"]
+    assert scan.num_samples == 2
+
+
+def test_samples_of_another_length_are_named_one_by_one(tmp_path):
+    file = tmp_path / "a"
+    parts = [encode_samples(np.full((1, n), 5), np.array([n])) for n in (4, 6, 4, 3)]
+    file.write_bytes(b"".join(parts))
+    scan = scan_shard(file, SampleSchema(4, 100, 1))
+    assert scan.problems == [
+        f"record {r}: attention_mask holds {n} values; 4 are expected" for r, n in ((1, 6), (3, 3))
+    ]
+    assert (scan.num_samples, scan.num_tokens) == (4, 8)
+
+
+def test_padding_by_another_id_is_named(tmp_path):
+    file = written(tmp_path / "a", [[0, 5, 2, 7]], real=[3])
+    scan = scan_shard(file, SampleSchema(4, 100, 1))
+    assert scan.problems == ["record 0: input_ids holds 7 where the mask is 0; the padding id is 1"]
+
+
+def test_many_problems_are_counted_not_listed(tmp_path):
+    file = written(tmp_path / "a", np.full((50, 4), 100))
+    problems = scan_shard(file, SampleSchema(4, 100, 1)).named_problems()
+    assert len(problems) == 21 and problems[-1] == "and 30 problems more"
+
+
+def test_records_before_the_damage_still_count(tmp_path):
+    rows = np.full((30, 4), 5)
+    data = encode_samples(rows, np.full(30, 4))
+    size = len(next(read_records(io.BytesIO(data), "a"))) + 16
+    (tmp_path / "a").write_bytes(data[: size * 20 + 3])
+    scan = scan_shard(tmp_path / "a", SampleSchema(4, 100, 1))
+    assert scan.num_samples == 20
+    assert scan.problems == [
+        f"record 20 at byte {size * 20}: the file ends after 3 of the 12 bytes of its header"
+    ]
+
+
+def test_sizes_in_the_manifest_are_compared_with_what_is_there(made):  # noqa: F811
+    directory, _, manifest = made
+    shards = (dataclasses.replace(manifest.shards[0], num_tokens=1), *manifest.shards[1:])
+    wrong = dataclasses.replace(manifest, shards=shards)
+    result = verify_split(wrong, SCHEMA, manifest.tokenizer_sha256, directory)
+    assert result.problems == (
+        f"{shards[0].path}: num_tokens is {manifest.shards[0].num_tokens}; the manifest says 1",
+    )
