@@ -5,7 +5,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from mlm.errors import MlmError
+from mlm.merge_training import train_bpe, train_wordpiece
 from mlm.tokenizer_assembly import assemble
 from mlm.tokenizer_settings import BYTE_PIECES, TokenizerSettings
 from mlm.training_text import TrainingText
@@ -38,7 +38,7 @@ def train_tokenizer(corpus: str | os.PathLike, settings: TokenizerSettings) -> T
     if settings.kind == "unigram":
         model = _unigram(text, settings)
     else:
-        raise MlmError(f"tokenizer.kind: no trainer for {settings.kind!r}.")
+        model = {"bpe": train_bpe, "wordpiece": train_wordpiece}[settings.kind](text, settings)
     seconds = time.monotonic() - start
     print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
     return Trained(assemble(model, settings), text.documents, text.bytes, text.sampled)
