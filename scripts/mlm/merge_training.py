@@ -18,7 +18,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mlm.errors import MlmError
-from mlm.tokenizer_settings import BYTE_PIECES, TokenizerSettings
+from mlm.tokenizer_settings import (
+    BYTE_PIECES,
+    TokenizerSettings,
+    alphabet_too_large,
+    corpus_too_small,
+)
 
 #: The longest piece, in characters, as in sentencepiece.
 _LONGEST_PIECE = 16
@@ -138,12 +143,7 @@ def _merges(
     wanted = settings.vocabulary_size
     start = [*settings.special_tokens, *symbols]
     if len(start) > wanted:
-        raise MlmError(
-            f"The alphabet of the train split is larger than tokenizer.vocabulary_size: {wanted}. "
-            f"The characters alone need {len(start)} ids; set more than that, or lower "
-            f"tokenizer.character_coverage: {settings.character_coverage} so that rare "
-            "characters are left to the unknown token (or, with byte_fallback, to bytes)."
-        )
+        raise MlmError(alphabet_too_large(len(start), settings))
     continuing = {"continuing_subword_prefix": prefix} if prefix else {}
     tokenizer = tokenizers.Tokenizer(models.BPE(**continuing))
     tokenizer.pre_tokenizer = before
@@ -160,8 +160,5 @@ def _merges(
     model = json.loads(tokenizer.to_str())["model"]
     found = len(model["vocab"])
     if found < wanted:
-        raise MlmError(
-            f"The train split is too small for tokenizer.vocabulary_size: {wanted}. Its text "
-            f"gives no more than {found} ids; set {found} or less, or add text."
-        )
+        raise MlmError(corpus_too_small(found, settings))
     return model

@@ -52,12 +52,6 @@ class TokenizerSettings:
         """Ids that are not learned: the special tokens and the bytes."""
         return len(self.special_tokens) + (len(BYTE_PIECES) if self.byte_fallback else 0)
 
-    @property
-    def literals(self) -> tuple[str, ...]:
-        """Strings of the corpus that are no language: special tokens, the unknown literal."""
-        extra = (self.unknown_literal,) if self.unknown_literal else ()
-        return tuple(dict.fromkeys(self.special_tokens + extra))
-
 
 def tokenizer_problems(section: dict[str, Any]) -> list[str]:
     """What no trainer could do, in one line each, from the resolved section `tokenizer`."""
@@ -93,3 +87,22 @@ def tokenizer_problems(section: dict[str, Any]) -> list[str]:
         if not old
     ]
     return problems
+
+
+def alphabet_too_large(needed: int, settings: TokenizerSettings) -> str:
+    """What to say where the characters alone take `needed` ids, more than there are."""
+    return (
+        "The alphabet of the train split is larger than tokenizer.vocabulary_size: "
+        f"{settings.vocabulary_size}. The characters alone need {needed} ids; set more than "
+        f"that, or lower tokenizer.character_coverage: {settings.character_coverage} so that "
+        "rare characters are left to the unknown token (or, with byte_fallback, to bytes)."
+    )
+
+
+def corpus_too_small(found: int, settings: TokenizerSettings) -> str:
+    """What to say where the text gives `found` ids, fewer than were asked for."""
+    return (
+        f"The train split is too small for tokenizer.vocabulary_size: "
+        f"{settings.vocabulary_size}. Its text gives no more than {found} ids; set {found} or "
+        "less, or add text."
+    )

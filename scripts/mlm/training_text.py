@@ -46,8 +46,8 @@ def text_bytes(path: str | os.PathLike) -> int:
 class TrainingText:
     """The training text of a corpus, as an iterable that can be read again.
 
-    Replacements are made, special strings are left out (they are no language, and must not
-    become pieces), stretches longer than LONGEST_SENTENCE are cut, at a space where there is
+    Replacements are made, special strings are broken up (none may become a piece), stretches
+    longer than LONGEST_SENTENCE are cut, at a space where there is
     one. Of a corpus larger than `max_training_bytes` an even share is given: stretches from
     its beginning to its end, chosen by position alone.
 
@@ -97,11 +97,17 @@ class TrainingText:
 
 
 def cleaned(text: str, settings: TokenizerSettings) -> str:
-    """`text` with the replacements made and without the special strings."""
+    """`text` with the replacements made, and special strings broken after the first character.
+
+    So no piece learned is one, while their characters are. The unknown literal, which is
+    never encoded as text, is left out.
+    """
     for old, new in settings.replacements:
         text = text.replace(old, new)
-    for literal in settings.literals:
-        text = text.replace(literal, "\n")
+    if settings.unknown_literal:
+        text = text.replace(settings.unknown_literal, "\n")
+    for literal in settings.special_tokens:
+        text = text.replace(literal, f"{literal[0]}\n{literal[1:]}" if literal[1:] else "\n")
     if settings.byte_fallback:
         for old, new in ESCAPES:
             text = text.replace(old, new)
