@@ -18,7 +18,7 @@ LONGEST_SENTENCE = 2000
 BOUNDARIES = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029\0\u2585"
 #: What ends a lossless tokenizer's escapes; see `mlm.tokenizer_assembly`.
 ESCAPES = (("\u241b", "\u241b0"), ("\u2581", "\u241b1"))
-_TO_SPACE = {ord(c): "\n" for c in BOUNDARIES}
+_LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
 
 
 def read_documents(path: str | os.PathLike, batch: int = 1000) -> Iterator[list[str]]:
@@ -85,10 +85,11 @@ class TrainingText:
         self.documents, found, progress = 0, set(), _Progress("Reading the training text")
         for texts in read_documents(self.path):
             for text in texts:
-                text = cleaned(text, self.settings)
+                text = replaced(text, self.settings)
                 if present := [c for c in BOUNDARIES if c in text]:
                     found.update(present)
-                    text = text.translate(_TO_SPACE)
+                    text = text.translate(_LINE_ENDS)
+                text = broken(text, self.settings)
                 self.documents += 1
                 for line in text.split("\n"):
                     yield from cut(line) if len(line) > LONGEST_SENTENCE else (line,)
@@ -96,14 +97,19 @@ class TrainingText:
         self.boundaries = "".join(sorted(found))
 
 
-def cleaned(text: str, settings: TokenizerSettings) -> str:
-    """`text` with the replacements made, and special strings broken after the first character.
+def replaced(text: str, settings: TokenizerSettings) -> str:
+    """`text` with the configured replacements made."""
+    for old, new in settings.replacements:
+        text = text.replace(old, new)
+    return text
+
+
+def broken(text: str, settings: TokenizerSettings) -> str:
+    """`text` with a line end in each special string, after its first character.
 
     So no piece learned is one, while their characters are. The unknown literal, which is
     never encoded as text, is left out.
     """
-    for old, new in settings.replacements:
-        text = text.replace(old, new)
     if settings.unknown_literal:
         text = text.replace(settings.unknown_literal, "\n")
     for literal in settings.special_tokens:
