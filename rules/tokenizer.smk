@@ -4,6 +4,9 @@
 #           results/tokenizer/tokenizer_stats.json
 
 
+from mlm.pretrained_tokenizer import source_files
+
+
 rule tokenizer:
     """Train the tokenizer on the train split, or take a pretrained one, and measure it."""
     input:
@@ -11,6 +14,14 @@ rule tokenizer:
         train="results/corpus/train.parquet",
         validation="results/corpus/validation.parquet",
         test="results/corpus/test.parquet",
+        pretrained=[
+            local(file)
+            for file in source_files(
+                settings["tokenizer"]["pretrained"]["path"]
+                if settings["tokenizer"]["kind"] == "pretrained"
+                else None
+            )
+        ],
     output:
         tokenizer="results/tokenizer/tokenizer.json",
         config="results/tokenizer/tokenizer_config.json",

@@ -1,7 +1,10 @@
 """A trained vocabulary becomes a whole tokenizer: what happens before it and after it.
 
 Words begin with `▁` (U+2581), in the first word of a text as well, so that a word is the same
-piece wherever it stands. With byte fallback a text must come back from its ids exactly, and
+piece wherever it stands; what follows a special token goes on where that ended. (A text that
+begins with a replaced string has no mark: tokenizers no longer takes it for the beginning.)
+
+With byte fallback a text must come back from its ids exactly, and
 that mark would make "a" and " a" the same: there the first word has no mark, a `▁` in the
 text is written as an escape, and so is what would look like a byte piece.
 """

@@ -11,11 +11,15 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 
 
 def tokenizer_files(
-    tokenizer: dict, special_tokens: dict[str, str], unknown_literal: str | None
+    tokenizer: dict,
+    special_tokens: dict[str, str],
+    unknown_literal: str | None,
+    model_max_length: int | None = None,
 ) -> dict[str, str]:
     """The three files' contents by name, from a tokenizer.json's content.
 
-    `special_tokens` holds the five texts by name. The key `unknown_literal` of the second
+    `special_tokens` holds the five texts by name; `model_max_length` is left out where it is
+    not known. The key `unknown_literal` of the second
     is this project's own; `mlm.tokenization.Encoder.load` reads it.
     """
     tokens = {f"{name}_token": special_tokens[name] for name in SPECIAL_NAMES}
@@ -31,6 +35,8 @@ def tokenizer_files(
         "unknown_literal": unknown_literal,
         **tokens,
     }
+    if model_max_length is not None:
+        config["model_max_length"] = model_max_length
     contents = tokenizer, config, tokens
     return {
         name: canonical_json(content)

@@ -1,6 +1,8 @@
 """What the configuration says of the tokenizer, and what it cannot ask for."""
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mlm.errors import ConfigError
@@ -10,6 +12,8 @@ from mlm.tokenization import SPECIAL_NAMES
 BYTE_FALLBACK_KINDS = ("unigram", "bpe")
 #: The pieces of byte fallback, by byte.
 BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,6 @@ class TokenizerSettings:
         """Ids that are not learned: the special tokens and the bytes."""
         return len(self.special_tokens) + (len(BYTE_PIECES) if self.byte_fallback else 0)
 
-    @property
-    def literals(self) -> tuple[str, ...]:
-        """Strings of the corpus that are no language: special tokens, the unknown literal."""
-        extra = (self.unknown_literal,) if self.unknown_literal else ()
-        return tuple(dict.fromkeys(self.special_tokens + extra))
-
 
 def tokenizer_problems(section: dict[str, Any]) -> list[str]:
     """What no trainer could do, in one line each, from the resolved section `tokenizer`."""
@@ -74,6 +72,13 @@ def tokenizer_problems(section: dict[str, Any]) -> list[str]:
             f"to false, or choose {' or '.join(BYTE_FALLBACK_KINDS)}"
         )
     if kind == "pretrained":
+        pretrained = section["pretrained"]
+        path, revision = pretrained["path"], pretrained["revision"]
+        if path and revision and not Path(path).is_dir() and not is_commit(revision):
+            problems.append(
+                f"tokenizer.pretrained.revision: {revision!r} pins nothing, since a branch or a "
+                "tag can move; a commit of 40 hexadecimal digits is expected"
+            )
         return problems
     reserved = len(SPECIAL_NAMES) + (len(BYTE_PIECES) if section["byte_fallback"] else 0)
     if section["vocabulary_size"] <= reserved:
@@ -93,3 +98,27 @@ def tokenizer_problems(section: dict[str, Any]) -> list[str]:
         if not old
     ]
     return problems
+
+
+def alphabet_too_large(needed: int, settings: TokenizerSettings) -> str:
+    """What to say where the characters alone take `needed` ids, more than there are."""
+    return (
+        "The alphabet of the train split is larger than tokenizer.vocabulary_size: "
+        f"{settings.vocabulary_size}. The characters alone need {needed} ids; set more than "
+        f"that, or lower tokenizer.character_coverage: {settings.character_coverage} so that "
+        "rare characters are left to the unknown token (or, with byte_fallback, to bytes)."
+    )
+
+
+def corpus_too_small(found: int, settings: TokenizerSettings) -> str:
+    """What to say where the text gives `found` ids, fewer than were asked for."""
+    return (
+        f"The train split is too small for tokenizer.vocabulary_size: "
+        f"{settings.vocabulary_size}. Its text gives no more than {found} ids; set {found} or "
+        "less, or add text."
+    )
+
+
+def is_commit(revision: str | None) -> bool:
+    """Whether `revision` is a commit's full hash: a branch or a tag can move."""
+    return bool(revision) and _COMMIT.fullmatch(revision) is not None

@@ -6,8 +6,9 @@ import time
 from dataclasses import dataclass
 
 from mlm.errors import MlmError
+from mlm.merge_training import train_bpe, train_wordpiece
 from mlm.tokenizer_assembly import assemble
-from mlm.tokenizer_settings import BYTE_PIECES, TokenizerSettings
+from mlm.tokenizer_settings import BYTE_PIECES, TokenizerSettings, alphabet_too_large
 from mlm.training_text import TrainingText
 from mlm.unigram_training import train_unigram
 
@@ -38,7 +39,7 @@ def train_tokenizer(corpus: str | os.PathLike, settings: TokenizerSettings) -> T
     if settings.kind == "unigram":
         model = _unigram(text, settings)
     else:
-        raise MlmError(f"tokenizer.kind: no trainer for {settings.kind!r}.")
+        model = {"bpe": train_bpe, "wordpiece": train_wordpiece}[settings.kind](text, settings)
     seconds = time.monotonic() - start
     print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
     return Trained(assemble(model, settings), text.documents, text.bytes, text.sampled)
@@ -52,14 +53,13 @@ def _unigram(text: TrainingText, settings: TokenizerSettings):
     # Their number is known only after the reading; the rarest pieces make room for them.
     # Their score decides nothing: no other piece holds these characters.
     apart = [(c, min(score for _, score in learned)) for c in text.boundaries]
-    learned = _without_rarest(learned, len(apart))
+    longer = [i for i, (piece, _) in enumerate(learned) if len(piece) > 1]
+    if len(longer) < len(apart):
+        raise MlmError(
+            alphabet_too_large(settings.vocabulary_size + len(apart) - len(longer), settings)
+        )
+    dropped = set(longer[len(longer) - len(apart) :])
+    kept = [piece for i, piece in enumerate(learned) if i not in dropped]
     bytes_ = BYTE_PIECES if settings.byte_fallback else ()
     reserved = [(piece, 0.0) for piece in (*settings.special_tokens, *bytes_)]
-    return models.Unigram([*reserved, *learned, *apart], 3, settings.byte_fallback)
-
-
-def _without_rarest(pieces: list[tuple[str, float]], count: int) -> list[tuple[str, float]]:
-    """`pieces` without the `count` least probable that are longer than a character."""
-    longer = [i for i, (piece, _) in enumerate(pieces) if len(piece) > 1]
-    dropped = set(longer[len(longer) - count :]) if count else set()
-    return [piece for i, piece in enumerate(pieces) if i not in dropped]
+    return models.Unigram([*reserved, *kept, *apart], 3, settings.byte_fallback)

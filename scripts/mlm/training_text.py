@@ -18,7 +18,7 @@ LONGEST_SENTENCE = 2000
 BOUNDARIES = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029\0\u2585"
 #: What ends a lossless tokenizer's escapes; see `mlm.tokenizer_assembly`.
 ESCAPES = (("\u241b", "\u241b0"), ("\u2581", "\u241b1"))
-_TO_SPACE = {ord(c): "\n" for c in BOUNDARIES}
+_LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
 
 
 def read_documents(path: str | os.PathLike, batch: int = 1000) -> Iterator[list[str]]:
@@ -46,8 +46,8 @@ def text_bytes(path: str | os.PathLike) -> int:
 class TrainingText:
     """The training text of a corpus, as an iterable that can be read again.
 
-    Replacements are made, special strings are left out (they are no language, and must not
-    become pieces), stretches longer than LONGEST_SENTENCE are cut, at a space where there is
+    Replacements are made, special strings are broken up (none may become a piece), stretches
+    longer than LONGEST_SENTENCE are cut, at a space where there is
     one. Of a corpus larger than `max_training_bytes` an even share is given: stretches from
     its beginning to its end, chosen by position alone.
 
@@ -85,10 +85,11 @@ class TrainingText:
         self.documents, found, progress = 0, set(), _Progress("Reading the training text")
         for texts in read_documents(self.path):
             for text in texts:
-                text = cleaned(text, self.settings)
+                text = replaced(text, self.settings)
                 if present := [c for c in BOUNDARIES if c in text]:
                     found.update(present)
-                    text = text.translate(_TO_SPACE)
+                    text = text.translate(_LINE_ENDS)
+                text = broken(text, self.settings)
                 self.documents += 1
                 for line in text.split("\n"):
                     yield from cut(line) if len(line) > LONGEST_SENTENCE else (line,)
@@ -96,12 +97,23 @@ class TrainingText:
         self.boundaries = "".join(sorted(found))
 
 
-def cleaned(text: str, settings: TokenizerSettings) -> str:
-    """`text` with the replacements made and without the special strings."""
+def replaced(text: str, settings: TokenizerSettings) -> str:
+    """`text` with the configured replacements made."""
     for old, new in settings.replacements:
         text = text.replace(old, new)
-    for literal in settings.literals:
-        text = text.replace(literal, "\n")
+    return text
+
+
+def broken(text: str, settings: TokenizerSettings) -> str:
+    """`text` with a line end in each special string, after its first character.
+
+    So no piece learned is one, while their characters are. The unknown literal, which is
+    never encoded as text, is left out.
+    """
+    if settings.unknown_literal:
+        text = text.replace(settings.unknown_literal, "\n")
+    for literal in settings.special_tokens:
+        text = text.replace(literal, f"{literal[0]}\n{literal[1:]}" if literal[1:] else "\n")
     if settings.byte_fallback:
         for old, new in ESCAPES:
             text = text.replace(old, new)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from mlm.errors import MlmError
-from mlm.tokenizer_settings import TokenizerSettings
+from mlm.tokenizer_settings import TokenizerSettings, alphabet_too_large, corpus_too_small
 
 _TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
 _TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
@@ -52,20 +52,11 @@ def train_unigram(sentences: Iterable[str], settings: TokenizerSettings) -> list
 
 def _in_words(message: str, settings: TokenizerSettings) -> str:
     """What a user can do about a refusal of sentencepiece's trainer."""
-    wanted, others = settings.vocabulary_size, settings.reserved - 1
+    others = settings.reserved - 1
     if match := _TOO_HIGH.search(message):
-        return (
-            f"The train split is too small for tokenizer.vocabulary_size: {wanted}. Its text "
-            f"gives no more than {int(match[2]) + others} ids; set {int(match[2]) + others} or "
-            "less, or add text."
-        )
+        return corpus_too_small(int(match[2]) + others, settings)
     if match := _TOO_LOW.search(message):
-        return (
-            f"The alphabet of the train split is larger than tokenizer.vocabulary_size: {wanted}. "
-            f"The characters alone need {int(match[2]) + others} ids; set more than that, or "
-            f"lower tokenizer.character_coverage: {settings.character_coverage} so that rare "
-            "characters are left to the unknown token (or, with byte_fallback, to bytes)."
-        )
+        return alphabet_too_large(int(match[2]) + others, settings)
     if "sentences_.empty()" in message:
         return "The train split holds no text to train a tokenizer on: all of it is empty."
     return f"The tokenizer could not be trained; sentencepiece says: {message}"

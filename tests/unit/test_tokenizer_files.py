@@ -1,0 +1,214 @@
+"""From the corpus to the tokenizer's files, as the rule makes them, and what others read."""
+
+import json
+from types import SimpleNamespace
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from mlm.errors import ConfigError, MlmError
+from mlm.pretrained_tokenizer import check_ids, load_pretrained, source_files
+from mlm.tokenization import Encoder
+from mlm.tokenizer_files import TOKENIZER_FILES, copy_tokenizer
+from mlm.tokenizer_settings import tokenizer_problems
+from mlm.tokenizer_stage import make_tokenizer
+
+SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
+SECTION = {
+    "kind": "unigram",
+    "vocabulary_size": 75,
+    "special_tokens": SPECIAL,
+    "byte_fallback": False,
+    "replacements": [["``", '"'], ["''", '"']],
+    "unknown_literal": None,
+    "character_coverage": 1.0,
+    "max_training_bytes": 1_000_000,
+    "training_threads": 2,
+    "pretrained": {"path": None, "revision": None},
+}
+TEXTS = [
+    "We the people of the United States, in order to form a more perfect union,",
+    "establish justice, insure domestic tranquility, provide for the common defense,",
+    "promote the general welfare, and secure the blessings of liberty to ourselves",
+    "and our posterity, do ordain and establish this constitution. ``Quoted'' [MASK] text.",
+]
+
+
+def make(folder, families=(), **changes):
+    corpora = {}
+    for split, texts in {
+        "train": TEXTS,
+        "validation": TEXTS[:1],
+        "test": ["zebra ☃ <pad>"],
+    }.items():
+        corpora[split] = folder / f"{split}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), corpora[split])
+    outputs = SimpleNamespace(
+        tokenizer=folder / "tokenizer" / "tokenizer.json",
+        stats=folder / "tokenizer" / "tokenizer_stats.json",
+    )
+    make_tokenizer(corpora, SECTION | changes, list(families), outputs)
+    return folder / "tokenizer"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make(tmp_path_factory.mktemp("made"))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+def test_transformers_knows_the_special_tokens(tmp_path, kind):
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    directory = make(tmp_path, kind=kind, vocabulary_size=75 if kind == "unigram" else 100)
+    tokenizer = AutoTokenizer.from_pretrained(directory)
+    assert type(tokenizer) is PreTrainedTokenizerFast
+    for i, (name, text) in enumerate(SPECIAL.items()):
+        assert getattr(tokenizer, f"{name}_token") == text
+        assert getattr(tokenizer, f"{name}_token_id") == i
+    ids = tokenizer("We the [MASK].")["input_ids"]
+    assert (ids[0], ids[-1], ids.count(4)) == (0, 2, 1)
+    # The mask takes the space before it, and what follows it is no new word.
+    assert tokenizer.convert_ids_to_tokens(ids)[-3:] == ["[MASK]", ".", "[SEP]"]
+
+
+def test_transformers_and_the_encoder_agree_on_text_without_special_strings(made):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(made)
+    texts = [t for t in TEXTS if "[MASK]" not in t] + ["", " two  spaces ", "zebra ☃"]
+    assert Encoder.load(made / "tokenizer.json").encode(texts) == tokenizer(texts)["input_ids"]
+
+
+def test_the_files_are_canonical_and_the_same_every_time(made, tmp_path):
+    again = make(tmp_path)
+    for name in (*TOKENIZER_FILES, "tokenizer_stats.json"):
+        text = (made / name).read_text(encoding="utf-8")
+        assert text == (again / name).read_text(encoding="utf-8")
+        assert (
+            text
+            == json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False, indent=2) + "\n"
+        )
+        assert str(made.parent) not in text
+        assert "transformers_version" not in text
+
+
+def test_the_replacements_are_in_the_saved_tokenizer(made):
+    encoder = Encoder.load(made / "tokenizer.json")
+    quoted, straight = encoder.encode(["the ``we'' the", 'the "we" the'])
+    assert quoted == straight
+
+
+def test_statistics_count_what_is_there(made):
+    stats = json.loads((made / "tokenizer_stats.json").read_text())
+    encoder = Encoder.load(made / "tokenizer.json")
+    train, test = stats["splits"]["train"], stats["splits"]["test"]
+    ids = [i for one in encoder.encode(TEXTS) for i in one[1:-1]]
+    assert train["tokens"] == len(ids)
+    assert train["vocabulary_used"] == len(set(ids))
+    assert train["words"] == sum(len(t.split()) for t in TEXTS)
+    assert train["bytes"] == len("".join(TEXTS).encode())
+    assert train["tokens_per_word"] == len(ids) / train["words"]
+    assert (train["special_literals"], test["special_literals"]) == (1, 1)
+    assert train["unknown"] == 0
+    # z, the snowman, and the brackets of <pad> are not in the training text.
+    assert test["unknown"] == 4
+    assert test["unknown_rate"] == 4 / test["tokens"]
+    assert test["characters"] == 13
+    assert test["bytes"] == 15
+    assert stats["training"] == {
+        "documents": 4,
+        "bytes": sum(map(len, TEXTS)) - 2,
+        "sampled": False,
+    }
+    assert stats["most_frequent"][0]["count"] == max(ids.count(i) for i in ids)
+    assert sum(stats["pieces_by_length"].values()) == 75 - 5
+
+
+def test_nothing_is_written_where_the_corpus_is_too_small(tmp_path):
+    with pytest.raises(MlmError, match="too small"):
+        make(tmp_path, vocabulary_size=8000)
+    assert not (tmp_path / "tokenizer").exists()
+
+
+def test_a_copy_beside_a_model_knows_its_length(made, tmp_path):
+    from transformers import AutoTokenizer
+
+    copy_tokenizer(made, tmp_path / "model", model_max_length=64)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    assert tokenizer.model_max_length == 64
+    assert (tmp_path / "model/tokenizer.json").read_bytes() == (
+        made / "tokenizer.json"
+    ).read_bytes()
+
+
+def test_a_pretrained_directory_gives_the_same_ids(made, tmp_path):
+    pretrained = {"path": str(made), "revision": None}
+    directory = make(tmp_path, families=["roberta"], kind="pretrained", pretrained=pretrained)
+    first, second = (Encoder.load(d / "tokenizer.json") for d in (made, directory))
+    assert first.special() == second.special()
+    assert first.encode(TEXTS) == second.encode(TEXTS)
+    stats = json.loads((directory / "tokenizer_stats.json").read_text())
+    assert stats["pretrained"]["path"] == "tokenizer"
+    assert [f.rsplit("/", 1)[1] for f in source_files(str(made))] == sorted(TOKENIZER_FILES)
+
+
+def bert(folder):
+    """A directory with a vocabulary of BERT's form, whose padding has id 0."""
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "we", "the", "people", "##s", ",", "of"]
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "BertTokenizer", "model_max_length": 512})
+    )
+    return {"path": str(folder), "revision": None}
+
+
+def test_a_pretrained_tokenizer_must_suit_the_family(tmp_path):
+    pretrained = bert(tmp_path / "bert")
+    directory = make(tmp_path, families=["bert"], kind="pretrained", pretrained=pretrained)
+    encoder = Encoder.load(directory / "tokenizer.json")
+    assert encoder.special() == {"cls": 2, "pad": 0, "sep": 3, "unk": 1, "mask": 4}
+    assert encoder.encode(["we the peoples, [MASK]"]) == [[2, 5, 6, 7, 8, 9, 1, 1, 1, 3]]
+    assert json.loads((directory / "tokenizer_config.json").read_text())["model_max_length"] == 512
+    with pytest.raises(MlmError, match=r"padding token has id 0.*roberta takes id 1"):
+        check_ids(encoder, "roberta")
+
+
+def test_an_unpinned_revision_is_refused(tmp_path):
+    pretrained = {"path": "some/tokenizer", "revision": "main"}
+    changed = SECTION | {"kind": "pretrained", "pretrained": pretrained}
+    assert ["pins nothing" in p for p in tokenizer_problems(changed)] == [True]
+    with pytest.raises(ConfigError, match="pins nothing"):
+        make(tmp_path, kind="pretrained", pretrained=pretrained)
+    with pytest.raises(MlmError, match="pins nothing"):
+        load_pretrained("some/tokenizer", None)
+
+
+def test_without_a_network_the_message_says_what_to_provide(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    def refused(*_, **__):
+        raise huggingface_hub.errors.LocalEntryNotFoundError("no connection")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", refused)
+    with pytest.raises(MlmError, match=r"cannot be reached.*hf download some/tokenizer --revision"):
+        load_pretrained("some/tokenizer", "0" * 40)
+
+
+def test_a_directory_without_a_tokenizer_is_named(tmp_path):
+    with pytest.raises(MlmError, match="holds no tokenizer"):
+        load_pretrained(str(tmp_path), None)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(MlmError, match="cannot read a tokenizer"):
+        load_pretrained(str(tmp_path), None)
+
+
+def test_a_missing_file_of_a_saved_tokenizer_is_named(made, tmp_path):
+    (tmp_path / "tokenizer.json").write_bytes((made / "tokenizer.json").read_bytes())
+    with pytest.raises(MlmError, match=r"special_tokens_map\.json is missing"):
+        Encoder.load(tmp_path / "tokenizer.json")
+    (tmp_path / "special_tokens_map.json").write_text('{"cls_token": "[CLS]"}')
+    with pytest.raises(MlmError, match=r"lacks special tokens: pad \(None\), sep"):
+        Encoder.load(tmp_path / "tokenizer.json")

