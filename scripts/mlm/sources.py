@@ -2,8 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from mlm.corpus_files import file_format
+from mlm.decompression import ReadingPosition
+from mlm.digests import file_sha256
 from mlm.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
+from mlm.formats import Reading, read_documents
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,8 @@ def open_source(settings: dict, files: dict[str, list[str]]) -> Source:
     """
     if settings["source"] == "embedded":
         return _embedded(settings)
+    if settings["source"] == "files":
+        return _from_files(settings, files)
     raise NotImplementedError(settings["source"])
 
 
@@ -44,3 +51,45 @@ def _embedded(settings: dict) -> Source:
         streams={split: lambda t=texts: stream(t) for split, texts in groups.items()},
         described={split: described | {"speeches": list(texts)} for split, texts in groups.items()},
     )
+
+
+def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
+    reading = Reading(
+        text_column=settings["text_column"],
+        document_per=settings["files"]["document_per"],
+        quoted_fields=settings["files"]["quoted_fields"],
+        errors=settings["encoding_errors"],
+    )
+    given = {split: paths for split, paths in files.items() if paths}
+    position = ReadingPosition(sum(Path(p).stat().st_size for ps in given.values() for p in ps))
+
+    def stream(paths: list[str]) -> Iterator[str]:
+        for path in paths:
+            kind, compression = file_format(path)
+            with position.opened(path, compression) as opened:
+                yield from read_documents(opened, path, kind, reading)
+
+    described = {
+        split: {"kind": "files", "files": [_identity(path) for path in paths]}
+        for split, paths in given.items()
+    }
+    return Source(
+        streams={split: lambda p=paths: stream(p) for split, paths in given.items()},
+        described=described | _carved_from(described["train"], settings),
+        carved=settings["held_out"],
+        progress=position.share,
+    )
+
+
+def _carved_from(train: dict, settings: dict) -> dict[str, dict]:
+    """What the splits carved from train say of themselves."""
+    return {
+        split: train | {"carved_from": "train", "share": share, "seed": settings["seed"]}
+        for split, share in settings["held_out"].items()
+    }
+
+
+def _identity(path: str) -> dict:
+    # Where an absolute path was configured, the directory is this machine's own affair.
+    name = Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
+    return {"path": name, "bytes": Path(path).stat().st_size, "sha256": file_sha256(path)}
