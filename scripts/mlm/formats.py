@@ -27,9 +27,9 @@ class Reading:
     """How files are read: the settings of the section `corpus` of the same names."""
 
     text_column: str
-    document_per: str
-    quoted_fields: bool
     errors: str
+    document_per: str = "line"
+    quoted_fields: bool = True
 
 
 def read_documents(
