@@ -2,12 +2,15 @@
 # Requires: what `corpus` in the configuration names: a package, files, or a Hub dataset.
 # Gives: results/corpus/{split}.parquet (column text, one document a row) and
 #        results/corpus/{split}.json (source, sizes, what each filter took).
-from mlm.corpus_files import matched_files, used_settings
+from mlm.corpus_files import check_pinned, matched_files, used_settings
 
 CORPUS_FILES = {split: [] for split in SPLITS}
-if settings["corpus"]["source"] == "files" and settings["shards"]["source"] == "corpus":
+if settings["shards"]["source"] == "corpus":
     try:
-        CORPUS_FILES = matched_files({s: settings["corpus"]["files"][s] for s in SPLITS})
+        if settings["corpus"]["source"] == "files":
+            CORPUS_FILES = matched_files({s: settings["corpus"]["files"][s] for s in SPLITS})
+        elif settings["corpus"]["source"] == "hub":
+            check_pinned(settings["corpus"]["hub"]["revision"])
     except MlmError as error:
         raise WorkflowError(str(error))
 

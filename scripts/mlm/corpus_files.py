@@ -4,8 +4,9 @@ Light on purpose: Snakemake imports it to list the files as inputs of the rule `
 that an edited source file reruns, and a pattern without a match stops before the first job.
 """
 
-import glob
 import os
+import re
+from glob import glob
 from pathlib import Path
 
 from mlm.errors import MlmError
@@ -45,8 +46,9 @@ def matched_files(patterns: dict[str, list[str]]) -> dict[str, list[str]]:
     for split, globs in patterns.items():
         found = set()
         for pattern in globs:
-            matches = {os.path.normpath(p) for p in glob.glob(pattern, recursive=True)}
-            matches = {p for p in matches if os.path.isfile(p)}
+            # pathlib's own glob takes no absolute pattern and shows hidden files.
+            matches = {os.path.normpath(p) for p in glob(pattern, recursive=True)}  # noqa: PTH207
+            matches = {p for p in matches if Path(p).is_file()}
             if not matches:
                 problems.append(_no_match(split, pattern))
             found |= matches
@@ -59,10 +61,10 @@ def matched_files(patterns: dict[str, list[str]]) -> dict[str, list[str]]:
 
 
 def _no_match(split: str, pattern: str) -> str:
-    where = Path(os.path.abspath(pattern))
+    where = Path.cwd() / pattern
     while any(c in str(where) for c in "*?[") or not where.exists():
         where = where.parent
-    if os.path.isdir(pattern):
+    if Path(pattern).is_dir():
         return f"corpus.files.{split}: {pattern!r} is a directory; name files: {pattern}/*.txt"
     return f"corpus.files.{split}: no file matches {pattern!r} (looked in {where})"
 
@@ -73,7 +75,7 @@ def _file_problems(split: str, path: str, owner: dict[str, str]) -> list[str]:
         file_format(path)
     except MlmError as error:
         problems.append(f"corpus.files.{split}: {error}")
-    if os.path.getsize(path) == 0:
+    if Path(path).stat().st_size == 0:
         problems.append(f"corpus.files.{split}: {path} is empty (0 bytes); fill it or leave it out")
     identity = os.path.realpath(path)
     if identity in owner and owner[identity] != split:
@@ -83,6 +85,16 @@ def _file_problems(split: str, path: str, owner: dict[str, str]) -> list[str]:
         )
     owner[identity] = split
     return problems
+
+
+def check_pinned(revision: str) -> None:
+    """Raise MlmError unless a Hub revision is a whole commit id, which cannot move."""
+    if not re.fullmatch("[0-9a-f]{40}", revision):
+        raise MlmError(
+            f"corpus.hub.revision: {revision!r} is no commit id; expected its 40 hexadecimal "
+            "digits, since a branch or a tag can come to mean other data. They stand on the "
+            "dataset's page on the Hub, under Files, History"
+        )
 
 
 def used_settings(corpus: dict, seed: int) -> dict:

@@ -1,0 +1,62 @@
+"""Source files as streams of bytes, plain or compressed, where damage is noticed and named."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from mlm.errors import MlmError
+
+
+class _Checked:
+    """The bytes of a compressed file; damage and a missing end are errors, not a short read."""
+
+    def __init__(self, stream: pa.CompressedInputStream, path: str, compression: str):
+        self._stream, self._path, self._compression = stream, path, compression
+        self._size = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes (all that is left if negative); none at the end."""
+        try:
+            data = self._stream.read(size if size >= 0 else None)
+        except OSError as error:
+            if error.errno:
+                raise
+            raise MlmError(
+                f"{self._path}: the {self._compression} data is cut off or damaged after "
+                f"{self._size:,} good bytes ({error}). Fetch or compress the file again"
+            ) from None
+        if not data and not self._size:
+            raise MlmError(f"{self._path}: nothing is in it. Fill it or leave it out")
+        self._size += len(data)
+        return data
+
+
+class ReadingPosition:
+    """How far a list of files has been read, in their bytes on disk."""
+
+    def __init__(self, total: int):
+        self._total, self._done, self._handle = total, 0, None
+
+    def share(self) -> float | None:
+        """The share that was read, from 0 to 1."""
+        here = 0 if self._handle is None or self._handle.closed else self._handle.tell()
+        return (self._done + here) / self._total if self._total else None
+
+    @contextmanager
+    def opened(self, path: str, compression: str | None) -> Iterator[BinaryIO]:
+        """The decompressed bytes of `path` (compression: gzip, zstd or None) as a stream.
+
+        Several compressed members or frames one after the other read as one. While reading,
+        MlmError is raised for damaged or truncated data.
+        """
+        with open(path, "rb") as handle:
+            self._handle = handle
+            if compression is None:
+                yield handle
+            else:
+                with pa.CompressedInputStream(handle, compression) as stream:
+                    yield _Checked(stream, path, compression)
+            self._done += handle.seek(0, 2) if not handle.closed else 0
+            self._handle = None

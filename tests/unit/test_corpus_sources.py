@@ -1,0 +1,283 @@
+"""Any text comes in as it is: formats, compressions, scripts, and what is refused."""
+
+import csv
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from mlm.configuration import load_schema, resolve
+from mlm.corpus import SPLITS, build_corpus
+from mlm.corpus_files import matched_files, used_settings
+from mlm.errors import MlmError
+
+SCHEMA = load_schema(Path(__file__).parents[2] / "schemas" / "config.schema.yaml")
+KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]
+JAPANESE = ["私の人生の目標は学ぶことです。", "東京の冬は寒い。", "猫が縁側で眠っている。"]
+MIXED = ["Привет 👩‍👩‍👧‍👦 مرحبا naïve 漢字", "🇰🇷 한국어 and हिन्दी 😀", "e\u0301 é ﬁ \u2028 ½"]
+ENGLISH = [f"Sentence number {i} of a small English text, with a comma." for i in range(60)]
+
+
+@pytest.fixture(autouse=True)
+def in_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def outputs():
+    return (
+        {split: f"results/corpus/{split}.parquet" for split in SPLITS},
+        {split: f"results/corpus/{split}.json" for split in SPLITS},
+    )
+
+
+def build(corpus: dict, seed: int = 0) -> dict[str, list[str]]:
+    """The documents by split that the configuration's section `corpus` leads to."""
+    settings = resolve({"corpus": corpus, "seed": seed}, SCHEMA)["corpus"]
+    files = {}
+    if settings["source"] == "files":
+        files = matched_files({split: settings["files"][split] for split in SPLITS})
+    parquet, described = outputs()
+    build_corpus(used_settings(settings, seed), files, parquet, described)
+    return {split: pq.read_table(parquet[split])["text"].to_pylist() for split in SPLITS}
+
+
+def described(split: str) -> dict:
+    return json.loads(Path(f"results/corpus/{split}.json").read_text(encoding="utf-8"))
+
+
+def files(train="train.*", **more) -> dict:
+    """A section `corpus` with three files, of which validation and test are fixed."""
+    Path("validation.txt").write_text("a validation document\n", encoding="utf-8")
+    Path("test.txt").write_text("a test document\n", encoding="utf-8")
+    named = {"train": [train], "validation": ["validation.txt"], "test": ["test.txt"]}
+    own = more.pop("files", {})
+    return {"source": "files", "files": named | own, **more}
+
+
+def refused(corpus: dict) -> str:
+    """The message of the refusal; nothing may be left of an output."""
+    with pytest.raises(MlmError) as caught:
+        build(corpus)
+    left = (
+        [p for p in Path("results").rglob("*") if p.is_file()] if Path("results").exists() else []
+    )
+    assert left == []
+    return str(caught.value)
+
+
+def as_txt(texts):
+    return "".join(text + "\n" for text in texts).encode()
+
+
+def as_jsonl(texts):
+    return "".join(json.dumps({"id": 1, "text": t}) + "\n" for t in texts).encode()
+
+
+def as_separated(texts, separator):
+    with open("separated", "w", encoding="utf-8", newline="") as handle:
+        writer = csv.writer(handle, delimiter=separator)
+        writer.writerow(["id", "text"])
+        writer.writerows([i, text] for i, text in enumerate(texts))
+    return Path("separated").read_bytes()
+
+
+def as_parquet(texts):
+    pq.write_table(pa.table({"id": range(len(texts)), "text": texts}), "table")
+    return Path("table").read_bytes()
+
+
+WRITERS = {
+    "txt": as_txt,
+    "jsonl": as_jsonl,
+    "csv": lambda texts: as_separated(texts, ","),
+    "tsv": lambda texts: as_separated(texts, "\t"),
+    "parquet": as_parquet,
+}
+COMPRESSORS = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("compression", COMPRESSORS)
+def test_every_format_and_compression_gives_the_same_documents(kind, compression):
+    texts = ENGLISH + KOREAN + JAPANESE + MIXED + ['He said "no", twice.', "tab\there"]
+    data = COMPRESSORS[compression](WRITERS[kind](texts))
+    Path(f"train.{kind}{compression}").write_bytes(data)
+    assert build(files())["train"] == texts
+
+
+@pytest.mark.parametrize("texts", [KOREAN, JAPANESE, MIXED], ids=["korean", "japanese", "mixed"])
+@pytest.mark.parametrize("per", ["line", "paragraph", "file"])
+def test_scripts_of_the_world_come_through_unchanged(texts, per):
+    Path("train.txt").write_text("\n\n".join(texts) + "\n", encoding="utf-8")
+    expected = ["\n\n".join(texts)] if per == "file" else texts
+    assert build(files(files={"document_per": per}))["train"] == expected
+
+
+def test_members_and_frames_one_after_the_other_are_one_file():
+    for name, compress in (("train.txt.gz", gzip.compress), ("train.txt.zst", zstandard.compress)):
+        Path(name).write_bytes(compress(b"one\n") + compress(b"two\n"))
+        assert build(files(train=name))["train"] == ["one", "two"]
+
+
+def test_a_paragraph_is_what_stands_between_blank_lines():
+    Path("train.txt").write_bytes(b"\r\n\r\na\r\nb\r\n \t\r\n\r\nc\n\nd")
+    assert build(files(files={"document_per": "paragraph"}))["train"] == ["a\nb", "c", "d"]
+
+
+def test_only_line_feeds_end_a_line_and_a_byte_order_mark_is_no_text():
+    Path("train.txt").write_bytes("\ufeffa\u2028b\x0bc\x85d\r\n e \nf".encode())
+    assert build(files())["train"] == ["a\u2028b\x0bc\x85d", " e ", "f"]
+
+
+def test_lines_longer_than_a_block_of_reading_come_through():
+    line = "한 줄 " * 1_500_000
+    Path("train.txt").write_text(f"before\n{line}\nafter", encoding="utf-8")
+    assert build(files())["train"] == ["before", line, "after"]
+    assert build(files(filters={"max_characters": 1000}))["train"] == ["before", "after"]
+    assert described("train")["filters"]["too_long"] == 1
+
+
+def test_a_csv_field_may_hold_separators_quotes_and_line_ends():
+    Path("train.csv").write_bytes(b'id,text\n1,"a, ""b""\nc"\n\n2,d\n')
+    assert build(files())["train"] == ['a, "b"\nc', "d"]
+
+
+def test_quotes_in_a_tsv_can_be_characters_like_any_other():
+    Path("train.tsv").write_bytes(b'id\ttext\n1\t"open\n2\t"Yes" he said\n')
+    assert "quoted_fields" in refused(files())
+    assert build(files(files={"quoted_fields": False}))["train"] == ['"open', '"Yes" he said']
+
+
+def test_another_column_can_hold_the_text():
+    Path("train.jsonl").write_text('{"body": "one", "text": 2}\n', encoding="utf-8")
+    Path("validation.jsonl").write_text('{"body": "two"}\n', encoding="utf-8")
+    Path("test.csv").write_text("body\nthree\n", encoding="utf-8")
+    named = {"train": ["train.jsonl"], "validation": ["validation.jsonl"], "test": ["test.csv"]}
+    found = build({"source": "files", "files": named, "text_column": "body"})
+    assert found == {"train": ["one"], "validation": ["two"], "test": ["three"]}
+
+
+def test_files_are_read_in_the_order_of_their_names_each_once():
+    for name in ("b", "a", "c/x", "c/d/y"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(f"{name}.txt").write_text(f"text {name}\n", encoding="utf-8")
+    matched = matched_files({"train": ["**/*.txt", "b.txt", str(Path("a.txt").absolute())]})
+    relative = [p for p in matched["train"] if not Path(p).is_absolute()]
+    assert relative == ["a.txt", "b.txt", "c/d/y.txt", "c/x.txt"]
+
+
+def test_an_artefact_names_no_directory_of_this_machine(tmp_path):
+    Path("train.txt").write_text("text\n", encoding="utf-8")
+    build(files(train=str(tmp_path / "train.txt")))
+    assert str(tmp_path) not in Path("results/corpus/train.json").read_text(encoding="utf-8")
+    assert described("train")["source"]["files"][0]["path"] == "train.txt"
+
+
+REFUSALS = {
+    "no UTF-8": (
+        "train.txt",
+        b"good\nbad \xff\xfe\n",
+        ["train.txt, line 2, byte offset 9", "0xff"],
+    ),
+    "cut character": ("train.txt", b"one\n\xed\x95", ["line 2, byte offset 4", "not UTF-8"]),
+    "NUL": ("train.txt", b"a\nb\0c\n", ["train.txt, line 2, byte offset 3", "NUL"]),
+    "UTF-16": ("train.txt", "text\n".encode("utf-16"), ["offset 0", "seems to be UTF-16"]),
+    "NUL in JSON": ("train.jsonl", b'{"text": "a"}\n{"text": "b\\u0000"}', ["line 2", "NUL"]),
+    "half a pair": ("train.jsonl", b'{"text": "\\ud83d"}', ["line 1", "surrogate (U+D83D)"]),
+    "empty": ("train.txt", b"", ["train.txt is empty (0 bytes)"]),
+    "empty inside": ("train.txt.gz", gzip.compress(b""), ["train.txt.gz: nothing is in it"]),
+    "cut gzip": ("train.txt.gz", gzip.compress(os.urandom(9999).hex().encode())[:-9], ["cut off"]),
+    "cut zstd": ("train.txt.zst", zstandard.compress(b"abc\n" * 99)[:-3], ["zst", "cut off"]),
+    "damaged gzip": ("train.txt.gz", b"no gzip at all", ["train.txt.gz", "damaged"]),
+    "cut JSON": ("train.jsonl", b'{"text": "a"}\n\n{"text": "b\n', ["line 3", "no valid JSON"]),
+    "no object": ("train.jsonl", b'"text"\n', ["line 1", "expected an object"]),
+    "missing field": ("train.jsonl", b'{"body": "a"}\n', ["line 1", "'text'", "'body'"]),
+    "missing column": ("train.csv", b"id,body\n1,a\n", ["'text'", "'id', 'body'"]),
+    "mixed types": ("train.jsonl", b'{"text": "a"}\n{"text": 5}\n', ["line 2", "a number"]),
+    "nested": ("train.jsonl", b'{"text": ["a"]}\n', ["line 1", "a list"]),
+    "ragged csv": ("train.csv", b"id,text\n1,a\n2,b,c\n", ["line 3", "3 fields", "names 2"]),
+    "open quote": ("train.csv", b'text\na\n"b\nc\n', ["train.csv, line 4", "quote"]),
+    "no parquet": ("train.parquet", b"PAR1 nonsense", ["train.parquet", "no whole parquet file"]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_bad_input_is_refused_with_its_place_and_leaves_nothing(case):
+    name, data, words = REFUSALS[case]
+    Path(name).write_bytes(data)
+    message = refused(files())
+    for word in words:
+        assert word in message
+
+
+def test_a_parquet_column_of_numbers_is_refused():
+    pq.write_table(pa.table({"text": [1, 2]}), "train.parquet")
+    assert "is of type int64, expected string" in refused(files())
+    pq.write_table(pa.table({"body": ["a"]}), "train.parquet")
+    assert "no column 'text'; there are: 'body'" in refused(files())
+
+
+def test_parquet_columns_of_every_string_type_are_read():
+    kinds = [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+    for kind in kinds:
+        column = pa.array(["one", None, "two"], pa.string()).cast(kind)
+        pq.write_table(pa.table({"text": column}), "train.parquet")
+        assert build(files())["train"] == ["one", "two"], kind
+
+
+def test_invalid_utf8_in_parquet_is_named_or_replaced():
+    data = pa.array([b"good", b"b\xffd"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 2, data.buffers())
+    pq.write_table(pa.table({"text": text}), "train.parquet")
+    assert "train.parquet, row 2" in refused(files())
+    assert build(files(encoding_errors="replace"))["train"] == ["good", "b\ufffdd"]
+
+
+def test_replacing_is_counted_in_the_split_it_happened_in():
+    Path("train.txt").write_bytes(b"good\nb\xff\xfed\nn\0l \xed\x95\n")
+    assert build(files(encoding_errors="replace"))["train"] == [
+        "good",
+        "b\ufffd\ufffdd",
+        "n\ufffdl \ufffd\ufffd",
+    ]
+    assert described("train")["encoding"] == {"replaced_bytes": 4, "nul_bytes": 1}
+    assert described("test")["encoding"] == {"replaced_bytes": 0, "nul_bytes": 0}
+
+
+def test_a_genuine_replacement_character_is_no_replacement():
+    Path("train.txt").write_text("a \ufffd b\n", encoding="utf-8")
+    build(files(encoding_errors="replace"))
+    assert described("train")["encoding"]["replaced_bytes"] == 0
+
+
+def test_patterns_that_cannot_be_read_are_all_named_at_once(tmp_path):
+    (tmp_path / "data").mkdir()
+    Path("data/a.docx").write_bytes(b"x")
+    Path("both.txt").write_bytes(b"x\n")
+    with pytest.raises(MlmError) as caught:
+        matched_files({"train": ["data/*.txt", "data/*", "both.txt"], "test": ["both.txt", "data"]})
+    message = str(caught.value)
+    assert (
+        f"corpus.files.train: no file matches 'data/*.txt' (looked in {tmp_path}/data)" in message
+    )
+    assert "data/a.docx: what it holds cannot be told" in message
+    assert "both.txt is named for train too" in message
+    assert "'data' is a directory" in message
+
+
+def test_an_absent_directory_is_no_place_that_was_looked_in(tmp_path):
+    with pytest.raises(MlmError, match=f"looked in {tmp_path}[)]"):
+        matched_files({"train": ["absent/*.txt"]})
+
+
+def test_settings_that_a_source_does_not_use_are_not_among_its_parameters():
+    settings = resolve({"corpus": files()}, SCHEMA)["corpus"]
+    used = used_settings(settings, seed=7)
+    assert used["seed"] is None and used["held_out"] == {} and "hub" not in used
+    embedded = used_settings(resolve({}, SCHEMA)["corpus"], seed=7)
+    assert embedded["seed"] == 7 and "files" not in embedded and "text_column" not in embedded
