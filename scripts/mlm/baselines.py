@@ -13,6 +13,7 @@ maximisation on the validation split (Jelinek and Mercer, 1980), never on the te
 neighbour that is missing or hidden says nothing: L is then U, and B is R.
 """
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,19 +28,34 @@ COMPONENTS = ("unigram", "left", "right", "both")
 
 @dataclass(frozen=True)
 class Conditional:
-    """P(w | context) by absolute discounting towards the unigram."""
+    """P(w | context) by absolute discounting towards the unigram.
+
+    `shares` are the discounted shares of the pairs, in their order; `rest` [vocabulary] is
+    what each context leaves to the unigram.
+    """
 
     pairs: PairCounts
-    totals: np.ndarray
-    discount: float
+    shares: np.ndarray
+    rest: np.ndarray
+
+    @classmethod
+    def of(cls, pairs: PairCounts) -> "Conditional":
+        """With the discount n₁ / (n₁ + 2 n₂) of Ney, Essen and Kneser."""
+        once, twice = (np.count_nonzero(pairs.counts == n) for n in (1, 2))
+        # Without singletons the estimate is 0, and unseen pairs would get nothing.
+        discount = once / (once + 2 * twice) if once and twice else 0.5
+        different = np.diff(pairs.starts)
+        sums = np.concatenate([[0], np.cumsum(pairs.counts)])[pairs.starts]
+        totals = np.maximum(np.diff(sums), 1)
+        shares = (pairs.counts - discount) / np.repeat(totals, different)
+        return cls(pairs, shares, np.where(different, discount * different / totals, 1.0))
 
     def row(self, context: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """(tokens, their discounted share, the share that goes to the unigram)."""
-        tokens, counts = self.pairs.row(context)
-        if not len(tokens):
-            return tokens, np.zeros(0), 1.0
-        total = self.totals[context]
-        return tokens, (counts - self.discount) / total, self.discount * len(tokens) / total
+        """(tokens, their discounted shares, the share left to the unigram)."""
+        if context < 0:
+            return self.pairs.tokens[:0], self.shares[:0], 1.0
+        chosen = slice(self.pairs.starts[context], self.pairs.starts[context + 1])
+        return self.pairs.tokens[chosen], self.shares[chosen], self.rest[context]
 
 
 def unigram_probabilities(counts: TokenCounts, special) -> np.ndarray:
@@ -68,66 +84,86 @@ class Bigram:
 
     def __init__(self, counts: TokenCounts, special):
         self.unigram = unigram_probabilities(counts, special)
-        self.left = _conditional(counts.after)
-        self.right = _conditional(counts.before)
-        self.weights = np.array([0.1, 0.15, 0.15, 0.6])
-        # A few of the most frequent tokens: the best of all tokens seen beside neither
-        # neighbour is among them, or has one of them above it.
-        self._frequent = np.argsort(-self.unigram, kind="stable")[:5]
+        self.left = Conditional.of(counts.after)
+        self.right = Conditional.of(counts.before)
+        self.weights = np.full(len(COMPONENTS), 1 / len(COMPONENTS))
+        # Of the tokens seen beside neither neighbour, these are the most probable.
+        self._frequent = np.argsort(-self.unigram, kind="stable")[:5].astype(np.int32)
+        # Dense rows of the two neighbours at hand; zero between two positions.
+        self._ahead, self._behind = np.zeros((2, len(self.unigram)))
 
-    def _components(self, left: int, right: int, wanted: np.ndarray) -> np.ndarray:
-        """U, L, R and B of the tokens `wanted` [n]: float64 [4, n]."""
-        unigram = self.unigram
-        left_tokens, left_shares, left_rest = self.left.row(left)
-        right_tokens, right_shares, right_rest = self.right.row(right)
-        prior = unigram[wanted]
-        ahead = _looked_up(left_tokens, left_shares, wanted) + left_rest * prior
-        behind = _looked_up(right_tokens, right_shares, wanted) + right_rest * prior
-        # Σ_w L R / U, exact and sparse: only tokens seen beside both need the division.
-        common = _looked_up(right_tokens, right_shares, left_tokens)
-        z = float(np.sum(left_shares * common / unigram[left_tokens])) if len(common) else 0.0
-        z += right_rest * (1 - left_rest) + left_rest * (1 - right_rest) + left_rest * right_rest
-        return np.stack([prior, ahead, behind, ahead * behind / np.maximum(prior, 1e-300) / z])
+    def probabilities(self, left: int, right: int, wanted: np.ndarray) -> np.ndarray:
+        """U, L, R and B of the tokens `wanted` [n] between two neighbours: [4, n]."""
+        ahead, behind = self.left.row(left), self.right.row(right)
+        with self._rows(ahead, behind) as z:
+            return self._components(wanted, ahead[2], behind[2], z)
 
-    def truth_components(self, positions: Positions, label: str) -> np.ndarray:
-        """U, L, R and B of the true tokens: float64 [positions, 4]."""
-        progress = Progress(label, len(positions), "positions")
-        out = np.empty((len(positions), len(COMPONENTS)))
-        for i, (left, right, truth) in enumerate(_contexts(positions)):
-            out[i] = self._components(left, right, np.array([truth]))[:, 0]
-            progress.to(i + 1)
-        return out
+    @contextmanager
+    def _rows(self, ahead, behind):
+        """Lay out both neighbours' rows densely; gives Z = Σ L R / U over all tokens.
+
+        The sum is exact and sparse: it splits into the rest shares, which are known, and a
+        sum over the tokens that were seen beside both.
+        """
+        left_tokens, left_shares, left_rest = ahead
+        right_tokens, right_shares, right_rest = behind
+        self._ahead[left_tokens] = left_shares
+        self._behind[right_tokens] = right_shares
+        try:
+            both = left_shares * self._behind[left_tokens] / self.unigram[left_tokens]
+            z = float(both.sum()) + left_rest + right_rest - left_rest * right_rest
+            yield z
+        finally:
+            self._ahead[left_tokens] = 0
+            self._behind[right_tokens] = 0
+
+    def _components(self, tokens, left_rest: float, right_rest: float, z: float) -> np.ndarray:
+        prior = self.unigram[tokens]
+        ahead = self._ahead[tokens] + left_rest * prior
+        behind = self._behind[tokens] + right_rest * prior
+        return np.stack([prior, ahead, behind, ahead * behind / (prior * z)])
 
     def fit(self, positions: Positions, rounds: int = 50) -> None:
         """Set the weights by expectation maximisation on `positions`."""
-        probabilities = self.truth_components(positions, "bigram weights")
+        progress = Progress("bigram weights", len(positions), "positions")
+        found = np.empty((len(positions), len(COMPONENTS)))
+        for i, (left, right, truth) in enumerate(_contexts(positions)):
+            found[i] = self.probabilities(left, right, np.array([truth]))[:, 0]
+            progress.to(i + 1)
         for _ in range(rounds):
-            shares = self.weights * probabilities
+            shares = self.weights * found
             shares /= shares.sum(axis=1, keepdims=True)
             self.weights = shares.mean(axis=0)
 
     def scores(self, positions: Positions, label: str = "bigram") -> Scores:
-        """The mixture's Scores. Ranks are exact up to 5; below, they may be too high by
-        the tokens seen beside neither neighbour."""
+        """The mixture's Scores.
+
+        Ranks are exact up to 5; beyond, tokens seen beside neither neighbour are not counted.
+        """
         progress = Progress(label, len(positions), "positions")
         log_probability, top_probability = np.empty(len(positions)), np.empty(len(positions))
         rank, top = np.empty(len(positions), np.int64), np.empty(len(positions), np.int32)
         for i, (left, right, truth) in enumerate(_contexts(positions)):
-            candidates = np.unique(
-                np.concatenate(
-                    [self.left.row(left)[0], self.right.row(right)[0], self._frequent, [truth]]
-                )
-            )
-            probability = self.weights @ self._components(left, right, candidates)
-            place = np.searchsorted(candidates, truth)
-            of_truth = probability[place]
-            above = np.count_nonzero(probability > of_truth)
-            rank[i] = 1 + above + np.count_nonzero(probability[:place] == of_truth)
-            best = np.argmax(probability)
-            top[i], top_probability[i] = candidates[best], probability[best]
+            ahead, behind = self.left.row(left), self.right.row(right)
+            with self._rows(ahead, behind) as z:
+                candidates = self._candidates(ahead[0], behind[0], truth)
+                parts = self._components(candidates, ahead[2], behind[2], z)
+            probability = self.weights @ parts
+            of_truth, best = probability[-1], probability.max()
+            higher = probability > of_truth
+            higher |= (probability == of_truth) & (candidates < truth)
+            # The true token may stand among the candidates twice, a rounding error apart.
+            rank[i] = 1 + np.count_nonzero(higher & (candidates != truth))
+            top[i], top_probability[i] = candidates[probability == best].min(), best
             log_probability[i] = np.log(of_truth)
             progress.to(i + 1)
         return Scores(log_probability, rank, top, top_probability)
+
+    def _candidates(self, ahead: np.ndarray, behind: np.ndarray, truth: int) -> np.ndarray:
+        """Every token that may be among the best five, and last the true one."""
+        seen = self._ahead[self._frequent] + self._behind[self._frequent]
+        only_behind = behind[self._ahead[behind] == 0]
+        return np.concatenate([ahead, only_behind, self._frequent[seen == 0], [truth]])
 
 
 def with_hidden_neighbours(positions: Positions) -> Positions:
@@ -142,21 +178,3 @@ def _contexts(positions: Positions):
     return zip(
         positions.left.tolist(), positions.right.tolist(), positions.truth.tolist(), strict=True
     )
-
-
-def _conditional(pairs: PairCounts) -> Conditional:
-    """Totals by context, and the discount n₁ / (n₁ + 2 n₂) of Ney, Essen and Kneser."""
-    sums = np.concatenate([[0], np.cumsum(pairs.counts)])
-    totals = sums[pairs.starts[1:]] - sums[pairs.starts[:-1]]
-    once, twice = (np.count_nonzero(pairs.counts == n) for n in (1, 2))
-    # Without singletons the estimate is 0 and unseen pairs would get nothing.
-    discount = once / (once + 2 * twice) if once and twice else 0.5
-    return Conditional(pairs, totals, discount)
-
-
-def _looked_up(tokens: np.ndarray, shares: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The share of each of `wanted`, 0 where it is not among the ascending `tokens`."""
-    if not len(tokens) or not len(wanted):
-        return np.zeros(len(wanted))
-    place = np.minimum(np.searchsorted(tokens, wanted), len(tokens) - 1)
-    return np.where(tokens[place] == wanted, shares[place], 0.0)

@@ -20,13 +20,6 @@ class PairCounts:
     tokens: np.ndarray
     counts: np.ndarray
 
-    def row(self, context: int) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens seen beside `context`, ascending, and their counts; empty below 0."""
-        if context < 0:
-            return self.tokens[:0], self.counts[:0]
-        chosen = slice(self.starts[context], self.starts[context + 1])
-        return self.tokens[chosen], self.counts[chosen]
-
 
 @dataclass(frozen=True)
 class TokenCounts:

@@ -30,7 +30,7 @@ from mlm.metrics import (
     position_bins,
 )
 from mlm.pieces import texts_of
-from mlm.predictions import SHOWN_AS, Scored, Scores
+from mlm.predictions import SHOWN_AS, Positions, Scored, Scores
 from mlm.split_samples import Samples
 
 
@@ -56,6 +56,7 @@ def compare_with_baselines(
     """The unigram and the bigrams at the positions of `test`, in the order they are shown."""
     bigram = Bigram(data.counts, special)
     bigram.fit(data.fitted)
+    all_seen = bigram.scores(test.positions)
     weights = dict(zip(COMPONENTS, map(float, bigram.weights), strict=True))
     positions = test.positions
     hidden = positions.shown_as(mask_id) != SHOWN_AS.index("kept")
@@ -80,17 +81,28 @@ def compare_with_baselines(
             "bigram_hidden",
             "the two-sided bigram that sees what the model sees",
             "the left and the right neighbour, unless they are to be predicted too",
-            bigram.scores(with_hidden_neighbours(positions), "bigram, hidden neighbours"),
+            _with_hidden_neighbours(bigram, positions, all_seen),
             weights,
         ),
         compared(
             "bigram",
             "the two-sided bigram that sees every neighbour",
             "the left and the right neighbour, also where the model is not shown them",
-            bigram.scores(positions, "bigram"),
+            all_seen,
             weights,
         ),
     ]
+
+
+def _with_hidden_neighbours(bigram: Bigram, positions: Positions, all_seen: Scores) -> Scores:
+    """The bigram's Scores without the hidden neighbours; most positions have none."""
+    changed = positions.left_hidden | positions.right_hidden
+    again = bigram.scores(with_hidden_neighbours(positions[changed]), "bigram, hidden neighbours")
+    values = {}
+    for name in Scores.__dataclass_fields__:
+        values[name] = getattr(all_seen, name).copy()
+        values[name][changed] = getattr(again, name)
+    return Scores(**values)
 
 
 def baselines_json(
