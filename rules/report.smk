@@ -4,21 +4,12 @@
 # and preview.json below results/runs/{run}/.
 # Gives results/report.html, results/report.json and results/figures/*.svg.
 from mlm.code_digest import code_digest
+from mlm.report_catalogue import FIGURES
 
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
 FROM_CORPUS = settings["shards"]["source"] == "corpus"
 # Stages that run only when asked, whose results/runs/{run}/<name>.json the report then shows.
 REPORT_EXTRAS = []
-REPORT_FIGURES = {
-    "training_loss": "Training",
-    "training_accuracy": "Training",
-    "learning_rate": "Training",
-    "test_loss": "Evaluation",
-    "test_accuracy": "Evaluation",
-    "frequency_bands": "Evaluation",
-    "positions": "Evaluation",
-    "calibration": "Evaluation",
-}
 
 
 def report_templates(*patterns):
@@ -57,9 +48,9 @@ rule report:
                 f"results/figures/{name}.svg",
                 caption=f"../report/{name}.rst",
                 category=category,
-                labels={"figure": name.replace("_", " ")},
+                labels={"figure": FIGURES[name][1]},
             )
-            for name, category in REPORT_FIGURES.items()
+            for name, (category, _) in FIGURES.items()
         ],
     log:
         "logs/report/report.log",

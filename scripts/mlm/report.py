@@ -29,7 +29,7 @@ def write_report(
 
     The bytes depend on `results` and the files in `templates` alone.
     """
-    drawn = figures(results.runs)
+    drawn = figures(results)
     for name, path in drawings.items():
         write_text(path, _standalone(drawn[name]))
     write_json(numbers, numbers_of(results))

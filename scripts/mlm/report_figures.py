@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from mlm.report_data import RunResults
+from mlm.report_catalogue import FIGURES, ordered_baselines
+from mlm.report_data import Artefact, Results, RunResults
 from mlm.theming import (
+    BASELINE,
     GRID,
     INK,
     MUTED,
@@ -17,32 +19,48 @@ from mlm.theming import (
     themed,
 )
 
-#: What each figure shows, by name: its heading in the page and in Snakemake's report.
-TITLES = {
-    "training_loss": "Loss during training",
-    "training_accuracy": "Masked accuracy during training",
-    "learning_rate": "Learning rate",
-    "test_loss": "Test loss beside the baselines",
-    "test_accuracy": "Test accuracy beside the baselines",
-    "frequency_bands": "Accuracy by word frequency",
-    "positions": "Loss by position in the sample",
-    "calibration": "Calibration",
-}
 
-
-def figures(runs: Sequence[RunResults]) -> dict[str, Figure]:
-    """All figures by name; one whose data no run has says so in words and is still there."""
-    draw: dict[str, Callable[[Sequence[RunResults]], Figure]] = {
-        "training_loss": lambda r: _curve(r, "loss", "training_loss", "nats per masked token"),
-        "training_accuracy": lambda r: _curve(r, "accuracy", "training_accuracy", "accuracy"),
-        "learning_rate": _learning_rate,
-        "test_loss": lambda r: _bars(r, "loss", "test_loss"),
-        "test_accuracy": lambda r: _bars(r, "accuracy", "test_accuracy"),
-        "frequency_bands": _frequency_bands,
-        "positions": _positions,
-        "calibration": _calibration,
+def figures(results: Results) -> dict[str, Figure]:
+    """All figures by name; one whose data no run has is there all the same, and empty."""
+    runs = results.runs
+    draw: dict[str, Callable[[], Figure]] = {
+        "piece_lengths": lambda: _piece_lengths(results.tokenizer),
+        "training_loss": lambda: _curve(runs, "loss", "training_loss", "nats per masked token"),
+        "training_accuracy": lambda: _curve(runs, "accuracy", "training_accuracy", "accuracy"),
+        "learning_rate": lambda: _learning_rate(runs),
+        "test_loss": lambda: _bars(runs, "loss", "test_loss"),
+        "test_accuracy": lambda: _bars(runs, "accuracy", "test_accuracy"),
+        "frequency_bands": lambda: _frequency_bands(runs),
+        "positions": lambda: _positions(runs),
+        "calibration": lambda: _calibration(runs),
     }
-    return {name: draw[name](runs) for name in TITLES}
+    return {name: draw[name]() for name in FIGURES}
+
+
+def _themed(figure, name: str, alternative: str) -> Figure:
+    return themed(figure, name, FIGURES[name][1], alternative)
+
+
+def _piece_lengths(tokenizer: Artefact | None) -> Figure:
+    """Bars of how many pieces of the vocabulary have how many characters."""
+    counted = (tokenizer.content.get("pieces_by_length") if tokenizer else None) or {}
+    lengths = sorted((int(k), v) for k, v in counted.items())
+    with drawing(height=2.6) as (figure, axes):
+        axes.bar(
+            [n for n, _ in lengths], [c for _, c in lengths], width=0.8, color=series_colour(0)
+        )
+        axes.grid(axis="x", visible=False)
+        axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+        axes.set_xlabel("characters, the mark of a word's beginning included")
+        axes.set_ylabel("pieces")
+        common = max(lengths, key=lambda x: x[1], default=(0, 0))[0]
+        alternative = (
+            f"Bar chart of the vocabulary's pieces by length: 1 to {lengths[-1][0]} characters, "
+            f"most often {common}."
+            if lengths
+            else "Bar chart without data."
+        )
+        return _themed(figure, "piece_lengths", alternative)
 
 
 def _column(run: RunResults, column: str) -> tuple[list[float], list[float]]:
@@ -104,7 +122,7 @@ def _curve(runs: Sequence[RunResults], metric: str, name: str, unit: str) -> Fig
         legend_below(figure)
         words = "; ".join(said) or "no validation was recorded"
         alternative = f"Line plot, {metric} over steps, train and validation. Validation: {words}."
-        return themed(figure, name, TITLES[name], alternative)
+        return _themed(figure, name, alternative)
 
 
 def _said(value: float, metric: str) -> str:
@@ -113,11 +131,20 @@ def _said(value: float, metric: str) -> str:
 
 def _baseline_lines(axes, runs: Sequence[RunResults]) -> None:
     """The baselines' test loss as horizontal lines, where all runs have the same."""
-    for kind, dash in (("unigram", (0, (1, 2))), ("bigram", (0, (4, 2, 1, 2)))):
-        losses = {(r.evaluation.content["baselines"].get(kind) or {}).get("loss") for r in runs}
-        if len(losses) == 1 and (loss := losses.pop()) is not None:
+    found: dict[str, set[float]] = {}
+    for run in runs:
+        for _, name, figures in ordered_baselines(run.evaluation.content["baselines"]):
+            if figures.get("loss") is not None:
+                found.setdefault(name, set()).add(figures["loss"])
+    dashes = ((0, (1, 2)), (0, (4, 2)), (0, (4, 2, 1, 2)), (0, (8, 3)))
+    for i, (name, losses) in enumerate(found.items()):
+        if len(losses) == 1:
             axes.axhline(
-                loss, color=MUTED, linestyle=dash, linewidth=1.2, label=f"{kind} baseline (test)"
+                losses.pop(),
+                color=MUTED,
+                linestyle=dashes[i % len(dashes)],
+                linewidth=1.2,
+                label=name,
             )
 
 
@@ -143,7 +170,7 @@ def _learning_rate(runs: Sequence[RunResults]) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         legend_below(figure)
         alternative = f"Line plot of the learning rate over steps. Highest: {', '.join(peaks)}."
-        return themed(figure, "learning_rate", TITLES["learning_rate"], alternative)
+        return _themed(figure, "learning_rate", alternative)
 
 
 def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
@@ -153,19 +180,19 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
         test = run.evaluation.content["test"]
         if test.get(metric) is not None:
             bars.append((run.name, test[metric], test.get(f"{metric}_interval"), series_colour(i)))
-    for kind, label in (("bigram", "bigram baseline"), ("unigram", "unigram baseline")):
-        values: dict[float, list[str]] = {}
-        for run in runs:
-            value = (run.evaluation.content["baselines"].get(kind) or {}).get(metric)
-            if value is not None:
-                values.setdefault(value, []).append(run.name)
+    found: dict[str, dict[float, list[str]]] = {}
+    for run in runs:
+        for _, label, figures in ordered_baselines(run.evaluation.content["baselines"]):
+            if (value := figures.get(metric)) is not None:
+                found.setdefault(label, {}).setdefault(value, []).append(run.name)
+    for label, values in found.items():
         for value, names in values.items():
             of = "" if len(values) == 1 else f" ({', '.join(names)})"
-            bars.append((label + of, value, None, MUTED))
+            bars.append((label + of, value, None, BASELINE))
     with drawing(height=0.75 + 0.34 * max(1, len(bars))) as (figure, axes):
         largest = max((b[2][1] if b[2] else b[1] for b in bars), default=1.0) or 1.0
         for y, (_, value, interval, colour) in enumerate(bars):
-            axes.barh(y, value, height=0.62, color=colour, alpha=0.85 if colour != MUTED else 0.45)
+            axes.barh(y, value, height=0.62, color=colour)
             end = value
             if interval:
                 reach = [[max(0, value - interval[0])], [max(0, interval[1] - value)]]
@@ -188,7 +215,7 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
             + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
             for label, value, ci, _ in bars
         )
-        return themed(figure, name, TITLES[name], f"Bar chart of the test {metric}: {said}.")
+        return _themed(figure, name, f"Bar chart of the test {metric}: {said}.")
 
 
 def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
@@ -225,7 +252,7 @@ def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
         axes.set_ylabel("accuracy")
         legend_below(figure)
         alternative = f"Line plot of the accuracy by frequency of the token. {'; '.join(said)}."
-        return themed(figure, "frequency_bands", TITLES["frequency_bands"], alternative)
+        return _themed(figure, "frequency_bands", alternative)
 
 
 def _positions(runs: Sequence[RunResults]) -> Figure:
@@ -255,7 +282,7 @@ def _positions(runs: Sequence[RunResults]) -> Figure:
         axes.set_ylabel("nats per masked token")
         legend_below(figure)
         alternative = f"Line plot of the test loss by position. {'; '.join(said)}."
-        return themed(figure, "positions", TITLES["positions"], alternative)
+        return _themed(figure, "positions", alternative)
 
 
 def _calibration(runs: Sequence[RunResults]) -> Figure:
@@ -296,4 +323,4 @@ def _calibration(runs: Sequence[RunResults]) -> Figure:
             "Reliability plot: share of right guesses by confidence, beside the diagonal of "
             f"perfect calibration. Expected calibration error: {', '.join(said) or 'not known'}."
         )
-        return themed(figure, "calibration", TITLES["calibration"], alternative)
+        return _themed(figure, "calibration", alternative)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mlm.report_data import Results, RunResults
 from mlm.run_comparison import flattened
@@ -118,41 +119,69 @@ def what_was_trained(results: Results, best: RunResults) -> list[str]:
     return [first, second.strip()]
 
 
-def against(test: dict, baseline: dict | None, kind: str) -> dict | None:
-    """The test loss compared with a baseline's: `state` is better, worse or even.
+@dataclass(frozen=True)
+class Against:
+    """The model beside a baseline: `state` is better, worse or even (not told apart).
 
-    Even means that the baseline lies inside the confidence interval of the test loss.
+    `value` is the model's loss less that of the baseline, in nats.
     """
-    loss, other = test.get("loss"), (baseline or {}).get("loss")
+
+    state: str
+    value: str
+    words: str
+
+
+def against(test: dict, baseline: dict) -> Against | None:
+    """How the test loss stands to that of a baseline, beyond chance; None if not known.
+
+    By the evaluation's paired difference where it has one, else by whether the baseline lies
+    in the confidence interval of the loss.
+    """
+    loss, other = test.get("loss"), baseline.get("loss")
     if loss is None or other is None:
         return None
+    difference = loss - other
     low, high = test.get("loss_interval") or (loss, loss)
-    state = "better" if high < other else "worse" if low > other else "even"
+    low, high = low - other, high - other
+    if baseline.get("difference_interval"):
+        difference = baseline["difference"]
+        low, high = baseline["difference_interval"]
+    state = "better" if high < 0 else "worse" if low > 0 else "even"
     words = {
-        "better": f"{other - loss:.2f} nats better than the {kind} baseline",
-        "worse": f"{loss - other:.2f} nats worse than the {kind} baseline",
-        "even": f"not told apart from the {kind} baseline",
+        "better": "better beyond chance",
+        "worse": "worse beyond chance",
+        "even": "no difference beyond chance",
     }[state]
-    explained = {
-        "unigram": "knows only how often each token occurs",
-        "bigram": "knows only the neighbouring tokens",
-    }[kind]
-    return {
-        "kind": kind,
-        "state": state,
-        "words": words,
-        "loss": decimal(other, 2),
-        "explained": explained,
-    }
+    return Against(state, f"{difference:+.2f}".replace("-", "−"), words)
+
+
+#: How the evaluation's sentences begin, and how they are coloured. Others stay uncoloured.
+_TONES = {
+    "Better than": "better",
+    "Not better than": "worse",
+    "No gap": "better",
+    "Slightly better on train": "even",
+    "Memorised": "worse",
+    "Overconfident": "even",
+    "Underconfident": "even",
+    "Few predictions": "even",
+}
+
+
+def tone(sentence: str) -> str:
+    """better, worse, even or plain: the colour of one of the evaluation's sentences."""
+    return next((t for start, t in _TONES.items() if sentence.startswith(start)), "plain")
 
 
 def verdicts(runs: Sequence[RunResults]) -> list[dict]:
-    """The evaluation's sentences, each with the runs that it was said of."""
-    said: dict[str, list[str]] = {}
-    for run in runs:
-        for sentence in run.evaluation.content["verdicts"]:
-            said.setdefault(str(sentence), []).append(run.name)
-    return [{"sentence": s, "runs": names} for s, names in said.items()]
+    """The evaluation's sentences by run, each with its tone."""
+    return [
+        {
+            "run": run.name,
+            "sentences": [(str(s), tone(str(s))) for s in run.evaluation.content["verdicts"]],
+        }
+        for run in runs
+    ]
 
 
 #: Settings shown for each run: heading, and path in training.json.

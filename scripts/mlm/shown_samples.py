@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from mlm.report_data import Results
 from mlm.visible_text import spaced
 
 #: Shown in place of a token that is nothing but a space.
@@ -64,6 +65,11 @@ def prediction_pieces(sample: dict, special: dict[str, str]) -> ShownSample:
     return ShownSample(sample["index"], _joined(pieces), sample.get("loss"), sample.get("accuracy"))
 
 
+def special_tokens(results: Results) -> dict[str, str]:
+    """Text of the special tokens by name, from the configuration of the tokenizer."""
+    return (results.config.get("tokenizer") or {}).get("special_tokens") or {}
+
+
 def _without_padding(tokens: list[dict], special: dict[str, str]) -> list[dict]:
     end = len(tokens)
     while end and tokens[end - 1]["text"] == special.get("pad"):
@@ -73,6 +79,8 @@ def _without_padding(tokens: list[dict], special: dict[str, str]) -> list[dict]:
 
 def _bare(text: str) -> str:
     """A single token's text without its mark of a word's beginning or continuation."""
+    if text != text.strip():
+        return text.strip() or _BLANK
     for mark in ("▁", "Ġ"):
         text = text.replace(mark, " ")
     text = text.removeprefix("##") if len(text) > 2 else text

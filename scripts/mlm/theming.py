@@ -18,17 +18,18 @@ from markupsafe import escape
 from matplotlib.figure import Figure as MatplotlibFigure
 
 #: Stand-in colour -> (CSS variable, colour where the variable is not set).
-INK, MUTED, GRID, SURFACE = "#010101", "#020202", "#030303", "#040404"
+INK, MUTED, GRID, BASELINE = "#010101", "#020202", "#030303", "#040404"
 ROLES = {
     INK: ("--ink", "#1b1f24"),
     MUTED: ("--muted", "#57606a"),
     GRID: ("--line", "#d5d9de"),
-    SURFACE: ("--surface", "#ffffff"),
+    BASELINE: ("--baseline", "#a8b0b9"),
 }
 #: Colours of the runs, in order: told apart with the common colour deficiencies, after
 #: Okabe and Ito (2008), darkened to a contrast of 3:1 on white.
 SERIES = ("#0969b0", "#b84a00", "#00785a", "#a3407f", "#8a6d00", "#3d7ea6", "#6b4fbb", "#5c5c5c")
 _STAND_INS = {f"#0500{i:02x}": (f"--series-{i}", colour) for i, colour in enumerate(SERIES)}
+_LINES = "stroke-linejoin: round; stroke-linecap: butt"
 _DASHES = ("-", (0, (6, 2)), (0, (2, 1.5)), (0, (6, 2, 1, 2)))
 
 _STYLE = {
@@ -109,6 +110,8 @@ def themed(figure: MatplotlibFigure, name: str, title: str, alternative: str) ->
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    # A style sheet inside an SVG would hold for the whole page.
+    svg = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", svg, count=1, flags=re.DOTALL)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     svg = re.sub(r'\bid="', f'id="{name}-', svg)
     svg = re.sub(r"url\(#", f"url(#{name}-", svg)
@@ -116,7 +119,7 @@ def themed(figure: MatplotlibFigure, name: str, title: str, alternative: str) ->
     svg = svg.replace("'DejaVu Sans'", "system-ui, 'DejaVu Sans', sans-serif")
     for stand_in, (variable, colour) in (ROLES | _STAND_INS).items():
         svg = svg.replace(stand_in, f"var({variable}, {colour})")
-    words = f'role="img" aria-labelledby="{name}-words"'
+    words = f'style="{_LINES}" role="img" aria-labelledby="{name}-words"'
     label = f'<title id="{name}-words">{escape(alternative)}</title>'
     head, rest = svg.split(">", 1)
     head = re.sub(r'\s(width|height)="[^"]*pt"', "", head)

@@ -57,11 +57,11 @@ def spaced(tokens: list[str]) -> list[str]:
     Tokenizers mark where a word begins (`▁`, `Ġ`) or where one goes on (`##`); tokens that
     carry their spaces themselves are left as they are.
     """
+    if any(token != token.strip() for token in tokens):
+        return list(tokens)
     for mark in ("▁", "Ġ"):
         if any(token.startswith(mark) for token in tokens):
             return [token.replace(mark, " ") for token in tokens]
     if any(token.startswith("##") for token in tokens):
         return [t[2:] if t.startswith("##") and len(t) > 2 else f" {t}" for t in tokens]
-    if any(token != token.strip() for token in tokens):
-        return list(tokens)
     return [f" {token}" for token in tokens]

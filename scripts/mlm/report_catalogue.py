@@ -1,0 +1,27 @@
+"""The figures of the report by name, with the chapter and the heading that each stands under."""
+
+FIGURES = {
+    "piece_lengths": ("Tokenizer", "Length of the vocabulary's pieces"),
+    "training_loss": ("Training", "Loss during training"),
+    "training_accuracy": ("Training", "Masked accuracy during training"),
+    "learning_rate": ("Training", "Learning rate"),
+    "test_loss": ("Evaluation", "Test loss beside the baselines"),
+    "test_accuracy": ("Evaluation", "Test accuracy beside the baselines"),
+    "frequency_bands": ("Evaluation", "Accuracy by frequency of the token"),
+    "positions": ("Evaluation", "Loss by position in the sample"),
+    "calibration": ("Evaluation", "Calibration"),
+}
+
+#: Baselines in the order of what they know. Others come after them, by their own key.
+BASELINES = {
+    "unigram": "unigram baseline",
+    "bigram_hidden": "bigram baseline, same view",
+    "bigram": "bigram baseline, all neighbours",
+}
+
+
+def ordered_baselines(found: dict) -> list[tuple[str, str, dict]]:
+    """Key, name and figures of each baseline of an evaluation, in a fixed order."""
+    keys = [k for k in BASELINES if found.get(k)]
+    keys += sorted(k for k in found if k not in BASELINES and found[k])
+    return [(k, BASELINES.get(k, f"{k.replace('_', ' ')} baseline"), found[k]) for k in keys]

@@ -1,0 +1,77 @@
+"""Sections of the report about the text and what was made of it."""
+
+from mlm.report_data import Results
+from mlm.report_words import source_in_words
+from mlm.run_comparison import flattened
+from mlm.shown_samples import preview_pieces, special_tokens
+
+SPLITS = ("train", "validation", "test")
+
+
+def corpus(results: Results) -> dict | None:
+    """Documents, size and what the filters removed, by split."""
+    if not results.corpus:
+        return None
+    rows = []
+    whole = sum(a.content["documents"] for a in results.corpus.values()) or 1
+    removed: list[str] = []
+    for split, artefact in results.corpus.items():
+        content = artefact.content
+        filters = content.get("filters") or {}
+        removed += [k for k in filters if k not in removed and k not in ("read", "kept")]
+        encoding = content.get("encoding") or {}
+        rows.append(
+            {
+                "split": split,
+                "share": content["documents"] / whole,
+                "documents": content["documents"],
+                "words": content.get("words"),
+                "characters": content.get("characters"),
+                "bytes": content["bytes"],
+                "filters": filters,
+                "replaced": encoding.get("replaced_bytes"),
+                "nul": encoding.get("nul_bytes"),
+            }
+        )
+    source = next(iter(results.corpus.values())).content["source"]
+    return {
+        "rows": rows,
+        "removed": removed,
+        "source": source_in_words(source),
+        "details": flattened(source) if isinstance(source, dict) else {},
+    }
+
+
+def tokenizer(results: Results) -> dict | None:
+    """Kind and size of the tokenizer, and how well it fits each split."""
+    if results.tokenizer is None:
+        return None
+    content = results.tokenizer.content
+    rows = [{"split": s, **content["splits"][s]} for s in SPLITS if s in content["splits"]]
+    return {
+        "content": content,
+        "rows": rows,
+        "frequent": content.get("most_frequent") or [],
+        "figures": ["piece_lengths"] if content.get("pieces_by_length") else [],
+        "special": special_tokens(results),
+    }
+
+
+def shards(results: Results) -> dict:
+    """Samples, tokens and padding by split, and each shard's digest."""
+    rows = [{"split": split, **artefact.content} for split, artefact in results.manifests.items()]
+    return {"rows": rows}
+
+
+def preview(results: Results) -> dict | None:
+    """Masked samples. Runs that show the same ones are put together."""
+    special = special_tokens(results)
+    groups: list[dict] = []
+    for run in results.runs:
+        samples = [preview_pieces(s, special) for s in run.preview.content["samples"]]
+        same = next((g for g in groups if g["samples"] == samples), None)
+        if same:
+            same["runs"].append(run.name)
+        elif samples:
+            groups.append({"runs": [run.name], "samples": samples})
+    return {"groups": groups} if groups else None

@@ -1,0 +1,124 @@
+"""Sections of the report about the runs: how they were trained and how good they are."""
+
+from dataclasses import dataclass, replace
+
+from mlm.report_catalogue import ordered_baselines
+from mlm.report_data import Results, RunResults
+from mlm.report_words import settings_rows
+from mlm.run_comparison import comparable, flattened, seed_groups, standings
+from mlm.shown_samples import prediction_pieces, special_tokens
+
+
+def training(results: Results) -> dict:
+    """Curves of every run, and the settings that were in force."""
+    return {
+        "runs": results.runs,
+        "settings": settings_rows(results.runs),
+        "figures": ["training_loss", "training_accuracy", "learning_rate"],
+            "final": [(r.name, r.training.content["final"]) for r in results.runs],
+        "overflow": [
+            (r.name, r.training.content["overflow"])
+            for r in results.runs
+            if r.training.content.get("overflow")
+        ],
+    }
+
+
+def runs(results: Results) -> dict:
+    """The table of runs and, where several differ in the seed alone, mean and spread."""
+    by_name = {run.name: run for run in results.runs}
+    rows = []
+    for standing in standings(results.runs):
+        run = by_name[standing.run]
+        evaluation = run.evaluation.content
+        calibration = evaluation.get("calibration") or {}
+        rows.append(
+            {
+                "standing": standing,
+                "test": evaluation["test"],
+                "training": run.training.content,
+                "calibration": calibration.get("expected_calibration_error"),
+                "overrides": flattened(run.overrides),
+            }
+        )
+    return {
+        "rows": rows,
+        "reasons": comparable(results.runs),
+        "several": len(rows) > 1,
+        "groups": seed_groups(results.runs, results.config.get("seed", 0)),
+    }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row of test metrics: of a run's model, or of a baseline (`beside`)."""
+
+    run: str
+    what: str
+    figures: dict
+    beside: bool = True
+
+
+def evaluation(results: Results) -> dict:
+    """Test metrics beside the baselines, and where the model is good and bad."""
+    rows: list[Measured] = []
+    for run in results.runs:
+        content = run.evaluation.content
+        rows.append(Measured(run.name, "on test", content["test"], beside=False))
+        if content.get("train"):
+            rows.append(Measured(run.name, "on a sample of train", content["train"]))
+    shared: dict[str, list[Measured]] = {}
+    for run in results.runs:
+        for _, name, figures in ordered_baselines(run.evaluation.content["baselines"]):
+            alike = next((m for m in shared.get(name, []) if _same(m.figures, figures)), None)
+            if alike is None:
+                shared.setdefault(name, []).append(Measured(run.name, name, figures))
+    for found in shared.values():
+        rows += [replace(m, run="") for m in found] if len(found) == 1 else found
+    parts = [
+        (heading, [(r.name, r.evaluation.content[key]) for r in results.runs
+                   if r.evaluation.content.get(key)])
+        for key, heading in (("word_initial", "By place in the word"),
+                             ("shown_as", "By what the model was shown"))
+    ]
+    pairs = [
+        (run.name, run.evaluation.content["minimal_pairs"])
+        for run in results.runs
+        if run.evaluation.content.get("minimal_pairs")
+    ]
+    return {"rows": rows, "parts": [p for p in parts if p[1]], "pairs": pairs,
+            "figures": ["test_loss", "test_accuracy", "frequency_bands", "positions",
+                        "calibration"]}
+
+
+def _same(one: dict, other: dict) -> bool:
+    return all(one.get(k) == other.get(k) for k in ("loss", "accuracy"))
+
+
+def fill_mask(results: Results) -> dict | None:
+    """Each prompt's answers, a column a run."""
+    prompts: dict[str, dict[str, list]] = {}
+    for run in results.runs:
+        for prompt in run.fill_mask.content["prompts"]:
+            prompts.setdefault(prompt["prompt"], {})[run.name] = prompt["answers"]
+    mask = special_tokens(results).get("mask", "[MASK]")
+    return (
+        {"prompts": prompts, "runs": [r.name for r in results.runs], "mask": mask}
+        if prompts
+        else None
+    )
+
+
+def samples(results: Results) -> dict | None:
+    """The best and the worst predicted samples of each run."""
+    special = special_tokens(results)
+
+    def shown(run: RunResults, which: str) -> list:
+        found = (run.evaluation.content.get("samples") or {}).get(which) or []
+        return [prediction_pieces(s, special) for s in found]
+
+    groups = [
+        {"run": r.name, "best": shown(r, "best"), "worst": shown(r, "worst")} for r in results.runs
+    ]
+    groups = [g for g in groups if g["best"] or g["worst"]]
+    return {"groups": groups} if groups else None
