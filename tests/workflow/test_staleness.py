@@ -1,0 +1,299 @@
+"""An edit reruns exactly what depends on it: edits × the set of rules that rerun."""
+
+import ast
+import copy
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import ROOT, TINY
+
+pytestmark = pytest.mark.workflow
+
+#: What each rule's results feed, by hand: the expectation must not come from the workflow.
+FEEDS = {
+    "corpus": {"tokenizer", "shard", "manifest", "evaluate", "report"},
+    "tokenizer": {"shard", "manifest", "pretrain", "preview", "report"},
+    "shard": {"manifest"},
+    "manifest": {"pretrain", "evaluate", "preview", "report"},
+    "pretrain": {"evaluate", "fill_mask", "report"},
+    "preview": {"report"},
+    "evaluate": {"report"},
+    "fill_mask": {"report"},
+    "report": set(),
+}
+
+
+def downstream(*rules):
+    """`rules` and all that depends on them."""
+    found, waiting = set(), set(rules)
+    while waiting:
+        rule = waiting.pop()
+        found.add(rule)
+        waiting |= FEEDS[rule] - found
+    return found
+
+
+ALL = set(FEEDS)
+
+
+def with_setting(path, value):
+    config = copy.deepcopy(TINY)
+    *way, last = path.split(".")
+    place = config
+    for key in way:
+        place = place.setdefault(key, {})
+    place[last] = value
+    return config
+
+
+SETTINGS = [
+    ("report.title", "Another title", {"report"}),
+    ("report.sections", ["summary", "evaluation"], {"report"}),
+    ("evaluation.prompts", ["We are [MASK]."], {"fill_mask", "report"}),
+    ("evaluation.top_k", 3, {"fill_mask", "report"}),
+    ("evaluation.bootstrap.resamples", 200, {"evaluate", "report"}),
+    ("evaluation.seed", 1, {"evaluate", "report"}),
+    ("evaluation.calibration_bins", 5, {"evaluate", "report"}),
+    ("pretraining.optimizer.learning_rate", 1.0e-4, downstream("pretrain")),
+    ("pretraining.steps", 16, downstream("pretrain")),
+    ("pretraining.seed", 7, downstream("pretrain", "preview")),
+    ("pretraining.masking.share", 0.2, downstream("pretrain", "preview")),
+    ("model.config.hidden_size", 64, downstream("pretrain")),
+    ("model.initialisation", "standard", downstream("pretrain")),
+    ("tokenizer.vocabulary_size", 550, downstream("tokenizer")),
+    ("tokenizer.kind", "bpe", downstream("tokenizer")),
+    ("shards.sequence_length", 64, downstream("shard")),
+    ("shards.count.train", 3, downstream("shard")),
+    ("shards.compression", "gzip", downstream("shard")),
+    ("corpus.filters.min_characters", 20, ALL),
+    ("corpus.filters.normalisation", "NFC", ALL),
+    ("corpus.source", "embedded", ALL),
+    ("corpus.files.train", ["data/train-a.txt"], ALL),
+    ("seed", 5, downstream("pretrain", "preview")),
+    # The configuration stands in the report, and nowhere else.
+    ("pretraining.checkpoint.every", 5, {"report"}),
+    ("pretraining.checkpoint.directory", "elsewhere", {"report"}),
+    ("shards.read_batch", 10, {"report"}),
+    ("accelerator.kind", "cpu", downstream("pretrain", "evaluate")),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "expected"), SETTINGS, ids=[s[0] for s in SETTINGS])
+def test_a_setting_reruns_what_uses_it(built, path, value, expected):
+    built.write_config(with_setting(path, value))
+    try:
+        assert built.would_run() == expected
+    finally:
+        built.write_config(TINY)
+
+
+def test_nothing_changed_means_nothing_to_be_done(built):
+    assert built.would_run() == set()
+
+
+def test_another_order_of_keys_and_another_notation_is_no_change(built):
+    def reversed_keys(value):
+        if isinstance(value, dict):
+            return {k: reversed_keys(value[k]) for k in reversed(value)}
+        return value
+
+    built.write_config(reversed_keys(TINY))
+    text = (built.path / "tiny.yaml").read_text()
+    (built.path / "tiny.yaml").write_text(
+        text.replace("hidden_dropout_prob: 0.1", "hidden_dropout_prob: 1.0e-1")
+    )
+    try:
+        assert built.would_run() == set()
+    finally:
+        built.write_config(TINY)
+
+
+def test_cores_and_threads_are_no_change(built):
+    assert built.would_run("--cores", "1") == set()
+    assert built.would_run("--set-threads", "pretrain=1") == set()
+    assert built.would_run("--set-resources", "pretrain:mem_mb=9000") == set()
+
+
+def test_a_run_added_trains_that_run_and_remakes_the_report(built):
+    config = copy.deepcopy(TINY)
+    config["runs"] = {"base": {}, "hot": {"pretraining": {"optimizer": {"learning_rate": 0.01}}}}
+    built.write_config(config)
+    try:
+        assert built.would_run() == {"pretrain", "evaluate", "fill_mask", "preview", "report"}
+        text = (built.path / "dry-run.txt").read_text()
+        assert "run=hot" in text and "run=base" not in text
+    finally:
+        built.write_config(TINY)
+
+
+def _jobs_of(built, rule):
+    text = (built.path / "dry-run.txt").read_text()
+    return text.count(f"\nrule {rule}:") + text.count(f"\nlocalrule {rule}:")
+
+
+def test_one_source_file_edited_reruns_everything(built):
+    source = built.path / "data" / "train-a.txt"
+    before = source.read_text()
+    source.write_text(before + "One more line.\n")
+    try:
+        assert built.would_run() == ALL
+    finally:
+        source.write_text(before)
+
+
+def test_one_source_file_touched_reruns_nothing(built):
+    os.utime(built.path / "data" / "train-a.txt")
+    assert built.would_run() == set()
+
+
+def test_a_new_file_that_the_glob_matches_reruns_everything(built):
+    new = built.path / "data" / "train-c.txt"
+    new.write_text("A line of its own.\n")
+    try:
+        assert built.would_run() == ALL
+    finally:
+        new.unlink()
+
+
+def test_a_manifest_edited_by_hand_reruns_what_reads_it(built):
+    manifest = built.path / "results" / "manifests" / "validation.json"
+    before = manifest.read_text()
+    manifest.write_text(before + "\n")
+    try:
+        assert built.would_run() == downstream("manifest") - {"manifest"}
+    finally:
+        manifest.write_text(before)
+
+
+def test_a_deleted_shard_alone_reruns_nothing_that_is_done(built):
+    """The manifest is the edge: training that is done needs no shard any more."""
+    shard = built.path / "results" / "shards" / "train" / "train-00000-of-00002.tfrecord"
+    content, times = shard.read_bytes(), shard.stat()
+    shard.unlink()
+    try:
+        assert built.would_run() == set()
+    finally:
+        shard.write_bytes(content)
+        os.utime(shard, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_a_deleted_report_is_made_again_alone(built):
+    page = built.path / "results" / "report.html"
+    moved = page.with_suffix(".kept")
+    page.rename(moved)
+    try:
+        assert built.would_run() == {"report"}
+    finally:
+        moved.rename(page)
+
+
+def _rules_by_module():
+    """Which rules load each library module, as Python itself says, a process for each."""
+    scripts = ROOT / "scripts"
+    found = {}
+    for rule in FEEDS:
+        tree = ast.parse((scripts / f"{rule}.py").read_text())
+        names = [
+            n.module
+            for n in ast.walk(tree)
+            if isinstance(n, ast.ImportFrom) and n.module.split(".")[0] == "mlm"
+        ]
+        program = (
+            f"import sys, importlib; sys.path.insert(0, {str(scripts)!r})\n"
+            f"[importlib.import_module(n) for n in {names!r}]\n"
+            "print('\\n'.join(m.__file__ for n, m in sys.modules.items() if n[:4] == 'mlm.'))"
+        )
+        loaded = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        )
+        for file in loaded.stdout.split():
+            found.setdefault(Path(file).name, set()).add(rule)
+    return found
+
+
+def test_editing_a_module_reruns_what_loads_it_and_what_follows(built):
+    """Each module in turn; also that no module is missed by the edges."""
+    rules_by_module = _rules_by_module()
+    wrong = {}
+    for module in sorted((built.path / "scripts" / "mlm").glob("*.py")):
+        before = module.read_text()
+        module.write_text(before + "\nEDITED = True\n")
+        try:
+            found = built.would_run()
+        finally:
+            module.write_text(before)
+        # Imports inside functions are edges too, though no process of the test runs them.
+        expected = downstream(*rules_by_module.get(module.name, set()))
+        if not found >= expected or (found and not expected and found != downstream(*found)):
+            wrong[module.name] = (found, expected)
+    assert not wrong
+
+
+def test_a_comment_in_a_module_counts_as_an_edit(built):
+    """Files are compared by their bytes; the README says so."""
+    module = built.path / "scripts" / "mlm" / "packing.py"
+    before = module.read_text()
+    module.write_text(before + "# a comment\n")
+    try:
+        assert built.would_run() == downstream("shard")
+    finally:
+        module.write_text(before)
+
+
+def test_editing_a_script_reruns_its_rule_and_what_follows(built):
+    script = built.path / "scripts" / "evaluate.py"
+    before = script.read_text()
+    script.write_text(before + "\nEDITED = True\n")
+    try:
+        assert built.would_run() == downstream("evaluate")
+    finally:
+        script.write_text(before)
+
+
+def test_without_snakemakes_records_the_results_stand(built):
+    """`.snakemake` deleted: parameters and checksums are forgotten, dates still count."""
+    records = built.path / ".snakemake"
+    records.rename(built.path / ".snakemake-kept")
+    try:
+        assert built.would_run() == set()
+    finally:
+        import shutil
+
+        shutil.rmtree(records, ignore_errors=True)
+        (built.path / ".snakemake-kept").rename(records)
+
+
+def test_the_status_command_says_why_in_words(built):
+    built.write_config(with_setting("pretraining.optimizer.learning_rate", 1.0e-4))
+    try:
+        ran = subprocess.run(
+            [sys.executable, "scripts/status.py", "--configfile", "tiny.yaml"],
+            cwd=built.path,
+            capture_output=True,
+            text=True,
+        )
+    finally:
+        built.write_config(TINY)
+    assert ran.returncode == 0, ran.stderr
+    assert "pretrain [run=base]: pretraining.optimizer.learning_rate changed" in ran.stdout
+    assert "evaluate [run=base]: follows from pretrain" in ran.stdout
+
+
+def test_a_new_title_really_remakes_the_report_alone(built):
+    """Last, since it changes the built workflow: run, not only announced."""
+    built.write_config(with_setting("report.title", "Quite another title"))
+    weights = built.path / "results" / "runs" / "base" / "model" / "model.safetensors"
+    before = weights.stat().st_mtime_ns
+    started = time.monotonic()
+    ran = built.snakemake()
+    print(f"a report-only change took {time.monotonic() - started:.1f} s")
+    assert "Quite another title" in (built.path / "results" / "report.html").read_text()
+    assert weights.stat().st_mtime_ns == before
+    assert "rule evaluate" not in ran.stdout and "rule report" in ran.stdout
+    built.write_config(TINY)
+    built.snakemake()
