@@ -210,7 +210,7 @@ def compare_times(corpus: Path, directory: Path, repeats: int) -> bool:
             LIMIT_PUBLISHED,
         ),
     )
-    return all([verdict(*ratio) for ratio in ratios])
+    return all(verdict(*ratio) for ratio in ratios)
 
 
 def compare_memory(directory: Path, small: Path, megabytes: tuple[float, float]) -> bool:

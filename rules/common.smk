@@ -1,6 +1,4 @@
 # What all rules share: the checked configuration, the runs, and the code edges.
-import importlib.metadata
-import os
 import re
 import sys
 from pathlib import Path
@@ -14,9 +12,10 @@ if str(BASE / "scripts") not in sys.path:
 from mlm.code_edges import code_files
 from mlm.configuration import SPLITS, load_schema, resolve, run_section
 from mlm.errors import MlmError
-from mlm.environment import check_environment
+from mlm.environment import check_environment, check_place
 
 try:
+    check_place(Path.cwd())
     check_environment(BASE / "envs" / "requirements.txt")
     settings = resolve(config, load_schema(BASE / "schemas" / "config.schema.yaml"))
 except MlmError as error:

@@ -47,7 +47,7 @@ def matched_files(patterns: dict[str, list[str]]) -> dict[str, list[str]]:
         found = set()
         for pattern in globs:
             # pathlib's own glob takes no absolute pattern and shows hidden files.
-            matches = {os.path.normpath(p) for p in glob(pattern, recursive=True)}  # noqa: PTH207
+            matches = {os.path.normpath(p) for p in glob(pattern, recursive=True)}
             matches = {p for p in matches if Path(p).is_file()}
             if not matches:
                 problems.append(_no_match(split, pattern))

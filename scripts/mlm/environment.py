@@ -1,13 +1,18 @@
 """Is this the environment that the workflow was tested in? Asked before the first job."""
 
 import importlib.metadata
+import os
 import re
+import shutil
 import sys
 from pathlib import Path
 
 from mlm.errors import MlmError
 
 OLDEST_PYTHON = (3, 11)
+
+#: Below this nothing is begun. The embedded corpus alone comes to about 50 MB of results.
+LEAST_FREE_BYTES = 100_000_000
 
 #: The packages that the workflow itself imports. tensorflow has another name on a TPU VM.
 PACKAGES = (
@@ -65,6 +70,30 @@ def check_environment(requirements: Path) -> None:
             f"This environment ({sys.prefix}) cannot run the workflow:\n{lines}\n"
             f"Install what is pinned: {Path(sys.executable).name} -m pip install "
             f"--require-hashes -r {requirements}"
+        )
+
+
+def check_place(directory: Path) -> None:
+    """Raise MlmError where results cannot be written below `directory`, or hardly fit.
+
+    Writes nothing itself, so that a dry run leaves no trace.
+    """
+    for name in ("results", "logs", ".snakemake"):
+        place = directory / name
+        if place.exists() and not place.is_dir():
+            raise MlmError(f"{place} is a file; a directory is expected there. Move it away")
+        holder = place if place.exists() else directory
+        if not os.access(holder, os.W_OK | os.X_OK):
+            raise MlmError(
+                f"{holder} cannot be written to, so {name}/ cannot be filled. Give this user the "
+                "right to write there, or run in another directory (snakemake --directory)"
+            )
+    free = shutil.disk_usage(directory).free
+    if free < LEAST_FREE_BYTES:
+        raise MlmError(
+            f"{directory} has only {free / 1e6:.0f} MB of free disk space; at least "
+            f"{LEAST_FREE_BYTES / 1e6:.0f} MB are needed to start. Free some space, or run in "
+            "another directory (snakemake --directory)"
         )
 
 

@@ -47,7 +47,7 @@ def list_files(place: str) -> list[str]:
         if Path(place).is_dir()
         else (glob.escape(place) + "*")
     )
-    return sorted(p for p in glob.glob(pattern) if Path(p).is_file())  # noqa: PTH207
+    return sorted(p for p in glob.glob(pattern) if Path(p).is_file())
 
 
 def file_size(path: str) -> int | None:

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
-_FIELD = re.compile(r"^    (jobid|reason|wildcards|output): (.*)")
+_FIELD = re.compile(r"^    (reason|wildcards): (.*)")
 _PARAMS = re.compile(
     r"Params have changed since last execution: .*?before: (?P<before>.*?) now: (?P<now>.*)", re.S
 )
@@ -50,8 +50,7 @@ def planned_jobs(dry_run: str) -> list[PlannedJob]:
         if found := _RULE.match(line):
             jobs.append(PlannedJob(found[1]))
         elif jobs and (found := _FIELD.match(line)):
-            if found[1] in ("reason", "wildcards"):
-                setattr(jobs[-1], found[1], found[2].strip())
+            setattr(jobs[-1], found[1], found[2].strip())
     return jobs
 
 
@@ -74,9 +73,7 @@ def reasons_in_words(reason: str, config: dict) -> list[str]:
     """One sentence for each thing that Snakemake's `reason` names."""
     starts = sorted((reason.find(kind), kind) for kind in _KINDS if kind in reason)
     words = []
-    for (start, kind), end in zip(
-        starts, [s for s, _ in starts[1:]] + [len(reason)], strict=True
-    ):
+    for (start, kind), end in zip(starts, [s for s, _ in starts[1:]] + [len(reason)], strict=True):
         text = reason[start:end].strip().rstrip(";")
         rest = text[len(kind) :].lstrip(": ")
         if kind.startswith("Params"):

@@ -15,7 +15,7 @@ def training(results: Results) -> dict:
         "runs": results.runs,
         "settings": settings_rows(results.runs),
         "figures": ["training_loss", "training_accuracy", "learning_rate"],
-            "final": [(r.name, r.training.content["final"]) for r in results.runs],
+        "final": [(r.name, r.training.content["final"]) for r in results.runs],
         "overflow": [
             (r.name, r.training.content["overflow"])
             for r in results.runs
@@ -76,19 +76,30 @@ def evaluation(results: Results) -> dict:
     for found in shared.values():
         rows += [replace(m, run="") for m in found] if len(found) == 1 else found
     parts = [
-        (heading, [(r.name, r.evaluation.content[key]) for r in results.runs
-                   if r.evaluation.content.get(key)])
-        for key, heading in (("word_initial", "By place in the word"),
-                             ("shown_as", "By what the model was shown"))
+        (
+            heading,
+            [
+                (r.name, r.evaluation.content[key])
+                for r in results.runs
+                if r.evaluation.content.get(key)
+            ],
+        )
+        for key, heading in (
+            ("word_initial", "By place in the word"),
+            ("shown_as", "By what the model was shown"),
+        )
     ]
     pairs = [
         (run.name, run.evaluation.content["minimal_pairs"])
         for run in results.runs
         if run.evaluation.content.get("minimal_pairs")
     ]
-    return {"rows": rows, "parts": [p for p in parts if p[1]], "pairs": pairs,
-            "figures": ["test_loss", "test_accuracy", "frequency_bands", "positions",
-                        "calibration"]}
+    return {
+        "rows": rows,
+        "parts": [p for p in parts if p[1]],
+        "pairs": pairs,
+        "figures": ["test_loss", "test_accuracy", "frequency_bands", "positions", "calibration"],
+    }
 
 
 def _same(one: dict, other: dict) -> bool:

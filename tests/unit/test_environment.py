@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mlm import environment
-from mlm.environment import check_environment, pinned_versions
+from mlm.environment import check_environment, check_place, pinned_versions
 from mlm.errors import MlmError
 
 REQUIREMENTS = Path(__file__).parents[2] / "envs" / "requirements.txt"
@@ -36,3 +36,22 @@ def test_an_old_python_is_named(monkeypatch):
     monkeypatch.setattr(environment, "OLDEST_PYTHON", (99, 0))
     with pytest.raises(MlmError, match=r"is too old; 99\.0 or later"):
         check_environment(REQUIREMENTS)
+
+
+def test_results_that_are_a_file_are_refused(tmp_path):
+    (tmp_path / "results").write_text("")
+    with pytest.raises(MlmError, match="results is a file; a directory is expected"):
+        check_place(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment.os, "access", lambda place, mode: False)
+    with pytest.raises(MlmError, match="cannot be written to"):
+        check_place(tmp_path)
+
+
+def test_a_full_disk_is_told_before_anything_is_begun(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "LEAST_FREE_BYTES", 10**18)
+    with pytest.raises(MlmError, match="MB of free disk space"):
+        check_place(tmp_path)
+    assert not list(tmp_path.iterdir())
