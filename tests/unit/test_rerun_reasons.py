@@ -1,0 +1,57 @@
+"""Snakemake's reasons become sentences that name what changed."""
+
+from mlm.rerun_reasons import planned_jobs, reasons_in_words, stages
+
+CONFIG = {"pretraining": {"steps": 10, "optimizer": {"learning_rate": 0.1}}, "report": {"title": ""}}
+
+
+def params(before, now):
+    return (
+        "Params have changed since last execution: Union of exclusive params before and now "
+        f"across all output: before: {before} now: {now}"
+    )
+
+
+def test_a_changed_setting_is_named_with_both_values():
+    reason = params(
+        "{'optimizer': {'learning_rate': 0.1}, 'steps': 10}",
+        "{'optimizer': {'learning_rate': 0.2}, 'steps': 10}",
+    )
+    assert reasons_in_words(reason, CONFIG) == [
+        "pretraining.optimizer.learning_rate changed 0.1 → 0.2"
+    ]
+
+
+def test_several_changed_params_are_paired_by_their_keys():
+    reason = params("{'title': 'a'}, {'steps': 1}", "{'steps': 2}, {'title': 'b'}")
+    assert sorted(reasons_in_words(reason, CONFIG)) == [
+        "pretraining.steps changed 1 → 2",
+        "report.title changed 'a' → 'b'",
+    ]
+
+
+def test_params_that_cannot_be_read_are_still_told():
+    assert reasons_in_words(params("{'a': <object>}", "{}"), {}) == ["its parameters changed"]
+
+
+def test_an_edited_module_and_an_edited_input_are_told_apart():
+    reason = "Updated input files: scripts/mlm/packing.py, data/a.txt"
+    assert reasons_in_words(reason, {}) == [
+        "data/a.txt changed",
+        "the code it uses was edited: scripts/mlm/packing.py",
+    ]
+
+
+def test_jobs_of_a_rule_with_the_same_reason_are_one_line():
+    dry_run = "\n".join(
+        f"rule shard:\n    jobid: {i}\n    reason: Updated input files: data/a.txt\n"
+        f"    wildcards: shard={i}"
+        for i in range(3)
+    )
+    (stage,) = stages(planned_jobs(dry_run), {})
+    assert (stage.rule, len(stage.jobs)) == ("shard", 3)
+
+
+def test_what_follows_from_an_earlier_stage_says_which():
+    reason = "Input files updated by another job: results/runs/base/model/config.json"
+    assert reasons_in_words(reason, {}) == ["follows from pretrain"]

@@ -1,0 +1,47 @@
+"""Every rule that runs a script says what it costs, where it logs and what it is for."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NEEDED = ("log:", "benchmark:", "threads:", "resources:", "mem_mb", "runtime", "conda:")
+
+
+def rules():
+    for file in sorted((ROOT / "rules").glob("*.smk")):
+        # A rule starts at the margin, or one level in below an `if`.
+        parts = re.split(r"^ *rule (\w+):\n", file.read_text(), flags=re.M)
+        yield from zip(parts[1::2], parts[2::2], strict=True)
+
+
+WITH_SCRIPT = {name: body for name, body in rules() if "script:" in body}
+
+
+def test_rules_are_found():
+    assert {"corpus", "tokenizer", "shard", "manifest", "pretrain", "report"} <= set(WITH_SCRIPT)
+
+
+@pytest.mark.parametrize("name", sorted(WITH_SCRIPT))
+def test_a_rule_is_complete(name):
+    body = WITH_SCRIPT[name]
+    assert body.lstrip().startswith('"""'), "a docstring in one line comes first"
+    assert [n for n in NEEDED if n not in body] == []
+    assert "code=code(" in body, "the library modules are inputs"
+
+
+@pytest.mark.parametrize("name", sorted(WITH_SCRIPT))
+def test_a_rule_has_a_script_of_its_own_name(name):
+    script = re.search(r'script:\s+"\.\./scripts/(\w+)\.py"', WITH_SCRIPT[name])
+    assert script and (ROOT / "scripts" / f"{script[1]}.py").is_file()
+    assert f'code("{script[1]}")' in WITH_SCRIPT[name]
+
+
+def test_no_rule_runs_python_in_the_workflow_itself():
+    assert not [name for name, body in rules() if re.search(r"^ +run:", body, re.M)]
+
+
+def test_scripts_never_read_the_whole_configuration():
+    for script in (ROOT / "scripts").glob("*.py"):
+        assert not re.search(r"\b(job|snakemake)\.config\b", script.read_text()), script.name
