@@ -144,8 +144,8 @@ def _scored(
         vocabulary_size=len(tokenizer),
         sequence_length=data.sequence_length,
     )
-    scorer = Scorer(model, strategy, settings.batch_size)
-    test = scorer.score(data.test, plan, settings.seed, "test")
+    scorer = Scorer(model, strategy, settings.batch_size, plan, settings.seed)
+    test = scorer.score(data.test, "test")
     if not len(test.positions):
         raise MlmError(
             f"No token of the test split's {len(data.test)} samples was chosen for prediction. "
@@ -153,7 +153,7 @@ def _scored(
         )
     train = None
     if data.train is not None:
-        train = scorer.score(data.train, plan, settings.seed, "train")
+        train = scorer.score(data.train, "train")
     pairs = score_pairs(
         settings.minimal_pairs, tokenizer, data.sequence_length, scorer.log_probabilities
     )

@@ -37,20 +37,25 @@ def score_pairs(
     `tokenizer` is transformers' fast tokenizer. Raises MlmError for a sentence without a
     token, or with more than fit in `length`.
     """
+    parts = [_masked_one_by_one(text, tokenizer, length) for pair in pairs for text in pair]
+    if not parts:
+        return []
+    rows, attention, places, labels = (np.concatenate(p) for p in zip(*parts, strict=True))
+    found = log_probabilities(rows, attention, places, labels)
+    ends = np.cumsum([len(part[0]) for part in parts])
+    sums = [float(np.sum(s)) for s in np.split(found, ends[:-1])]
     return [
-        ScoredPair(
-            first,
-            second,
-            tuple(_score(text, tokenizer, length, log_probabilities) for text in (first, second)),
-        )
-        for first, second in pairs
+        ScoredPair(first, second, (sums[2 * i], sums[2 * i + 1]))
+        for i, (first, second) in enumerate(pairs)
     ]
 
 
-def _score(text: str, tokenizer, length: int, log_probabilities: LogProbabilities) -> float:
+def _masked_one_by_one(text: str, tokenizer, length: int) -> tuple[np.ndarray, ...]:
+    """For each token of `text`, the sentence without it: rows [n, length], their attention
+    masks, the token's place and its id [n]."""
     ids = np.array(tokenizer(text)["input_ids"], np.int32)
     frame = [tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id]
-    places = np.flatnonzero(~np.isin(ids, frame))
+    places = np.flatnonzero(~np.isin(ids, frame)).astype(np.int32)
     if not len(places) or len(ids) > length:
         raise MlmError(
             f"evaluation.minimal_pairs: {text!r} has {len(ids)} tokens, special ones included; "
@@ -61,4 +66,4 @@ def _score(text: str, tokenizer, length: int, log_probabilities: LogProbabilitie
     rows[np.arange(len(places)), places] = tokenizer.mask_token_id
     attention = np.zeros_like(rows)
     attention[:, : len(ids)] = 1
-    return float(np.sum(log_probabilities(rows, attention, places.astype(np.int32), ids[places])))
+    return rows, attention, places, ids[places]

@@ -22,25 +22,19 @@ _LARGEST_LOGITS = 2**26
 class Scorer:
     """Scores an exported model on samples, on whatever devices `strategy` spans."""
 
-    def __init__(self, model, strategy: tf.distribute.Strategy, batch_size: int):
-        """`batch_size` is that of all replicas together, and rounded up to their number.
+    def __init__(
+        self, model, strategy: tf.distribute.Strategy, batch_size: int, plan: MaskingPlan, seed: int
+    ):
+        """`plan` and `seed` are those of the masks.
 
-        It is lowered where the logits would not fit in memory. It changes no figure beyond
+        `batch_size` is that of all replicas together, and rounded up to their number. It is
+        lowered where the logits would not fit in memory. It changes no figure beyond
         rounding.
         """
         self._model, self._strategy, self._batch_size = model, strategy, batch_size
+        self._plan = plan
 
-    def score(
-        self, samples: Samples, plan: MaskingPlan, seed: int, label: str = "evaluation"
-    ) -> Scored:
-        """Mask each sample with (seed, its index in the split) and score the model there.
-
-        Every masked position of every sample counts once, in the order of the samples and
-        of the places in them.
-        """
-        model = self._model
-
-        def step(input_ids, attention_mask, index):
+        def masked(input_ids, attention_mask, index):
             batch = mask_batch(input_ids, attention_mask, index, plan, seed, FIXED_EPOCH)
             logits = masked_logits(model, batch, training=False)
             return answers_from_logits(logits, batch["labels"]) | {
@@ -49,9 +43,28 @@ class Scorer:
                 "in_use": batch["weights"] > 0,
             }
 
+        def as_given(input_ids, attention_mask, positions, labels):
+            batch = {
+                "input_ids": input_ids,
+                "attention_mask": attention_mask,
+                "positions": positions[:, tf.newaxis],
+            }
+            logits = masked_logits(model, batch, training=False)
+            return answers_from_logits(logits, labels[:, tf.newaxis])
+
+        self._masked = tf.function(lambda *a: strategy.run(masked, a))
+        self._as_given = tf.function(lambda *a: strategy.run(as_given, a))
+
+    def score(self, samples: Samples, label: str = "evaluation") -> Scored:
+        """Mask each sample with (seed, its index in the split) and score the model there.
+
+        Every masked position of every sample counts once, in the order of the samples and
+        of the places in them.
+        """
+        arrays = (samples.input_ids, samples.attention_mask.astype(np.int32), samples.index)
         positions, scores = [], []
-        for batch, answers in self._run(step, samples, plan.slots, label):
-            asked, answered = _unpacked(batch, answers)
+        for rows, answers in self._run(self._masked, arrays, self._plan.slots, label):
+            asked, answered = _unpacked(samples[rows], answers)
             positions.append(asked)
             scores.append(answered)
         return Scored(joined(positions), joined(scores))
@@ -66,49 +79,30 @@ class Scorer:
         """Log-probability in nats of one label a row, float64 [batch].
 
         `input_ids` and `attention_mask` are [batch, sequence], `positions` and `labels`
-        [batch].
+        [batch], all int32. Nothing is masked here.
         """
-        model = self._model
-        asked = np.stack([positions, labels], axis=1).astype(np.int64)
+        arrays = (input_ids, attention_mask, positions, labels)
+        found = self._run(self._as_given, arrays, 1, "minimal pairs")
+        return np.concatenate([a["log_probability"][:, 0] for _, a in found]).astype(np.float64)
 
-        def step(input_ids, attention_mask, index):
-            place, label = tf.unstack(tf.gather(tf.constant(asked, tf.int32), index), axis=1)
-            batch = {
-                "input_ids": input_ids,
-                "attention_mask": attention_mask,
-                "positions": place[:, tf.newaxis],
-            }
-            logits = masked_logits(model, batch, training=False)
-            answers = answers_from_logits(logits, label[:, tf.newaxis])
-            return {"log_probability": answers["log_probability"]}
-
-        rows = Samples(np.arange(len(input_ids)), input_ids, attention_mask)
-        parts = [a["log_probability"][:, 0] for _, a in self._run(step, rows, 1, "minimal pairs")]
-        return np.concatenate(parts).astype(np.float64)
-
-    def _run(self, step: Callable, samples: Samples, slots: int, label: str):
-        """(batch, its answers as arrays [batch, …]) for the samples in order."""
+    def _run(self, compiled: Callable, arrays: tuple[np.ndarray, ...], slots: int, label: str):
+        """(slice of the rows, their answers as arrays [rows, …]) for all rows in order."""
         strategy, replicas = self._strategy, self._strategy.num_replicas_in_sync
-        vocabulary = self._model.config.vocab_size
-        largest = max(1, _LARGEST_LOGITS // (slots * vocabulary))
-        wanted = min(-(-self._batch_size // replicas), -(-len(samples) // replicas))
+        rows = len(arrays[0])
+        largest = max(1, _LARGEST_LOGITS // (slots * self._model.config.vocab_size))
+        wanted = min(-(-self._batch_size // replicas), -(-rows // replicas))
         each = max(1, min(wanted, largest))
-        size = each * replicas
-        compiled = tf.function(lambda *arguments: strategy.run(step, arguments))
-        progress = Progress(label, len(samples), "samples")
-        for start in range(0, len(samples), size):
-            batch = samples[start : start + size]
-            filled = _filled(batch, size)
-            arrays = (filled.input_ids, filled.attention_mask.astype(np.int32), filled.index)
-            answers = compiled(*(_distributed(strategy, a, each) for a in arrays))
+        progress = Progress(label, rows, "samples")
+        for start in range(0, rows, each * replicas):
+            batch = slice(start, min(start + each * replicas, rows))
+            count = batch.stop - batch.start
+            answers = compiled(*(_distributed(strategy, a[batch], each) for a in arrays))
             gathered = {
-                name: np.concatenate(
-                    [v.numpy() for v in strategy.experimental_local_results(value)]
-                )
-                for name, value in answers.items()
+                name: np.concatenate([v.numpy() for v in strategy.experimental_local_results(x)])
+                for name, x in answers.items()
             }
-            yield batch, {name: value[: len(batch)] for name, value in gathered.items()}
-            progress.to(start + len(batch))
+            yield batch, {name: value[:count] for name, value in gathered.items()}
+            progress.to(batch.stop)
 
 
 def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -130,21 +124,15 @@ def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Te
 
 
 def _distributed(strategy, array: np.ndarray, each: int):
-    """`array` [batch, …] cut into the replicas' shares."""
-    return strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(
-            array[
-                context.replica_id_in_sync_group * each : (context.replica_id_in_sync_group + 1)
-                * each
-            ]
-        )
-    )
+    """`array` [rows, …] cut into shares of `each` rows, filled up with copies of its first."""
+    short = each * strategy.num_replicas_in_sync - len(array)
+    array = array[np.r_[np.arange(len(array)), np.zeros(short, int)]]
 
+    def share(context):
+        start = context.replica_id_in_sync_group * each
+        return tf.constant(array[start : start + each])
 
-def _filled(batch: Samples, size: int) -> Samples:
-    """`batch` brought to `size` rows with copies of its first."""
-    short = size - len(batch)
-    return batch[np.r_[np.arange(len(batch)), np.zeros(short, int)]] if short else batch
+    return strategy.experimental_distribute_values_from_function(share)
 
 
 def _unpacked(batch: Samples, answers: dict[str, np.ndarray]) -> tuple[Positions, Scores]:
