@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from mlm.errors import MlmError
 
 #: The version of every artefact's format that this report can read.
 FORMAT_VERSION = 1
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Keys without which an artefact says too little to be reported.
 REQUIRED_KEYS = {
@@ -106,7 +109,7 @@ def read_artefact(path: str | Path, kind: str, name: str | None = None) -> Artef
     missing = [key for key in REQUIRED_KEYS.get(kind, ()) if key not in content]
     if missing:
         raise MlmError(f"{path}: {', '.join(missing)} missing in this {kind} file; {remedy}")
-    return Artefact(name or path.as_posix(), file_sha256(path), _finite(content))
+    return Artefact(name or path.as_posix(), file_sha256(path), storable(content))
 
 
 def read_curves(path: str | Path) -> list[dict[str, float | None]]:
@@ -202,10 +205,16 @@ def _number(cell: str | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _finite(value: Any) -> Any:
-    """`value` with None for NaN and infinities, which stand for a figure that is not there."""
+def storable(value: Any) -> Any:
+    """`value` as JSON and UTF-8 can hold it.
+
+    NaN and infinities become None: the figure is not there. Lone surrogates, which a YAML or
+    JSON escape can write, become U+FFFD.
+    """
     if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_finite(v) for v in value]
+        return {storable(k): storable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(v) for v in value]
+    if isinstance(value, str):
+        return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

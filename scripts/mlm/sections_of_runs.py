@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from mlm.report_catalogue import ordered_baselines
 from mlm.report_data import Results, RunResults
-from mlm.report_words import settings_rows
-from mlm.run_comparison import comparable, flattened, seed_groups, standings
+from mlm.report_words import settings_rows, verdicts
+from mlm.run_comparison import best_run, comparable, flattened, seed_groups, standings
 from mlm.shown_samples import prediction_pieces, special_tokens
 
 
@@ -15,7 +15,7 @@ def training(results: Results) -> dict:
         "runs": results.runs,
         "settings": settings_rows(results.runs),
         "figures": ["training_loss", "training_accuracy", "learning_rate"],
-            "final": [(r.name, r.training.content["final"]) for r in results.runs],
+        "final": [(r.name, r.training.content["final"]) for r in results.runs],
         "overflow": [
             (r.name, r.training.content["overflow"])
             for r in results.runs
@@ -39,6 +39,7 @@ def runs(results: Results) -> dict:
                 "training": run.training.content,
                 "calibration": calibration.get("expected_calibration_error"),
                 "overrides": flattened(run.overrides),
+                "verdicts": verdicts(run),
             }
         )
     return {
@@ -76,19 +77,30 @@ def evaluation(results: Results) -> dict:
     for found in shared.values():
         rows += [replace(m, run="") for m in found] if len(found) == 1 else found
     parts = [
-        (heading, [(r.name, r.evaluation.content[key]) for r in results.runs
-                   if r.evaluation.content.get(key)])
-        for key, heading in (("word_initial", "By place in the word"),
-                             ("shown_as", "By what the model was shown"))
+        (
+            heading,
+            [
+                (r.name, r.evaluation.content[key])
+                for r in results.runs
+                if r.evaluation.content.get(key)
+            ],
+        )
+        for key, heading in (
+            ("word_initial", "By place in the word"),
+            ("shown_as", "By what the model was shown"),
+        )
     ]
     pairs = [
         (run.name, run.evaluation.content["minimal_pairs"])
         for run in results.runs
         if run.evaluation.content.get("minimal_pairs")
     ]
-    return {"rows": rows, "parts": [p for p in parts if p[1]], "pairs": pairs,
-            "figures": ["test_loss", "test_accuracy", "frequency_bands", "positions",
-                        "calibration"]}
+    return {
+        "rows": rows,
+        "parts": [p for p in parts if p[1]],
+        "pairs": pairs,
+        "figures": ["test_loss", "test_accuracy", "frequency_bands", "positions", "calibration"],
+    }
 
 
 def _same(one: dict, other: dict) -> bool:
@@ -121,4 +133,4 @@ def samples(results: Results) -> dict | None:
         {"run": r.name, "best": shown(r, "best"), "worst": shown(r, "worst")} for r in results.runs
     ]
     groups = [g for g in groups if g["best"] or g["worst"]]
-    return {"groups": groups} if groups else None
+    return {"groups": groups, "best": best_run(results.runs).name} if groups else None
