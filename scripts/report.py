@@ -33,7 +33,7 @@ def main(job):
         cost=read_benchmarks(job.params.benchmarks) if asked["cost"] else [],
     )
     drawings = {Path(path).stem: path for path in job.output.figures}
-    templates = Path(job.input.page).parent
+    templates = Path(job.input.page[0]).parent
     write_report(results, templates, job.output.page, job.output.numbers, drawings)
 
 
