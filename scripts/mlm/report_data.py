@@ -58,7 +58,7 @@ class RunResults:
     training: Artefact
     evaluation: Artefact
     fill_mask: Artefact
-    preview: Artefact
+    preview: Artefact | None
     curves: list[dict[str, float | None]]
     #: Artefacts of stages that run only when asked, by stage: preflight, finetune.
     extras: dict[str, Artefact] = field(default_factory=dict)
@@ -66,7 +66,8 @@ class RunResults:
     def artefacts(self) -> list[Artefact]:
         """The run's JSON artefacts in the order of the stages."""
         stages = [self.preview, self.training, self.evaluation, self.fill_mask]
-        return stages + [self.extras[k] for k in sorted(self.extras)]
+        stages += [self.extras[k] for k in sorted(self.extras)]
+        return [a for a in stages if a is not None]
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def read_run(
     name: str, overrides: dict, files: Mapping[str, str], extras: Mapping[str, str] | None = None
 ) -> RunResults:
     """The results of run `name`. `files` has the path of training, evaluation, fill_mask,
-    preview and curves; `extras` those of optional stages.
+    curves and, where it was made, preview; `extras` those of optional stages.
 
     Raises MlmError where an artefact belongs to another run, or cannot be read.
     """
@@ -147,10 +148,11 @@ def read_run(
             raise MlmError(f"{path}: belongs to the run {found!r}, expected {name!r}")
         return artefact
 
-    stages = {k: read(k, files[k]) for k in ("training", "evaluation", "fill_mask", "preview")}
+    stages = {k: read(k, files[k]) for k in ("training", "evaluation", "fill_mask")}
     return RunResults(
         name=name,
         overrides=overrides,
+        preview=read("preview", files["preview"]) if "preview" in files else None,
         curves=read_curves(files["curves"]),
         extras={k: read(k, path) for k, path in sorted((extras or {}).items())},
         **stages,

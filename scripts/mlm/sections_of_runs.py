@@ -76,20 +76,12 @@ def evaluation(results: Results) -> dict:
                 shared.setdefault(name, []).append(Measured(run.name, name, figures))
     for found in shared.values():
         rows += [replace(m, run="") for m in found] if len(found) == 1 else found
-    parts = [
-        (
-            heading,
-            [
-                (r.name, r.evaluation.content[key])
-                for r in results.runs
-                if r.evaluation.content.get(key)
-            ],
-        )
-        for key, heading in (
-            ("word_initial", "By place in the word"),
-            ("shown_as", "By what the model was shown"),
-        )
-    ]
+    parts = []
+    for key, (heading, names) in _PARTS.items():
+        found = [(r.name, _measured(r.evaluation.content.get(key), names)) for r in results.runs]
+        # One part alone is the whole, which the table above has.
+        if any(len(rows_of) > 1 for _, rows_of in found):
+            parts.append((heading, found))
     pairs = [
         (run.name, run.evaluation.content["minimal_pairs"])
         for run in results.runs
@@ -97,10 +89,29 @@ def evaluation(results: Results) -> dict:
     ]
     return {
         "rows": rows,
-        "parts": [p for p in parts if p[1]],
+        "parts": parts,
         "pairs": pairs,
         "figures": ["test_loss", "test_accuracy", "frequency_bands", "positions", "calibration"],
     }
+
+
+#: Parts of the predictions: key in evaluation.json, heading, and what each is called.
+_PARTS = {
+    "word_initial": (
+        "By place in the word",
+        {"initial": "first of a word", "continuation": "later in a word"},
+    ),
+    "shown_as": (
+        "By what the model was shown",
+        {"mask": "the mask token", "random": "another token", "kept": "the token itself"},
+    ),
+}
+
+
+def _measured(parts: dict | None, names: dict[str, str]) -> list[tuple[str, dict]]:
+    """Name and figures of those parts that hold any prediction."""
+    found = [(name, (parts or {}).get(key) or {}) for key, name in names.items()]
+    return [(name, figures) for name, figures in found if figures.get("num_predictions")]
 
 
 def _same(one: dict, other: dict) -> bool:
