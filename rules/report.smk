@@ -8,38 +8,35 @@ from mlm.report_catalogue import FIGURES
 
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
 FROM_CORPUS = settings["shards"]["source"] == "corpus"
-# Stages that run only when asked, whose results/runs/{run}/<name>.json the report then shows.
-REPORT_EXTRAS = []
-
-
-def report_templates(*patterns):
-    """Files of the repository's directory report/, as inputs: an edit remakes the page."""
-    found = [f for p in patterns for f in sorted((BASE / "report").glob(p))]
-    if Path.cwd() == BASE:
-        found = [f.relative_to(BASE) for f in found]
-    return [local(str(f)) for f in found]
-
-
-def of_reported_runs(name):
-    """The file `name` of every run that the report shows, in its order."""
-    return expand(f"results/runs/{{run}}/{name}", run=REPORTED_RUNS)
+# Stages that run only when asked and that the report then shows, with what they write.
+REPORT_EXTRAS = {}
+# An edited template remakes the page.
+TEMPLATES = [
+    local(str(file.relative_to(BASE) if Path.cwd() == BASE else file))
+    for pattern in ("page.html.j2", "macros.html.j2", "style.css", "sections/*.j2")
+    for file in sorted((BASE / "report").glob(pattern))
+]
 
 
 rule report:
     """Show what was trained, on what, how good it is, and where it all came from."""
     input:
-        **{extra: of_reported_runs(f"{extra}.json") for extra in REPORT_EXTRAS},
+        **{name: expand(path, run=REPORTED_RUNS) for name, path in REPORT_EXTRAS.items()},
         code=code("report"),
-        page=report_templates("page.html.j2"),
-        templates=report_templates("macros.html.j2", "style.css", "sections/*.j2"),
+        page=TEMPLATES[0],
+        templates=TEMPLATES[1:],
         corpus=expand("results/corpus/{split}.json", split=SPLITS) if FROM_CORPUS else [],
         tokenizer=["results/tokenizer/tokenizer_stats.json"] if FROM_CORPUS else [],
         manifests=expand("results/manifests/{split}.json", split=SPLITS),
-        preview=of_reported_runs("preview.json"),
-        training=of_reported_runs("training.json"),
-        curves=of_reported_runs("training.csv"),
-        evaluation=of_reported_runs("evaluation.json"),
-        fill_mask=of_reported_runs("fill_mask.json"),
+        preview=(
+            expand("results/runs/{run}/preview.json", run=REPORTED_RUNS)
+            if workflow.is_rule("preview")
+            else []
+        ),
+        training=expand("results/runs/{run}/training.json", run=REPORTED_RUNS),
+        curves=expand("results/runs/{run}/training.csv", run=REPORTED_RUNS),
+        evaluation=expand("results/runs/{run}/evaluation.json", run=REPORTED_RUNS),
+        fill_mask=expand("results/runs/{run}/fill_mask.json", run=REPORTED_RUNS),
     output:
         page=report("results/report.html", caption="../report/page.rst", category="Report"),
         numbers="results/report.json",
@@ -65,7 +62,7 @@ rule report:
     params:
         report=canonical(settings["report"]),
         runs=REPORTED_RUNS,
-        extras=REPORT_EXTRAS,
+        extras=sorted(REPORT_EXTRAS),
         overrides=canonical({run: settings["runs"][run] for run in REPORTED_RUNS}),
         config=canonical(settings),
         digests={

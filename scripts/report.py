@@ -6,7 +6,7 @@ from mlm.job import run
 from mlm.report import write_report
 from mlm.report_data import Results, read_artefact, read_benchmarks, read_run, read_splits
 
-STAGES = ("training", "curves", "evaluation", "fill_mask", "preview")
+STAGES = ("training", "curves", "evaluation", "fill_mask")
 
 
 def main(job):
@@ -15,6 +15,8 @@ def main(job):
     runs = []
     for i, name in enumerate(job.params.runs):
         files = {stage: job.input[stage][i] for stage in STAGES}
+        if job.input.preview:
+            files["preview"] = job.input.preview[i]
         extras = {stage: job.input[stage][i] for stage in job.params.extras}
         runs.append(read_run(name, job.params.overrides[name], files, extras))
     tokenizer = None

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from mlm import report_words
 from mlm.atomic import write_json, write_text
-from mlm.report_data import FORMAT_VERSION, Results
+from mlm.report_data import FORMAT_VERSION, Results, storable
 from mlm.report_figures import figures
 from mlm.report_sections import SECTIONS
 from mlm.run_comparison import best_run, seed_groups, standings
@@ -32,7 +32,7 @@ def write_report(
     drawn = figures(results)
     for name, path in drawings.items():
         write_text(path, _standalone(drawn[name]))
-    write_json(numbers, numbers_of(results))
+    write_json(numbers, storable(numbers_of(results)))
     write_text(page, render(results, drawn, templates))
 
 
@@ -54,11 +54,9 @@ def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> st
         if (view := SECTIONS[name].view(results)) is not None
     ]
     style = Markup((templates / "style.css").read_text(encoding="utf-8"))
-    page = environment.get_template("page.html.j2").render(
+    return environment.get_template("page.html.j2").render(
         title=results.title, sections=sections, figures=drawn, results=results, style=style
     )
-    # Nothing unprintable can be left, but a lone surrogate could not even be encoded.
-    return page.encode("utf-8", "replace").decode("utf-8")
 
 
 def shown_sections(results: Results) -> list[str]:

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ from mlm.errors import MlmError
 
 #: The version of every artefact's format that this report can read.
 FORMAT_VERSION = 1
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Keys without which an artefact says too little to be reported.
 REQUIRED_KEYS = {
@@ -55,7 +58,7 @@ class RunResults:
     training: Artefact
     evaluation: Artefact
     fill_mask: Artefact
-    preview: Artefact
+    preview: Artefact | None
     curves: list[dict[str, float | None]]
     #: Artefacts of stages that run only when asked, by stage: preflight, finetune.
     extras: dict[str, Artefact] = field(default_factory=dict)
@@ -63,7 +66,8 @@ class RunResults:
     def artefacts(self) -> list[Artefact]:
         """The run's JSON artefacts in the order of the stages."""
         stages = [self.preview, self.training, self.evaluation, self.fill_mask]
-        return stages + [self.extras[k] for k in sorted(self.extras)]
+        stages += [self.extras[k] for k in sorted(self.extras)]
+        return [a for a in stages if a is not None]
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ def read_artefact(path: str | Path, kind: str, name: str | None = None) -> Artef
     missing = [key for key in REQUIRED_KEYS.get(kind, ()) if key not in content]
     if missing:
         raise MlmError(f"{path}: {', '.join(missing)} missing in this {kind} file; {remedy}")
-    return Artefact(name or path.as_posix(), file_sha256(path), _finite(content))
+    return Artefact(name or path.as_posix(), file_sha256(path), storable(content))
 
 
 def read_curves(path: str | Path) -> list[dict[str, float | None]]:
@@ -132,7 +136,7 @@ def read_run(
     name: str, overrides: dict, files: Mapping[str, str], extras: Mapping[str, str] | None = None
 ) -> RunResults:
     """The results of run `name`. `files` has the path of training, evaluation, fill_mask,
-    preview and curves; `extras` those of optional stages.
+    curves and, where it was made, preview; `extras` those of optional stages.
 
     Raises MlmError where an artefact belongs to another run, or cannot be read.
     """
@@ -144,10 +148,11 @@ def read_run(
             raise MlmError(f"{path}: belongs to the run {found!r}, expected {name!r}")
         return artefact
 
-    stages = {k: read(k, files[k]) for k in ("training", "evaluation", "fill_mask", "preview")}
+    stages = {k: read(k, files[k]) for k in ("training", "evaluation", "fill_mask")}
     return RunResults(
         name=name,
         overrides=overrides,
+        preview=read("preview", files["preview"]) if "preview" in files else None,
         curves=read_curves(files["curves"]),
         extras={k: read(k, path) for k, path in sorted((extras or {}).items())},
         **stages,
@@ -202,10 +207,16 @@ def _number(cell: str | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _finite(value: Any) -> Any:
-    """`value` with None for NaN and infinities, which stand for a figure that is not there."""
+def storable(value: Any) -> Any:
+    """`value` as JSON and UTF-8 can hold it.
+
+    NaN and infinities become None: the figure is not there. Lone surrogates, which a YAML or
+    JSON escape can write, become U+FFFD.
+    """
     if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_finite(v) for v in value]
+        return {storable(k): storable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(v) for v in value]
+    if isinstance(value, str):
+        return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
     return None if isinstance(value, float) and not math.isfinite(value) else value

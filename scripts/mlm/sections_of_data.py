@@ -68,7 +68,8 @@ def preview(results: Results) -> dict | None:
     special = special_tokens(results)
     groups: list[dict] = []
     for run in results.runs:
-        samples = [preview_pieces(s, special) for s in run.preview.content["samples"]]
+        found = run.preview.content["samples"] if run.preview else []
+        samples = [preview_pieces(s, special) for s in found]
         same = next((g for g in groups if g["samples"] == samples), None)
         if same:
             same["runs"].append(run.name)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from mlm.report_catalogue import ordered_baselines
 from mlm.report_data import Results, RunResults
-from mlm.report_words import settings_rows
-from mlm.run_comparison import comparable, flattened, seed_groups, standings
+from mlm.report_words import settings_rows, verdicts
+from mlm.run_comparison import best_run, comparable, flattened, seed_groups, standings
 from mlm.shown_samples import prediction_pieces, special_tokens
 
 
@@ -39,6 +39,7 @@ def runs(results: Results) -> dict:
                 "training": run.training.content,
                 "calibration": calibration.get("expected_calibration_error"),
                 "overrides": flattened(run.overrides),
+                "verdicts": verdicts(run),
             }
         )
     return {
@@ -75,20 +76,12 @@ def evaluation(results: Results) -> dict:
                 shared.setdefault(name, []).append(Measured(run.name, name, figures))
     for found in shared.values():
         rows += [replace(m, run="") for m in found] if len(found) == 1 else found
-    parts = [
-        (
-            heading,
-            [
-                (r.name, r.evaluation.content[key])
-                for r in results.runs
-                if r.evaluation.content.get(key)
-            ],
-        )
-        for key, heading in (
-            ("word_initial", "By place in the word"),
-            ("shown_as", "By what the model was shown"),
-        )
-    ]
+    parts = []
+    for key, (heading, names) in _PARTS.items():
+        found = [(r.name, _measured(r.evaluation.content.get(key), names)) for r in results.runs]
+        # One part alone is the whole, which the table above has.
+        if any(len(rows_of) > 1 for _, rows_of in found):
+            parts.append((heading, found))
     pairs = [
         (run.name, run.evaluation.content["minimal_pairs"])
         for run in results.runs
@@ -96,10 +89,29 @@ def evaluation(results: Results) -> dict:
     ]
     return {
         "rows": rows,
-        "parts": [p for p in parts if p[1]],
+        "parts": parts,
         "pairs": pairs,
         "figures": ["test_loss", "test_accuracy", "frequency_bands", "positions", "calibration"],
     }
+
+
+#: Parts of the predictions: key in evaluation.json, heading, and what each is called.
+_PARTS = {
+    "word_initial": (
+        "By place in the word",
+        {"initial": "first of a word", "continuation": "later in a word"},
+    ),
+    "shown_as": (
+        "By what the model was shown",
+        {"mask": "the mask token", "random": "another token", "kept": "the token itself"},
+    ),
+}
+
+
+def _measured(parts: dict | None, names: dict[str, str]) -> list[tuple[str, dict]]:
+    """Name and figures of those parts that hold any prediction."""
+    found = [(name, (parts or {}).get(key) or {}) for key, name in names.items()]
+    return [(name, figures) for name, figures in found if figures.get("num_predictions")]
 
 
 def _same(one: dict, other: dict) -> bool:
@@ -132,4 +144,4 @@ def samples(results: Results) -> dict | None:
         {"run": r.name, "best": shown(r, "best"), "worst": shown(r, "worst")} for r in results.runs
     ]
     groups = [g for g in groups if g["best"] or g["worst"]]
-    return {"groups": groups} if groups else None
+    return {"groups": groups, "best": best_run(results.runs).name} if groups else None

@@ -37,16 +37,11 @@ _STYLE = {
     "svg.hashsalt": "report",
     "text.parse_math": False,
     "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 9,
+    "font.size": 10.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.unicode_minus": True,
@@ -56,7 +51,7 @@ _STYLE = {
     "ytick.color": MUTED,
     "text.color": INK,
     "legend.frameon": False,
-    "legend.fontsize": 8.5,
+    "legend.fontsize": 9.5,
     "figure.facecolor": "none",
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
@@ -84,7 +79,7 @@ def series_dash(index: int) -> object:
 
 
 @contextmanager
-def drawing(width: float = 5.0, height: float = 3.1) -> Iterator[tuple[MatplotlibFigure, plt.Axes]]:
+def drawing(width: float = 5.0, height: float = 3.3) -> Iterator[tuple[MatplotlibFigure, plt.Axes]]:
     """A figure of `width` by `height` inches and its axes, in the report's style."""
     with matplotlib.rc_context(_STYLE):
         figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
@@ -99,7 +94,7 @@ def legend_below(figure: MatplotlibFigure, columns: int = 2) -> None:
     shrink."""
     labels = [t for axes in figure.axes for t in axes.get_legend_handles_labels()[1]]
     rows = -(-len(labels) // columns)
-    figure.set_figheight(figure.get_figheight() + 0.2 * rows)
+    figure.set_figheight(figure.get_figheight() + 0.21 * rows)
     figure.legend(loc="outside lower left", ncols=columns, handlelength=2.2, columnspacing=1.6)
 
 

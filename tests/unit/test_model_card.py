@@ -1,0 +1,48 @@
+"""The model card: a header that the Hub reads, and figures that are those of the training."""
+
+import report_artefacts as made
+from huggingface_hub import ModelCard, metadata_load
+
+from mlm.model_card import model_card
+
+
+def read(tmp_path, text):
+    (tmp_path / "README.md").write_text(text, encoding="utf-8")
+    return metadata_load(tmp_path / "README.md"), ModelCard.load(tmp_path / "README.md")
+
+
+def test_the_hub_reads_the_header(tmp_path):
+    data, card = read(tmp_path, model_card(made.training("base"), corpus="embedded"))
+    assert data["library_name"] == "transformers" and data["pipeline_tag"] == "fill-mask"
+    assert data["license"] == "other" and "roberta-prelayernorm" in data["tags"]
+    assert "language" not in data
+    results = card.data.eval_results
+    assert {r.metric_type for r in results} == {"loss", "accuracy"}
+    assert {r.dataset_split for r in results} == {"validation"}
+
+
+def test_an_evaluation_adds_the_test_figures(tmp_path):
+    evaluation = made.evaluation("base", 4.9)
+    text = model_card(made.training("base"), "files", evaluation, language="en")
+    data, card = read(tmp_path, text)
+    assert data["language"] == "en"
+    found = {(r.dataset_split, r.metric_type): r.metric_value for r in card.data.eval_results}
+    assert found["test", "loss"] == 4.9 and found["test", "accuracy"] == 0.26
+    assert "| test | 4.900 | 26.0% |" in text
+
+
+def test_the_card_says_how_the_model_was_made():
+    text = model_card(made.training("base"), corpus="embedded")
+    for words in ("1,463,744", "1,600", "State of the Union", "transformers 4.54.1", "0.003"):
+        assert words in text
+
+
+def test_the_card_is_the_same_each_time():
+    cards = {model_card(made.training("base"), "hub", made.evaluation("base")) for _ in range(3)}
+    assert len(cards) == 1
+
+
+def test_words_for_the_corpus_cannot_break_the_header(tmp_path):
+    corpus = 'a "quoted": name\n---\nlicense: mit'
+    data, _ = read(tmp_path, model_card(made.training("base"), corpus))
+    assert data["license"] == "other"

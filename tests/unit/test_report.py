@@ -1,0 +1,342 @@
+"""The page and the numbers: what they show, that they are safe, and that they are the same."""
+
+import json
+import re
+import tempfile
+from dataclasses import replace
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import report_artefacts as made
+
+from mlm.configuration import load_schema, resolve
+from mlm.report import render, write_report
+from mlm.report_catalogue import FIGURES
+from mlm.report_data import Results, read_artefact, read_run, read_splits
+from mlm.report_figures import figures
+from mlm.report_sections import SECTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+VOID = {"meta", "link", "br", "path", "use", "rect"}
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, the chain of elements around them, and all text."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.elements: list[tuple[str, dict, tuple]] = []
+        self.open: list[tuple[str, dict]] = []
+        self.texts: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes), tuple(self.open)))
+        if tag not in VOID:
+            self.open.append((tag, dict(attributes)))
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes), tuple(self.open)))
+
+    def handle_endtag(self, tag):
+        if self.open and self.open[-1][0] == tag:
+            self.open.pop()
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1][0] != "style":
+            self.texts.append(data)
+
+    def all(self, tag: str) -> list[dict]:
+        return [attributes for t, attributes, _ in self.elements if t == tag]
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+
+def results_in(root: Path, runs: dict | None = None, losses: dict | None = None, **artefacts):
+    """Results read from synthetic artefacts below `root`; `artefacts` go into every run."""
+    runs = {"base": {}} if runs is None else runs
+    data = made.write_data(root)
+    config = resolve({"runs": runs}, load_schema(ROOT / "schemas" / "config.schema.yaml"))
+    stats = "results/tokenizer/tokenizer_stats.json"
+    return Results(
+        title=config["report"]["title"],
+        sections=config["report"]["sections"],
+        config=config,
+        code={"corpus": made.sha("corpus"), "report": made.sha("report")},
+        corpus=read_splits("corpus", "results/corpus", data["corpus"]),
+        tokenizer=read_artefact(data["tokenizer"][0], "tokenizer", stats),
+        manifests=read_splits("manifest", "results/manifests", data["manifests"]),
+        runs=[
+            read_run(
+                name,
+                overrides,
+                made.write_run(root, name, (losses or {}).get(name, 4.9), **artefacts),
+            )
+            for name, overrides in runs.items()
+        ],
+    )
+
+
+def written(results: Results, folder: Path) -> dict[str, bytes]:
+    """Every file of the report by name."""
+    drawings = {name: str(folder / "figures" / f"{name}.svg") for name in FIGURES}
+    page, numbers = folder / "report.html", folder / "report.json"
+    write_report(results, ROOT / "report", str(page), str(numbers), drawings)
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.*")}
+
+
+def page_of(results: Results) -> str:
+    return render(results, drawn_once(), ROOT / "report")
+
+
+@cache
+def drawn_once() -> dict:
+    """The figures of one run: drawing them anew would tell most tests nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        return figures(results_in(Path(folder)))
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    """The files of a report on three runs, two of which differ in the seed alone."""
+    root = tmp_path_factory.mktemp("three")
+    runs = {
+        "base": {},
+        "seed-1": {"pretraining": {"seed": 1}},
+        "wide": {"model": {"config": {"hidden_size": 256}}},
+    }
+    losses = {"base": 4.90, "seed-1": 4.94, "wide": 4.55}
+    return written(results_in(root / "artefacts", runs, losses), root / "report")
+
+
+@pytest.fixture(scope="module")
+def html(three):
+    return three["report.html"].decode("utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
+
+
+def test_the_same_artefacts_elsewhere_give_the_same_bytes(tmp_path):
+    reports = []
+    for place in ("here", "a/place/further/down"):
+        root = tmp_path / place
+        reports.append(written(results_in(root / "artefacts"), root / "report"))
+    assert reports[0] == reports[1]
+    assert set(reports[0]) == {"report.html", "report.json"} | {
+        f"figures/{name}.svg" for name in FIGURES
+    }
+
+
+def test_the_speed_of_the_training_changes_no_byte(tmp_path):
+    slow = [row | {"tokens_per_second": 17} for row in made.curves()]
+    as_it_was = written(results_in(tmp_path / "a"), tmp_path / "a" / "report")
+    slower = written(results_in(tmp_path / "b", curves=slow), tmp_path / "b" / "report")
+    assert as_it_was == slower
+
+
+def test_the_page_asks_for_nothing_from_outside(page, html):
+    assert not page.all("script") and not page.all("img") and not page.all("iframe")
+    links = [a["href"] for a in page.all("a") + page.all("link")]
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "@import" not in html
+    assert all(target.startswith("#") for target in re.findall(r"url\(['\"]?([^)]*)", html))
+    policy = next(
+        a["content"] for a in page.all("meta") if "content" in a and "src" in a["content"]
+    )
+    assert policy.startswith("default-src 'none'")
+
+
+def test_the_page_is_small(html):
+    assert len(html.encode()) < 1_000_000
+
+
+def test_every_figure_has_its_words(page):
+    images = [a for a in page.all("svg") if a.get("role") == "img"]
+    assert len(images) == len(page.all("svg")) == len(FIGURES)
+    titles = {a["id"] for a in page.all("title") if "id" in a}
+    assert {a["aria-labelledby"] for a in images} == titles
+    assert "Validation: base:" in page.text
+
+
+def test_ids_are_unique_and_links_lead_somewhere(page):
+    ids = [a["id"] for _, a, _ in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    targets = {a["href"][1:] for a in page.all("a")}
+    targets |= {a["xlink:href"][1:] for a in page.all("use")}
+    assert targets <= set(ids)
+
+
+def test_every_table_scrolls_in_its_own_box(page):
+    around = [chain for tag, _, chain in page.elements if tag == "table"]
+    assert around
+    for chain in around:
+        boxes = [a for _, a in chain if a.get("class") == "scroll"]
+        assert boxes and boxes[0]["tabindex"] == "0" and boxes[0]["aria-label"]
+
+
+def test_sections_are_those_asked_for_in_that_order(tmp_path):
+    asked = ["fill_mask", "summary", "corpus"]
+    found = Page(page_of(replace(results_in(tmp_path), sections=asked)))
+    assert [a["id"] for a in found.all("section")] == asked
+
+
+def test_all_sections_have_a_template():
+    templates = {p.name for p in (ROOT / "report" / "sections").iterdir()}
+    without = {n for n in SECTIONS if f"{n}.html.j2" not in templates}
+    assert without == {"preflight", "finetune"}
+    assert "extra.html.j2" in templates
+
+
+def test_a_report_on_shards_made_elsewhere_has_no_corpus(tmp_path):
+    results = replace(results_in(tmp_path), corpus={}, tokenizer=None)
+    found = Page(page_of(results))
+    assert {"corpus", "tokenizer"}.isdisjoint(a["id"] for a in found.all("section"))
+    assert "shards made elsewhere" in found.text
+
+
+def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
+    results = results_in(tmp_path)
+    path = tmp_path / "preflight.json"
+    path.write_text('{"format_version": 1, "peak_memory": {"bytes": 4750000000}}')
+    extras = {"preflight": read_artefact(path, "preflight", "preflight.json")}
+    run = replace(results.runs[0], extras=extras)
+    found = Page(page_of(replace(results, runs=[run])))
+    order = [a["id"] for a in found.all("section")]
+    assert order.index("preflight") == order.index("shards") + 1
+    assert "4,750,000,000" in found.text
+
+
+def test_cost_is_shown_where_it_was_asked_for(tmp_path):
+    cost = [{"job": "pretrain/base", "seconds": 151.2, "cpu": 280.0, "max_rss": 1900.0}]
+    found = Page(page_of(replace(results_in(tmp_path), cost=cost)))
+    assert "pretrain/base" in found.text and "151.2" in found.text
+    assert "but for the cost section" in found.text
+
+
+def test_the_best_run_is_marked_and_differences_are_judged(page, html):
+    best = re.search(r'<tr class="best">.*?</tr>', html, re.DOTALL)[0]
+    assert "wide" in best and html.count('<tr class="best">') == 1
+    assert page.text.count("clearly worse") >= 2
+    assert "4.920 ± 0.028" in page.text
+
+
+def test_a_model_no_better_than_unigram_is_said_to_be_so(tmp_path):
+    verdict = "Not better than the unigram baseline: worse by 0.100 nats a prediction."
+    evaluation = made.evaluation("base", 6.80) | {"verdicts": [verdict]}
+    html = page_of(results_in(tmp_path, evaluation=evaluation))
+    assert f'<li class="worse">{verdict}</li>' in html
+    card = re.search(r'<div class="card worse"><dt>Beside the unigram baseline.*?</div>', html)[0]
+    assert "+0.10" in card and "worse beyond chance" in card
+
+
+def test_the_numbers_for_machines_hold_what_the_page_shows(three):
+    numbers = json.loads(three["report.json"])
+    assert numbers["format_version"] == 1
+    assert numbers["comparison"]["best"] == "wide"
+    assert numbers["runs"]["base"]["evaluation"]["test"]["loss"] == 4.90
+    assert len(numbers["runs"]["base"]["curves"]["loss"]) == len(made.curves())
+    assert numbers["artefacts"]["results/tokenizer/tokenizer.json"] == made.sha("tokenizer")
+    assert "tokens_per_second" not in three["report.json"].decode()
+
+
+def test_every_artefact_has_its_digest_in_the_page(page):
+    for name in (
+        "results/corpus/train.parquet",
+        "results/tokenizer/tokenizer.json",
+        "results/shards/train/train-00003-of-00004.tfrecord",
+        "results/manifests/test.json",
+        "results/runs/base/model/model.safetensors",
+        "results/runs/wide/evaluation.json",
+    ):
+        assert name in page.text
+    assert made.sha("train3") in page.text
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</style><style>body{display:none}</style>",
+    "\u202egnihtemos\u202c",
+    "<img src=x onerror=alert(1)>",
+    "{{ 7*7 }}",
+    "\ud800",
+    "a\x00b\x1bc",
+    "W" * 20_000,
+    '"><svg onload=alert(1)>',
+]
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A page on a corpus, prompts, answers and a title that mean harm."""
+    root = tmp_path_factory.mktemp("hostile")
+    text = " ".join(HOSTILE)
+    prompts = [f"{h} [MASK]" for h in HOSTILE]
+    fill_mask = made.fill_mask("base", prompts)
+    fill_mask["prompts"][0]["answers"] = [
+        {"token": t, "sequence": t, "score": 0.1} for t in HOSTILE
+    ]
+    evaluation = made.evaluation("base")
+    guess = {"probability": 0.5, "correct": False}
+    for sample in evaluation["samples"]["best"]:
+        sample["tokens"] = [
+            {"text": h, "truth": True, "predicted": guess | {"text": h}} for h in HOSTILE
+        ]
+    evaluation["verdicts"] = HOSTILE
+    evaluation["minimal_pairs"] = {
+        "accuracy": 1.0,
+        "pairs": [{"acceptable": text, "unacceptable": text, "scores": [-1, -2], "correct": True}],
+    }
+    artefacts = {
+        "fill_mask": fill_mask,
+        "evaluation": evaluation,
+        "preview": made.preview("base", dict(enumerate(HOSTILE))),
+    }
+    results = results_in(root)
+    run = results.runs[0]
+    run = replace(run, **{k: replace(getattr(run, k), content=v) for k, v in artefacts.items()})
+    results = replace(results, runs=[run], title=text, config=results.config | {"title": text})
+    return written(results, root / "report")["report.html"].decode("utf-8")
+
+
+def test_hostile_text_makes_no_element(hostile):
+    page = Page(hostile)
+    assert not page.all("script") and not page.all("img")
+    assert len(page.all("style")) == 1
+    assert len(page.all("svg")) == len(FIGURES)
+    assert not [a for _, a, _ in page.elements if any(k.startswith("on") for k in a)]
+
+
+def test_hostile_text_is_there_to_be_read(hostile):
+    text = Page(hostile).text
+    for piece in ("<script>alert(1)</script>", "</style><style>", "{{ 7*7 }}", "W" * 20_000):
+        assert piece in text
+
+
+def test_control_characters_are_shown_by_name(hostile):
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\ud800-\udfff\x00\x1b]", hostile)
+    text = Page(hostile).text
+    for name in ("U+202E", "U+0000", "U+001B", "U+D800"):
+        assert name in text
+
+
+def test_an_empty_evaluation_still_gives_a_page(tmp_path):
+    """What a tiny test split leaves out: no interval, no band, no sample, no curve."""
+    bare = made.evaluation("base")
+    bare["test"] |= {"loss_interval": None, "accuracy_interval": None}
+    bare |= {"train": None, "frequency_bands": [], "positions": [], "verdicts": []}
+    bare |= {"samples": {"best": [], "worst": []}, "word_initial": None}
+    bare["calibration"] = {"expected_calibration_error": None, "bins": []}
+    fill_mask = made.fill_mask("base", [])
+    preview = made.preview("base") | {"samples": []}
+    results = results_in(tmp_path, evaluation=bare, fill_mask=fill_mask, preview=preview)
+    results = replace(results, runs=[replace(results.runs[0], curves=[])])
+    found = Page(page_of(results))
+    assert {"preview", "samples", "fill_mask"}.isdisjoint(a["id"] for a in found.all("section"))

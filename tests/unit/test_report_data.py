@@ -1,0 +1,86 @@
+"""Reading artefacts: what is not right is refused in words."""
+
+import json
+
+import pytest
+import report_artefacts as made
+
+from mlm.errors import MlmError
+from mlm.report_data import read_artefact, read_benchmarks, read_curves, read_run
+
+
+def written(path, content):
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_another_format_version_is_refused_by_name(tmp_path):
+    path = written(tmp_path / "evaluation.json", made.evaluation("base", format_version=2))
+    with pytest.raises(MlmError, match=r"evaluation\.json: format version 1 .* found 2"):
+        read_artefact(path, "evaluation")
+
+
+def test_a_missing_format_version_is_refused(tmp_path):
+    path = written(tmp_path / "evaluation.json", {"run": "base"})
+    with pytest.raises(MlmError, match="found none"):
+        read_artefact(path, "evaluation")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '"text"'])
+def test_what_is_no_json_object_is_refused(tmp_path, content):
+    with pytest.raises(MlmError, match="JSON"):
+        read_artefact(written(tmp_path / "a.json", content), "training")
+
+
+def test_a_missing_key_is_named(tmp_path):
+    content = made.evaluation("base")
+    del content["baselines"]
+    with pytest.raises(MlmError, match="baselines missing in this evaluation file"):
+        read_artefact(written(tmp_path / "a.json", content), "evaluation")
+
+
+def test_an_artefact_of_another_run_is_refused(tmp_path):
+    files = made.write_run(tmp_path, "base", evaluation=made.evaluation("other"))
+    with pytest.raises(MlmError, match="belongs to the run 'other', expected 'base'"):
+        read_run("base", {}, files)
+
+
+def test_figures_that_are_no_numbers_become_none(tmp_path):
+    path = written(tmp_path / "a.json", '{"format_version": 1, "loss": NaN, "all": [Infinity, 2]}')
+    assert read_artefact(path, "other").content == {
+        "format_version": 1,
+        "loss": None,
+        "all": [None, 2],
+    }
+
+
+def test_curves_have_none_where_nothing_was_measured(tmp_path):
+    made.write_csv(tmp_path / "training.csv", made.curves())
+    rows = read_curves(tmp_path / "training.csv")
+    assert [r["step"] for r in rows if r["validation_loss"] is not None] == [400, 800, 1200, 1600]
+    assert "tokens_per_second" not in rows[0]
+
+
+def test_a_table_without_a_column_is_refused(tmp_path):
+    path = written(tmp_path / "training.csv", "step,loss\n1,2\n")
+    with pytest.raises(MlmError, match=r"epoch, accuracy, .* missing; found: step, loss"):
+        read_curves(path)
+
+
+def test_a_cell_that_is_no_number_is_named_with_its_line(tmp_path):
+    rows = made.curves()
+    rows[1]["loss"] = "broken"
+    made.write_csv(tmp_path / "training.csv", rows)
+    with pytest.raises(MlmError, match=r"line 3: .*broken"):
+        read_curves(tmp_path / "training.csv")
+
+
+def test_benchmarks_are_read_in_the_order_of_their_names(tmp_path):
+    (tmp_path / "pretrain").mkdir()
+    head = "s\th:m:s\tmax_rss\tcpu_time\n"
+    written(tmp_path / "pretrain" / "base.tsv", head + "151.5\t0:02:31\t1900.0\t280\n")
+    written(tmp_path / "corpus.tsv", head + "3.1\t0:00:03\tNA\tNA\n")
+    assert read_benchmarks(tmp_path) == [
+        {"job": "corpus", "seconds": 3.1, "max_rss": None, "cpu": None},
+        {"job": "pretrain/base", "seconds": 151.5, "max_rss": 1900.0, "cpu": 280.0},
+    ]

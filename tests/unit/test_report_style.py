@@ -1,0 +1,67 @@
+"""The page's colours: readable in light and dark, and those of the figures."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mlm.theming import ROLES, SERIES
+
+CSS = (Path(__file__).resolve().parents[2] / "report" / "style.css").read_text(encoding="utf-8")
+#: Pairs of text and what it stands on (WCAG 2.2, 1.4.3: 4.5 to 1).
+TEXT = [
+    *((text, ground) for text in ("ink", "muted", "accent") for ground in ("surface", "ground")),
+    *((name, f"{name}-soft") for name in ("good", "bad", "mask", "warn")),
+    *((name, "surface") for name in ("bad", "mask")),
+    *(("ink", f"{name}-soft") for name in ("good", "bad", "mask", "warn")),
+]
+#: Lines and bars (1.4.11: 3 to 1).
+GRAPHICS = [(f"series-{i}", "surface") for i in range(len(SERIES))]
+
+
+def variables(block: str) -> dict[str, str]:
+    return dict(re.findall(r"--([a-z0-9-]+):\s*(#[0-9a-f]{6})", block))
+
+
+def schemes() -> dict[str, dict[str, str]]:
+    light, dark, printed = (
+        variables(b) for b in re.findall(r":root \{(.*?)\n *\}", CSS, re.DOTALL)
+    )
+    return {"light": light, "dark": light | dark, "print": light | printed}
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_contrast_is_measured_as_the_standard_says():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark", "print"])
+def test_text_is_readable(scheme):
+    colours = schemes()[scheme]
+    poor = {p: contrast(colours[p[0]], colours[p[1]]) for p in TEXT}
+    assert {p: c for p, c in poor.items() if c < 4.5} == {}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark", "print"])
+def test_lines_of_figures_can_be_seen(scheme):
+    colours = schemes()[scheme]
+    poor = {p: contrast(colours[p[0]], colours[p[1]]) for p in GRAPHICS}
+    assert {p: c for p, c in poor.items() if c < 3} == {}
+
+
+def test_figures_alone_have_the_colours_of_the_light_page():
+    light = schemes()["light"]
+    assert [light[f"series-{i}"] for i in range(len(SERIES))] == list(SERIES)
+    for variable, colour in ROLES.values():
+        assert light[variable.removeprefix("--")] == colour

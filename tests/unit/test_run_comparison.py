@@ -1,0 +1,71 @@
+"""Which run is best, which differences mean something, and what the seed alone changes."""
+
+import report_artefacts as made
+
+from mlm.report_data import Artefact, RunResults
+from mlm.run_comparison import best_run, comparable, flattened, seed_groups, standings
+
+
+def run(name, loss=4.9, interval=0.05, overrides=None, **evaluation) -> RunResults:
+    def artefact(content):
+        return Artefact(name, made.sha(name), content)
+
+    return RunResults(
+        name=name,
+        overrides=overrides or {},
+        training=artefact(made.training(name)),
+        evaluation=artefact(made.evaluation(name, loss, interval, **evaluation)),
+        fill_mask=artefact(made.fill_mask(name)),
+        preview=artefact(made.preview(name)),
+        curves=[],
+    )
+
+
+def test_the_lowest_test_loss_is_best():
+    assert best_run([run("a", 4.9), run("b", 4.5), run("c", 4.7)]).name == "b"
+
+
+def test_a_run_is_apart_only_where_the_intervals_do_not_meet():
+    rows = standings([run("best", 4.50), run("near", 4.58), run("far", 4.70)])
+    assert [(r.run, r.best, r.apart) for r in rows] == [
+        ("best", True, False),
+        ("near", False, False),
+        ("far", False, True),
+    ]
+    assert abs(rows[2].difference - 0.2) < 1e-12
+
+
+def test_runs_that_differ_in_the_seed_alone_are_put_together():
+    runs = [
+        run("base", 4.0),
+        run("seed-1", 5.0, overrides={"pretraining": {"seed": 1}}),
+        run("wide", 3.0, overrides={"model": {"config": {"hidden_size": 256}}}),
+        run(
+            "faster",
+            3.0,
+            overrides={"pretraining": {"seed": 1, "optimizer": {"learning_rate": 0.01}}},
+        ),
+    ]
+    (group,) = seed_groups(runs, seed=7)
+    assert group.runs == ("base", "seed-1") and group.seeds == (7, 1)
+    assert group.loss_mean == 4.5 and abs(group.loss_spread - 0.5**0.5) < 1e-12
+
+
+def test_a_run_without_a_loss_is_in_no_group():
+    diverged = run("seed-1", overrides={"pretraining": {"seed": 1}})
+    diverged.evaluation.content["test"]["loss"] = None
+    assert seed_groups([run("base"), diverged], seed=0) == []
+    assert best_run([diverged, run("base")]).name == "base"
+
+
+def test_other_masks_or_other_text_are_not_compared_in_silence():
+    other_seed = run("b", settings={"mask_share": 0.15, "seed": 1})
+    other_text = run("c", digests={"manifest": "another"})
+    assert comparable([run("a"), run("b")]) == []
+    assert "different masks" in comparable([run("a"), other_seed])[0]
+    assert "different test data" in comparable([run("a"), other_text])[0]
+
+
+def test_overrides_are_flattened_to_their_paths():
+    nested = {"pretraining": {"seed": 1, "optimizer": {"clip_norm": None}}, "model": {}}
+    assert flattened(nested) == {"pretraining.optimizer.clip_norm": None, "pretraining.seed": 1}

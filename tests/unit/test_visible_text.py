@@ -1,0 +1,85 @@
+"""Text of a corpus in HTML: shown, never run, never reordering what stands around it."""
+
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlm.shown_samples import prediction_pieces, preview_pieces
+from mlm.visible_text import is_shown_by_name, plain, spaced, visible
+
+SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
+
+
+@given(st.text(st.characters(codec=None)))
+def test_no_text_makes_markup_or_hides_anything(text):
+    elements, read = [], []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: elements.append(tag)
+    parser.handle_data = read.append
+    parser.feed(str(visible(text)))
+    parser.close()
+    assert set(elements) <= {"span"}
+    assert len(elements) == sum(map(is_shown_by_name, text))
+    assert not any(map(is_shown_by_name, "".join(read)))
+    str(visible(text)).encode("utf-8")
+    plain(text).encode("utf-8")
+
+
+def test_bidirectional_controls_are_shown_as_code_points():
+    assert 'title="RIGHT-TO-LEFT OVERRIDE">U+202E</span>' in visible("a\u202eb")
+    assert plain("a\u202eb") == "a‹U+202E›b"
+
+
+def test_scripts_keep_their_joiners_and_letters():
+    text = "می‌خواهم 👩‍👧 שלום"
+    assert visible(text) == text
+
+
+def test_spaces_come_back_as_the_tokenizer_marked_them():
+    assert "".join(spaced(["▁the", "▁hon", "or"])) == " the honor"
+    assert "".join(spaced(["The", "Ġhon", "or"])) == "The honor"
+    assert "".join(spaced(["the", "hon", "##or"])) == " the honor"
+    assert "".join(spaced([" the", " hon", "or", "##"])) == " the honor##"
+    assert "".join(spaced(["the", "honor"])) == " the honor"
+
+
+def states(sample):
+    return [(p.text.strip(), p.state, p.shown) for p in sample.pieces if p.state != "plain"]
+
+
+def test_a_preview_tells_hidden_replaced_and_kept_apart():
+    tokens = [
+        {"text": "[CLS]", "masked": None},
+        {"text": "▁the", "masked": "[MASK]"},
+        {"text": "▁state", "masked": "▁gold"},
+        {"text": "▁of", "masked": "▁of"},
+        {"text": "▁our", "masked": None},
+        {"text": "<pad>", "masked": None},
+    ]
+    shown = preview_pieces({"index": 3, "tokens": tokens}, SPECIAL)
+    assert states(shown) == [
+        ("[CLS]", "special", None),
+        ("the", "masked", "[MASK]"),
+        ("state", "random", "gold"),
+        ("of", "kept", "of"),
+    ]
+    assert "".join(p.space + p.text for p in shown.pieces) == "[CLS] the state of our"
+
+
+def test_a_prediction_shows_the_truth_and_the_guess():
+    tokens = [
+        {"text": " our", "truth": False, "predicted": None},
+        {
+            "text": " Union",
+            "truth": True,
+            "predicted": {"text": " country", "probability": 0.4, "correct": False},
+        },
+        {
+            "text": " ",
+            "truth": True,
+            "predicted": {"text": " ", "probability": 0.9, "correct": True},
+        },
+    ]
+    shown = prediction_pieces({"index": 0, "tokens": tokens, "loss": 1.0}, SPECIAL)
+    assert states(shown) == [("Union", "wrong", "country"), ("␠", "right", "␠")]
