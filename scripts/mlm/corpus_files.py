@@ -77,6 +77,11 @@ def _file_problems(split: str, path: str, owner: dict[str, str]) -> list[str]:
         problems.append(f"corpus.files.{split}: {error}")
     if Path(path).stat().st_size == 0:
         problems.append(f"corpus.files.{split}: {path} is empty (0 bytes); fill it or leave it out")
+    if "{" in path or "}" in path:
+        problems.append(
+            f"corpus.files.{split}: {path} has a brace in its name, which Snakemake reads as a "
+            "wildcard; rename it"
+        )
     identity = os.path.realpath(path)
     if identity in owner and owner[identity] != split:
         problems.append(

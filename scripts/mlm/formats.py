@@ -130,7 +130,7 @@ def _parquet_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterato
 
 def _parquet_rows(handle: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
     try:
-        file = pq.ParquetFile(handle)
+        file = pq.ParquetFile(handle, buffer_size=1 << 20)
         schema = file.schema_arrow
         if reading.text_column not in schema.names:
             raise _missing_column(name, reading.text_column, schema.names)

@@ -114,22 +114,28 @@ def _from_snapshot(
             name, repo_type="dataset", revision=revision, local_files_only=True
         )
         _refuse_unfinished(Path(directory))
-        return datasets.load_dataset_builder(directory, config)
+        builder = datasets.load_dataset_builder(directory, config)
+        if all((builder.config.data_files or {}).values()):
+            return builder
+        obstacle += f"; {directory} holds a part of it only"
     except LocalEntryNotFoundError:
-        arguments = ", ".join(map(repr, (name, config) if config else (name,)))
-        raise MlmError(
-            f"The Hub dataset {name} at the commit {revision} is needed, but neither the Hub "
-            f"({datasets.config.HF_ENDPOINT}) nor a cache gave it: {obstacle}.\n"
-            "With a network, on this machine or another one with the same HF_HOME (here "
-            f"{huggingface_hub.constants.HF_HOME}):\n"
-            f"  hf download --repo-type dataset --revision {revision} {name}\n"
-            f'or: python -c "import datasets; datasets.load_dataset({arguments}, '
-            f"revision='{revision}')\"\n"
-            "Then run the same command here; HF_HUB_OFFLINE=1 spares the waiting. Or set "
-            "corpus.source to files and name files of your own"
-        ) from None
+        pass
+    except FileNotFoundError as error:  # none of the configuration's files was downloaded
+        obstacle += f"; {error}"
     except ValueError as error:
         raise MlmError(f"corpus.hub.config: {error}") from None
+    arguments = ", ".join(map(repr, (name, config) if config else (name,)))
+    raise MlmError(
+        f"The Hub dataset {name} at the commit {revision} is needed, but neither the Hub "
+        f"({datasets.config.HF_ENDPOINT}) nor a cache gave it: {obstacle}.\n"
+        "With a network, on this machine or on another one whose HF_HOME is then copied to "
+        f"{huggingface_hub.constants.HF_HOME} here:\n"
+        f"  hf download --repo-type dataset --revision {revision} {name}\n"
+        f'or: python -c "import datasets; datasets.load_dataset({arguments}, '
+        f"revision='{revision}')\"\n"
+        "Then run the same command here; HF_HUB_OFFLINE=1 spares the waiting. Or set "
+        "corpus.source to files and name files of your own"
+    )
 
 
 def _refuse_unfinished(snapshot: Path) -> None:

@@ -70,7 +70,11 @@ def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
                 yield from read_documents(opened, path, kind, reading)
 
     described = {
-        split: {"kind": "files", "files": [_identity(path) for path in paths]}
+        split: {
+            "kind": "files",
+            "document_per": reading.document_per,
+            "files": [_identity(path) for path in paths],
+        }
         for split, paths in given.items()
     }
     return Source(

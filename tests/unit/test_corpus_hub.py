@@ -17,6 +17,7 @@ from mlm.corpus import SPLITS, build_corpus
 from mlm.corpus_files import check_pinned
 from mlm.errors import MlmError
 
+EVERYTHING_CARVED = {"validation": 0.3, "test": 0.3}
 COMMIT, OTHER = "a" * 40, "b" * 40
 TEXTS = {
     "train": [f"document {i} 문서 😀" for i in range(40)],
@@ -138,6 +139,18 @@ def test_without_network_and_cache_the_message_says_how_to_provide_the_data():
     message = refused(settings())
     assert f"hf download --repo-type dataset --revision {COMMIT} made/up" in message
     assert "offline" in message.lower()
+
+
+def test_a_configuration_that_was_not_downloaded_is_asked_for():
+    place = install_snapshot(COMMIT)
+    configs = [
+        f"- config_name: {name}\n  data_files:\n  - {{split: train, path: {path}}}\n"
+        for name, path in (("one", "data/train*"), ("two", "elsewhere/train*"))
+    ]
+    (place / "README.md").write_text("---\nconfigs:\n" + "".join(configs) + "---\n")
+    assert "hf download" in refused(settings(config="two"))
+    one = {"train": "train", "validation": None, "test": None}
+    assert build(settings(config="one", splits=one) | {"held_out": EVERYTHING_CARVED}) is None
 
 
 def test_a_split_or_column_that_is_not_there_is_named_beside_those_that_are():

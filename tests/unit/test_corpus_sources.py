@@ -259,6 +259,7 @@ def test_patterns_that_cannot_be_read_are_all_named_at_once(tmp_path):
     (tmp_path / "data").mkdir()
     Path("data/a.docx").write_bytes(b"x")
     Path("both.txt").write_bytes(b"x\n")
+    Path("data/{brace}.txt.gz").write_bytes(b"x\n")
     with pytest.raises(MlmError) as caught:
         matched_files({"train": ["data/*.txt", "data/*", "both.txt"], "test": ["both.txt", "data"]})
     message = str(caught.value)
@@ -266,6 +267,7 @@ def test_patterns_that_cannot_be_read_are_all_named_at_once(tmp_path):
         f"corpus.files.train: no file matches 'data/*.txt' (looked in {tmp_path}/data)" in message
     )
     assert "data/a.docx: what it holds cannot be told" in message
+    assert "{brace}.txt.gz has a brace in its name" in message
     assert "both.txt is named for train too" in message
     assert "'data' is a directory" in message
 

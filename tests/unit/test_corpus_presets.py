@@ -1,0 +1,62 @@
+"""The WikiText presets: valid, pinned, and right for text in WikiText's form."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from mlm.configuration import load_schema, resolve
+from mlm.corpus import SPLITS, build_corpus
+from mlm.corpus_files import check_pinned, matched_files, used_settings
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = load_schema(ROOT / "schemas" / "config.schema.yaml")
+ARTICLE = """
+ = Homarus gammarus =
+
+ Homarus gammarus , known as the European lobster , is a species of <unk> lobster .
+
+ = = Description = =
+
+ It weighs 6 kilograms ( 13 lb ) , <unk> and bears a pair of claws .
+ = = Description = =
+"""
+
+
+def preset(name: str) -> dict:
+    """The configuration of presets/{name}.yaml with all defaults."""
+    overlay = yaml.safe_load((ROOT / "presets" / f"{name}.yaml").read_text(encoding="utf-8"))
+    return resolve(overlay, SCHEMA)
+
+
+@pytest.mark.parametrize("name", ["wikitext-2", "wikitext-103"])
+def test_a_hub_preset_is_pinned_to_a_commit(name):
+    hub = preset(name)["corpus"]["hub"]
+    check_pinned(hub["revision"])
+    assert hub["dataset"] == "Salesforce/wikitext" and hub["config"] == f"{name}-raw-v1"
+
+
+@pytest.mark.parametrize("name", ["wikitext-2", "wikitext-103"])
+def test_both_presets_of_a_corpus_filter_and_tokenise_alike(name):
+    hub, files = preset(name), preset(f"{name}-files")
+    assert hub["corpus"]["filters"] == files["corpus"]["filters"]
+    assert hub["tokenizer"] == files["tokenizer"] and hub["shards"] == files["shards"]
+
+
+@pytest.mark.parametrize("name", ["wikitext-2", "wikitext-103"])
+def test_a_local_copy_is_read_whole_but_for_its_blank_lines(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data = Path("data") / name
+    data.mkdir(parents=True)
+    for split in SPLITS:
+        (data / f"{split}.txt").write_text(ARTICLE, encoding="utf-8")
+    config = preset(f"{name}-files")
+    files = matched_files({split: config["corpus"]["files"][split] for split in SPLITS})
+    parquet = {split: f"{split}.parquet" for split in SPLITS}
+    described = {split: f"{split}.json" for split in SPLITS}
+    build_corpus(used_settings(config["corpus"], config["seed"]), files, parquet, described)
+    lines = [line for line in ARTICLE.split("\n") if line.strip()]
+    assert len(lines) == 5
+    for split in SPLITS:
+        assert pq.read_table(parquet[split])["text"].to_pylist() == lines
