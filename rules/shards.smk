@@ -138,3 +138,56 @@ rule verify:
         asked=lambda wildcards: time.time_ns(),
     script:
         "../scripts/verify.py"
+
+
+rule masked_samples:
+    """Decode a few samples of the train split, before and after the run's masking."""
+    input:
+        train="results/manifests/train.json",
+        shards=SHARD_FILES["train"],
+        tokenizer=TOKENIZER_FILES[0],
+        tokenizer_settings=TOKENIZER_FILES[1:],
+        code=code("preview"),
+    output:
+        "results/runs/{run}/preview.json",
+    log:
+        "logs/masked_samples/{run}.log",
+    benchmark:
+        "logs/benchmarks/masked_samples/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        pretraining=of_run("pretraining", "masking", "seed"),
+        evaluation=of_run("evaluation", "samples"),
+        seed=settings["seed"],
+        sequence_length=settings["shards"]["sequence_length"],
+    script:
+        "../scripts/preview.py"
+
+
+rule preview:
+    """Print the masked samples of every run. A target."""
+    input:
+        samples=expand("results/runs/{run}/preview.json", run=RUNS),
+        code=code("show_preview"),
+    output:
+        "results/preview.txt",
+    log:
+        "logs/preview/preview.log",
+    benchmark:
+        "logs/benchmarks/preview/preview.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=200,
+        runtime=10,
+    params:
+        # A new value each time: who asks again wants to see them again.
+        asked=lambda wildcards: time.time_ns(),
+    script:
+        "../scripts/show_preview.py"

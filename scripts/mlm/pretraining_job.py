@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mlm.accelerators import Accelerator, AcceleratorSettings, open_accelerator
-from mlm.atomic import read_json, replacing, write_json, write_text
+from mlm.atomic import replacing, write_json, write_text
 from mlm.checkpointing import StateDirectory
 from mlm.digests import file_sha256, value_sha256
 from mlm.environment import package_versions
@@ -14,11 +14,10 @@ from mlm.errors import MlmError
 from mlm.export import write_configuration, write_weights
 from mlm.input_pipeline import ShardFiles
 from mlm.manifests import Manifest, check_sequence_length, check_shards, read_manifest
-from mlm.masking import MaskingPlan
+from mlm.masking_settings import masking_plan
 from mlm.model_card import model_card
 from mlm.models import ModelRequest, model_configuration, number_of_parameters
 from mlm.optimisation import OptimizerSettings
-from mlm.pieces import word_starts
 from mlm.prediction import head_in_words
 from mlm.tokenization import Encoder
 from mlm.training import Pretraining, Trained, number_of_steps, pretrain
@@ -50,22 +49,6 @@ class RunFiles:
     model_directory: str
     log: str
     summary: str
-
-
-def masking_plan(masking: dict, encoder: Encoder, tokenizer_json: str, length: int) -> MaskingPlan:
-    """The plan that section `pretraining.masking` asks for, with the tokenizer's ids."""
-    return MaskingPlan(
-        share=masking["share"],
-        mask_token=masking["mask_token"],
-        random_token=masking["random_token"],
-        mask_id=encoder.special_ids.mask,
-        special_ids=tuple(sorted(encoder.special().values())),
-        vocabulary_size=encoder.vocabulary_size,
-        sequence_length=length,
-        whole_word=masking["whole_word"],
-        word_starts=word_starts(read_json(tokenizer_json)) if masking["whole_word"] else None,
-        fixed_slots=masking["slots"],
-    )
 
 
 def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:

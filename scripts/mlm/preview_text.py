@@ -1,0 +1,22 @@
+"""Masked samples for the terminal."""
+
+from typing import Any
+
+
+def in_words(previews: list[dict[str, Any]]) -> str:
+    """The contents of preview.json files for the terminal: each text, then the same masked."""
+    lines = []
+    for preview in previews:
+        for sample in preview["samples"]:
+            lines += [
+                f"Run {preview['run']}, sample {sample['index']}",
+                f"  text    {_printable(sample['text'])}",
+                f"  masked  {_printable(sample['masked'])}",
+                "",
+            ]
+    return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    """`text` on one line, without characters that would steer the terminal."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)

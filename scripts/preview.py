@@ -1,0 +1,35 @@
+"""Rule `masked_samples`: a few samples of a run, decoded, before and after masking."""
+
+from pathlib import Path
+
+from mlm.job import run
+
+
+def main(job):
+    from transformers import PreTrainedTokenizerFast
+
+    from mlm.atomic import write_json
+    from mlm.manifests import check_sequence_length, read_manifest
+    from mlm.masking_settings import masking_plan
+    from mlm.preview import as_json, preview_samples
+    from mlm.tokenization import Encoder
+
+    length, tokenizer = job.params.sequence_length, job.input.tokenizer
+    manifest = read_manifest(job.input.train)
+    check_sequence_length(manifest, length)
+    plan = masking_plan(
+        job.params.pretraining["masking"], Encoder.load(tokenizer), tokenizer, length
+    )
+    seed = job.params.pretraining["seed"]
+    samples = preview_samples(
+        manifest,
+        plan,
+        job.params.seed if seed is None else seed,
+        PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent),
+        job.params.evaluation["samples"],
+    )
+    write_json(job.output[0], as_json(job.wildcards.run, samples))
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

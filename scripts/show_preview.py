@@ -1,0 +1,15 @@
+"""Rule `preview`: print the masked samples of every run."""
+
+from mlm.atomic import read_json, write_text
+from mlm.job import run
+from mlm.preview_text import in_words
+
+
+def main(job):
+    text = in_words([read_json(path) for path in job.input.samples])
+    print(text)
+    write_text(job.output[0], text)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

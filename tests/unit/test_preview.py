@@ -1,0 +1,95 @@
+import re
+
+import numpy as np
+import pytest
+from test_manifests import made  # noqa: F401
+
+from mlm.errors import MlmError
+from mlm.preview_text import in_words
+
+
+@pytest.fixture(scope="module")
+def preview():
+    return pytest.importorskip("mlm.preview")
+
+
+class OneCharacter:
+    """As much of transformers' tokenizer as decoding needs, for the fake tokenizer's ids."""
+
+    all_special_ids = (0, 1, 2, 3, 4)
+    names = ("[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]")
+
+    class backend_tokenizer:
+        model = None
+
+    def convert_ids_to_tokens(self, ids):
+        return [self.decode([i]) for i in ids]
+
+    def decode(self, ids, clean_up_tokenization_spaces=False):
+        return "".join(self.names[i] if i < 5 else chr(i - 5) for i in ids)
+
+
+def samples_of(preview, made, count=2, **changes):  # noqa: F811
+    from mlm.masking import MaskingPlan
+
+    directory, _, manifest = made
+    settings = {
+        "share": 0.4,
+        "mask_token": 0.8,
+        "random_token": 0.1,
+        "mask_id": 4,
+        "special_ids": (0, 1, 2, 3, 4),
+        "vocabulary_size": 5 + 128,
+        "sequence_length": 8,
+    }
+    plan = MaskingPlan(**settings | changes)
+    return preview.preview_samples(manifest, plan, 0, OneCharacter(), count, directory)
+
+
+def test_chosen_samples_are_spread_over_the_shards(preview, made):  # noqa: F811
+    manifest = made[2]
+    assert preview.chosen_samples(manifest, 2) == [(0, 0), (1, 0)]
+    assert preview.chosen_samples(manifest, 4) == [(0, 0), (0, 1), (1, 0), (2, 0)]
+    every = preview.chosen_samples(manifest, 10**6)
+    assert len(every) == len(set(every)) == manifest.num_samples
+
+
+def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(preview, made):  # noqa: F811
+    samples = samples_of(preview, made, count=1000)
+    assert [s.index for s in samples] == list(range(made[2].num_samples))
+    text = "".join(s.text for s in samples)
+    assert text == "".join(f"[CLS]document number {i}[SEP]" for i in range(10))
+    for sample in samples:
+        assert "".join(t.text for t in sample.tokens) == sample.text
+        shown = "".join(t.text if t.masked is None else t.masked for t in sample.tokens)
+        assert shown == sample.masked
+    assert sum("[MASK]" in s.masked for s in samples) > len(samples) / 2
+
+
+def test_masks_are_those_of_the_first_epoch_of_training(preview, made):  # noqa: F811
+    from mlm.masking import MaskingPlan, mask_batch
+
+    index, ids, mask = preview.read_chosen(made[2], [(0, 0), (2, 1)], made[0])
+    plan = MaskingPlan(0.4, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 133, 8)
+    batch = mask_batch(ids, mask, index, plan, 0, 0)
+    every = {s.index: s for s in samples_of(preview, made, count=1000)}
+    for row, number in enumerate(index.tolist()):
+        length = int(mask[row].sum())
+        shown = OneCharacter().decode(batch["input_ids"].numpy()[row, :length].tolist())
+        assert every[number].masked == shown
+        chosen = np.flatnonzero([t.masked is not None for t in every[number].tokens])
+        weights = batch["weights"].numpy()[row]
+        assert sorted(batch["positions"].numpy()[row][weights > 0]) == chosen.tolist()
+
+
+def test_a_changed_shard_is_not_shown(preview, made):  # noqa: F811
+    (made[0] / made[1][0][0]).write_bytes(b"")
+    with pytest.raises(MlmError, match="has 0 bytes; the manifest says"):
+        samples_of(preview, made)
+
+
+def test_the_terminal_gets_each_text_on_one_line_without_control_characters():
+    sample = {"index": 7, "text": "a\nb \x1b[31mred", "masked": "[MASK] \u202e"}
+    text = in_words([{"run": "base", "samples": [sample]}])
+    assert text == ("Run base, sample 7\n  text    a b \ufffd[31mred\n  masked  [MASK] \ufffd\n")
+    assert not re.search(r"\x1b|\u202e", text)
