@@ -78,6 +78,4 @@ def canonical(value):
 def shard_files(split, suffix="tfrecord"):
     """The declared shards of `split`, in order."""
     count = SHARD_COUNTS[split]
-    return [
-        f"results/shards/{split}/{split}-{i:05d}-of-{count:05d}.{suffix}" for i in range(count)
-    ]
+    return [f"results/shards/{split}/{split}-{i:05d}-of-{count:05d}.{suffix}" for i in range(count)]

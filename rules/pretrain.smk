@@ -25,17 +25,12 @@ rule pretrain:
         special_tokens_map="results/runs/{run}/model/special_tokens_map.json",
         log="results/runs/{run}/training.csv",
         summary="results/runs/{run}/training.json",
-    params:
-        model=of_run("model"),
-        pretraining=of_run("pretraining", without="checkpoint"),
-        seed=settings["seed"],
-        accelerator=canonical(settings["accelerator"]),
-        sequence_length=settings["shards"]["sequence_length"],
-        corpus=settings["corpus"]["source"],
     log:
         "logs/pretrain/{run}.log",
     benchmark:
         "logs/benchmarks/pretrain/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
     threads: 2
     # Where and how often states are saved changes no result. It travels as resources, since a
     # changed param would train again.
@@ -45,7 +40,12 @@ rule pretrain:
         checkpoint_every=setting_of_run("pretraining", "checkpoint", "every"),
         checkpoint_keep=setting_of_run("pretraining", "checkpoint", "keep"),
         checkpoint_directory=setting_of_run("pretraining", "checkpoint", "directory"),
-    conda:
-        "../envs/environment.yaml"
+    params:
+        model=of_run("model"),
+        pretraining=of_run("pretraining", without="checkpoint"),
+        seed=settings["seed"],
+        accelerator=canonical(settings["accelerator"]),
+        sequence_length=settings["shards"]["sequence_length"],
+        corpus=settings["corpus"]["source"],
     script:
         "../scripts/pretrain.py"
