@@ -31,6 +31,7 @@ _LONGEST_PIECE = 16
 #: pieces. The mark of a word's beginning goes with any of them.
 _CLASSES = "\u2581?[\\p{L}\\p{M}]+|\u2581?\\p{N}+|\u2581?[^\\p{L}\\p{M}\\p{N}\u2581]+|\u2581"
 _CONTINUING = "##"
+_SEPARATORS = "\x1c\x1d\x1e\x1f"
 #: Blocks of ideographs that BERT's normalisation puts spaces around.
 _IDEOGRAPHS = (
     (0x4E00, 0x9FFF),
@@ -77,9 +78,10 @@ def train_wordpiece(sentences: Iterable[str], settings: TokenizerSettings) -> An
     from tokenizers import models, normalizers, pre_tokenizers
 
     alphabet = _alphabet(sentences, settings)
-    letters = sorted(c for c in alphabet if not c.isspace())
-    apart = [c for c in sentences.boundaries if not c.isspace() or c in "\x1c\x1d\x1e"]
-    symbols = [*letters, *apart, *(_CONTINUING + c for c in letters if not _stands_alone(c))]
+    # Python counts four separators among white space, the pre-tokenizer does not.
+    spoken = {c for c in (*alphabet, *sentences.boundaries) if not c.isspace() or c in _SEPARATORS}
+    letters = sorted(spoken)
+    symbols = [*letters, *(_CONTINUING + c for c in letters if not _stands_alone(c))]
     normalizer = normalizers.BertNormalizer(
         clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=False
     )

@@ -14,8 +14,8 @@ from mlm.tokenizer_settings import TokenizerSettings
 LONGEST_SENTENCE = 2000
 #: Characters that end a stretch of training text and have a piece of their own if they occur:
 #: line ends, which no word runs across, and what sentencepiece uses as marks of its own and
-#: leaves out whole sentences for (tab, U+2585, NUL).
-BOUNDARIES = "\n\r\t\v\f\x1c\x1d\x1e\x85\u2028\u2029\0\u2585"
+#: gives no piece to (tab, U+001F, U+2585, NUL).
+BOUNDARIES = "\n\r\t\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\0\u2585"
 #: What ends a lossless tokenizer's escapes; see `mlm.tokenizer_assembly`.
 ESCAPES = (("\u241b", "\u241b0"), ("\u2581", "\u241b1"))
 _LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
