@@ -45,7 +45,7 @@ if PREBUILT:
             "../envs/environment.yaml"
         threads: 1
         resources:
-            mem_mb=1000,
+            mem_mb=2000,
             runtime=240,
         params:
             place=lambda wildcards: settings["shards"]["prebuilt"][wildcards.split],
@@ -78,7 +78,7 @@ else:
         # Alike for all shards, so that a cluster can take several as one group:
         # --groups shard=shards --group-components shards=20
         resources:
-            mem_mb=1000,
+            mem_mb=2000,
             runtime=120,
         params:
             samples=canonical(
@@ -130,7 +130,7 @@ rule verify:
         "../envs/environment.yaml"
     threads: 1
     resources:
-        mem_mb=1000,
+        mem_mb=2000,
         runtime=240,
     params:
         sequence_length=settings["shards"]["sequence_length"],

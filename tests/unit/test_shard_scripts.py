@@ -1,0 +1,127 @@
+"""The rules' own scripts on a real tokenizer: any number of threads, no TensorFlow."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_tokenizer_files import TEXTS, make
+
+from mlm.tfrecord import decode_samples, read_records
+from mlm.tokenization import Encoder
+
+ROOT = Path(__file__).parents[2]
+LENGTH = 16
+# What a rule's script does, in a process of its own, with the job as plain values.
+RUN = """
+import json, sys
+from importlib import import_module
+from types import SimpleNamespace
+
+class Names(SimpleNamespace):
+    def __getitem__(self, i):
+        return list(vars(self).values())[i]
+
+script, job = sys.argv[1], json.loads(sys.argv[2])
+job = SimpleNamespace(**{k: Names(**v) if isinstance(v, dict) else v for k, v in job.items()})
+import_module(script).main(job)
+print([m for m in sys.modules if m.split(".")[0] in ("tensorflow", "keras", "torch")])
+"""
+
+
+def run_script(name, directory, **job):
+    paths = os.pathsep.join([str(ROOT / "scripts")])
+    command = [sys.executable, "-c", RUN, name, json.dumps(job)]
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def make_shards(directory, threads, shards=2):
+    """Run the script of rule `shard` for each shard, and that of `manifest`."""
+    names = [f"{threads}/train-{i:05d}-of-{shards:05d}" for i in range(shards)]
+    (directory / str(threads)).mkdir()
+    inputs = {"corpus": "train.parquet", "tokenizer": "tokenizer/tokenizer.json"}
+    for i, name in enumerate(names):
+        loaded = run_script(
+            "shard",
+            directory,
+            threads=threads,
+            wildcards={"split": "train", "shard": f"{i:05d}", "shards": f"{shards:05d}"},
+            params={
+                "samples": {"sequence_length": LENGTH, "compression": "none"},
+                "read_batch": 2 * threads,
+            },
+            input=inputs,
+            output={"shard": f"{name}.tfrecord", "summary": f"{name}.json"},
+        )
+        assert loaded.strip() == "[]"
+    inputs |= {
+        "shards": [f"{n}.tfrecord" for n in names],
+        "summaries": [f"{n}.json" for n in names],
+    }
+    output = {"manifest": f"{threads}.json"}
+    loaded = run_script(
+        "manifest", directory, wildcards={"split": "train"}, input=inputs, output=output
+    )
+    assert loaded.strip() == "[]"
+    return [directory / f"{n}.tfrecord" for n in names]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("shards")
+    make(directory)
+    return directory, {threads: make_shards(directory, threads) for threads in (1, 3)}
+
+
+def test_the_bytes_depend_on_no_number_of_threads(made):
+    directory, files = made
+    for one, three in zip(files[1], files[3], strict=True):
+        assert one.read_bytes() == three.read_bytes()
+        assert one.with_suffix(".json").read_bytes() == three.with_suffix(".json").read_bytes()
+    first, second = ((directory / f"{n}.json").read_text() for n in (1, 3))
+    assert first.replace('"1/train', '"3/train') == second
+
+
+def test_shards_hold_the_documents_tokens_and_no_special_id_from_the_text(made):
+    directory, files = made
+    encoder = Encoder.load(directory / "tokenizer" / "tokenizer.json")
+    found = []
+    for file in files[1]:
+        with file.open("rb") as stream:
+            ids, mask = decode_samples(read_records(stream, file.name), LENGTH)
+        found += ids[mask == 1].tolist()
+        assert (ids[mask == 0] == encoder.special_ids.pad).all()
+    assert found == [i for document in encoder.encode(TEXTS) for i in document]
+    special = np.array(found)[np.isin(found, list(encoder.special().values()))]
+    unknown = sum(d.count(encoder.special_ids.unk) for d in encoder.encode(TEXTS))
+    assert len(special) == 2 * len(TEXTS) + unknown
+    manifest = json.loads((directory / "1.json").read_text())
+    assert manifest["special_literals"] == 1
+    assert manifest["num_tokens"] == len(found)
+
+
+def test_verification_reads_them_without_tensorflow(made):
+    directory, _ = made
+    printed = run_script(
+        "verify",
+        directory,
+        params={"sequence_length": LENGTH},
+        input={"tokenizer": "tokenizer/tokenizer.json", "manifests": ["1.json", "3.json"]},
+        output={"report": "verification.json"},
+    )
+    assert printed.splitlines()[-1] == "[]"
+    assert printed.count("as the manifest says") == 2
+    assert (
+        json.loads((directory / "verification.json").read_text())["splits"]["train"]["shards"] == 2
+    )
