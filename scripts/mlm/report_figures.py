@@ -188,7 +188,7 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
     for label, values in found.items():
         for value, names in values.items():
             of = "" if len(values) == 1 else f" ({', '.join(names)})"
-            bars.append((label + of, value, None, BASELINE))
+            bars.append((label.replace(" baseline", "") + of, value, None, BASELINE))
     with drawing(height=0.8 + 0.36 * max(1, len(bars))) as (figure, axes):
         largest = max((b[2][1] if b[2] else b[1] for b in bars), default=1.0) or 1.0
         for y, (_, value, interval, colour) in enumerate(bars):
@@ -207,9 +207,9 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
         axes.spines["left"].set_visible(False)
         if metric == "accuracy":
             axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            axes.set_xlabel("masked tokens guessed right (more is better)")
+            axes.set_xlabel("guessed right (more is better)")
         else:
-            axes.set_xlabel("nats per masked token (less is better)")
+            axes.set_xlabel("nats (less is better)")
         said = "; ".join(
             f"{label} {_said(value, metric)}"
             + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
@@ -278,11 +278,19 @@ def _positions(runs: Sequence[RunResults]) -> Figure:
             )
             if found:
                 said.append(f"{run.name}: between {min(y):.2f} and {max(y):.2f}")
+        _at_least(axes, 0.5)
         axes.set_xlabel("position in the sample")
         axes.set_ylabel("nats per masked token")
         legend_below(figure)
         alternative = f"Line plot of the test loss by position. {'; '.join(said)}."
         return _themed(figure, "positions", alternative)
+
+
+def _at_least(axes, span: float) -> None:
+    """Widen the y axis to `span`, so that mere noise does not look like a mountain."""
+    low, high = axes.get_ylim()
+    missing = max(0.0, span - (high - low)) / 2
+    axes.set_ylim(low - missing, high + missing)
 
 
 def _calibration(runs: Sequence[RunResults]) -> Figure:
