@@ -5,6 +5,7 @@ import re
 import tempfile
 from dataclasses import replace
 from functools import cache
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import report_artefacts as made
 from report_results import hostile as hostile_results
 from report_results import results_in, written
 
+from mlm.configuration import load_schema, resolve
 from mlm.report import render
 from mlm.report_catalogue import FIGURES
 from mlm.report_data import Results, read_artefact
@@ -269,3 +271,10 @@ def test_an_empty_evaluation_still_gives_a_page(tmp_path):
     results = replace(results, runs=[replace(results.runs[0], curves=[])])
     found = Page(page_of(results))
     assert {"preview", "samples", "fill_mask"}.isdisjoint(a["id"] for a in found.all("section"))
+
+
+def test_the_configuration_in_the_page_is_complete_and_gives_itself(html):
+    code = r"<summary>Configuration as resolved.*?<code>(.*?)</code>"
+    config = json.loads(unescape(re.search(code, html, re.DOTALL)[1]))
+    assert resolve(config, load_schema(ROOT / "schemas" / "config.schema.yaml")) == config
+    assert config["runs"]["seed-1"] == {"pretraining": {"seed": 1}}
