@@ -10,6 +10,8 @@ REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
 FROM_CORPUS = settings["shards"]["source"] == "corpus"
 # Stages that run only when asked and that the report then shows, with what they write.
 REPORT_EXTRAS = {}
+# Stages whose code the report names by its digest: an edit of it remakes what is shown.
+REPORT_STAGES = "corpus tokenizer shard manifest preview pretrain evaluate fill_mask report".split()
 # An edited template remakes the page.
 TEMPLATES = [
     local(str(file.relative_to(BASE) if Path.cwd() == BASE else file))
@@ -30,7 +32,7 @@ rule report:
         manifests=expand("results/manifests/{split}.json", split=SPLITS),
         preview=(
             expand("results/runs/{run}/preview.json", run=REPORTED_RUNS)
-            if workflow.is_rule("preview")
+            if workflow.is_rule("preview") and "preview" in settings["report"]["sections"]
             else []
         ),
         training=expand("results/runs/{run}/training.json", run=REPORTED_RUNS),
@@ -66,8 +68,9 @@ rule report:
         overrides=canonical({run: settings["runs"][run] for run in REPORTED_RUNS}),
         config=canonical(settings),
         digests={
-            stage: code_digest(BASE / "scripts", stage)
-            for stage in "corpus tokenizer shard manifest pretrain evaluate fill_mask report".split()
+            stage: digest
+            for stage in REPORT_STAGES
+            if (digest := code_digest(BASE / "scripts", stage))
         },
         benchmarks="logs/benchmarks",
     script:

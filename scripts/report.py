@@ -4,7 +4,14 @@ from pathlib import Path
 
 from mlm.job import run
 from mlm.report import write_report
-from mlm.report_data import Results, read_artefact, read_benchmarks, read_run, read_splits
+from mlm.report_data import (
+    Results,
+    read_artefact,
+    read_benchmarks,
+    read_run,
+    read_speed,
+    read_splits,
+)
 
 STAGES = ("training", "curves", "evaluation", "fill_mask")
 
@@ -23,6 +30,7 @@ def main(job):
     if job.input.tokenizer:
         path = job.input.tokenizer[0]
         tokenizer = read_artefact(path, "tokenizer", "results/tokenizer/tokenizer_stats.json")
+    speed = dict(zip(job.params.runs, map(read_speed, job.input.curves), strict=True))
     results = Results(
         title=asked["title"],
         sections=list(asked["sections"]),
@@ -33,6 +41,7 @@ def main(job):
         manifests=read_splits("manifest", "results/manifests", job.input.manifests),
         runs=runs,
         cost=read_benchmarks(job.params.benchmarks) if asked["cost"] else [],
+        speed=speed if asked["cost"] else {},
     )
     drawings = {Path(path).stem: path for path in job.output.figures}
     templates = Path(job.input.page).parent

@@ -17,10 +17,6 @@ from mlm.run_comparison import best_run, seed_groups, standings
 from mlm.theming import Figure
 from mlm.visible_text import plain, visible
 
-#: Sections that only some runs of the workflow have data for, and where they come in when
-#: `report.sections` does not name them: after the section given.
-_UNASKED = {"preflight": "shards", "finetune": "samples", "cost": "samples"}
-
 
 def write_report(
     results: Results, templates: Path, page: str, numbers: str, drawings: Mapping[str, str]
@@ -50,23 +46,13 @@ def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> st
     environment.filters |= {"visible": visible, "plain": plain, "svg": lambda f: Markup(f.svg)}
     sections = [
         {"name": name, "title": SECTIONS[name].title, "view": view}
-        for name in shown_sections(results)
+        for name in results.sections
         if (view := SECTIONS[name].view(results)) is not None
     ]
     style = Markup((templates / "style.css").read_text(encoding="utf-8"))
     return environment.get_template("page.html.j2").render(
         title=results.title, sections=sections, figures=drawn, results=results, style=style
     )
-
-
-def shown_sections(results: Results) -> list[str]:
-    """The sections of the configuration in their order, and those that have come unasked."""
-    names = list(results.sections)
-    for name, after in _UNASKED.items():
-        if name not in names:
-            place = names.index(after) + 1 if after in names else len(names)
-            names.insert(place, name)
-    return names
 
 
 def numbers_of(results: Results) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +85,8 @@ class Results:
     manifests: dict[str, Artefact]
     runs: list[RunResults]
     cost: list[dict] = field(default_factory=list)
+    #: Tokens per second by run, with `cost`.
+    speed: dict[str, float | None] = field(default_factory=dict)
 
 
 def read_artefact(path: str | Path, kind: str, name: str | None = None) -> Artefact:
@@ -130,6 +133,14 @@ def read_curves(path: str | Path) -> list[dict[str, float | None]]:
             return [{c: _number(row[c]) for c in CURVE_COLUMNS} for row in reader]
         except ValueError as error:
             raise MlmError(f"{path}, line {reader.line_num}: {error}") from error
+
+
+def read_speed(path: str | Path) -> float | None:
+    """The median tokens per second of a training.csv: never the same twice."""
+    with open(path, encoding="utf-8", newline="") as handle:
+        speeds = [_benchmark_number(row.get("tokens_per_second")) for row in csv.DictReader(handle)]
+    known = [s for s in speeds if s is not None]
+    return statistics.median(known) if known else None
 
 
 def read_run(

@@ -76,36 +76,37 @@ def _smoothed(values: list[float], window: int) -> list[float]:
     ]
 
 
+def _look(index: int) -> dict:
+    """Colour and line style of the `index`-th run."""
+    return {"color": series_colour(index), "linestyle": series_dash(index)}
+
+
+def _short(name: str, longest: int = 22) -> str:
+    """A run's name for a legend or an axis: the middle of a long one is left out."""
+    if len(name) <= longest:
+        return name
+    end = longest // 3
+    return f"{name[: longest - end - 1]}…{name[-end:]}"
+
+
 def _curve(runs: Sequence[RunResults], metric: str, name: str, unit: str) -> Figure:
     said = []
     with drawing() as (figure, axes):
         for i, run in enumerate(runs):
-            colour, dash = series_colour(i), series_dash(i)
+            look, label = _look(i), _short(run.name)
             steps, values = _column(run, metric)
+            axes.plot(steps, values, color=look["color"], alpha=0.25, linewidth=0.8)
             window = max(1, len(values) // 40)
-            axes.plot(steps, values, color=colour, alpha=0.25, linewidth=0.8)
-            label = f"{run.name}, train"
-            axes.plot(
-                steps,
-                _smoothed(values, window),
-                color=colour,
-                linestyle=dash,
-                linewidth=1.3,
-                alpha=0.75,
-                label=label,
+            (train,) = axes.plot(
+                steps, _smoothed(values, window), **look, linewidth=1.3, alpha=0.75
             )
             steps, values = _column(run, f"validation_{metric}")
+            # One entry a run: with several, the caption tells train from validation.
+            if len(runs) == 1 or not values:
+                train.set_label("train" if len(runs) == 1 else label)
             if values:
-                axes.plot(
-                    steps,
-                    values,
-                    color=colour,
-                    linestyle=dash,
-                    linewidth=2,
-                    marker="o",
-                    markersize=4,
-                    label=f"{run.name}, validation",
-                )
+                label = "validation" if len(runs) == 1 else label
+                axes.plot(steps, values, **look, linewidth=2, marker="o", markersize=4, label=label)
                 said.append(
                     f"{run.name}: {_said(values[0], metric)} at step {steps[0]:.0f} to "
                     f"{_said(values[-1], metric)} at step {steps[-1]:.0f}"
@@ -156,10 +157,9 @@ def _learning_rate(runs: Sequence[RunResults]) -> Figure:
             axes.plot(
                 steps,
                 values,
-                color=series_colour(i),
-                linestyle=series_dash(i),
+                **_look(i),
                 linewidth=1.8,
-                label=run.name,
+                label=_short(run.name),
             )
             if values:
                 peaks.append(f"{run.name} {max(values):.2g}")
@@ -188,7 +188,7 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
     for label, values in found.items():
         for value, names in values.items():
             of = "" if len(values) == 1 else f" ({', '.join(names)})"
-            bars.append((label + of, value, None, BASELINE))
+            bars.append((label.replace(" baseline", "") + of, value, None, BASELINE))
     with drawing(height=0.8 + 0.36 * max(1, len(bars))) as (figure, axes):
         largest = max((b[2][1] if b[2] else b[1] for b in bars), default=1.0) or 1.0
         for y, (_, value, interval, colour) in enumerate(bars):
@@ -199,7 +199,7 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
                 axes.errorbar(value, y, xerr=reach, color=INK, capsize=3, linewidth=1.2)
                 end = max(end, interval[1])
             axes.text(end + 0.015 * largest, y, _said(value, metric), va="center", fontsize=9.5)
-        axes.set_yticks(range(len(bars)), [b[0] for b in bars])
+        axes.set_yticks(range(len(bars)), [_short(b[0]) for b in bars])
         axes.tick_params(axis="y", length=0, labelcolor=INK)
         axes.invert_yaxis()
         axes.set_xlim(0, largest * 1.16)
@@ -207,9 +207,9 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
         axes.spines["left"].set_visible(False)
         if metric == "accuracy":
             axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            axes.set_xlabel("masked tokens guessed right (more is better)")
+            axes.set_xlabel("guessed right (more is better)")
         else:
-            axes.set_xlabel("nats per masked token (less is better)")
+            axes.set_xlabel("nats (less is better)")
         said = "; ".join(
             f"{label} {_said(value, metric)}"
             + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
@@ -233,17 +233,16 @@ def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
             axes.plot(
                 x,
                 y,
-                color=series_colour(i),
-                linestyle=series_dash(i),
+                **_look(i),
                 marker="o",
                 markersize=5,
                 linewidth=1.6,
-                label=run.name,
+                label=_short(run.name),
             )
             said.append(
                 f"{run.name}: " + ", ".join(f"{b['label']} {b['accuracy']:.1%}" for b in known)
             )
-        axes.set_xticks(range(len(labels)), labels)
+        axes.set_xticks(range(len(labels)), labels, rotation=30 if len(labels) > 5 else 0)
         axes.tick_params(axis="x", labelcolor=INK)
         axes.margins(x=0.08)
         axes.set_ylim(bottom=0)
@@ -269,20 +268,27 @@ def _positions(runs: Sequence[RunResults]) -> Figure:
             axes.plot(
                 x,
                 y,
-                color=series_colour(i),
-                linestyle=series_dash(i),
+                **_look(i),
                 marker="o",
                 markersize=3.5,
                 linewidth=1.6,
-                label=run.name,
+                label=_short(run.name),
             )
             if found:
                 said.append(f"{run.name}: between {min(y):.2f} and {max(y):.2f}")
+        _at_least(axes, 0.5)
         axes.set_xlabel("position in the sample")
         axes.set_ylabel("nats per masked token")
         legend_below(figure)
         alternative = f"Line plot of the test loss by position. {'; '.join(said)}."
         return _themed(figure, "positions", alternative)
+
+
+def _at_least(axes, span: float) -> None:
+    """Widen the y axis to `span`, so that mere noise does not look like a mountain."""
+    low, high = axes.get_ylim()
+    missing = max(0.0, span - (high - low)) / 2
+    axes.set_ylim(low - missing, high + missing)
 
 
 def _calibration(runs: Sequence[RunResults]) -> Figure:
@@ -302,12 +308,11 @@ def _calibration(runs: Sequence[RunResults]) -> Figure:
             axes.plot(
                 [b["confidence"] for b in bins],
                 [b["accuracy"] for b in bins],
-                color=series_colour(i),
-                linestyle=series_dash(i),
+                **_look(i),
                 marker="o",
                 markersize=5,
                 linewidth=1.6,
-                label=run.name,
+                label=_short(run.name),
             )
             error = calibration.get("expected_calibration_error")
             if error is not None:

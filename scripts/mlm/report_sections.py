@@ -176,7 +176,14 @@ def cost(results: Results) -> dict | None:
     """Time and memory of each job, where they were asked for."""
     if not results.cost:
         return None
-    return {"rows": results.cost, "seconds": sum(r["seconds"] or 0 for r in results.cost)}
+    return {
+        "rows": results.cost,
+        "seconds": sum(r["seconds"] or 0 for r in results.cost),
+        "speed": [
+            (r.name, results.speed.get(r.name), r.training.content.get("tokens"))
+            for r in results.runs
+        ],
+    }
 
 
 SECTIONS = {

@@ -24,16 +24,16 @@ def decimal(number: float | None, digits: int = 2) -> str:
 
 
 def percent(share: float | None, digits: int = 1) -> str:
-    """A share between 0 and 1 in percent."""
-    return NONE if share is None else f"{share * 100:.{digits}f} %"
+    """A share between 0 and 1 in percent; number and sign stay on one line."""
+    return NONE if share is None else f"{share * 100:.{digits}f}\u00a0%"
 
 
 def rate(share: float | None) -> str:
     """A small share in percent, with enough digits to be told from zero."""
     if not share:
-        return NONE if share is None else "0 %"
+        return NONE if share is None else "0\u00a0%"
     digits = max(1, 1 - math.floor(math.log10(share * 100)))
-    return f"{share * 100:.{min(digits, 6)}f} %"
+    return f"{share * 100:.{min(digits, 6)}f}\u00a0%"
 
 
 def size(number: float | None) -> str:
@@ -42,7 +42,7 @@ def size(number: float | None) -> str:
         return NONE
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if number >= factor:
-            return f"{number / factor:,.1f} {unit}"
+            return f"{number / factor:,.1f}\u00a0{unit}"
     return f"{number:,.0f} B"
 
 
@@ -52,7 +52,7 @@ def short(number: float | None) -> str:
         return NONE
     for unit, factor in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
         if number >= factor:
-            return f"{number / factor:.3g} {unit}"
+            return f"{number / factor:.3g}\u00a0{unit}"
     return f"{number:,.0f}"
 
 

@@ -75,7 +75,8 @@ def evaluation(results: Results) -> dict:
             if alike is None:
                 shared.setdefault(name, []).append(Measured(run.name, name, figures))
     for found in shared.values():
-        rows += [replace(m, run="") for m in found] if len(found) == 1 else found
+        alike = len(found) == 1 and len(results.runs) > 1
+        rows += [replace(m, run="all runs") for m in found] if alike else found
     parts = []
     for key, (heading, names) in _PARTS.items():
         found = [(r.name, _measured(r.evaluation.content.get(key), names)) for r in results.runs]

@@ -1,6 +1,6 @@
 """Samples of text as coloured pieces: what was hidden, what stood there, what was guessed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlm.report_data import Results
 from mlm.visible_text import spaced
@@ -98,11 +98,13 @@ def _chosen(text: str, state: str, shown: str, probability: float | None = None)
 
 
 def _joined(pieces: list[Piece]) -> tuple[Piece, ...]:
-    """`pieces` with neighbours that are plain put together."""
+    """`pieces` with neighbours that are plain put together, and no space before the first."""
     joined: list[Piece] = []
     for piece in pieces:
         if joined and piece.state == joined[-1].state and piece.state in ("plain", "special"):
             joined[-1] = Piece(joined[-1].text + piece.text, piece.state)
         else:
             joined.append(piece)
+    if joined:
+        joined[0] = replace(joined[0], text=joined[0].text.lstrip(" "), space="")
     return tuple(joined)

@@ -5,16 +5,19 @@ import re
 import tempfile
 from dataclasses import replace
 from functools import cache
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import report_artefacts as made
+from report_results import hostile as hostile_results
+from report_results import results_in, written
 
 from mlm.configuration import load_schema, resolve
-from mlm.report import render, write_report
+from mlm.report import render
 from mlm.report_catalogue import FIGURES
-from mlm.report_data import Results, read_artefact, read_run, read_splits
+from mlm.report_data import Results, read_artefact
 from mlm.report_figures import figures
 from mlm.report_sections import SECTIONS
 
@@ -55,39 +58,6 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         return "".join(self.texts)
-
-
-def results_in(root: Path, runs: dict | None = None, losses: dict | None = None, **artefacts):
-    """Results read from synthetic artefacts below `root`; `artefacts` go into every run."""
-    runs = {"base": {}} if runs is None else runs
-    data = made.write_data(root)
-    config = resolve({"runs": runs}, load_schema(ROOT / "schemas" / "config.schema.yaml"))
-    stats = "results/tokenizer/tokenizer_stats.json"
-    return Results(
-        title=config["report"]["title"],
-        sections=config["report"]["sections"],
-        config=config,
-        code={"corpus": made.sha("corpus"), "report": made.sha("report")},
-        corpus=read_splits("corpus", "results/corpus", data["corpus"]),
-        tokenizer=read_artefact(data["tokenizer"][0], "tokenizer", stats),
-        manifests=read_splits("manifest", "results/manifests", data["manifests"]),
-        runs=[
-            read_run(
-                name,
-                overrides,
-                made.write_run(root, name, (losses or {}).get(name, 4.9), **artefacts),
-            )
-            for name, overrides in runs.items()
-        ],
-    )
-
-
-def written(results: Results, folder: Path) -> dict[str, bytes]:
-    """Every file of the report by name."""
-    drawings = {name: str(folder / "figures" / f"{name}.svg") for name in FIGURES}
-    page, numbers = folder / "report.html", folder / "report.json"
-    write_report(results, ROOT / "report", str(page), str(numbers), drawings)
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.*")}
 
 
 def page_of(results: Results) -> str:
@@ -216,8 +186,8 @@ def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
 
 def test_cost_is_shown_where_it_was_asked_for(tmp_path):
     cost = [{"job": "pretrain/base", "seconds": 151.2, "cpu": 280.0, "max_rss": 1900.0}]
-    found = Page(page_of(replace(results_in(tmp_path), cost=cost)))
-    assert "pretrain/base" in found.text and "151.2" in found.text
+    found = Page(page_of(replace(results_in(tmp_path), cost=cost, speed={"base": 81_234.0})))
+    assert "pretrain/base" in found.text and "151.2" in found.text and "81,234" in found.text
     assert "but for the cost section" in found.text
 
 
@@ -260,50 +230,11 @@ def test_every_artefact_has_its_digest_in_the_page(page):
     assert made.sha("train3") in page.text
 
 
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "</style><style>body{display:none}</style>",
-    "\u202egnihtemos\u202c",
-    "<img src=x onerror=alert(1)>",
-    "{{ 7*7 }}",
-    "\ud800",
-    "a\x00b\x1bc",
-    "W" * 20_000,
-    '"><svg onload=alert(1)>',
-]
-
-
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     """A page on a corpus, prompts, answers and a title that mean harm."""
     root = tmp_path_factory.mktemp("hostile")
-    text = " ".join(HOSTILE)
-    prompts = [f"{h} [MASK]" for h in HOSTILE]
-    fill_mask = made.fill_mask("base", prompts)
-    fill_mask["prompts"][0]["answers"] = [
-        {"token": t, "sequence": t, "score": 0.1} for t in HOSTILE
-    ]
-    evaluation = made.evaluation("base")
-    guess = {"probability": 0.5, "correct": False}
-    for sample in evaluation["samples"]["best"]:
-        sample["tokens"] = [
-            {"text": h, "truth": True, "predicted": guess | {"text": h}} for h in HOSTILE
-        ]
-    evaluation["verdicts"] = HOSTILE
-    evaluation["minimal_pairs"] = {
-        "accuracy": 1.0,
-        "pairs": [{"acceptable": text, "unacceptable": text, "scores": [-1, -2], "correct": True}],
-    }
-    artefacts = {
-        "fill_mask": fill_mask,
-        "evaluation": evaluation,
-        "preview": made.preview("base", dict(enumerate(HOSTILE))),
-    }
-    results = results_in(root)
-    run = results.runs[0]
-    run = replace(run, **{k: replace(getattr(run, k), content=v) for k, v in artefacts.items()})
-    results = replace(results, runs=[run], title=text, config=results.config | {"title": text})
-    return written(results, root / "report")["report.html"].decode("utf-8")
+    return written(hostile_results(root), root / "report")["report.html"].decode("utf-8")
 
 
 def test_hostile_text_makes_no_element(hostile):
@@ -340,3 +271,10 @@ def test_an_empty_evaluation_still_gives_a_page(tmp_path):
     results = replace(results, runs=[replace(results.runs[0], curves=[])])
     found = Page(page_of(results))
     assert {"preview", "samples", "fill_mask"}.isdisjoint(a["id"] for a in found.all("section"))
+
+
+def test_the_configuration_in_the_page_is_complete_and_gives_itself(html):
+    code = r"<summary>Configuration as resolved.*?<code>(.*?)</code>"
+    config = json.loads(unescape(re.search(code, html, re.DOTALL)[1]))
+    assert resolve(config, load_schema(ROOT / "schemas" / "config.schema.yaml")) == config
+    assert config["runs"]["seed-1"] == {"pretraining": {"seed": 1}}

@@ -6,7 +6,7 @@ import pytest
 import report_artefacts as made
 
 from mlm.errors import MlmError
-from mlm.report_data import read_artefact, read_benchmarks, read_curves, read_run
+from mlm.report_data import read_artefact, read_benchmarks, read_curves, read_run, read_speed
 
 
 def written(path, content):
@@ -84,3 +84,11 @@ def test_benchmarks_are_read_in_the_order_of_their_names(tmp_path):
         {"job": "corpus", "seconds": 3.1, "max_rss": None, "cpu": None},
         {"job": "pretrain/base", "seconds": 151.5, "max_rss": 1900.0, "cpu": 280.0},
     ]
+
+
+def test_the_speed_is_the_median_over_the_rows(tmp_path):
+    rows = made.curves()[:3]
+    for row, speed in zip(rows, (1, 50, 9_000), strict=True):
+        row["tokens_per_second"] = speed
+    made.write_csv(tmp_path / "training.csv", rows)
+    assert read_speed(tmp_path / "training.csv") == 50

@@ -1,0 +1,87 @@
+"""Results for tests of the report, read from synthetic artefacts, and the files made of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import report_artefacts as made
+
+from mlm.configuration import load_schema, resolve
+from mlm.report import write_report
+from mlm.report_catalogue import FIGURES
+from mlm.report_data import Results, read_artefact, read_run, read_splits
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def results_in(root: Path, runs: dict | None = None, losses: dict | None = None, **artefacts):
+    """Results read from synthetic artefacts below `root`; `artefacts` go into every run."""
+    runs = {"base": {}} if runs is None else runs
+    data = made.write_data(root)
+    config = resolve({"runs": runs}, load_schema(ROOT / "schemas" / "config.schema.yaml"))
+    stats = "results/tokenizer/tokenizer_stats.json"
+    return Results(
+        title=config["report"]["title"],
+        sections=config["report"]["sections"],
+        config=config,
+        code={"corpus": made.sha("corpus"), "report": made.sha("report")},
+        corpus=read_splits("corpus", "results/corpus", data["corpus"]),
+        tokenizer=read_artefact(data["tokenizer"][0], "tokenizer", stats),
+        manifests=read_splits("manifest", "results/manifests", data["manifests"]),
+        runs=[
+            read_run(
+                name,
+                overrides,
+                made.write_run(root, name, (losses or {}).get(name, 4.9), **artefacts),
+            )
+            for name, overrides in runs.items()
+        ],
+    )
+
+
+def written(results: Results, folder: Path) -> dict[str, bytes]:
+    """Every file of the report by name."""
+    drawings = {name: str(folder / "figures" / f"{name}.svg") for name in FIGURES}
+    page, numbers = folder / "report.html", folder / "report.json"
+    write_report(results, ROOT / "report", str(page), str(numbers), drawings)
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.*")}
+
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</style><style>body{display:none}</style>",
+    "\u202egnihtemos\u202c",
+    "<img src=x onerror=alert(1)>",
+    "{{ 7*7 }}",
+    "\ud800",
+    "a\x00b\x1bc",
+    "W" * 20_000,
+    '"><svg onload=alert(1)>',
+]
+
+
+def hostile(root: Path) -> Results:
+    """Results on a corpus, prompts, answers and a title that mean harm."""
+    text = " ".join(HOSTILE)
+    prompts = [f"{h} [MASK]" for h in HOSTILE]
+    filled = made.fill_mask("base", prompts)
+    filled["prompts"][0]["answers"] = [{"token": t, "sequence": t, "score": 0.1} for t in HOSTILE]
+    evaluated = made.evaluation("base")
+    guess = {"probability": 0.5, "correct": False}
+    for sample in evaluated["samples"]["best"]:
+        sample["tokens"] = [
+            {"text": h, "truth": True, "predicted": guess | {"text": h}} for h in HOSTILE
+        ]
+    evaluated["verdicts"] = HOSTILE
+    evaluated["minimal_pairs"] = {
+        "accuracy": 1.0,
+        "pairs": [{"acceptable": text, "unacceptable": text, "scores": [-1, -2], "correct": True}],
+    }
+    artefacts = {
+        "fill_mask": filled,
+        "evaluation": evaluated,
+        "preview": made.preview("base", dict(enumerate(HOSTILE))),
+    }
+    results = results_in(root)
+    run = results.runs[0]
+    run = replace(run, **{k: replace(getattr(run, k), content=v) for k, v in artefacts.items()})
+    return replace(results, runs=[run], title=text, config=results.config | {"title": text})
