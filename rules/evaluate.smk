@@ -81,5 +81,6 @@ rule fill_mask:
         runtime=15,
     params:
         evaluation=of_run("evaluation", "prompts", "top_k"),
+        cpu_threads=settings["accelerator"]["cpu_threads"],
     script:
         "../scripts/fill_mask.py"

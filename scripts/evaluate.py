@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from mlm.atomic import read_json
-from mlm.evaluation import EvaluationSettings, Paths, evaluate
+from mlm.evaluation import Paths, evaluate
 from mlm.evaluation_file import write_figures
+from mlm.evaluation_settings import EvaluationSettings
 from mlm.job import run
 
 

@@ -4,11 +4,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from mlm.evaluation_file import write_figures
-from mlm.fill_mask import answers
+from mlm.fill_mask import answers, use_cpu
 from mlm.job import run
 
 
 def main(job):
+    use_cpu(job.params.cpu_threads)
     prompts = job.params.evaluation["prompts"]
     found = answers(Path(job.input.model).parent, prompts, job.params.evaluation["top_k"])
     write_figures(

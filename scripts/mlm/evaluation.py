@@ -1,6 +1,6 @@
 """The evaluation of an exported model: from shards to every figure of evaluation.json."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from mlm.atomic import read_json
@@ -15,44 +15,13 @@ from mlm.evaluation_figures import (
     samples_json,
     verdict_sentences,
 )
+from mlm.evaluation_settings import EvaluationSettings
 from mlm.exported_model import check_vocabulary, load_model, load_tokenizer
 from mlm.manifests import read_manifest
 from mlm.metrics import Resampling, summary
-from mlm.minimal_pairs import ScoredPair, score_pairs
+from mlm.minimal_pairs import EncodedPairs, ScoredPair, encoded_pairs, score_pairs
 from mlm.pieces import word_starts
 from mlm.predictions import Scored
-
-
-@dataclass(frozen=True)
-class EvaluationSettings:
-    """Section `evaluation` of the configuration, and what of `accelerator` it needs."""
-
-    batch_size: int
-    mask_share: float
-    mask_token: float
-    random_token: float
-    seed: int
-    bootstrap: dict
-    frequency_bands: list[int]
-    calibration_bins: int
-    samples: int
-    train_samples: int
-    minimal_pairs: list[list[str]]
-    accelerator: dict
-
-    @classmethod
-    def of(cls, section: dict, accelerator: dict) -> "EvaluationSettings":
-        """From the resolved sections; keys that evaluation does not use are left aside."""
-        names = {f.name for f in fields(cls)} - {"accelerator"}
-        return cls(**{n: section[n] for n in names}, accelerator=dict(accelerator))
-
-    @property
-    def resampling(self) -> Resampling:
-        return Resampling(self.bootstrap["resamples"], self.bootstrap["confidence"], self.seed)
-
-    def shown(self) -> dict:
-        """What the figures depend on, for the file."""
-        return {k: v for k, v in asdict(self).items() if k not in ("accelerator", "minimal_pairs")}
 
 
 @dataclass(frozen=True)
@@ -79,9 +48,10 @@ def evaluate(
         manifests, paths.root, settings.train_samples, len(tokenizer), special
     )
     text = {s: text_of(manifests[s], characters.get(s)) for s in ("train", "test")}
-    test, train, pairs = _scored(paths.model, tokenizer, special, data, settings)
+    encoded = encoded_pairs(settings.minimal_pairs, tokenizer, data.sequence_length)
+    test, train, pairs = _scored(paths.model, tokenizer, special, data, encoded, settings)
 
-    resampling = settings.resampling
+    resampling = Resampling(**settings.bootstrap, seed=settings.seed)
     test_summary = summary(test.positions.sample, test.scores, text["test"], resampling)
     train_summary = None
     if train is not None:
@@ -120,6 +90,7 @@ def _scored(
     tokenizer,
     special: list[int],
     data: EvaluationData,
+    pairs: EncodedPairs | None,
     settings: EvaluationSettings,
 ) -> tuple[Scored, Scored | None, list[ScoredPair]]:
     """The model's answers on test and on the sample of train, and the minimal pairs."""
@@ -154,10 +125,7 @@ def _scored(
     train = None
     if data.train is not None:
         train = scorer.score(data.train, "train")
-    pairs = score_pairs(
-        settings.minimal_pairs, tokenizer, data.sequence_length, scorer.log_probabilities
-    )
-    return test, train, pairs
+    return test, train, score_pairs(pairs, scorer.log_probabilities) if pairs else []
 
 
 def _pairs_json(pairs: list[ScoredPair]) -> dict | None:

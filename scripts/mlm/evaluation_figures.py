@@ -60,6 +60,8 @@ def compare_with_baselines(
     weights = dict(zip(COMPONENTS, map(float, bigram.weights), strict=True))
     positions = test.positions
     hidden = positions.shown_as(mask_id) != SHOWN_AS.index("kept")
+    if not hidden.any():
+        hidden[:] = True
 
     def compared(key, name, sees, scores, weights=None):
         difference = paired_difference(

@@ -19,6 +19,19 @@ class Answer:
     score: float
 
 
+def use_cpu(threads: int) -> None:
+    """Do the arithmetic on `threads` threads of the CPU; call before any other TensorFlow.
+
+    A few prompts need no accelerator, and a fixed number of threads gives the same answers
+    to the last digit at any --cores.
+    """
+    from mlm.framework import tf
+
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
 def answers(model_directory: str | Path, prompts: Sequence[str], top_k: int) -> list[list[Answer]]:
     """The `top_k` answers to each prompt, the most probable first.
 

@@ -29,24 +29,42 @@ class ScoredPair:
         return self.scores[0] > self.scores[1]
 
 
-def score_pairs(
-    pairs: Sequence[Sequence[str]], tokenizer, length: int, log_probabilities: LogProbabilities
-) -> list[ScoredPair]:
-    """The pairs with their scores.
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Pairs of sentences as rows, each with one token masked.
+
+    `rows` and `attention` are [n, sequence]; `places` and `labels` [n] are the masked
+    token's place and id. `lengths` [2 × pairs] are the sentences' numbers of rows.
+    """
+
+    pairs: Sequence[Sequence[str]]
+    rows: np.ndarray
+    attention: np.ndarray
+    places: np.ndarray
+    labels: np.ndarray
+    lengths: list[int]
+
+
+def encoded_pairs(pairs: Sequence[Sequence[str]], tokenizer, length: int) -> EncodedPairs | None:
+    """The pairs as rows of `length` tokens; None where there are no pairs.
 
     `tokenizer` is transformers' fast tokenizer. Raises MlmError for a sentence without a
-    token, or with more than fit in `length`.
+    token, or with more than fit.
     """
+    if not pairs:
+        return None
     parts = [_masked_one_by_one(text, tokenizer, length) for pair in pairs for text in pair]
-    if not parts:
-        return []
-    rows, attention, places, labels = (np.concatenate(p) for p in zip(*parts, strict=True))
-    found = log_probabilities(rows, attention, places, labels)
-    ends = np.cumsum([len(part[0]) for part in parts])
-    sums = [float(np.sum(s)) for s in np.split(found, ends[:-1])]
+    arrays = [np.concatenate(p) for p in zip(*parts, strict=True)]
+    return EncodedPairs(pairs, *arrays, lengths=[len(part[0]) for part in parts])
+
+
+def score_pairs(encoded: EncodedPairs, log_probabilities: LogProbabilities) -> list[ScoredPair]:
+    """The pairs with their scores."""
+    found = log_probabilities(encoded.rows, encoded.attention, encoded.places, encoded.labels)
+    sums = [float(np.sum(s)) for s in np.split(found, np.cumsum(encoded.lengths)[:-1])]
     return [
         ScoredPair(first, second, (sums[2 * i], sums[2 * i + 1]))
-        for i, (first, second) in enumerate(pairs)
+        for i, (first, second) in enumerate(encoded.pairs)
     ]
 
 

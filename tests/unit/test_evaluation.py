@@ -1,0 +1,276 @@
+import json
+from dataclasses import replace
+
+import evaluated_project as project
+import numpy as np
+import pytest
+
+from mlm.atomic import canonical_json
+from mlm.errors import ConfigError, MlmError
+from mlm.evaluation import Paths, evaluate
+from mlm.evaluation_file import read_evaluation, rounded, write_figures
+from mlm.evaluation_settings import EvaluationSettings
+from mlm.manifests import read_manifest
+from mlm.split_samples import all_samples, evenly_spread, read_samples
+
+SECTION = {
+    "batch_size": 64,
+    "mask_share": 0.15,
+    "mask_token": 1.0,
+    "random_token": 0.0,
+    "seed": 0,
+    "prompts": [],
+    "top_k": 5,
+    "bootstrap": {"resamples": 100, "confidence": 0.95},
+    "frequency_bands": [10, 100],
+    "calibration_bins": 10,
+    "samples": 3,
+    "train_samples": 60,
+    "minimal_pairs": [],
+}
+CHARACTERS = {"train": 5000, "test": 5000}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_device():
+    """No change of devices or threads in a process that other tests share."""
+    from types import SimpleNamespace
+
+    from mlm import accelerators
+    from mlm.framework import tf
+
+    with pytest.MonkeyPatch.context() as patch:
+        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+        opened = SimpleNamespace(strategy=strategy)
+        patch.setattr(accelerators, "open_accelerator", lambda settings: opened)
+        patch.setattr(accelerators.AcceleratorSettings, "of", classmethod(lambda cls, s: s))
+        yield
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("project")
+    directory = project.export(project.build_model(), root / "random")
+    for split in project.SAMPLES:
+        project.write_split(root, split, directory)
+    return root
+
+
+def _paths(root, name="random"):
+    return Paths(root / name, {s: root / f"{s}.json" for s in project.SAMPLES}, root)
+
+
+def _evaluated(root, name="random", **changes):
+    settings = EvaluationSettings.of({**SECTION, **changes}, {})
+    return evaluate(name, _paths(root, name), CHARACTERS, settings)
+
+
+@pytest.fixture(scope="module")
+def random_model(root):
+    return _evaluated(root)
+
+
+@pytest.fixture(scope="module")
+def memorised_model(root):
+    """The evaluation of a model that was trained on the very masks of the train split."""
+    from mlm.framework import tf, tf_keras
+    from mlm.masking import MaskingPlan, mask_batch
+    from mlm.prediction import masked_logits
+
+    model = project.build_model(width=64)
+    train = all_samples(read_manifest(root / "train.json"), root)
+    plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
+    batch = mask_batch(train.input_ids, train.attention_mask.astype(int), train.index, plan, 0)
+    optimizer = tf_keras.optimizers.Adam(5e-3)
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                batch["labels"], masked_logits(model, batch, True)
+            )
+            loss = tf.reduce_sum(losses * batch["weights"])
+        variables = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+    for _ in range(150):
+        step()
+    project.export(model, root / "memorised")
+    return _evaluated(root, "memorised")
+
+
+def test_a_model_of_random_weights_is_said_to_be_no_better_than_the_unigram(random_model):
+    assert random_model["verdicts"][0].startswith("Not better than the unigram baseline")
+    assert random_model["test"]["loss"] > random_model["baselines"]["unigram"]["loss"] - 0.1
+    assert not any(v.startswith("Memorised") for v in random_model["verdicts"])
+
+
+def test_a_model_that_memorised_train_is_said_to_have(memorised_model):
+    assert any(v.startswith("Memorised: the loss on train is") for v in memorised_model["verdicts"])
+    assert memorised_model["train"]["loss"] < 0.5
+    assert memorised_model["test"]["loss"] > 4
+
+
+def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
+    """The model's full logits, masks and softmax once more, sample by sample."""
+    from mlm.exported_model import load_model
+    from mlm.masking import MaskingPlan, mask_batch
+
+    model = load_model(root / "random")
+    plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
+    losses, hits, top5, counts = [], [], [], 0
+    for index, (ids, real) in enumerate(
+        zip(*project.samples("test", root / "random"), strict=True)
+    ):
+        attention = (np.arange(project.LENGTH) < real).astype(np.int32)[None]
+        batch = mask_batch(ids[None].astype(np.int32), attention, [index], plan, 0)
+        shown = batch["input_ids"].numpy()
+        logits = model({"input_ids": shown, "attention_mask": attention}).logits.numpy()[0]
+        logits = logits.astype(np.float64)
+        for place in np.flatnonzero(shown[0] != ids):
+            assert shown[0, place] == 4
+            row = logits[place]
+            losses.append(np.log(np.exp(row).sum()) - row[ids[place]])
+            order = np.argsort(-row)
+            hits.append(order[0] == ids[place])
+            top5.append(ids[place] in order[:5])
+            counts += 1
+    found = rounded(random_model)["test"]
+    assert found["num_predictions"] == counts
+    assert found["loss"] == pytest.approx(np.mean(losses), abs=1e-5)
+    assert found["accuracy"] == pytest.approx(np.mean(hits), abs=1e-6)
+    assert found["top5_accuracy"] == pytest.approx(np.mean(top5), abs=1e-6)
+    assert found["perplexity"] == pytest.approx(np.exp(np.mean(losses)), rel=1e-5)
+
+
+def test_every_sample_counts_whatever_the_batch_size(root, random_model):
+    expected = rounded(random_model, 5)
+    for batch_size in (7, 1000):
+        found = rounded(_evaluated(root, batch_size=batch_size), 5)
+        assert found["test"] == expected["test"]
+        assert found["frequency_bands"] == expected["frequency_bands"]
+
+
+def test_two_evaluations_give_the_same_bytes(root, random_model):
+    assert canonical_json(rounded(_evaluated(root))) == canonical_json(rounded(random_model))
+
+
+def test_the_parts_add_up_to_the_whole(random_model):
+    total = random_model["test"]["num_predictions"]
+    parts = {
+        "bands": random_model["frequency_bands"],
+        "positions": random_model["positions"],
+        "words": list(random_model["word_initial"].values()),
+        "bins": random_model["calibration"]["bins"],
+        "shown": list(random_model["shown_as"].values()),
+    }
+    for name, rows in parts.items():
+        assert sum(r["num_predictions"] for r in rows) == total, name
+
+
+@pytest.mark.parametrize("shares", [(0.9, 0.2), (0.0, 0.0)])
+def test_shares_that_contradict_each_other_are_refused(shares):
+    section = SECTION | dict(zip(("mask_token", "random_token"), shares, strict=True))
+    with pytest.raises(ConfigError, match="evaluation: mask_token and random_token"):
+        EvaluationSettings.of(section, {})
+
+
+def test_best_and_worst_samples_show_their_tokens(random_model):
+    shown = random_model["samples"]
+    assert len(shown["best"]) == len(shown["worst"]) == 3
+    for sample in shown["best"] + shown["worst"]:
+        masked = [t for t in sample["tokens"] if t["truth"]]
+        assert masked and all(t["predicted"] for t in masked)
+        right = sum(t["predicted"]["correct"] for t in masked)
+        assert sample["accuracy"] == pytest.approx(right / len(masked))
+        assert sample["tokens"][0]["text"] == "[CLS]"
+        assert "<pad>" not in [t["text"] for t in sample["tokens"]]
+    assert shown["best"][0]["loss"] < shown["worst"][0]["loss"]
+
+
+def test_kept_and_random_tokens_are_told_apart(root):
+    found = _evaluated(root, mask_share=0.5, mask_token=0.4, random_token=0.3)["shown_as"]
+    total = sum(part["num_predictions"] for part in found.values())
+    for name, share in {"mask": 0.4, "random": 0.3, "kept": 0.3}.items():
+        assert found[name]["num_predictions"] / total == pytest.approx(share, abs=0.1)
+
+
+def test_minimal_pairs_are_scored_by_the_sum_over_single_masks(root):
+    from mlm.exported_model import load_model, load_tokenizer
+
+    pair = ["the public of the states", "the the of public states"]
+    found = _evaluated(root, minimal_pairs=[pair])["minimal_pairs"]
+    model, tokenizer = (f(root / "random") for f in (load_model, load_tokenizer))
+    for sentence, score in zip(pair, found["pairs"][0]["scores"], strict=True):
+        ids = np.array(tokenizer(sentence)["input_ids"])
+        total = 0.0
+        for place in range(1, len(ids) - 1):
+            row = ids.copy()
+            row[place] = 4
+            logits = model({"input_ids": row[None]}).logits.numpy()[0, place].astype(np.float64)
+            total += logits[ids[place]] - np.log(np.exp(logits).sum())
+        assert score == pytest.approx(total, abs=1e-4)
+    assert found["accuracy"] in (0.0, 1.0)
+
+
+def test_a_minimal_pair_that_does_not_fit_is_named(root):
+    with pytest.raises(MlmError, match=r"evaluation\.minimal_pairs: .* at most 16"):
+        _evaluated(root, minimal_pairs=[["the " * 30, "of"]])
+
+
+def test_the_file_is_read_back(tmp_path, random_model):
+    write_figures(tmp_path / "evaluation.json", random_model)
+    found = read_evaluation(tmp_path / "evaluation.json")
+    assert found["test"] == json.loads(json.dumps(rounded(random_model["test"])))
+
+
+def test_a_changed_shard_is_refused(root, tmp_path):
+    import shutil
+
+    shutil.copytree(root, tmp_path / "copy")
+    shard = tmp_path / "copy" / "shards" / "test-0.tfrecord"
+    data = bytearray(shard.read_bytes())
+    data[-10] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(MlmError, match="not those of their manifest"):
+        _evaluated(tmp_path / "copy")
+
+
+def test_an_empty_test_split_is_a_clear_error(root, tmp_path):
+    import shutil
+
+    from mlm.manifests import write_manifest
+
+    shutil.copytree(root, tmp_path / "copy")
+    manifest = read_manifest(root / "test.json")
+    empty = replace(manifest, shards=(), num_samples=0, num_tokens=0, num_padding=0, documents=0)
+    write_manifest(tmp_path / "copy" / "test.json", empty)
+    with pytest.raises(MlmError, match="test split has no samples"):
+        _evaluated(tmp_path / "copy")
+
+
+def test_a_model_that_lacks_a_weight_is_refused(root, tmp_path):
+    import shutil
+
+    from safetensors.numpy import load_file, save_file
+
+    directory = shutil.copytree(root / "random", tmp_path / "model")
+    weights = load_file(directory / "model.safetensors")
+    del weights["bert.encoder.layer.0.attention.self.query.weight"]
+    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(MlmError, match="lacks 1 weights"):
+        evaluate(
+            "x", replace(_paths(root), model=directory), {}, EvaluationSettings.of(SECTION, {})
+        )
+
+
+def test_a_sample_of_a_split_is_spread_over_it(root):
+    manifest = read_manifest(root / "train.json")
+    whole = all_samples(manifest, root)
+    chosen = evenly_spread(manifest.num_samples, 7)
+    assert len(set(chosen.tolist())) == 7 and chosen[-1] > 45
+    parts = list(read_samples(manifest, root, every=10, also=frozenset(chosen.tolist())))
+    index = np.concatenate([p.index for p in parts])
+    assert index.tolist() == sorted({*chosen.tolist(), *range(0, 60, 10)})
+    ids = np.concatenate([p.input_ids for p in parts])
+    assert np.array_equal(ids, whole.input_ids[index])

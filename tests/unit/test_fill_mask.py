@@ -1,0 +1,57 @@
+import evaluated_project as project
+import pytest
+
+from mlm.errors import MlmError
+from mlm.fill_mask import answers
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return project.export(project.build_model(), tmp_path_factory.mktemp("model"))
+
+
+def test_the_answers_are_those_of_the_pipeline_of_transformers(directory):
+    from transformers import pipeline
+
+    prompt = "the people of the [MASK] states"
+    # Without PyTorch this version of transformers stumbles over its own default "auto".
+    reference = pipeline(
+        "fill-mask", model=str(directory), framework="tf", top_k=5, torch_dtype=None
+    )
+    expected = reference(prompt)
+    (found,) = answers(directory, [prompt], 5)
+    assert [a.token for a in found] == [e["token_str"] for e in expected]
+    assert [a.sequence for a in found] == [e["sequence"] for e in expected]
+    assert [a.score for a in found] == pytest.approx([e["score"] for e in expected], rel=1e-4)
+
+
+@pytest.mark.parametrize("prompt", ["the people", "[MASK] of the [MASK]", ""])
+def test_a_prompt_without_or_with_two_masks_is_named(directory, prompt):
+    with pytest.raises(MlmError, match=r"\[MASK\] [02] times; exactly once"):
+        answers(directory, ["the [MASK]", prompt], 5)
+
+
+def test_all_wrong_prompts_are_named_at_once(directory):
+    with pytest.raises(MlmError) as raised:
+        answers(directory, ["one", "the [MASK]", "two", "the " * 40 + "[MASK]"], 5)
+    assert "'one'" in str(raised.value) and "'two'" in str(raised.value)
+    assert "43 tokens; the model takes at most 16" in str(raised.value)
+    assert "'the [MASK]'" not in str(raised.value)
+
+
+def test_other_special_tokens_in_a_prompt_are_fine(directory):
+    ((best, *_),) = answers(directory, ["the <unk> [SEP] of [MASK]"], 3)
+    assert 0 < best.score <= 1
+
+
+def test_no_more_answers_than_ids_are_given(directory):
+    (found,) = answers(directory, ["the [MASK]"], 1000)
+    assert len(found) == 120
+    assert sum(a.score for a in found) == pytest.approx(1)
+
+
+def test_a_missing_model_is_a_clear_error(directory, tmp_path):
+    project.write_word_tokenizer(tmp_path)
+    (tmp_path / "config.json").write_bytes((directory / "config.json").read_bytes())
+    with pytest.raises(MlmError, match=r"model\.safetensors not found"):
+        answers(tmp_path, ["the [MASK]"], 5)
