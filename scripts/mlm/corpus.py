@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mlm.atomic import replacing, write_json
+from mlm.atomic import canonical_json, replacing
 from mlm.deduplication import DUPLICATE, KEPT, LEAKED, DigestBuckets
 from mlm.errors import MlmError
 from mlm.filters import Filters, SplitCounts
@@ -53,8 +53,10 @@ def build_corpus(
                 path = together.enter_context(replacing(parquet[split]))
                 _write(path, spools[split], verdicts[split], counts[split])
             _refuse_empty_splits(counts, source)
-    for split in SPLITS:
-        write_json(described[split], _description(split, source, counts[split]))
+            for split in SPLITS:
+                path = together.enter_context(replacing(described[split]))
+                value = _description(split, source, counts[split])
+                path.write_text(canonical_json(value), encoding="utf-8", newline="\n")
     return counts
 
 

@@ -6,6 +6,7 @@ about 4 million records, 94 MB. The verdict is one byte a document in a file.
 """
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,7 +77,9 @@ class DigestBuckets:
             path = self._directory / f"verdicts-{split}"
             path.write_bytes(b"")
             with open(path, "r+b") as handle:
-                handle.truncate(count)
+                # Really allocated: a write into a mapped hole of a full disk kills the process.
+                if count:
+                    os.posix_fallocate(handle.fileno(), 0, count)
             result[split] = np.memmap(path, np.uint8, "r+") if count else np.empty(0, np.uint8)
         for bucket in self._sorted_buckets():
             for split, numbers, verdict in _removed(bucket, deduplicate, remove_leakage):

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import datasets
 import huggingface_hub
+import pyarrow as pa
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from mlm.errors import MlmError
 from mlm.formats import Reading, check_column_type, column_texts
-
-_ROWS = 1024
 
 
 def hub_streams(
@@ -50,16 +49,29 @@ def hub_streams(
     total, done = sum(available[name].num_rows for name in splits.values()), [0]
 
     def stream(name: str) -> Iterator[str]:
-        table = available[name].select_columns([reading.text_column]).with_format("arrow")
-        row = 0
-        for batch in table.iter(_ROWS):
-            column = batch.column(0).combine_chunks()
-            yield from column_texts(column, f"{_named(hub)}, split {name}", row, reading)
+        row, where = 0, f"{_named(hub)}, split {name}"
+        for column in _columns(available[name], reading.text_column):
+            yield from column_texts(column, where, row, reading)
             row += len(column)
             done[0] += len(column)
+        if row != available[name].num_rows:
+            raise MlmError(
+                f"{where}: {row:,} rows in the cache, {available[name].num_rows:,} expected. "
+                f"Remove {available[name].cache_files[0]['filename']} and its neighbours, and "
+                "run again"
+            )
 
     streams = {split: lambda n=name: stream(n) for split, name in splits.items()}
     return streams, lambda: done[0] / max(total, 1)
+
+
+def _columns(split: datasets.Dataset, column: str) -> Iterator[pa.Array]:
+    """The text of a split in batches, read from its cache files one after the other."""
+    # Not through the library: it maps the files, and all of them would count as memory.
+    for file in split.cache_files:
+        with pa.OSFile(file["filename"]) as handle, pa.ipc.open_stream(handle) as reader:
+            for batch in reader:
+                yield batch.column(column)
 
 
 def _named(hub: dict) -> str:

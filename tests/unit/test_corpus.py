@@ -148,6 +148,12 @@ def test_carving_depends_on_the_document_and_the_seed_alone(documents, seed):
     assert set(splits) <= set(SPLITS)
 
 
+def test_another_seed_carves_other_documents():
+    documents = [b"document %d" % i for i in range(200)]
+    held = [{d for d in documents if carve(d, seed, {"test": 0.2}) == "test"} for seed in (0, 1)]
+    assert held[0] and held[1] and held[0] != held[1]
+
+
 @pytest.mark.parametrize("shares", [{"test": 0.05}, {"validation": 0.1, "test": 0.05}])
 def test_carving_takes_the_share_that_was_asked_for(shares):
     splits = [carve(b"document %d" % i, 0, shares) for i in range(20_000)]

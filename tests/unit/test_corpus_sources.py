@@ -2,19 +2,25 @@
 
 import csv
 import gzip
+import io
 import json
 import os
+import re
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from mlm import decoding
 from mlm.configuration import load_schema, resolve
 from mlm.corpus import SPLITS, build_corpus
 from mlm.corpus_files import matched_files, used_settings
 from mlm.errors import MlmError
+from mlm.formats import Reading, read_documents
 
 SCHEMA = load_schema(Path(__file__).parents[2] / "schemas" / "config.schema.yaml")
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]
@@ -37,12 +43,12 @@ def outputs():
 
 def build(corpus: dict, seed: int = 0) -> dict[str, list[str]]:
     """The documents by split that the configuration's section `corpus` leads to."""
-    settings = resolve({"corpus": corpus, "seed": seed}, SCHEMA)["corpus"]
+    section = resolve({"corpus": corpus, "seed": seed}, SCHEMA)["corpus"]
     files = {}
-    if settings["source"] == "files":
-        files = matched_files({split: settings["files"][split] for split in SPLITS})
+    if section["source"] == "files":
+        files = matched_files({split: section["files"][split] for split in SPLITS})
     parquet, described = outputs()
-    build_corpus(used_settings(settings, seed), files, parquet, described)
+    build_corpus(used_settings(section, seed), files, parquet, described)
     return {split: pq.read_table(parquet[split])["text"].to_pylist() for split in SPLITS}
 
 
@@ -116,6 +122,63 @@ def test_scripts_of_the_world_come_through_unchanged(texts, per):
     Path("train.txt").write_text("\n\n".join(texts) + "\n", encoding="utf-8")
     expected = ["\n\n".join(texts)] if per == "file" else texts
     assert build(files(files={"document_per": per}))["train"] == expected
+
+
+#: Any Unicode text but NUL, which the policy `strict` refuses (surrogates are no text at all).
+unicode_texts = st.lists(
+    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1),
+    min_size=1,
+    max_size=8,
+).filter(lambda texts: any(text.strip() for text in texts))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "tsv", "parquet"])
+@given(texts=unicode_texts)
+@settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_columns_hold_any_unicode(kind, texts):
+    Path(f"any.{kind}").write_bytes(WRITERS[kind](texts))
+    with open(f"any.{kind}", "rb") as stream:
+        assert list(read_documents(stream, "any", kind, Reading("text", "strict"))) == texts
+
+
+@given(texts=unicode_texts, size=st.integers(1, 9), end=st.sampled_from(["\n", "\r\n"]))
+@settings(deadline=None, max_examples=100)
+def test_lines_are_the_same_whatever_the_size_of_a_block(texts, size, end):
+    lines = [text.replace("\n", " ").rstrip("\r").lstrip("\ufeff") for text in texts]
+    stream = io.BytesIO(end.join([*lines, ""]).encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "BLOCK_BYTES", size)
+        assert list(decoding.text_lines(stream, "any", "strict")) == lines
+
+
+@given(st.lists(st.binary(max_size=6), max_size=12), st.integers(1, 9))
+@settings(deadline=None, max_examples=200)
+def test_the_place_that_is_named_is_that_of_the_first_bad_byte(parts, size):
+    data = b"\n".join(parts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "BLOCK_BYTES", size)
+        try:
+            list(decoding.text_lines(io.BytesIO(data), "any", "strict"))
+        except MlmError as error:
+            found = re.match(r"any, line (\d+), byte offset (\d+):", str(error))
+        else:
+            found = None
+    try:
+        data.decode()
+        start = data.find(b"\0")
+    except UnicodeDecodeError as error:
+        nul = data.find(b"\0", 0, error.start)
+        # A NUL in an earlier block of lines is met first; in the same one the other may be.
+        start = {error.start, nul} - {-1}
+    if start == -1:
+        assert found is None
+    else:
+        places = start if isinstance(start, set) else {start}
+        offset = int(found[2])
+        assert offset in places
+        assert int(found[1]) == data.count(b"\n", 0, offset) + 1
 
 
 def test_members_and_frames_one_after_the_other_are_one_file():
@@ -278,8 +341,7 @@ def test_an_absent_directory_is_no_place_that_was_looked_in(tmp_path):
 
 
 def test_settings_that_a_source_does_not_use_are_not_among_its_parameters():
-    settings = resolve({"corpus": files()}, SCHEMA)["corpus"]
-    used = used_settings(settings, seed=7)
+    used = used_settings(resolve({"corpus": files()}, SCHEMA)["corpus"], seed=7)
     assert used["seed"] is None and used["held_out"] == {} and "hub" not in used
     embedded = used_settings(resolve({}, SCHEMA)["corpus"], seed=7)
     assert embedded["seed"] == 7 and "files" not in embedded and "text_column" not in embedded

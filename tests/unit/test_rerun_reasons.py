@@ -2,7 +2,10 @@
 
 from mlm.rerun_reasons import planned_jobs, reasons_in_words, stages
 
-CONFIG = {"pretraining": {"steps": 10, "optimizer": {"learning_rate": 0.1}}, "report": {"title": ""}}
+CONFIG = {
+    "pretraining": {"steps": 10, "optimizer": {"learning_rate": 0.1}},
+    "report": {"title": ""},
+}
 
 
 def params(before, now):
