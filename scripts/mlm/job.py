@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -57,6 +58,8 @@ def run(main: Callable[[Any], None], snakemake: Any) -> None:
     full disk and a refused write. Any other exception is a bug and keeps its traceback.
     """
     os.makedirs(os.path.dirname(snakemake.log[0]) or ".", exist_ok=True)
+    # A scheduler's SIGTERM ends the job like an error does, so that temporary files go.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with open(snakemake.log[0], "w", encoding="utf-8") as log:
         terminals = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = _Tee(sys.stdout, log), _Tee(sys.stderr, log)

@@ -1,6 +1,11 @@
 """A job that fails says why, in the log as well, and ends with a status of its own."""
 
 import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -48,3 +53,24 @@ def test_a_refused_write_is_told_in_words(tmp_path, capsys):
 
 def test_a_bug_keeps_its_traceback(tmp_path, capsys):
     assert "Traceback" in message_of(ZeroDivisionError("oops"), tmp_path, capsys)
+
+
+def test_sigterm_ends_a_job_through_its_clean_up(tmp_path):
+    """A process of its own, since the signal would end this one."""
+    program = (
+        "import os, signal, sys\n"
+        "from types import SimpleNamespace\n"
+        "from mlm.atomic import replacing\n"
+        "from mlm.job import run\n"
+        "def main(job):\n"
+        "    with replacing('x.json') as temporary:\n"
+        "        temporary.write_text('half')\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "run(main, SimpleNamespace(log=['x.log'], rule='x'))\n"
+    )
+    scripts = str(Path(__file__).parents[2] / "scripts")
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=os.environ | {"PYTHONPATH": scripts}
+    )
+    assert ran.returncode == 128 + signal.SIGTERM
+    assert [p.name for p in tmp_path.iterdir()] == ["x.log"]
