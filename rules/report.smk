@@ -32,7 +32,7 @@ rule report:
         manifests=expand("results/manifests/{split}.json", split=SPLITS),
         preview=(
             expand("results/runs/{run}/preview.json", run=REPORTED_RUNS)
-            if workflow.is_rule("preview") and "preview" in settings["report"]["sections"]
+            if "preview" in settings["report"]["sections"]
             else []
         ),
         training=expand("results/runs/{run}/training.json", run=REPORTED_RUNS),

@@ -13,6 +13,7 @@ from mlm.atomic import canonical_json
 from mlm.report_catalogue import ordered_baselines
 from mlm.report_data import Results
 from mlm.report_words import (
+    MOST,
     against,
     count,
     decimal,
@@ -152,7 +153,7 @@ def provenance(results: Results) -> dict:
         for package, version in (run.training.content.get("packages") or {}).items():
             packages.setdefault(package, {})[run.name] = version
     return {
-        "artefacts": digest_rows(results),
+        "artefacts": digest_rows(results, MOST),
         "config": canonical_json(results.config),
         "code": results.code,
         "packages": {p: sorted(set(v.values())) for p, v in sorted(packages.items())},

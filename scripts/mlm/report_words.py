@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from mlm.report_data import Results, RunResults
 from mlm.run_comparison import flattened
 
+#: Items of a list, or shards of a split, that the page shows; report.json has all.
+MOST = 250
 #: Shown where there is no figure.
 NONE = "–"
 
@@ -69,7 +71,10 @@ def value(setting: object) -> str:
     if isinstance(setting, dict):
         return ", ".join(f"{k} {value(v)}" for k, v in setting.items()) or "none"
     if isinstance(setting, list | tuple):
-        return ", ".join(value(x) for x in setting) or "none"
+        shown = [value(x) for x in setting[:MOST]]
+        if len(setting) > MOST:
+            shown.append(f"and {len(setting) - MOST:,} more")
+        return ", ".join(shown) or "none"
     return str(setting)
 
 
@@ -223,8 +228,11 @@ def _dig(content: dict, path: tuple[str, ...]) -> object:
     return content
 
 
-def digest_rows(results: Results) -> list[tuple[str, str]]:
-    """Name and sha256 of every artefact: those read here, and those that they vouch for."""
+def digest_rows(results: Results, most: int | None = None) -> list[tuple[str, str]]:
+    """Name and sha256 of every artefact: those read here, and those that they vouch for.
+
+    Of each split's shards the first `most` (None: all).
+    """
     rows: dict[str, str] = {}
     for split, artefact in results.manifests.items():
         content = artefact.content
@@ -235,7 +243,7 @@ def digest_rows(results: Results) -> list[tuple[str, str]]:
     read = [*results.corpus.values(), results.tokenizer, *results.manifests.values()]
     rows |= {a.name: a.sha256 for a in read if a is not None}
     for split, artefact in results.manifests.items():
-        for shard in artefact.content["shards"]:
+        for shard in artefact.content["shards"][:most]:
             rows[shard.get("path") or f"{split}: {shard['name']}"] = shard["sha256"]
     for run in results.runs:
         model = (run.training.content.get("digests") or {}).get("model")

@@ -1,7 +1,7 @@
 """Sections of the report about the text and what was made of it."""
 
 from mlm.report_data import Results
-from mlm.report_words import source_in_words
+from mlm.report_words import MOST, source_in_words
 from mlm.run_comparison import flattened
 from mlm.shown_samples import preview_pieces, special_tokens
 
@@ -60,7 +60,11 @@ def tokenizer(results: Results) -> dict | None:
 def shards(results: Results) -> dict:
     """Samples, tokens and padding by split, and each shard's digest."""
     rows = [{"split": split, **artefact.content} for split, artefact in results.manifests.items()]
-    return {"rows": rows}
+    return {
+        "rows": rows,
+        "most": MOST,
+        "left_out": sum(max(0, len(r["shards"]) - MOST) for r in rows),
+    }
 
 
 def preview(results: Results) -> dict | None:

@@ -278,3 +278,22 @@ def test_the_configuration_in_the_page_is_complete_and_gives_itself(html):
     config = json.loads(unescape(re.search(code, html, re.DOTALL)[1]))
     assert resolve(config, load_schema(ROOT / "schemas" / "config.schema.yaml")) == config
     assert config["runs"]["seed-1"] == {"pretraining": {"seed": 1}}
+
+
+def test_a_report_on_thousands_of_shards_and_files_stays_small(tmp_path):
+    results = results_in(tmp_path)
+    train = results.manifests["train"]
+    one = train.content["shards"][0]
+    shards = [one | {"name": f"s{i}", "path": f"results/s{i}"} for i in range(30_000)]
+    manifests = results.manifests | {
+        "train": replace(train, content=train.content | {"shards": shards})
+    }
+    corpus = results.corpus["train"]
+    files = [{"path": f"data/{i}.txt", "sha256": made.sha(str(i))} for i in range(30_000)]
+    source = {"kind": "files", "files": files}
+    corpora = results.corpus | {
+        "train": replace(corpus, content=corpus.content | {"source": source})
+    }
+    html = page_of(replace(results, manifests=manifests, corpus=corpora))
+    assert len(html) < 1_000_000
+    assert "And 29,750 more shards" in html and "and 29,750 more" in html
