@@ -92,7 +92,11 @@ def source_in_words(source: object) -> str:
         revision = f" at revision {str(source['revision'])[:12]}" if source.get("revision") else ""
         return f"the Hugging Face dataset {name}{part}{revision}"
     if kind == "files":
-        return "text files of the user"
+        return (
+            f"{len(source['files'])} text files of the user"
+            if source.get("files")
+            else "text files"
+        )
     return str(kind)
 
 
@@ -166,6 +170,7 @@ _TONES = {
     "Not better than": "worse",
     "No gap": "better",
     "Slightly better on train": "even",
+    "Better on test": "even",
     "Memorised": "worse",
     "Overconfident": "even",
     "Underconfident": "even",

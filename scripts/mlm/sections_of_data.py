@@ -38,7 +38,7 @@ def corpus(results: Results) -> dict | None:
         "rows": rows,
         "removed": removed,
         "source": source_in_words(source),
-        "details": flattened(source) if isinstance(source, dict) else {},
+        "details": flattened({s: a.content["source"] for s, a in results.corpus.items()}),
     }
 
 
