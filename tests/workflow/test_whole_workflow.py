@@ -1,0 +1,155 @@
+"""From a fresh copy to a report: what a newcomer sees, and the same bytes in the next copy."""
+
+import copy
+import hashlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from .conftest import TINY, copy_of_the_repository
+
+pytestmark = pytest.mark.workflow
+
+#: Told apart by the speed of the machine; everything else is compared.
+DIFFERS = {"training.csv"}
+
+
+def digests(project):
+    results = project.path / "results"
+    return {
+        str(p.relative_to(results)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in sorted(results.rglob("*"))
+        if p.is_file() and p.name not in DIFFERS
+    }
+
+
+def test_every_declared_result_is_there(built):
+    found = digests(built)
+    for name in (
+        "report.html",
+        "report.json",
+        "corpus/train.parquet",
+        "tokenizer/tokenizer.json",
+        "tokenizer/tokenizer_stats.json",
+        "shards/train/train-00001-of-00002.tfrecord",
+        "manifests/test.json",
+        "runs/base/model/model.safetensors",
+        "runs/base/model/config.json",
+        "runs/base/model/README.md",
+        "runs/base/training.json",
+        "runs/base/evaluation.json",
+        "runs/base/fill_mask.json",
+        "runs/base/preview.json",
+    ):
+        assert name in found
+
+
+def test_another_copy_at_another_number_of_cores_has_the_same_bytes(built, tmp_path):
+    other = copy_of_the_repository(tmp_path)
+    other.snakemake("--cores", "1")
+    first, second = digests(built), digests(other)
+    assert first.keys() == second.keys()
+    assert [n for n in first if first[n] != second[n]] == []
+    losses = [
+        [line.rsplit(",", 1)[0] for line in open(p.path / "results/runs/base/training.csv")]
+        for p in (built, other)
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_tokens_in_are_tokens_out(built):
+    for split in ("train", "validation", "test"):
+        manifest = json.loads((built.path / f"results/manifests/{split}.json").read_text())
+        sidecars = sorted((built.path / f"results/shards/{split}").glob("*.json"))
+        tokens_in = sum(json.loads(p.read_text())["tokens_in"] for p in sidecars)
+        assert manifest["num_tokens"] == tokens_in > 0
+        whole = manifest["num_samples"] * manifest["sequence_length"]
+        assert manifest["num_tokens"] + manifest["num_padding"] == whole
+
+
+def test_transformers_opens_the_model_and_fills_masks(built):
+    program = (
+        "import os; os.environ['TF_USE_LEGACY_KERAS'] = '1'\n"
+        "from transformers import AutoTokenizer, TFAutoModelForMaskedLM, pipeline\n"
+        "place = 'results/runs/base/model'\n"
+        "model, loading = TFAutoModelForMaskedLM.from_pretrained(place, output_loading_info=True)\n"
+        "assert not any(loading.values()), loading\n"
+        "t = AutoTokenizer.from_pretrained('results/tokenizer')\n"
+        "ids = [t.cls_token_id, t.pad_token_id, t.sep_token_id, t.unk_token_id, t.mask_token_id]\n"
+        "assert ids == [0, 1, 2, 3, 4], ids\n"
+        "fill = pipeline('fill-mask', model=place, framework='tf')\n"
+        "assert len(fill('Goal of my life is to [MASK].')) == 5\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=built.path, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+
+
+def test_snakemakes_own_report_and_graph_are_made(built):
+    built.snakemake("--report", "x.html")
+    assert (built.path / "x.html").stat().st_size > 100_000
+    graph = built.snakemake("--dag").stdout
+    assert "digraph" in graph and "pretrain" in graph
+
+
+def test_verify_and_preview_are_targets(built):
+    assert "rule verify" in built.snakemake("verify").stdout
+    shown = built.snakemake("preview").stdout
+    assert "[MASK]" in shown
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"modle": {}}, "modle: unknown key; did you mean 'model'?"),
+        ({"seed": "many"}, "seed: found 'many', expected integer"),
+        ({"shards": {"count": {"train": 0}}}, "shards.count.train"),
+    ],
+)
+def test_a_bad_configuration_is_one_message_and_nothing_written(tmp_path, setting, message):
+    project = copy_of_the_repository(tmp_path)
+    project.write_config(copy.deepcopy(TINY) | setting)
+    ran = project.snakemake(check=False)
+    assert ran.returncode != 0
+    assert message in ran.stdout and "Traceback" not in ran.stdout
+    assert not (tmp_path / "results").exists()
+
+
+def test_an_error_in_a_stage_is_told_in_words_and_leaves_no_output(tmp_path):
+    """A vocabulary that the text is too small for."""
+    project = copy_of_the_repository(tmp_path)
+    project.write_config(copy.deepcopy(TINY) | {"tokenizer": {"vocabulary_size": 500000}})
+    ran = project.snakemake("results/tokenizer/tokenizer.json", check=False)
+    assert ran.returncode != 0
+    assert "Error in rule tokenizer: " in ran.stdout and "Traceback" not in ran.stdout
+    assert "tokenizer.vocabulary_size" in ran.stdout
+    left = (tmp_path / "results" / "tokenizer").glob("*")
+    assert not list(left)
+
+
+def test_a_corpus_of_three_scripts_goes_through_to_a_report(tmp_path):
+    """Korean, Japanese, and mixed scripts with emoji, one split each besides."""
+    project = copy_of_the_repository(tmp_path)
+    sentences = {
+        "ko": "세종대왕은 백성을 위해 글자를 만들었다. 하늘은 높고 말은 살찐다. ",
+        "ja": "吾輩は猫である。名前はまだ無い。どこで生れたか頓と見當がつかぬ。 ",
+        "mixed": "Привет, κόσμε! 👩🏽‍🚀 שלום مرحبا नमस्ते — naïve café 🎉. ",
+    }
+    lines = [f"{i} {text * (1 + i % 3)}{i * 7}" for i in range(150) for text in sentences.values()]
+    for name, part in {
+        "train-a": lines[:200],
+        "train-b": lines[200:400],
+        "validation": lines[400:425],
+        "test": lines[425:],
+    }.items():
+        (tmp_path / "data" / f"{name}.txt").write_text("\n".join(part) + "\n", encoding="utf-8")
+    config = copy.deepcopy(TINY)
+    config["tokenizer"] = {"vocabulary_size": 400}
+    config["pretraining"]["steps"] = 4
+    project.write_config(config)
+    project.snakemake()
+    page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+    assert "세종" in page or "猫" in page or "Привет" in page
