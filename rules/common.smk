@@ -79,3 +79,14 @@ def shard_files(split, suffix="tfrecord"):
     """The declared shards of `split`, in order."""
     count = SHARD_COUNTS[split]
     return [f"results/shards/{split}/{split}-{i:05d}-of-{count:05d}.{suffix}" for i in range(count)]
+
+
+def staged_shards(*splits):
+    """The shards of `splits` as inputs where results live in a bucket and must be fetched.
+
+    Elsewhere none: the manifest is the edge, and what is done does not need its shards again.
+    The list is made when the rules are complete, since rules/shards.smk says what the shards are.
+    """
+    if workflow.storage_settings.default_storage_provider is None:
+        return []
+    return lambda wildcards: [file for split in splits for file in SHARD_FILES[split]]
