@@ -35,7 +35,12 @@ rule tokenizer:
         "../envs/environment.yaml"
     threads: settings["tokenizer"]["training_threads"]
     resources:
-        mem_mb=4000,
+        # For text without spaces; Parquet is about a third of the text. Words that repeat
+        # are held once.
+        mem_mb=lambda wildcards, input: (
+            2000
+            + int(20 * min(3 * input.size_mb, settings["tokenizer"]["max_training_bytes"] / 1e6))
+        ),
         runtime=240,
     params:
         tokenizer=canonical(settings["tokenizer"]),

@@ -51,11 +51,9 @@ class Encoder:
 
         Raises MlmError where a special token is missing.
         """
-        import tokenizers
-
         self._json = tokenizer
         self._saved: Any = None
-        whole = tokenizers.Tokenizer.from_str(json.dumps(tokenizer))
+        whole = _parsed(tokenizer)
         vocabulary = whole.get_vocab(with_added_tokens=True)
         self.vocabulary_size = max(vocabulary.values(), default=-1) + 1
         missing = [
@@ -77,7 +75,7 @@ class Encoder:
         disarmed = _without_literals(tokenizer, self.literals)
         if unknown_literal is not None:
             _map_to_unknown(disarmed, unknown_literal, self.special_ids.unk)
-        self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(disarmed))
+        self._tokenizer = _parsed(disarmed)
         self._tokenizer.encode_special_tokens = True
 
     @classmethod
@@ -133,14 +131,25 @@ class Encoder:
     def _whole(self) -> Any:
         """The tokenizer as it is saved, with special tokens that a text can match."""
         if self._saved is None:
-            import tokenizers
-
-            self._saved = tokenizers.Tokenizer.from_str(json.dumps(self._json))
+            self._saved = _parsed(self._json)
         return self._saved
 
     def special(self) -> dict[str, int]:
         """The five special ids by name, for JSON."""
         return asdict(self.special_ids)
+
+
+def _parsed(tokenizer: dict) -> Any:
+    """The `tokenizers.Tokenizer` of a tokenizer.json's content; MlmError where it is none."""
+    import tokenizers
+
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(tokenizer))
+    except Exception as error:
+        raise MlmError(
+            f"tokenizer.json is none that tokenizers {tokenizers.__version__} reads ({error}). "
+            "Make it again, or name another in tokenizer.pretrained.path."
+        ) from None
 
 
 def token_text(token: Any) -> str | None:
@@ -183,11 +192,18 @@ def _without_literals(tokenizer: dict, literals: Sequence[str]) -> dict:
 def _map_to_unknown(tokenizer: dict, literal: str, unknown_id: int) -> None:
     """Let `literal` in a text be the unknown token, with the space before it, in place."""
     model = tokenizer["model"]
+
+    def renamed(piece: str, i: int) -> str:
+        if i == unknown_id:
+            return literal
+        return _unmatchable(piece) if piece == literal else piece
+
     if isinstance(model["vocab"], list):
-        model["vocab"][unknown_id][0] = literal
+        model["vocab"] = [
+            [renamed(piece, i), score] for i, (piece, score) in enumerate(model["vocab"])
+        ]
     else:
-        old = next(piece for piece, i in model["vocab"].items() if i == unknown_id)
-        model["vocab"] = {literal if p == old else p: i for p, i in model["vocab"].items()}
+        model["vocab"] = {renamed(piece, i): i for piece, i in model["vocab"].items()}
         model["unk_token"] = literal
     tokenizer["added_tokens"] = [
         token for token in tokenizer["added_tokens"] if token["id"] != unknown_id

@@ -2,7 +2,10 @@
 
 import os
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mlm.errors import MlmError
@@ -36,13 +39,30 @@ def train_tokenizer(corpus: str | os.PathLike, settings: TokenizerSettings) -> T
         f"{' on an even sample of the train split' if text.sampled else ''} ...",
         file=sys.stderr,
     )
-    if settings.kind == "unigram":
-        model = _unigram(text, settings)
-    else:
-        model = {"bpe": train_bpe, "wordpiece": train_wordpiece}[settings.kind](text, settings)
+    with _signs_of_life():
+        train = {"unigram": _unigram, "bpe": train_bpe, "wordpiece": train_wordpiece}
+        model = train[settings.kind](text, settings)
     seconds = time.monotonic() - start
     print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
     return Trained(assemble(model, settings), text.documents, text.bytes, text.sampled)
+
+
+@contextmanager
+def _signs_of_life(every: float = 30.0) -> Iterator[None]:
+    """A line on stderr every `every` seconds: the trainers themselves say nothing till the end."""
+    done, start = threading.Event(), time.monotonic()
+
+    def speak() -> None:
+        while not done.wait(every):
+            print(f"... still training, {time.monotonic() - start:.0f} s", file=sys.stderr)
+
+    speaker = threading.Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        speaker.join()
 
 
 def _unigram(text: TrainingText, settings: TokenizerSettings):

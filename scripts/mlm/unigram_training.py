@@ -24,6 +24,15 @@ def train_unigram(sentences: Iterable[str], settings: TokenizerSettings) -> list
     """
     import sentencepiece
 
+    model = sentencepiece_model(sentences, settings)
+    trained = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [(trained.id_to_piece(i), trained.get_score(i)) for i in range(1, len(trained))]
+
+
+def sentencepiece_model(sentences: Iterable[str], settings: TokenizerSettings) -> bytes:
+    """What sentencepiece's trainer writes: the pieces of `train_unigram` after `<unk>`."""
+    import sentencepiece
+
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.Train(
@@ -46,8 +55,7 @@ def train_unigram(sentences: Iterable[str], settings: TokenizerSettings) -> list
         )
     except RuntimeError as error:
         raise MlmError(_in_words(str(error), settings)) from None
-    trained = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    return [(trained.id_to_piece(i), trained.get_score(i)) for i in range(1, len(trained))]
+    return model.getvalue()
 
 
 def _in_words(message: str, settings: TokenizerSettings) -> str:

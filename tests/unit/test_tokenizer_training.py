@@ -19,6 +19,8 @@ from mlm.errors import ConfigError, MlmError
 from mlm.tokenization import SPECIAL_NAMES, Encoder
 from mlm.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer_training import train_tokenizer
+from mlm.training_text import TrainingText
+from mlm.unigram_training import sentencepiece_model
 
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 SECTION = {
@@ -243,6 +245,30 @@ def test_the_unknown_literal_is_the_unknown_token_and_no_other_string_is(tmp_pat
     assert encoder.special_ids.mask not in ids
     assert encoder.decode(ids, skip_special_tokens=False) == "[CLS] the<unk> of [MASK][SEP]"
     assert encoder.count_special_literals(["<unk> [SEP]"]) == 1
+
+
+def test_pieces_carried_over_encode_as_sentencepiece_does(tmp_path, english):
+    import sentencepiece
+
+    texts = english + KOREAN + JAPANESE
+    chosen = settings(vocabulary_size=1000, replacements=[])
+    path = corpus(tmp_path, texts)
+    model = sentencepiece_model(TrainingText(path, chosen), chosen)
+    theirs = sentencepiece.SentencePieceProcessor(model_proto=model).encode(texts, out_type=str)
+    encoder = Encoder(train_tokenizer(path, chosen).tokenizer, SPECIAL)
+    names = encoder.names()
+    ours = [[names[i] for i in ids[1:-1]] for ids in encoder.encode(texts)]
+    assert ours == theirs
+
+
+def test_an_unknown_literal_that_was_learned_is_the_unknown_token_all_the_same(tmp_path):
+    texts = ["many unknown words are unknown to many"] * 20
+    encoder = trained(tmp_path, texts, kind="bpe", vocabulary_size=35)
+    assert "▁many" in encoder.pieces()
+    second = Encoder(encoder._json, SPECIAL, "many")
+    first, between = second.encode(["many", "to many words"])
+    assert first == [0, 3, 2]
+    assert between == [0, *encoder.encode(["to"])[0][1:-1], 3, *second.encode([" words"])[0][1:]]
 
 
 def test_byte_fallback_is_refused_for_word_pieces():
