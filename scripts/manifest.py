@@ -1,8 +1,9 @@
 """Rule `manifest`: the shards of a split, named with their counts and digests."""
 
 from mlm.job import run
+from mlm.manifest_merging import merge
 from mlm.manifests import write_manifest
-from mlm.shard_summaries import merge, read_summary
+from mlm.shard_summaries import read_summary
 
 
 def main(job):

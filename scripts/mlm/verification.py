@@ -33,18 +33,28 @@ class SampleSchema:
 
 @dataclass
 class Scan:
-    """What a shard's records held; each problem names its record."""
+    """What a shard's records held.
+
+    Each of `problems` names its record; `unnamed` counts those beyond the first few, since a
+    shard of the wrong kind has one in every record.
+    """
 
     num_samples: int = 0
     num_tokens: int = 0
     num_padding: int = 0
     problems: list[str] = field(default_factory=list)
+    unnamed: int = 0
+
+    def note(self, problem: str) -> None:
+        """Add a problem, by name as long as there are few."""
+        if len(self.problems) < _NAMED:
+            self.problems.append(problem)
+        else:
+            self.unnamed += 1
 
     def named_problems(self) -> list[str]:
         """The first problems, and how many there are besides."""
-        more = len(self.problems) - _NAMED
-        rest = [f"and {more} problems more"] if more > 0 else []
-        return self.problems[:_NAMED] + rest
+        return self.problems + ([f"and {self.unnamed} problems more"] if self.unnamed else [])
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ def scan_shard(file: Path, schema: SampleSchema) -> Scan:
             if batch:
                 _scan_batch(batch, schema, scan)
             if damage:
-                scan.problems.append(damage)
+                scan.note(damage)
             if damage or not batch:
                 return scan
 
@@ -93,7 +103,7 @@ def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
                 _scan_batch([record], schema, scan)
         else:
             scan.num_samples += 1
-            scan.problems.append(f"record {first}: {error}")
+            scan.note(f"record {first}: {error}")
         return
     scan.num_samples += len(records)
     scan.num_tokens += int((mask == 1).sum())
@@ -113,7 +123,7 @@ def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
     ):
         for row in np.flatnonzero(wrong.any(axis=1)):
             value = int(found[row][wrong[row]][0])
-            scan.problems.append(f"record {first + int(row)}: {what.format(value)}")
+            scan.note(f"record {first + int(row)}: {what.format(value)}")
 
 
 def verify_shard(

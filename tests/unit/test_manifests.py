@@ -5,8 +5,9 @@ import pytest
 from test_sharding import corpus_of, make
 
 from mlm.errors import MlmError
+from mlm.manifest_merging import merge
 from mlm.manifests import check_sequence_length, check_shards, read_manifest, write_manifest
-from mlm.shard_summaries import merge, read_summary
+from mlm.shard_summaries import read_summary
 
 TEXTS = [f"document number {i}" for i in range(10)]
 
