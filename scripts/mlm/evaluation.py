@@ -124,7 +124,8 @@ def _scored(
         )
     train = None
     if data.train is not None:
-        train = scorer.score(data.train, "train")
+        scored = scorer.score(data.train, "train")
+        train = scored if len(scored.positions) else None
     return test, train, score_pairs(pairs, scorer.log_probabilities) if pairs else []
 
 

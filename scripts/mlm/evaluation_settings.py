@@ -34,8 +34,9 @@ class EvaluationSettings:
         return cls(**{n: section[n] for n in names}, accelerator=dict(accelerator))
 
     def shown(self) -> dict:
-        """What the figures depend on, for the file."""
-        return {k: v for k, v in asdict(self).items() if k not in ("accelerator", "minimal_pairs")}
+        """What the figures depend on, for the file: not how they were computed."""
+        left_out = ("accelerator", "batch_size", "minimal_pairs")
+        return {k: v for k, v in asdict(self).items() if k not in left_out}
 
 
 def evaluation_problems(section: dict) -> list[str]:

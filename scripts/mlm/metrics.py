@@ -59,7 +59,7 @@ class Difference:
     def in_words(self) -> str:
         """The interval of the size of the difference, for the end of a sentence."""
         low, high = (self.low, self.high) if self.mean >= 0 else (-self.high, -self.low)
-        return f"{100 * self.confidence:g} % interval {low:.3f} to {high:.3f}"
+        return f"{100 * self.confidence:g} % interval of the difference {low:.3f} to {high:.3f}"
 
 
 @dataclass(frozen=True)
