@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -122,7 +124,7 @@ def test_whole_words_are_chosen_whole():
     for sample in range(len(ids)):
         edges = np.flatnonzero(starts[ids[sample]])
         edges = [0, *edges[edges > 0], LENGTH]
-        for first, end in zip(edges, edges[1:], strict=False):
+        for first, end in pairwise(edges):
             word = eligible[sample, first:end]
             inside = chosen[sample, first:end][word]
             assert inside.all() or not inside.any()
