@@ -20,13 +20,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
+from tensorflow.python.framework import config as kernels
 
 from mlm.framework import make_deterministic, tf  # before TensorFlow itself
 from mlm.masking import MaskingPlan, mask_batch
 from mlm.models import build_model
 from mlm.optimisation import OptimizerSettings, build_optimizer
 from mlm.train_step import distributed_train_step, replica_train_step
-from tensorflow.python.framework import config as kernels
 
 #: Name: layers, width, vocabulary, batch, sequence, and the ratio that is asked for.
 CASES = {
@@ -134,9 +134,7 @@ def compare(name: str, turns: int, steps: int) -> dict:
         "our_tokens_per_second": round(tokens / statistics.median(o for o, _ in clock)),
         "plain_tokens_per_second": round(tokens / statistics.median(p for _, p in clock)),
         "ratio": round(statistics.median(p / o for o, p in clock), 2),
-        "ratio_of_processor_seconds": round(
-            statistics.median(p[1] / o[1] for o, p in pairs), 2
-        ),
+        "ratio_of_processor_seconds": round(statistics.median(p[1] / o[1] for o, p in pairs), 2),
         "ratio_asked_for": asked,
     }
 

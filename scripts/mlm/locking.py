@@ -31,7 +31,7 @@ class FileLock:
     """An exclusive lock on a local file, freed with the process."""
 
     def __init__(self, directory: str):
-        self._file = open(os.path.join(directory, "lock"), "a")  # noqa: SIM115
+        self._file = open(os.path.join(directory, "lock"), "a")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
