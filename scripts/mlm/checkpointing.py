@@ -1,11 +1,12 @@
 """The state of a training: saved so that a kill costs time only.
 
 A state is a directory `step-00000200` with the variables, the progress so far, and
-`complete.json`, written last, which names every other file with its size and sha256. Locally
-it is written under another name and renamed. What is incomplete or damaged is passed over.
+`complete.json`, written last, which names every other file with its size and sha256 and says
+what the training was made from. Locally it is written under another name and renamed. What
+is incomplete or damaged is passed over.
 """
 
-import fcntl
+import contextlib
 import hashlib
 import json
 import os
@@ -15,7 +16,9 @@ from dataclasses import dataclass, field
 
 from mlm.errors import MlmError
 from mlm.framework import tf, tf_keras
+from mlm.locking import FileLock, Lease
 
+_MARKER = "complete.json"
 _STATE = re.compile(r"step-(\d{8,})/?")
 
 
@@ -43,39 +46,36 @@ class StateDirectory:
 
     path: str
     keep: int
-    _lock: object = field(default=None, repr=False)
+    fingerprint: str = ""
+    _lock: FileLock | Lease | None = field(default=None, repr=False)
 
     @property
     def _local(self) -> bool:
         return "://" not in self.path
 
     def acquire(self) -> None:
-        """Make the directory and lock it for this process; the lock goes with the process.
+        """Make the directory and lock it for this process; see `release`.
 
         Raises MlmError where another process holds it or nothing can be written.
         """
-        if not self._local:
-            tf.io.gfile.makedirs(self.path)
-            return
         try:
-            os.makedirs(self.path, exist_ok=True)
-            self._lock = open(os.path.join(self.path, "lock"), "a")
-        except OSError as error:
+            tf.io.gfile.makedirs(self.path)
+            self._lock = FileLock(self.path) if self._local else Lease(self.path)
+            for name in tf.io.gfile.listdir(self.path) if self._local else ():
+                if name.rstrip("/").endswith(".partial"):
+                    tf.io.gfile.rmtree(f"{self.path}/{name}")
+        except (OSError, tf.errors.OpError) as error:
             raise MlmError(
                 f"pretraining.checkpoint.directory: cannot write to {self.path} "
-                f"({error.strerror}). Training state must be saved somewhere: give the right to "
-                "write, or name another directory"
+                f"({_reason(error)}). Training state must be saved somewhere: give the right to "
+                f"write, or name another directory{_missing_support(self.path, error)}"
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise MlmError(
-                f"{self.path} is in use: another process trains this very run. Wait for it or "
-                "stop it; two writers would spoil each other's state"
-            ) from error
-        for name in os.listdir(self.path):
-            if name.endswith(".partial"):
-                tf.io.gfile.rmtree(os.path.join(self.path, name))
+
+    def release(self) -> None:
+        """Let other processes have the directory."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
     def steps(self) -> list[int]:
         """Steps of the states that are there, newest first, complete or not."""
@@ -95,44 +95,77 @@ class StateDirectory:
         final = self._place(step)
         place = final + ".partial" if self._local else final
         try:
+            if not self._local and tf.io.gfile.exists(final):
+                tf.io.gfile.rmtree(final)
             tf.io.gfile.makedirs(place)
             state.write(f"{place}/variables")
             _write(f"{place}/progress.json", json.dumps(progress).encode())
             files = {name: _size_and_digest(f"{place}/{name}") for name in _files(place)}
-            _write(f"{place}/complete.json", json.dumps(files, sort_keys=True).encode())
+            marker = {"fingerprint": self.fingerprint, "files": files}
+            _write(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
             if self._local:
-                for name in _files(place):
-                    with open(f"{place}/{name}", "rb+") as handle:
-                        os.fsync(handle.fileno())
-                if tf.io.gfile.exists(final):
-                    tf.io.gfile.rmtree(final)
-                os.rename(place, final)
+                _flush_and_rename(place, final)
         except (OSError, tf.errors.OpError) as error:
-            if tf.io.gfile.exists(place):
+            with contextlib.suppress(OSError, tf.errors.OpError):
                 tf.io.gfile.rmtree(place)
             raise MlmError(
                 f"The state after step {step} could not be saved in {self.path}: "
-                f"{str(error).splitlines()[0]}. The states before it are untouched; free space "
+                f"{_reason(error)}. The states before it are untouched; free space "
                 "or rights there, and the same command goes on from the last one"
             ) from error
         for old in self.steps()[self.keep :]:
             tf.io.gfile.rmtree(self._place(old))
 
     def restore(self, state: tf.train.Checkpoint) -> tuple[int, dict] | None:
-        """Load the newest whole state into `state`; its step and progress, or None."""
+        """Load the newest whole state into `state`; its step and progress, or None.
+
+        Damaged states are named on stderr and passed over. Raises MlmError for a state that
+        other settings, data or code have made.
+        """
         for step in self.steps():
             place = self._place(step)
-            fault = _fault(place)
+            found, fault = _marker_or_fault(place)
             if fault:
-                print(f"State {place} is passed over: {fault}", file=sys.stderr)
+                print(f"Warning: state {place} is passed over: {fault}", file=sys.stderr)
                 continue
+            if found["fingerprint"] != self.fingerprint:
+                raise MlmError(
+                    f"{place} is the state of another training: it was made from settings, data "
+                    f"and code with the fingerprint {found['fingerprint']}, and this run has "
+                    f"{self.fingerprint}. Move it away, or name another "
+                    "pretraining.checkpoint.directory"
+                )
             state.read(f"{place}/variables").assert_consumed()
             return step, json.loads(_read(f"{place}/progress.json"))
         return None
 
 
+def _flush_and_rename(place: str, final: str) -> None:
+    for name in os.listdir(place):
+        with open(f"{place}/{name}", "rb+") as handle:
+            os.fsync(handle.fileno())
+    if os.path.exists(final):
+        tf.io.gfile.rmtree(final)
+    os.rename(place, final)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what the system says."""
+    text = getattr(error, "strerror", None) or getattr(error, "message", None) or str(error)
+    return (text.splitlines() or [type(error).__name__])[0]
+
+
+def _missing_support(path: str, error: Exception) -> str:
+    if path.startswith("gs://") and isinstance(error, tf.errors.UnimplementedError):
+        return (
+            ". For gs:// TensorFlow needs the package tensorflow-io-gcs-filesystem (pip install "
+            "tensorflow-io-gcs-filesystem) and credentials (gcloud auth application-default login)"
+        )
+    return ""
+
+
 def _files(place: str) -> list[str]:
-    return sorted(name for name in tf.io.gfile.listdir(place) if name != "complete.json")
+    return sorted(name for name in tf.io.gfile.listdir(place) if name != _MARKER)
 
 
 def _read(path: str) -> bytes:
@@ -150,15 +183,19 @@ def _size_and_digest(path: str) -> list:
     return [len(content), hashlib.sha256(content).hexdigest()]
 
 
-def _fault(place: str) -> str | None:
-    """What is wrong with the state at `place`, in words, or None."""
-    marker = f"{place}/complete.json"
-    if not tf.io.gfile.exists(marker):
-        return "it was never completed"
-    for name, expected in json.loads(_read(marker)).items():
+def _marker_or_fault(place: str) -> tuple[dict, str | None]:
+    """The marker of the state at `place`, and what is wrong with the state, in words."""
+    if not tf.io.gfile.exists(f"{place}/{_MARKER}"):
+        return {}, "it was never completed"
+    try:
+        marker = json.loads(_read(f"{place}/{_MARKER}"))
+        files, _ = marker["files"], marker["fingerprint"]
+    except (ValueError, KeyError, TypeError):
+        return {}, f"{_MARKER} is damaged"
+    for name, expected in files.items():
         path = f"{place}/{name}"
         if not tf.io.gfile.exists(path):
-            return f"{name} is missing"
+            return marker, f"{name} is missing"
         if _size_and_digest(path) != expected:
-            return f"{name} is damaged"
-    return None
+            return marker, f"{name} is damaged"
+    return marker, None

@@ -162,6 +162,29 @@ def evaluation_batches(
     return _deterministic(batches)
 
 
+def replica_shares(
+    batches: tf.data.Dataset, context: tf.distribute.InputContext, global_batch_size: int
+) -> tf.data.Dataset:
+    """One element for each replica that the input worker `context` feeds, batch after batch.
+
+    Replica r gets samples r × share to (r + 1) × share of every global batch. Each worker
+    reads the whole stream and keeps its part, so that neither the number of workers nor that
+    of the shards shapes what is trained on.
+    """
+    local = context.num_replicas_in_sync // context.num_input_pipelines
+    share = global_batch_size // context.num_replicas_in_sync
+    first = context.input_pipeline_id * local * share
+
+    def divided(batch):
+        parts = {
+            k: tf.reshape(v[first : first + local * share], [local, share, *v.shape[1:]])
+            for k, v in batch.items()
+        }
+        return tf.data.Dataset.from_tensor_slices(parts)
+
+    return _deterministic(batches.flat_map(divided))
+
+
 def _in_order(shards: ShardFiles) -> tf.data.Dataset:
     """(sample index, serialized record) of a split, shard after shard."""
     files = tf.data.TFRecordDataset(list(shards.files), compression_type=shards.compression)

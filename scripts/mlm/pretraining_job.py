@@ -136,10 +136,11 @@ def train_and_export(settings: RunSettings, files: RunFiles) -> None:
     accelerator = open_accelerator(AcceleratorSettings.of(settings.accelerator))
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
     checkpoint = settings.pretraining["checkpoint"]
-    root = checkpoint["directory"].rstrip("/")
+    root, made_from = checkpoint["directory"].rstrip("/"), fingerprint(settings, files)
     states = StateDirectory(
-        path=f"{root}/{settings.name}/{fingerprint(settings, files)}",
+        path=f"{root}/{settings.name}/{made_from}",
         keep=checkpoint["keep"],
+        fingerprint=made_from,
     )
     print(
         f"{run.name}: {run.model_config.model_type}, {accelerator.name} with "

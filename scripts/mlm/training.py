@@ -11,10 +11,15 @@ from mlm.accelerators import Accelerator
 from mlm.checkpointing import StateDirectory, trackable_state
 from mlm.errors import MlmError
 from mlm.framework import tf
-from mlm.input_pipeline import ShardFiles, evaluation_batches, training_batches
+from mlm.input_pipeline import (
+    ShardFiles,
+    evaluation_batches,
+    replica_shares,
+    training_batches,
+)
 from mlm.masking import MaskingPlan
 from mlm.models import build_model
-from mlm.optimisation import OptimizerSettings, build_optimizer
+from mlm.optimisation import OptimizerSettings, WarmupThenDecay, build_optimizer
 from mlm.train_step import (
     distributed_train_step,
     distributed_validation_step,
@@ -131,6 +136,13 @@ def pretrain(run: Pretraining, accelerator: Accelerator, states: StateDirectory)
     and where the state cannot be written.
     """
     states.acquire()
+    try:
+        return _pretrain(run, accelerator, states)
+    finally:
+        states.release()
+
+
+def _pretrain(run: Pretraining, accelerator: Accelerator, states: StateDirectory) -> Trained:
     with accelerator.strategy.scope():
         model = build_model(run.model_config, run.initialisation, run.seed)
         optimizer = build_optimizer(run.optimizer, model.trainable_variables)
@@ -154,37 +166,46 @@ class _Loop:
         self.run_settings: Pretraining = run
         self.strategy, self.states, self.state = accelerator.strategy, states, state
         self.batch = run.global_batch_size(accelerator.replicas)
-        self.optimizer, self.progressed = optimizer, progressed
+        self.model, self.progressed = model, progressed
         self.step_function = distributed_train_step(
             self.strategy, replica_train_step(model, optimizer, run.optimizer)
         )
         self.validation_function = distributed_validation_step(self.strategy, model)
-        self.model = model
+        self.validation_batches = None
         self.events = Events(f"{states.path}/tensorboard")
+        self.profiling = False
 
     def run(self, step: int, signals: list[str]) -> None:
         run = self.run_settings
         if step >= run.steps:
             return
         progress = Progress(run.name, run.steps, step, self.batch * run.train.sequence_length)
-        batches = iter(self.strategy.experimental_distribute_dataset(self._training(step)))
+        batches = iter(self._distributed(lambda: self._training(step)))
         while step < run.steps:
             count = self._steps_to_boundary(step)
-            self._profile(step, count)
+            self._profile(step)
             found = self.step_function(batches, tf.constant(count))
             step += count
             self.progressed.add(found, count)
             self._check_finite(step)
-            if step % run.log_every == 0 or step == run.steps:
-                self._log(step, progress)
+            validates = step % run.validation_every == 0 or step == run.steps
+            if validates or step % run.log_every == 0:
+                self._log(step, progress, validates)
             if step % run.checkpoint_every == 0 or step == run.steps or signals:
-                self.states.save(step, self.state, asdict(self.progressed))
-            self._export_epoch(step)
+                self._save(step)
+            self._export_epoch(step, count)
             if signals and step < run.steps:
                 raise MlmError(
                     f"Stopped by {signals[0]} after step {step} of {run.steps}. The state is saved "
                     f"in {self.states.path}; the same command goes on from there"
                 )
+        self._profile(step)
+
+    def _distributed(self, make_batches):
+        """The batches that `make_batches()` gives, each divided among the replicas."""
+        return self.strategy.distribute_datasets_from_function(
+            lambda context: replica_shares(make_batches(), context, self.batch)
+        )
 
     def _training(self, step: int) -> tf.data.Dataset:
         run = self.run_settings
@@ -208,23 +229,29 @@ class _Loop:
         return min([run.steps_per_execution, *(end - step for end in ends)])
 
     def _check_finite(self, step: int) -> None:
-        if math.isfinite(self.progressed.sums["loss"]):
-            return
-        rate = float(self.optimizer.learning_rate)
+        """Raise MlmError where the sum of the losses up to `step` is not finite."""
+        if not math.isfinite(self.progressed.sums["loss"]):
+            raise self._not_finite("The loss is", step)
+
+    def _not_finite(self, what: str, step: int) -> MlmError:
         saved = self.states.steps()
         kept = f"The state after step {saved[0]} is kept" if saved else "No state was saved yet"
-        raise MlmError(
-            f"The loss is not finite at step {step} (learning rate {rate:.3g}). {kept} in "
-            f"{self.states.path}. Try a lower pretraining.optimizer.learning_rate, a longer "
-            "warmup_share, clip_norm: 1.0, or accelerator.precision: float32"
+        return MlmError(
+            f"{what} not finite at step {step} (learning rate {self._learning_rate(step):.3g}). "
+            f"{kept} in {self.states.path}. Try a lower pretraining.optimizer.learning_rate, a "
+            "longer warmup_share, clip_norm: 1.0, or accelerator.precision: float32"
         )
 
-    def _log(self, step: int, progress: Progress) -> None:
+    def _save(self, step: int) -> None:
+        """Save the state, unless a weight is not finite: no good state is pushed out by it."""
+        if not all(bool(tf.reduce_all(tf.math.is_finite(v))) for v in self.model.trainable_weights):
+            raise self._not_finite("Some weights are", step)
+        self.states.save(step, self.state, asdict(self.progressed))
+
+    def _log(self, step: int, progress: Progress, validates: bool) -> None:
         run = self.run_settings
         means = self.progressed.means()
-        seen = (None, None)
-        if step % run.validation_every == 0 or step == run.steps:
-            seen = self._validate()
+        seen = self._validate() if validates else (None, None)
         row = Row(
             step=step,
             epoch=step * self.batch / run.train.num_samples,
@@ -232,43 +259,53 @@ class _Loop:
             accuracy=means["accuracy"],
             validation_loss=seen[0],
             validation_accuracy=seen[1],
-            learning_rate=float(self.optimizer.learning_rate),
+            learning_rate=self._learning_rate(step),
             tokens_per_second=progress.rate(step),
         )
         self.progressed.rows.append(row)
         self.events.add(row)
         progress.show(row)
 
+    def _learning_rate(self, step: int) -> float:
+        """The learning rate of the update that led to `step`."""
+        return float(WarmupThenDecay(self.run_settings.optimizer)(step - 1))
+
     def _validate(self) -> tuple[float, float]:
         """Loss in nats and accuracy at the masked positions of the validation samples."""
         run = self.run_settings
-        batches = evaluation_batches(
-            run.validation,
-            run.validation_plan,
-            seed=run.seed,
-            batch_size=self.batch,
-            samples=run.validation_samples,
-        )
+        if self.validation_batches is None:
+            self.validation_batches = self._distributed(
+                lambda: evaluation_batches(
+                    run.validation,
+                    run.validation_plan,
+                    seed=run.seed,
+                    batch_size=self.batch,
+                    samples=run.validation_samples,
+                )
+            )
         sums = [0.0, 0.0, 0.0]
-        for batch in self.strategy.experimental_distribute_dataset(batches):
+        for batch in self.validation_batches:
             found = self.validation_function(batch)
             sums = [s + float(f) for s, f in zip(sums, found, strict=True)]
         return sums[0] / max(sums[2], 1.0), sums[1] / max(sums[2], 1.0)
 
-    def _profile(self, step: int, count: int) -> None:
-        profile = self.run_settings.profile
-        if profile and step == profile[0] - 1:
+    def _profile(self, step: int) -> None:
+        """Start the trace before the first step asked for, and stop it after the last."""
+        first, last = self.run_settings.profile or (0, 0)
+        if first <= step + 1 <= last and not self.profiling:
             tf.profiler.experimental.start(f"{self.states.path}/profile")
-        elif profile and step == profile[1]:
+            self.profiling = True
+        elif self.profiling and (step >= last or step == self.run_settings.steps):
             tf.profiler.experimental.stop()
+            self.profiling = False
 
-    def _export_epoch(self, step: int) -> None:
+    def _export_epoch(self, step: int, count: int) -> None:
         """Export the model into the state directory where the asked-for epochs end."""
         every = self.run_settings.export_every_epochs
         if not every:
             return
         samples = self.run_settings.train.num_samples * every
-        done, before = step * self.batch // samples, (step - 1) * self.batch // samples
+        done, before = step * self.batch // samples, (step - count) * self.batch // samples
         if done > before:
             from mlm.export import write_configuration, write_weights
 

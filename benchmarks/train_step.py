@@ -1,0 +1,155 @@
+"""Tokens per second of this project's train step against the plain Hugging Face loss.
+
+    python benchmarks/train_step.py
+
+Both train the same model on the same batch with the same optimizer, in one process, in
+turns, so that whatever else the machine does slows both. The plain step asks the model for
+its own loss over all positions, as the usual examples do; ours runs with deterministic
+kernels, as in training, the plain one without. The ratio is the median over the turns of
+(plain seconds / our seconds); above 1 ours is faster. The ratio of the processor seconds
+beside it says how much of that is work saved, whatever else runs on the machine.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+
+import numpy as np
+from tensorflow.python.framework import config as kernels
+
+from mlm.framework import make_deterministic, tf  # before TensorFlow itself
+from mlm.masking import MaskingPlan, mask_batch
+from mlm.models import build_model
+from mlm.optimisation import OptimizerSettings, build_optimizer
+from mlm.train_step import distributed_train_step, replica_train_step
+
+#: Name: layers, width, vocabulary, batch, sequence, and the ratio that is asked for.
+CASES = {
+    "2x128/8k": (2, 128, 8_000, 32, 128, 2.0),
+    "4x256/16k": (4, 256, 16_000, 32, 128, 1.7),
+}
+OPTIMIZER = OptimizerSettings(
+    learning_rate=1e-3,
+    weight_decay=0.01,
+    beta_1=0.9,
+    beta_2=0.98,
+    epsilon=1e-6,
+    clip_norm=1.0,
+    warmup_share=0.05,
+    decay="linear",
+    final_share=0.0,
+    accumulation=1,
+    schedule_steps=10_000,
+)
+
+
+def model_and_optimizer(layers: int, width: int, vocabulary: int, sequence: int):
+    """A RoBERTa from scratch, and AdamW over its weights."""
+    from transformers import RobertaConfig
+
+    config = RobertaConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64,
+        intermediate_size=4 * width,
+        max_position_embeddings=sequence + 2,
+        bos_token_id=0,
+        pad_token_id=1,
+        eos_token_id=2,
+    )
+    model = build_model(config, "standard", seed=0)
+    return model, build_optimizer(OPTIMIZER, model.trainable_variables)
+
+
+def masked_batch(vocabulary: int, batch: int, sequence: int) -> dict:
+    """Random tokens, masked as in training, weights divided by the number of predictions."""
+    ids = np.random.default_rng(0).integers(5, vocabulary, (batch, sequence))
+    plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), vocabulary, sequence)
+    found = mask_batch(tf.constant(ids), tf.ones_like(ids), tf.range(batch), plan, 0, 0)
+    return found | {"weights": found["weights"] / tf.reduce_sum(found["weights"])}
+
+
+def our_step(model, optimizer, batch: dict):
+    """A function of nothing that makes one update and waits for it."""
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    step = distributed_train_step(strategy, replica_train_step(model, optimizer, OPTIMIZER))
+    batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
+    one = tf.constant(1)
+    return lambda: float(step(batches, one)["loss"])
+
+
+def plain_step(model, optimizer, batch: dict, sequence: int):
+    """The same with the loss that the model itself gives for labels over all positions."""
+    labels = tf.fill([len(batch["input_ids"]), sequence], -100)
+    rows = tf.where(batch["weights"] > 0)
+    places = tf.stack(
+        [tf.cast(rows[:, 0], tf.int32), tf.gather_nd(batch["positions"], rows)], axis=1
+    )
+    labels = tf.tensor_scatter_nd_update(labels, places, tf.gather_nd(batch["labels"], rows))
+    inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+
+    @tf.function
+    def step():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(model(inputs | {"labels": labels}, training=True).loss)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        gradients, _ = tf.clip_by_global_norm(gradients, OPTIMIZER.clip_norm)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return lambda: float(step())
+
+
+def seconds(step, steps: int, deterministic: bool) -> tuple[float, float]:
+    """Mean seconds of `steps` calls, by the clock and of all processors."""
+    # The kernels look at this flag when they run; TensorFlow has no public way to lower it.
+    (kernels.enable_op_determinism if deterministic else kernels.disable_op_determinism)()
+    begun, used = time.perf_counter(), time.process_time()
+    for _ in range(steps):
+        step()
+    return (time.perf_counter() - begun) / steps, (time.process_time() - used) / steps
+
+
+def compare(name: str, turns: int, steps: int) -> dict:
+    """Both steps of one case in turns; medians and the ratio."""
+    layers, width, vocabulary, size, sequence, asked = CASES[name]
+    batch = masked_batch(vocabulary, size, sequence)
+    ours = our_step(*model_and_optimizer(layers, width, vocabulary, sequence), batch)
+    plain = plain_step(*model_and_optimizer(layers, width, vocabulary, sequence), batch, sequence)
+    first = ours(), plain()
+    assert abs(first[0] - first[1]) < 0.05, f"the two do not compute the same loss: {first}"
+    ours(), plain()
+    pairs = [(seconds(ours, steps, True), seconds(plain, steps, False)) for _ in range(turns)]
+    tokens = size * sequence
+    clock = [(o[0], p[0]) for o, p in pairs]
+    return {
+        "case": name,
+        "batch": [size, sequence],
+        "our_tokens_per_second": round(tokens / statistics.median(o for o, _ in clock)),
+        "plain_tokens_per_second": round(tokens / statistics.median(p for _, p in clock)),
+        "ratio": round(statistics.median(p / o for o, p in clock), 2),
+        "ratio_of_processor_seconds": round(statistics.median(p[1] / o[1] for o, p in pairs), 2),
+        "ratio_asked_for": asked,
+    }
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--turns", type=int, default=7)
+    arguments.add_argument("--steps", type=int, default=5, help="steps of one turn")
+    arguments.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    given = arguments.parse_args()
+    tf.config.threading.set_intra_op_parallelism_threads(2)
+    make_deterministic(0)
+    for name in given.cases:
+        print(json.dumps(compare(name, given.turns, given.steps)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

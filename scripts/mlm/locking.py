@@ -1,0 +1,96 @@
+"""One writer at a time in a state directory, on a local disk or in a bucket.
+
+Locally the operating system locks a file and frees it with the process, however that ends. A
+bucket has no such lock: there a lease file is renewed while its owner lives, and whoever
+finds one watches whether it changes before taking it over. No two clocks are compared.
+What a lease cannot rule out is two processes that start within the same second or two.
+"""
+
+import fcntl
+import json
+import os
+import threading
+import time
+import uuid
+
+from mlm.errors import MlmError
+from mlm.framework import tf
+
+#: Seconds between two renewals of a lease, and how long one must rest to be up for taking.
+RENEWAL, REST = 20.0, 70.0
+
+
+def _in_use(place: str) -> MlmError:
+    return MlmError(
+        f"{place} is in use: another process trains this very run. Wait for it or stop it; two "
+        "writers would spoil each other's state"
+    )
+
+
+class FileLock:
+    """An exclusive lock on a local file, freed with the process."""
+
+    def __init__(self, directory: str):
+        self._file = open(os.path.join(directory, "lock"), "a")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise _in_use(directory) from error
+
+    def release(self) -> None:
+        """Free the lock."""
+        self._file.close()
+
+
+class Lease:
+    """A lease file in a bucket, renewed by a thread until released or the process ends."""
+
+    def __init__(self, directory: str, renewal: float = RENEWAL, rest: float = REST):
+        self._path, self._renewal = f"{directory}/lease.json", renewal
+        self._owner, self._count = uuid.uuid4().hex, 0
+        self._wait_for_rest(directory, rest)
+        self._write()
+        # Another process that started at the same time has written its own by now.
+        time.sleep(min(1.0, renewal))
+        if self._owner not in (self._read() or ""):
+            raise _in_use(directory)
+        self._released = threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+        self._thread.start()
+
+    def _wait_for_rest(self, directory: str, rest: float) -> None:
+        """Return once the lease is gone or unchanged for `rest` seconds; raise if it changes."""
+        seen = self._read()
+        end = time.monotonic() + rest
+        while seen is not None and time.monotonic() < end:
+            time.sleep(min(1.0, rest / 4))
+            now = self._read()
+            if now is not None and now != seen:
+                raise _in_use(directory)
+            seen = now
+
+    def _read(self) -> str | None:
+        try:
+            with tf.io.gfile.GFile(self._path, "r") as handle:
+                return handle.read()
+        except tf.errors.NotFoundError:
+            return None
+
+    def _write(self) -> None:
+        self._count += 1
+        with tf.io.gfile.GFile(self._path, "w") as handle:
+            handle.write(json.dumps({"owner": self._owner, "renewed": self._count}))
+
+    def _renew(self) -> None:
+        while not self._released.wait(self._renewal):
+            try:
+                self._write()
+            except tf.errors.OpError as error:
+                print(f"Lease {self._path} could not be renewed: {error.message}", flush=True)
+
+    def release(self) -> None:
+        """Stop renewing and remove the lease."""
+        self._released.set()
+        self._thread.join()
+        tf.io.gfile.remove(self._path)

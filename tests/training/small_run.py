@@ -1,0 +1,232 @@
+"""A whole pretraining small enough for tests: shards, tokenizer files and settings."""
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+from tokenizers import AddedToken, Tokenizer, models
+
+from mlm.atomic import write_json
+from mlm.configuration import load_schema, resolve, run_section
+from mlm.digests import file_sha256
+from mlm.manifests import Manifest, ShardEntry, totals, write_manifest
+from mlm.tfrecord import SampleWriter
+
+VOCABULARY, LENGTH = 500, 16
+SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
+SCHEMA = Path(__file__).parents[2] / "schemas" / "config.schema.yaml"
+
+
+def small_samples(count: int, length: int = LENGTH, first: int = 0) -> np.ndarray:
+    """Samples [count, length] that a model can learn: each token follows from the one before.
+
+    The first two ordinary tokens of a sample name it: 5 + index // 100 and 5 + index % 100.
+    """
+    index = np.arange(first, first + count)
+    ids = np.empty((count, length), np.int64)
+    ids[:, 0], ids[:, 1], ids[:, 2] = 0, 5 + index // 100, 5 + index % 100
+    ids[:, 3] = 5 + index % (VOCABULARY - 5)
+    for place in range(4, length):
+        ids[:, place] = 5 + (ids[:, place - 1] * 3 + 7) % (VOCABULARY - 5)
+    ids[:, -1] = 2
+    return ids
+
+
+def write_tokenizer(directory: Path) -> Path:
+    """A word-level tokenizer with 500 ids, as the tokenizer stage lays it out; its file."""
+    words = [*SPECIAL.values(), *(f"w{i}" for i in range(5, VOCABULARY))]
+    tokenizer = Tokenizer(
+        models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
+    )
+    tokenizer.add_special_tokens([AddedToken(t, special=True) for t in SPECIAL.values()])
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    texts = {f"{name}_token": text for name, text in SPECIAL.items()}
+    write_json(directory / "special_tokens_map.json", texts)
+    write_json(directory / "tokenizer_config.json", texts)
+    return directory / "tokenizer.json"
+
+
+def write_split(
+    directory: Path,
+    split: str,
+    counts: tuple[int, ...],
+    *,
+    length: int = LENGTH,
+    compression: str = "none",
+    tokenizer_sha256: str = "0" * 64,
+) -> Manifest:
+    """Shards with `counts` samples each; their manifest, with absolute paths."""
+    entries, first = [], 0
+    directory.mkdir(parents=True, exist_ok=True)
+    for i, count in enumerate(counts):
+        name = f"{split}-{i:05d}-of-{len(counts):05d}.tfrecord"
+        writer = SampleWriter(directory / name, compression)
+        writer.write(small_samples(count, length, first), np.full(count, length))
+        writer.close()
+        first += count
+        entries.append(
+            ShardEntry(
+                name,
+                str(directory / name),
+                writer.num_samples,
+                writer.num_tokens,
+                writer.num_padding,
+                writer.num_bytes,
+                writer.sha256,
+            )
+        )
+    return Manifest(
+        split=split,
+        sequence_length=length,
+        compression=compression,
+        tokenizer_sha256=tokenizer_sha256,
+        corpus_sha256=None,
+        documents=None,
+        special_literals=None,
+        shards=tuple(entries),
+        **totals(tuple(entries)),
+    )
+
+
+def small_settings(overrides: dict | None = None) -> dict:
+    """A resolved configuration: one layer of width 32, dropout on, 40 steps of 8 samples."""
+    small = {
+        "shards": {"sequence_length": LENGTH},
+        "model": {
+            "config": {
+                "hidden_size": 32,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "intermediate_size": 64,
+                "hidden_dropout_prob": 0.1,
+                "attention_probs_dropout_prob": 0.1,
+            }
+        },
+        "pretraining": {
+            "per_replica_batch_size": 8,
+            "steps": 40,
+            "log_every": 5,
+            "shuffle_window": 100,
+            "validation": {"every": 20, "samples": 50},
+            "checkpoint": {"every": 5},
+        },
+        "accelerator": {"cpu_threads": 1},
+    }
+    return resolve(_merged(small, overrides or {}), load_schema(SCHEMA))
+
+
+def _merged(base, override):
+    if not (isinstance(base, dict) and isinstance(override, dict)):
+        return override
+    return base | {k: _merged(base[k], v) if k in base else v for k, v in override.items()}
+
+
+def write_inputs(root: Path) -> None:
+    """Tokenizer, shards and manifests of a small run below `root`."""
+    tokenizer = write_tokenizer(root / "tokenizer")
+    for split, counts in {"train": (83, 40, 77), "validation": (60,)}.items():
+        manifest = write_split(
+            root / "shards", split, counts, tokenizer_sha256=file_sha256(tokenizer)
+        )
+        write_manifest(root / f"{split}.json", manifest)
+
+
+def small_job(root: Path, name: str = "small", overrides: dict | None = None):
+    """(RunSettings, RunFiles) of a run below `root`, where `write_inputs` wrote."""
+    from mlm.pretraining_job import RunFiles, RunSettings
+
+    overrides = _merged(
+        {"pretraining": {"checkpoint": {"directory": str(root / "state")}}}, overrides or {}
+    )
+    config = small_settings(overrides)
+    settings = RunSettings(
+        name=name,
+        model=run_section(config, "base", "model"),
+        pretraining=run_section(config, "base", "pretraining"),
+        accelerator=config["accelerator"],
+        seed=config["seed"],
+        sequence_length=config["shards"]["sequence_length"],
+        corpus=config["corpus"]["source"],
+    )
+    results = root / "runs" / name
+    files = RunFiles(
+        tokenizer=str(root / "tokenizer" / "tokenizer.json"),
+        manifests={s: str(root / f"{s}.json") for s in ("train", "validation")},
+        code=(),
+        model_directory=str(results / "model"),
+        log=str(results / "training.csv"),
+        summary=str(results / "training.json"),
+    )
+    return settings, files
+
+
+def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
+    """Train in this process, which is a child of its own; `fault` says how it dies.
+
+    The exit status is 3 where an MlmError was raised; its text is in {name}.stderr.
+    """
+    with open(f"{root}/{name}.stderr", "a") as log:
+        os.dup2(log.fileno(), 2)
+    from mlm.errors import MlmError
+    from mlm.pretraining_job import train_and_export
+
+    _arm(fault)
+    try:
+        train_and_export(*small_job(Path(root), name, overrides))
+    except MlmError as error:
+        print(f"MlmError: {error}", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(3)
+
+
+def _arm(fault: dict) -> None:
+    """Die at the `write`-th write of a state, or `seconds` after the first step, or signal."""
+    import mlm.checkpointing
+    import mlm.training
+
+    if "write" in fault:
+        count, real = iter(range(1000)), mlm.checkpointing._write
+
+        def write(path, content):
+            if next(count) == fault["write"]:
+                real(path, content[: len(content) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+            real(path, content)
+
+        mlm.checkpointing._write = write
+    if "seconds" in fault or "step" in fault:
+        checked, begun = mlm.training._Loop._check_finite, []
+
+        def check(loop, step):
+            checked(loop, step)
+            number = fault.get("signal", signal.SIGKILL)
+            if not begun and "seconds" in fault:
+                threading.Timer(fault["seconds"], os.kill, (os.getpid(), number)).start()
+            if step == fault.get("step"):
+                os.kill(os.getpid(), number)
+            begun.append(step)
+
+        mlm.training._Loop._check_finite = check
+
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+
+
+def run_child(root: Path, name: str, overrides: dict | None = None, fault: dict | None = None):
+    """Train in a new process to its end, good or bad; its exit status (negative: a signal)."""
+    paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "scripts")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    # Imports take longer than the training: they are done once and forked. No TensorFlow
+    # operation has run by then.
+    _CONTEXT.set_forkserver_preload(["mlm.pretraining_job", "small_run"])
+    child = _CONTEXT.Process(
+        target=train_in_child, args=(str(root), name, overrides or {}, fault or {})
+    )
+    child.start()
+    child.join()
+    return child.exitcode

@@ -1,0 +1,123 @@
+import dataclasses
+
+import numpy as np
+import pytest
+from small_run import LENGTH, VOCABULARY, write_split
+
+from mlm.errors import MlmError
+from mlm.framework import tf
+from mlm.input_pipeline import ShardFiles, evaluation_batches, training_batches
+from mlm.masking import MaskingPlan
+
+COUNTS = (17, 5, 30, 9, 1)
+PLAN = MaskingPlan(
+    share=0.3,
+    mask_token=0.8,
+    random_token=0.1,
+    mask_id=4,
+    special_ids=(0, 1, 2, 3, 4),
+    vocabulary_size=VOCABULARY,
+    sequence_length=LENGTH,
+)
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> ShardFiles:
+    return ShardFiles.of(write_split(tmp_path_factory.mktemp("shards"), "train", COUNTS))
+
+
+def stream(shards, *, batch=4, start=0, steps=40, window=20, seed=3):
+    tf.random.set_seed(1)
+    return list(
+        training_batches(
+            shards,
+            PLAN,
+            seed=seed,
+            global_batch_size=batch,
+            shuffle_window=window,
+            start_step=start,
+            steps=steps,
+        ).as_numpy_iterator()
+    )
+
+
+def flat(batches, key="labels"):
+    return np.concatenate([b[key] for b in batches])
+
+
+def first_tokens(batches) -> list[int]:
+    """What each sample is known by: its first two ordinary tokens, unmasked."""
+    ids = flat(batches, "input_ids").copy()
+    np.put_along_axis(ids, flat(batches, "positions"), flat(batches), axis=1)
+    return [int(i) for i in ids[:, 1] * 100 + ids[:, 2]]
+
+
+def test_an_epoch_is_a_permutation_of_the_samples(shards):
+    # Three epochs of 62 samples: 93 batches of 2.
+    order = first_tokens(stream(shards, batch=2, steps=93))
+    epochs = [order[i : i + 62] for i in (0, 62, 124)]
+    assert all(sorted(epoch) == sorted(epochs[0]) and len(set(epoch)) == 62 for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+
+
+@pytest.mark.parametrize("start", [1, 15, 16, 31, 39])
+def test_a_stream_taken_up_again_is_the_uninterrupted_one(shards, start):
+    whole, rest = stream(shards), stream(shards, start=start)
+    assert len(rest) == 40 - start
+    for expected, found in zip(whole[start:], rest, strict=True):
+        assert expected.keys() == found.keys()
+        for key in expected:
+            np.testing.assert_array_equal(expected[key], found[key])
+
+
+def test_the_batch_size_changes_neither_order_nor_masks(shards):
+    small, large = stream(shards, batch=4, steps=30), stream(shards, batch=8, steps=15)
+    for key in ("input_ids", "positions", "labels", "attention_mask", "overflow"):
+        np.testing.assert_array_equal(flat(small, key), flat(large, key))
+
+
+def test_another_seed_is_another_order(shards):
+    assert first_tokens(stream(shards)) != first_tokens(stream(shards, seed=4))
+
+
+def test_the_weights_of_a_batch_add_up_to_one(shards):
+    for batch in stream(shards, steps=5):
+        assert batch["weights"].sum() == pytest.approx(1, abs=1e-6)
+
+
+def test_every_epoch_masks_anew(shards):
+    whole = stream(shards, batch=2, steps=62)
+    order, positions = first_tokens(whole), flat(whole, "positions")
+    by_sample = {}
+    for sample, found in zip(order, positions, strict=True):
+        by_sample.setdefault(sample, []).append(found)
+    different = [not np.array_equal(*found) for found in by_sample.values()]
+    assert np.mean(different) > 0.95
+
+
+def test_evaluation_drops_no_sample_and_masks_alike_at_any_batch_size(shards):
+    found = {}
+    for size in (1, 7, 100):
+        batches = list(
+            evaluation_batches(shards, PLAN, seed=5, batch_size=size).as_numpy_iterator()
+        )
+        assert all(b["input_ids"].shape[0] == size for b in batches)
+        real = flat(batches, "sample_index") >= 0
+        assert flat(batches, "weights")[~real].sum() == 0
+        found[size] = {k: flat(batches, k)[real] for k in batches[0]}
+    np.testing.assert_array_equal(found[1]["sample_index"], np.arange(62))
+    for size in (7, 100):
+        for key, value in found[1].items():
+            np.testing.assert_array_equal(value, found[size][key])
+
+
+def test_compressed_shards_give_the_same_stream(shards, tmp_path):
+    zipped = ShardFiles.of(write_split(tmp_path, "train", COUNTS, compression="gzip"))
+    for one, other in zip(stream(shards, steps=10), stream(zipped, steps=10), strict=True):
+        np.testing.assert_array_equal(one["input_ids"], other["input_ids"])
+
+
+def test_more_samples_than_masks_can_be_keyed_for_are_refused(tmp_path):
+    manifest = write_split(tmp_path, "train", (3,))
+    with pytest.raises(MlmError, match="32-bit sample index"):
+        ShardFiles.of(dataclasses.replace(manifest, num_samples=2**32), tmp_path)

@@ -1,0 +1,80 @@
+"""Interrupted and uninterrupted trainings end in the same bytes, with dropout on."""
+
+import csv
+import random
+import re
+import signal
+
+import pytest
+from small_run import run_child, write_inputs
+
+from mlm.digests import file_sha256
+
+#: The one column that tells of the clock.
+CLOCK = "tokens_per_second"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("interruption")
+    write_inputs(root)
+    return root
+
+
+def replicas(count: int) -> dict:
+    return {"accelerator": {"virtual_replicas": count if count > 1 else None}}
+
+
+def result(root, name: str) -> tuple[str, list[dict]]:
+    """The model's digest, and training.csv without the clock."""
+    with open(root / "runs" / name / "training.csv") as file:
+        rows = [{k: v for k, v in row.items() if k != CLOCK} for row in csv.DictReader(file)]
+    return file_sha256(root / "runs" / name / "model" / "model.safetensors"), rows
+
+
+def whole(root, count: int):
+    """The result of a run left alone."""
+    name = f"whole-{count}"
+    if not (root / "runs" / name).exists():
+        assert run_child(root, name, replicas(count)) == 0
+    return result(root, name)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_killed_and_a_stopped_training_end_like_one_left_alone(root, count):
+    name = f"interrupted-{count}"
+    faults = [
+        # In the middle of writing the third file of the second state.
+        {"write": 2},
+        {"step": 12, "signal": signal.SIGTERM},
+        {"step": 23},
+    ]
+    ends = [run_child(root, name, replicas(count), fault) for fault in faults]
+    assert ends == [-signal.SIGKILL, 3, -signal.SIGKILL]
+    log = (root / f"{name}.stderr").read_text()
+    assert "Stopped by SIGTERM after step 12 of 40" in log
+    assert not (root / "runs" / name).exists()
+    assert run_child(root, name, replicas(count)) == 0
+    assert re.findall(r"goes on from step (\d+)", (root / f"{name}.stderr").read_text()) == [
+        "5",
+        "12",
+        "20",
+    ]
+    assert result(root, name) == whole(root, count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 8])
+def test_ten_kills_at_random_moments_change_nothing(root, count):
+    moments = random.Random(count)
+    name = f"killed-{count}"
+    for attempt in range(10):
+        # Half of them while a state is written: two writes of a state are announced.
+        fault = {"write": moments.randrange(8)} if attempt % 2 else {"seconds": moments.random()}
+        end = run_child(root, name, replicas(count), fault)
+        assert end in (-signal.SIGKILL, 0)
+        if end == 0:
+            break
+    assert run_child(root, name, replicas(count)) == 0
+    assert (root / f"{name}.stderr").read_text().count("goes on from step") >= 3
+    assert result(root, name) == whole(root, count)

@@ -1,0 +1,154 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from mlm.framework import tf
+from mlm.masking import MaskingPlan, mask_batch
+
+VOCABULARY, LENGTH = 500, 64
+CLS, PAD, SEP, UNK, MASK = range(5)
+
+
+def plan(**changes) -> MaskingPlan:
+    settings = {
+        "share": 0.15,
+        "mask_token": 0.8,
+        "random_token": 0.1,
+        "mask_id": MASK,
+        "special_ids": (CLS, PAD, SEP, UNK, MASK),
+        "vocabulary_size": VOCABULARY,
+        "sequence_length": LENGTH,
+    }
+    return MaskingPlan(**(settings | changes))
+
+
+def samples(count: int, padding: int = 5):
+    """Sequences with a special token at every tenth place and padding at the end."""
+    random = np.random.default_rng(0)
+    ids = random.integers(5, VOCABULARY, (count, LENGTH))
+    ids[:, ::10] = random.choice([CLS, SEP, UNK, MASK], (count, len(range(0, LENGTH, 10))))
+    attention = np.ones_like(ids)
+    ids[:, LENGTH - padding :], attention[:, LENGTH - padding :] = PAD, 0
+    return ids, attention
+
+
+def masked(ids, attention, the_plan, *, first=0, seed=11, epoch=3) -> dict[str, np.ndarray]:
+    index = tf.range(first, first + len(ids), dtype=tf.int64)
+    found = mask_batch(tf.constant(ids), tf.constant(attention), index, the_plan, seed, epoch)
+    return {k: v.numpy() for k, v in found.items()}
+
+
+def test_the_chosen_are_shown_80_10_10():
+    ids, attention = samples(4000)
+    found = masked(ids, attention, plan())
+    shown = np.take_along_axis(found["input_ids"], found["positions"], axis=1)
+    used = found["weights"] == 1
+    shown, truth = shown[used], found["labels"][used]
+    n = len(truth)
+    as_mask, kept = (shown == MASK).mean(), (shown == truth).mean()
+    # A random token is the true one in 1 of 495 cases; six standard deviations allowed.
+    same_by_chance = 0.1 / (VOCABULARY - 5)
+    assert abs(as_mask - 0.8) < 6 * np.sqrt(0.8 * 0.2 / n)
+    assert abs(kept - 0.1 - same_by_chance) < 6 * np.sqrt(0.1 * 0.9 / n)
+    assert abs(1 - as_mask - kept - 0.1 + same_by_chance) < 6 * np.sqrt(0.1 * 0.9 / n)
+
+
+def test_no_special_token_or_padding_is_ever_chosen_or_put_in():
+    ids, attention = samples(2000)
+    found = masked(ids, attention, plan(share=0.9))
+    used = found["weights"] == 1
+    chosen = np.zeros_like(ids, bool)
+    np.put_along_axis(chosen, found["positions"], used, axis=1)
+    assert chosen.sum() == used.sum() > 60_000
+    assert not chosen[(ids < 5) | (attention == 0)].any()
+    put_in = found["input_ids"][chosen & (found["input_ids"] != MASK)]
+    assert put_in.min() >= 5
+    assert put_in.max() < VOCABULARY
+
+
+def test_what_is_not_chosen_stays_as_it_was_and_labels_are_the_truth():
+    ids, attention = samples(500)
+    found = masked(ids, attention, plan())
+    used = found["weights"] == 1
+    np.testing.assert_array_equal(
+        found["labels"], np.take_along_axis(ids, found["positions"], axis=1)
+    )
+    restored = found["input_ids"].copy()
+    np.put_along_axis(restored, found["positions"], found["labels"], axis=1)
+    np.testing.assert_array_equal(restored, ids)
+    unused = np.take_along_axis(found["input_ids"], found["positions"], axis=1)[~used]
+    np.testing.assert_array_equal(unused, found["labels"][~used])
+
+
+@pytest.mark.parametrize("share", [0.05, 0.15, 0.4])
+def test_the_share_of_chosen_tokens_is_exact_in_expectation(share):
+    ids, attention = samples(4000)
+    found = masked(ids, attention, plan(share=share))
+    eligible = ((ids >= 5) & (attention == 1)).sum(axis=1)
+    chosen = found["weights"].sum(axis=1)
+    # Each sequence is within one of its share, and the rounding averages out.
+    assert np.abs(chosen - share * eligible).max() < 1
+    assert abs(chosen.sum() / eligible.sum() - share) < 6 * 0.5 * np.sqrt(4000) / eligible.sum()
+    assert found["overflow"].sum() == 0
+
+
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_a_sample_has_the_same_mask_at_any_batch_size(whole_word):
+    ids, attention = samples(24)
+    the_plan = plan(whole_word=whole_word, word_starts=np.arange(VOCABULARY) % 3 == 0)
+    whole = masked(ids, attention, the_plan)
+    for size in (1, 5, 24):
+        parts = [
+            masked(ids[i : i + size], attention[i : i + size], the_plan, first=i)
+            for i in range(0, 24, size)
+        ]
+        for key, value in whole.items():
+            np.testing.assert_array_equal(np.concatenate([p[key] for p in parts]), value)
+
+
+@pytest.mark.parametrize("change", [{"seed": 12}, {"epoch": 4}, {"first": 1}])
+def test_another_seed_epoch_or_sample_has_another_mask(change):
+    ids, attention = samples(8)
+    one, other = masked(ids, attention, plan()), masked(ids, attention, plan(), **change)
+    assert (one["positions"] != other["positions"]).any(axis=1).all()
+
+
+def test_whole_words_are_chosen_whole():
+    starts = np.arange(VOCABULARY) % 3 == 0
+    ids, attention = samples(500)
+    found = masked(ids, attention, plan(whole_word=True, word_starts=starts))
+    chosen = np.zeros_like(ids, bool)
+    np.put_along_axis(chosen, found["positions"], found["weights"] == 1, axis=1)
+    eligible = (ids >= 5) & (attention == 1)
+    for sample in range(len(ids)):
+        edges = np.flatnonzero(starts[ids[sample]])
+        edges = [0, *edges[edges > 0], LENGTH]
+        for first, end in pairwise(edges):
+            word = eligible[sample, first:end]
+            inside = chosen[sample, first:end][word]
+            assert inside.all() or not inside.any()
+    assert found["overflow"].sum() == 0
+    # The last word may go beyond the share, so that the mean lies somewhat above it.
+    assert 0.15 < chosen.sum() / eligible.sum() < 0.22
+
+
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_a_choice_without_a_slot_is_counted_and_left_unmasked(whole_word):
+    ids, attention = samples(300)
+    change = {"whole_word": whole_word, "word_starts": np.ones(VOCABULARY, bool)}
+    full = masked(ids, attention, plan(**change))
+    short = masked(ids, attention, plan(fixed_slots=4, **change))
+    assert short["positions"].shape[1] == 4
+    wanted = full["weights"].sum(axis=1)
+    assert wanted.max() > 4
+    np.testing.assert_array_equal(short["overflow"], np.maximum(wanted - 4, 0))
+    np.testing.assert_array_equal(short["weights"].sum(axis=1), np.minimum(wanted, 4))
+    assert ((short["input_ids"] != ids).sum(axis=1) <= 4).all()
+
+
+def test_a_sequence_of_special_tokens_alone_asks_for_nothing():
+    ids = np.full((3, LENGTH), SEP)
+    found = masked(ids, np.ones_like(ids), plan())
+    assert found["weights"].sum() == 0
+    np.testing.assert_array_equal(found["input_ids"], ids)
