@@ -43,7 +43,10 @@ def sentencepiece_model(sentences: Iterable[str], settings: TokenizerSettings) -
             character_coverage=settings.character_coverage,
             num_threads=settings.training_threads,
             normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
+            # Spaces at the ends of lines and in runs would make the lone mark so probable
+            # that words are spelled as the mark and the rest ("▁", "and"). Learning goes
+            # without them; encoding keeps them.
+            remove_extra_whitespaces=True,
             add_dummy_prefix=not settings.byte_fallback,
             max_sentence_length=1 << 20,
             train_extremely_large_corpus=settings.max_training_bytes > 1 << 30,

@@ -261,6 +261,14 @@ def test_pieces_carried_over_encode_as_sentencepiece_does(tmp_path, english):
     assert ours == theirs
 
 
+def test_spaces_at_the_ends_of_lines_do_not_part_the_mark_from_its_word(tmp_path, english):
+    spaced = [f" {text} " for text in english]
+    encoder = trained(tmp_path, spaced, unknown_literal=None)
+    clean = trained(tmp_path, english)
+    assert encoder.pieces() == clean.pieces()
+    assert "▁and" in encoder.pieces()
+
+
 def test_an_unknown_literal_that_was_learned_is_the_unknown_token_all_the_same(tmp_path):
     texts = ["many unknown words are unknown to many"] * 20
     encoder = trained(tmp_path, texts, kind="bpe", vocabulary_size=35)
