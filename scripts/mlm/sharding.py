@@ -84,21 +84,29 @@ def read_documents(corpus: Path, documents: range, batch: int) -> Iterator[list[
     Only row groups that hold them are read, and of these a batch at a time.
     """
     with pq.ParquetFile(corpus) as file:
-        sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-        starts = [0, *itertools.accumulate(sizes)]
-        groups = [
-            i
-            for i, size in enumerate(sizes)
-            if starts[i] < documents.stop and starts[i] + size > documents.start
-        ]
-        row = starts[groups[0]] if groups else 0
-        for rows in file.iter_batches(batch, row_groups=groups, columns=["text"]):
-            first, last = max(documents.start - row, 0), min(documents.stop - row, len(rows))
+        start = 0
+        for group in range(file.num_row_groups):
+            size = file.metadata.row_group(group).num_rows
+            first, last = max(documents.start - start, 0), min(documents.stop - start, size)
             if first < last:
-                yield rows.column(0).slice(first, last - first).to_pylist()
-            row += len(rows)
-            if row >= documents.stop:
-                return
+                yield from _rows_of_group(file, group, range(first, last), batch)
+            start += size
+
+
+def _rows_of_group(
+    file: pq.ParquetFile, group: int, wanted: range, batch: int
+) -> Iterator[list[str]]:
+    """The texts of rows `wanted` of one row group.
+
+    Groups are read one by one because pyarrow holds the buffers of all groups of a call until
+    its end.
+    """
+    row = 0
+    for rows in file.iter_batches(batch, row_groups=[group], columns=["text"]):
+        first, last = max(wanted.start - row, 0), min(wanted.stop - row, len(rows))
+        if first < last:
+            yield rows.column(0).slice(first, last - first).to_pylist()
+        row += len(rows)
 
 
 def _portions(texts: list[str]) -> Iterator[list[str]]:
