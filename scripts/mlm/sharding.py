@@ -153,22 +153,9 @@ def write_shard(
     total = number_of_documents(corpus)
     check_enough_documents(total, settings.split, settings.shards, corpus)
     documents = document_range(total, settings.shard, settings.shards)
-    packer = Packer(settings.sequence_length, tokenizer.special_ids.pad)
-    progress = Progress(Path(shard_file).name, len(documents), "documents")
-    done = tokens_in = literals = 0
     with replacing(shard_file) as temporary:
         with SampleWriter(temporary, settings.compression) as writer:
-            for texts in read_documents(corpus, documents, settings.read_batch):
-                for portion in _portions(texts):
-                    literals += tokenizer.count_special_literals(portion)
-                    encoded = tokenizer.encode(portion)
-                    tokens_in += sum(map(len, encoded))
-                    samples = packer.add(_concatenated(encoded))
-                    writer.write(samples, np.full(len(samples), settings.sequence_length))
-                    done += len(portion)
-                    progress.to(done)
-            last, tokens = packer.finish()
-            writer.write(last, np.full(len(last), tokens))
+            tokens_in, literals = _write_documents(settings, tokenizer, corpus, documents, writer)
         if writer.num_tokens != tokens_in:
             raise RuntimeError(f"{tokens_in} tokens came in, {writer.num_tokens} were written")
     summary = ShardSummary(
@@ -191,6 +178,32 @@ def write_shard(
     )
     write_summary(summary_file, summary)
     return summary
+
+
+def _write_documents(
+    settings: ShardSettings,
+    tokenizer: Tokenizer,
+    corpus: Path,
+    documents: range,
+    writer: SampleWriter,
+) -> tuple[int, int]:
+    """Tokenise, pack and write `documents`: the tokens that came in, and special literals."""
+    packer = Packer(settings.sequence_length, tokenizer.special_ids.pad)
+    name = f"{settings.split} shard {settings.shard} of {settings.shards}"
+    progress = Progress(name, len(documents), "documents")
+    done = tokens_in = literals = 0
+    for texts in read_documents(corpus, documents, settings.read_batch):
+        for portion in _portions(texts):
+            literals += tokenizer.count_special_literals(portion)
+            encoded = tokenizer.encode(portion)
+            tokens_in += sum(map(len, encoded))
+            samples = packer.add(_concatenated(encoded))
+            writer.write(samples, np.full(len(samples), settings.sequence_length))
+            done += len(portion)
+            progress.to(done)
+    last, tokens = packer.finish()
+    writer.write(last, np.full(len(last), tokens))
+    return tokens_in, literals
 
 
 def _concatenated(encoded: list[list[int]]) -> np.ndarray:
