@@ -5,7 +5,8 @@
 #          or the files that shards.prebuilt names, and the tokenizer.
 # Gives    results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord and a sidecar .json,
 #          results/manifests/{split}.json (names every shard: what consumers depend on),
-#          results/verification.json (target `verify`)
+#          results/verification.json (target `verify`),
+#          results/runs/{run}/preview.json and results/preview.txt (target `preview`)
 import time
 
 TOKENIZER_FILES = [

@@ -84,21 +84,29 @@ def read_documents(corpus: Path, documents: range, batch: int) -> Iterator[list[
     Only row groups that hold them are read, and of these a batch at a time.
     """
     with pq.ParquetFile(corpus) as file:
-        sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
-        starts = [0, *itertools.accumulate(sizes)]
-        groups = [
-            i
-            for i, size in enumerate(sizes)
-            if starts[i] < documents.stop and starts[i] + size > documents.start
-        ]
-        row = starts[groups[0]] if groups else 0
-        for rows in file.iter_batches(batch, row_groups=groups, columns=["text"]):
-            first, last = max(documents.start - row, 0), min(documents.stop - row, len(rows))
+        start = 0
+        for group in range(file.num_row_groups):
+            size = file.metadata.row_group(group).num_rows
+            first, last = max(documents.start - start, 0), min(documents.stop - start, size)
             if first < last:
-                yield rows.column(0).slice(first, last - first).to_pylist()
-            row += len(rows)
-            if row >= documents.stop:
-                return
+                yield from _rows_of_group(file, group, range(first, last), batch)
+            start += size
+
+
+def _rows_of_group(
+    file: pq.ParquetFile, group: int, wanted: range, batch: int
+) -> Iterator[list[str]]:
+    """The texts of rows `wanted` of one row group.
+
+    Groups are read one by one because pyarrow holds the buffers of all groups of a call until
+    its end.
+    """
+    row = 0
+    for rows in file.iter_batches(batch, row_groups=[group], columns=["text"]):
+        first, last = max(wanted.start - row, 0), min(wanted.stop - row, len(rows))
+        if first < last:
+            yield rows.column(0).slice(first, last - first).to_pylist()
+        row += len(rows)
 
 
 def _portions(texts: list[str]) -> Iterator[list[str]]:
@@ -145,22 +153,9 @@ def write_shard(
     total = number_of_documents(corpus)
     check_enough_documents(total, settings.split, settings.shards, corpus)
     documents = document_range(total, settings.shard, settings.shards)
-    packer = Packer(settings.sequence_length, tokenizer.special_ids.pad)
-    progress = Progress(Path(shard_file).name, len(documents), "documents")
-    done = tokens_in = literals = 0
     with replacing(shard_file) as temporary:
         with SampleWriter(temporary, settings.compression) as writer:
-            for texts in read_documents(corpus, documents, settings.read_batch):
-                for portion in _portions(texts):
-                    literals += tokenizer.count_special_literals(portion)
-                    encoded = tokenizer.encode(portion)
-                    tokens_in += sum(map(len, encoded))
-                    samples = packer.add(_concatenated(encoded))
-                    writer.write(samples, np.full(len(samples), settings.sequence_length))
-                    done += len(portion)
-                    progress.to(done)
-            last, tokens = packer.finish()
-            writer.write(last, np.full(len(last), tokens))
+            tokens_in, literals = _write_documents(settings, tokenizer, corpus, documents, writer)
         if writer.num_tokens != tokens_in:
             raise RuntimeError(f"{tokens_in} tokens came in, {writer.num_tokens} were written")
     summary = ShardSummary(
@@ -183,6 +178,32 @@ def write_shard(
     )
     write_summary(summary_file, summary)
     return summary
+
+
+def _write_documents(
+    settings: ShardSettings,
+    tokenizer: Tokenizer,
+    corpus: Path,
+    documents: range,
+    writer: SampleWriter,
+) -> tuple[int, int]:
+    """Tokenise, pack and write `documents`: the tokens that came in, and special literals."""
+    packer = Packer(settings.sequence_length, tokenizer.special_ids.pad)
+    name = f"{settings.split} shard {settings.shard} of {settings.shards}"
+    progress = Progress(name, len(documents), "documents")
+    done = tokens_in = literals = 0
+    for texts in read_documents(corpus, documents, settings.read_batch):
+        for portion in _portions(texts):
+            literals += tokenizer.count_special_literals(portion)
+            encoded = tokenizer.encode(portion)
+            tokens_in += sum(map(len, encoded))
+            samples = packer.add(_concatenated(encoded))
+            writer.write(samples, np.full(len(samples), settings.sequence_length))
+            done += len(portion)
+            progress.to(done)
+    last, tokens = packer.finish()
+    writer.write(last, np.full(len(last), tokens))
+    return tokens_in, literals
 
 
 def _concatenated(encoded: list[list[int]]) -> np.ndarray:

@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -83,6 +84,16 @@ def test_documents_are_read_in_batches_from_their_own_rows(tmp_path):
     batches = list(read_documents(corpus, range(5, 14), 4))
     assert [t for b in batches for t in b] == [str(i) for i in range(5, 14)]
     assert max(map(len, batches)) <= 4
+
+
+def test_memory_is_bounded_by_the_batch_and_not_by_the_corpus(tmp_path):
+    texts = [os.urandom(500).hex() for _ in range(4000)]
+    corpus = corpus_of(tmp_path, texts, row_group_size=20)
+    before, peak = pa.total_allocated_bytes(), 0
+    for _ in read_documents(corpus, range(4000), 20):
+        peak = max(peak, pa.total_allocated_bytes() - before)
+    assert corpus.stat().st_size > 4_000_000
+    assert peak < 1_000_000
 
 
 def test_special_strings_in_the_text_are_counted(tmp_path):
