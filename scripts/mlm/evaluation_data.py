@@ -14,7 +14,7 @@ from mlm.predictions import Positions, joined, positions_of
 from mlm.split_samples import Samples, all_samples, evenly_spread, read_samples
 
 #: Tokens of train that the baselines count; of a larger split, samples at equal distances.
-#: This bounds the memory of the counts to about 1 GB.
+#: This bounds the memory of the counts to less than 2 GB.
 COUNTED_TOKENS = 50_000_000
 #: Tokens of validation that the bigram's weights are fitted on.
 _FITTED_TOKENS = 20_000
