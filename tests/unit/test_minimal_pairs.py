@@ -2,6 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
 from mlm.errors import MlmError
 from mlm.minimal_pairs import encoded_pairs, score_pairs
 
