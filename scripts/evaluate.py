@@ -1,5 +1,6 @@
 """Rule `evaluate`: the figures of an exported model on the whole test split."""
 
+import sys
 from pathlib import Path
 
 from mlm.atomic import read_json
@@ -21,6 +22,13 @@ def main(job):
     settings = EvaluationSettings.of(job.params.evaluation, job.params.accelerator)
     figures = evaluate(job.wildcards.run, paths, characters, settings)
     write_figures(job.output[0], figures)
+    test = figures["test"]
+    print(
+        f"{job.wildcards.run}: test loss {test['loss']:.3f}, accuracy {test['accuracy']:.1%}",
+        *figures["verdicts"],
+        sep="\n  ",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from mlm.predictions import Positions, joined, positions_of
 from mlm.split_samples import Samples, all_samples, evenly_spread, read_samples
 
 #: Tokens of train that the baselines count; of a larger split, samples at equal distances.
-#: This bounds the memory of the counts to about 1 GB.
+#: This bounds the memory of the counts to less than 2 GB.
 COUNTED_TOKENS = 50_000_000
 #: Tokens of validation that the bigram's weights are fitted on.
 _FITTED_TOKENS = 20_000
@@ -53,7 +53,7 @@ def read_evaluation_data(
     if len(set(lengths.values())) != 1:
         raise MlmError(f"The splits differ in sequence length: {lengths}. Remake the shards.")
     for manifest in manifests.values():
-        check_shards(_local_part(manifest), root)
+        check_shards(manifest, root)
     test = _checked(manifests["test"], all_samples(manifests["test"], root), vocabulary)
     train = manifests["train"]
     every = max(1, -(-train.num_tokens // COUNTED_TOKENS))
@@ -84,14 +84,6 @@ def text_of(manifest: Manifest, characters: int | None) -> Text:
     """The split's text tokens: all real tokens but the two around each document."""
     frame = 2 * manifest.documents if manifest.documents is not None else 0
     return Text(manifest.num_tokens - frame, characters)
-
-
-def _local_part(manifest: Manifest) -> Manifest:
-    """The manifest without shards on remote storage, which records' checksums have to vouch for."""
-    from dataclasses import replace
-
-    local = tuple(s for s in manifest.shards if "://" not in s.path)
-    return replace(manifest, shards=local)
 
 
 def _checked(manifest: Manifest, samples: Samples, vocabulary: int) -> Samples:

@@ -92,7 +92,7 @@ class Scorer:
         largest = max(1, _LARGEST_LOGITS // (slots * self._model.config.vocab_size))
         wanted = min(-(-self._batch_size // replicas), -(-rows // replicas))
         each = max(1, min(wanted, largest))
-        progress = Progress(label, rows, "samples")
+        progress = None
         for start in range(0, rows, each * replicas):
             batch = slice(start, min(start + each * replicas, rows))
             count = batch.stop - batch.start
@@ -102,6 +102,8 @@ class Scorer:
                 for name, x in answers.items()
             }
             yield batch, {name: value[:count] for name, value in gathered.items()}
+            # The first batch is compiled, which says nothing of the rate.
+            progress = progress or Progress(label, rows, "samples")
             progress.to(batch.stop)
 
 

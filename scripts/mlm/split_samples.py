@@ -10,6 +10,7 @@ import numpy as np
 
 from mlm.errors import MlmError
 from mlm.manifests import Manifest
+from mlm.object_storage import is_remote, local_copy
 from mlm.predictions import joined
 from mlm.progress_line import Progress
 from mlm.tfrecord import SampleError, decode_samples, read_records
@@ -40,8 +41,8 @@ def read_samples(
 ) -> Iterator[Samples]:
     """The samples of a split in order, in batches: each `every`-th, and those in `also`.
 
-    `root` is the directory that the manifest's paths are relative to; paths with a scheme
-    (gs://) are read through TensorFlow. Raises MlmError for a damaged record, a sample of
+    `root` is the directory that the manifest's paths are relative to; a shard in object storage
+    is downloaded while it is read. Raises MlmError for a damaged record, a sample of
     another length, or another number of samples than the manifest's.
     """
     progress = Progress(f"reading {manifest.split}", manifest.num_samples, "samples")
@@ -84,13 +85,8 @@ def evenly_spread(total: int, count: int) -> np.ndarray:
 
 @contextmanager
 def _opened(path: str, root: str | Path) -> Iterator[BinaryIO]:
-    if "://" not in path:
-        with open(Path(root) / path, "rb") as stream:
-            yield stream
-        return
-    from mlm.framework import tf
-
-    with tf.io.gfile.GFile(path, "rb") as stream:
+    place = path if is_remote(path) else str(Path(root) / path)
+    with local_copy(place) as copy, open(copy, "rb") as stream:
         yield stream
 
 
