@@ -89,18 +89,12 @@ def test_the_exported_model_scores_what_training_reported(root):
         logits = model(
             input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
         ).logits.numpy()
-        for sample, places in enumerate(batch["positions"]):
-            for slot, place in enumerate(places):
-                if batch["weights"][sample, slot]:
-                    scores, truth = (
-                        logits[sample, place].astype(float),
-                        batch["labels"][sample, slot],
-                    )
-                    right += np.argmax(scores) == truth
-                    loss += (
-                        np.log(np.exp(scores - scores.max()).sum()) + scores.max() - scores[truth]
-                    )
-                    total += 1
+        for sample, slot in np.argwhere(batch["weights"] > 0):
+            scores = logits[sample, batch["positions"][sample, slot]].astype(float)
+            truth = batch["labels"][sample, slot]
+            right += np.argmax(scores) == truth
+            loss += np.log(np.exp(scores - scores.max()).sum()) + scores.max() - scores[truth]
+            total += 1
     final = read_json(files.summary)["final"]
     assert total > 80
     assert final["validation_accuracy"] == pytest.approx(right / total, abs=1e-6)
