@@ -94,7 +94,7 @@ def test_a_damaged_state_is_written_anew(place):
 
 def test_a_state_of_another_training_is_refused(place):
     saved(place, fingerprint="aaaa")
-    with pytest.raises(MlmError, match="state of another training.*aaaa.*bbbb"):
+    with pytest.raises(MlmError, match=r"state of another training.*aaaa.*bbbb"):
         restored(StateDirectory(place, 2, "bbbb"))
 
 
@@ -105,7 +105,7 @@ def test_a_failed_write_leaves_the_states_before_it(place, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpointing, "_write", full)
-    with pytest.raises(MlmError, match="step 20 could not be saved.*No space left on device"):
+    with pytest.raises(MlmError, match=r"step 20 could not be saved.*No space left on device"):
         states.save(20, Counter(20).state(), {})
     monkeypatch.undo()
     assert states.steps() == [15, 10]
@@ -142,7 +142,7 @@ def test_a_read_only_directory_is_named(tmp_path):
     if mounted.returncode:
         pytest.skip("a read-only file system can be mounted by root only")
     try:
-        with pytest.raises(MlmError, match="cannot write to.*Read-only file system"):
+        with pytest.raises(MlmError, match=r"cannot write to.*Read-only file system"):
             StateDirectory(str(tmp_path / "state"), 2).acquire()
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)

@@ -1,0 +1,31 @@
+"""Logits of exported models by PyTorch's transformers; run in .venv-pytorch.
+
+python logits.py DIRECTORY: for each model in DIRECTORY/*/, reads inputs.npz beside it and
+writes pytorch.npy, [batch, sequence, vocabulary].
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+
+
+def main(root: Path) -> None:
+    inputs = dict(np.load(root / "inputs.npz"))
+    inputs = {k: torch.tensor(v.astype(np.int64)) for k, v in inputs.items()}
+    for place in sorted(p.parent for p in root.glob("*/config.json")):
+        model, loading = transformers.AutoModelForMaskedLM.from_pretrained(
+            place, output_loading_info=True
+        )
+        problems = {k: sorted(v) for k, v in loading.items() if v}
+        if problems:
+            sys.exit(f"{place.name}: {problems}")
+        model.eval()
+        with torch.no_grad():
+            np.save(place / "pytorch.npy", model(**inputs).logits.numpy())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

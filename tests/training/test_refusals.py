@@ -1,0 +1,129 @@
+"""What does not fit is said before the first step, and no state is lost by it."""
+
+import dataclasses
+
+import pytest
+from small_run import LENGTH, run_child, small_settings, write_inputs, write_tokenizer
+
+from mlm.errors import ConfigError, MlmError
+from mlm.manifests import read_manifest, write_manifest
+from mlm.models import ModelRequest, model_configuration
+from mlm.tokenization import Encoder, SpecialIds
+from mlm.training import number_of_steps
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return Encoder.load(write_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+
+
+@pytest.fixture
+def root(tmp_path):
+    write_inputs(tmp_path)
+    return tmp_path
+
+
+SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+
+
+@pytest.mark.parametrize(
+    "family, config, problem",
+    [
+        ("bert", {"vocab_size": 400}, "vocab_size: 400, but the tokenizer has 500 ids"),
+        ("bert", {"max_position_embeddings": 15}, "15; sequences of 16 tokens need at least 16"),
+        (
+            "roberta",
+            {"max_position_embeddings": 17},
+            "17; sequences of 16 tokens need at least 18 .positions of this family start at 2",
+        ),
+        ("bert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
+        ("distilbert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
+        ("gpt2", {}, "gpt2 has no TensorFlow masked language model"),
+    ],
+)
+def test_a_model_that_does_not_fit_its_data_is_named(encoder, family, config, problem):
+    with pytest.raises(ConfigError, match=problem):
+        model_configuration(ModelRequest(family, SMALL | config), encoder, LENGTH)
+
+
+def test_every_problem_is_named_at_once(encoder):
+    wrong = SMALL | {"vocab_size": 400, "num_attention_heads": 3, "max_position_embeddings": 3}
+    with pytest.raises(ConfigError) as raised:
+        model_configuration(ModelRequest("bert", wrong), encoder, LENGTH)
+    assert len(raised.value.problems) == 3
+
+
+@pytest.mark.parametrize("family", ["roberta", "roberta-prelayernorm", "xlm-roberta"])
+def test_the_roberta_family_needs_padding_at_one(encoder, family):
+    class Swapped:
+        vocabulary_size = encoder.vocabulary_size
+        special_ids = SpecialIds(cls=0, pad=2, sep=1, unk=3, mask=4)
+
+    with pytest.raises(ConfigError, match=r"pad token has id 2.*Give <pad> id 1"):
+        model_configuration(ModelRequest(family, SMALL), Swapped(), LENGTH)
+    assert model_configuration(ModelRequest("bert", SMALL), Swapped(), LENGTH).pad_token_id == 2
+
+
+def test_an_unknown_family_is_named_with_examples(encoder):
+    with pytest.raises(MlmError, match="knows no model_type 'robberta'; examples: roberta"):
+        model_configuration(ModelRequest("robberta", SMALL), encoder, LENGTH)
+
+
+def test_a_batch_larger_than_the_split_is_refused():
+    section = {"steps": 10, "epochs": None, "tokens": None}
+    with pytest.raises(MlmError, match=r"one step takes 201 samples.*only 200"):
+        number_of_steps(section, 200, LENGTH, 201)
+
+
+@pytest.mark.parametrize(
+    "length, steps", [({"steps": 7}, 7), ({"epochs": 1.5}, 38), ({"tokens": 1000}, 8)]
+)
+def test_steps_epochs_and_tokens_come_to_steps(length, steps):
+    section = {"steps": None, "epochs": None, "tokens": None} | length
+    assert number_of_steps(section, 200, LENGTH, 8) == steps
+
+
+@pytest.mark.parametrize("steps", [0, -1])
+def test_zero_steps_are_no_training(steps):
+    with pytest.raises(ConfigError, match=r"pretraining\.steps"):
+        small_settings({"pretraining": {"steps": steps}})
+
+
+def refused(root, overrides, message):
+    """The run ends with an MlmError that says `message`, and leaves no result."""
+    assert run_child(root, "refused", overrides) == 3
+    log = (root / "refused.stderr").read_text()
+    assert message in log, log
+    assert not (root / "runs").exists()
+
+
+def test_another_sequence_length_is_refused(root):
+    refused(root, {"shards": {"sequence_length": 32}}, "samples of 16 tokens; 32 are expected")
+
+
+def test_a_damaged_shard_is_refused(root):
+    shard = next((root / "shards").glob("train-00001*"))
+    content = bytearray(shard.read_bytes())
+    content[40] ^= 1
+    shard.write_bytes(content)
+    refused(root, {}, f"{shard}: its content changed since the manifest was written")
+
+
+def test_shards_of_another_tokenizer_are_refused(root):
+    manifest = read_manifest(root / "train.json")
+    write_manifest(root / "train.json", dataclasses.replace(manifest, tokenizer_sha256="f" * 64))
+    refused(root, {}, "its shards were made with another tokenizer")
+
+
+def test_a_missing_tpu_says_what_was_looked_for_and_what_to_set(root):
+    message = "No TPU found. Looked for a TPU of this machine (accelerator.tpu.name: local"
+    refused(root, {"accelerator": {"kind": "tpu"}}, message)
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(root):
+    wild = {"optimizer": {"learning_rate": 1e36, "clip_norm": None, "warmup_share": 0.0}}
+    short = {"checkpoint": {"every": 1}}
+    refused(root, {"pretraining": wild | short}, "not finite at step")
+    log = (root / "refused.stderr").read_text()
+    assert "e+35)" in log or "e+36)" in log
+    assert "Try a lower pretraining.optimizer.learning_rate" in log

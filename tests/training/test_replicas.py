@@ -1,0 +1,113 @@
+"""How the batch is divided, and in what precision, does not shape what is learned."""
+
+import csv
+
+import numpy as np
+import pytest
+from small_run import run_child, small_job, write_inputs
+
+from mlm.atomic import read_json
+from mlm.framework import tf
+from mlm.input_pipeline import ShardFiles, evaluation_batches, replica_shares
+from mlm.manifests import read_manifest
+from mlm.pretraining_job import masking_plan
+from mlm.tokenization import Encoder
+
+NO_DROPOUT = {"config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}}
+FIFTY = {
+    "steps": 50,
+    "log_every": 1,
+    "validation": {"every": 1000},
+    "checkpoint": {"every": 1000},
+    "optimizer": {"accumulation": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("replicas")
+    write_inputs(root)
+    return root
+
+
+def losses(root, name: str, replicas=None, batch=32, precision="float32", **pretraining):
+    """The losses of every logged step of a run, which is trained if it was not before."""
+    log = root / "runs" / name / "training.csv"
+    if not log.exists():
+        overrides = {
+            "model": NO_DROPOUT,
+            "pretraining": FIFTY | {"per_replica_batch_size": batch} | pretraining,
+            "accelerator": {"virtual_replicas": replicas, "precision": precision},
+        }
+        assert run_child(root, name, overrides) == 0, (root / f"{name}.stderr").read_text()
+    with open(log) as file:
+        return np.array([float(row["loss"]) for row in csv.DictReader(file)])
+
+
+@pytest.mark.parametrize("replicas, batch", [(2, 16), (8, 4)])
+def test_the_number_of_replicas_changes_no_loss(root, replicas, batch):
+    one = losses(root, "one")
+    several = losses(root, f"replicas-{replicas}", replicas, batch)
+    assert len(one) == 50
+    assert one[-1] < one[0] - 0.5
+    np.testing.assert_allclose(several, one, atol=1e-4, rtol=0)
+
+
+def test_accumulated_batches_are_the_large_batch(root):
+    accumulated = losses(root, "accumulated", batch=8, optimizer={"accumulation": 4})
+    np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
+
+
+def test_several_steps_in_one_execution_are_the_single_steps(root):
+    several = losses(root, "executions", steps_per_execution=4, log_every=10)
+    np.testing.assert_allclose(several, losses(root, "one").reshape(5, 10).mean(axis=1), atol=1e-5)
+
+
+def test_bfloat16_trains_like_float32(root):
+    change = {"steps": 200, "log_every": 20, "batch": 8}
+    single = losses(root, "float32", **change)
+    half = losses(root, "bfloat16", precision="bfloat16", **change)
+    assert read_json(root / "runs" / "bfloat16" / "training.json")["precision"] == "bfloat16"
+    assert half[-1] == pytest.approx(single[-1], rel=0.02)
+    assert single[-1] < single[0] - 0.5
+
+
+def test_the_exported_model_scores_what_training_reported(root):
+    from transformers import TFAutoModelForMaskedLM
+
+    losses(root, "one")
+    settings, files = small_job(root, "one")
+    manifest = read_manifest(files.manifests["validation"])
+    encoder = Encoder.load(files.tokenizer)
+    plan = masking_plan(settings.pretraining["masking"], encoder, files.tokenizer, 16)
+    model = TFAutoModelForMaskedLM.from_pretrained(files.model_directory)
+    right = total = loss = 0.0
+    batches = evaluation_batches(
+        ShardFiles.of(manifest), plan, seed=0, batch_size=7, samples=50
+    ).as_numpy_iterator()
+    for batch in batches:
+        logits = model(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
+        ).logits.numpy()
+        for sample, slot in np.argwhere(batch["weights"] > 0):
+            scores = logits[sample, batch["positions"][sample, slot]].astype(float)
+            truth = batch["labels"][sample, slot]
+            right += np.argmax(scores) == truth
+            loss += np.log(np.exp(scores - scores.max()).sum()) + scores.max() - scores[truth]
+            total += 1
+    final = read_json(files.summary)["final"]
+    assert total > 80
+    assert final["validation_accuracy"] == pytest.approx(right / total, abs=1e-6)
+    assert final["validation_loss"] == pytest.approx(loss / total, abs=1e-4)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_workers_and_replicas_divide_a_batch_without_gap_or_overlap(workers):
+    whole = tf.data.Dataset.from_tensor_slices({"x": tf.reshape(tf.range(48), [2, 8, 3])})
+    parts = []
+    for worker in range(workers):
+        context = tf.distribute.InputContext(workers, worker, num_replicas_in_sync=4)
+        found = list(replica_shares(whole, context, 8).as_numpy_iterator())
+        assert all(part["x"].shape == (2, 3) for part in found)
+        parts.append(np.stack([part["x"] for part in found]).reshape(2, -1, 3))
+    np.testing.assert_array_equal(np.concatenate(parts, axis=1), np.arange(48).reshape(2, 8, 3))
