@@ -2,10 +2,25 @@
 
 A small masked language model sits on a plateau, near the unigram loss, until some heads have
 learned to attend to the neighbours; then its loss drops at once (Chen et al., "Sudden drops
-in the loss", 2023, describe this for BERT). Trockman and Kolter ("Mimetic initialization of
-self-attention layers", 2023) start attention from the shape that training gives it. Here:
-the position table holds sinusoids, and heads of the first layer compare them, rotated by an
-offset, so that each attends to the token before, after, or two away. Shapes and names of all
+in the loss: syntax acquisition, phase transitions, and simplicity bias in MLMs", 2023,
+describe this for BERT). Trockman and Kolter ("Mimetic initialization of self-attention
+layers", 2023) start attention from the shape that training gives it. Here that shape is
+built, not imitated:
+
+- The first 2P columns of the position table hold sines and cosines of P frequencies whose
+  cosines add up to P at distance 0 and to nearly nothing elsewhere. The frequencies of
+  Vaswani et al. (2017) do not: most are so low that adjacent positions look alike.
+- Word embeddings are nearly zero in these columns, so that what a token is does not blur
+  where it is; and they are wider than usual elsewhere, as wide as the positions, because
+  LayerNorm right after the sum gives each the share that it has there.
+- Each head of the first layer compares positions rotated by an offset of its own (-1, +1,
+  -2, +2, and so on anew), and sees the neighbour there with a score that lies `gap` nats
+  above the others'. Value and output projections are random with the gain of an orthogonal
+  matrix, so that each head carries its neighbour's embedding into the residual stream in a
+  subspace of its own, at the scale of the token itself.
+
+From there the model learns its first statistics, those of neighbouring words, by gradients
+that reach the embeddings at once. All weights stay trainable, and shapes and names of all
 weights stay what they are.
 """
 
@@ -18,13 +33,18 @@ from mlm.errors import MlmError
 
 @dataclass(frozen=True)
 class NeighbourHeads:
-    """Strengths of the initialisation; the defaults were found by experiment."""
+    """Strengths of the initialisation; the defaults were found by experiment.
+
+    `gap` is in nats of attention score, `value_gain` relative to an orthogonal matrix, and
+    `noise` relative to the matrix it is added to; the rest are standard deviations or
+    amplitudes of embeddings, of which only the ratio matters to the first layer.
+    """
 
     word_deviation: float = 0.1
     position_amplitude: float = 0.14
-    sharpness: float = 1.5
+    gap: float = 8.0
     noise: float = 0.02
-    value_deviation: float = 0.09
+    value_gain: float = 1.0
     offsets: tuple[int, ...] = (-1, 1, -2, 2)
 
 
@@ -39,28 +59,23 @@ _FAMILIES = {
 }
 
 
-def sinusoids(length: int, width: int) -> np.ndarray:
-    """[length, width] sinusoids; columns 2i and 2i+1 are sine and cosine of one frequency.
+def peaked_frequencies(length: int, pairs: int) -> np.ndarray:
+    """[pairs] angular frequencies whose cosines add up to a peak at distance 0 alone.
 
-    After Vaswani et al., "Attention is all you need" (2017), section 3.5.
+    The midpoints of (0, pi) cut into `pairs` parts: the sum of cos(f d) is 0 at every whole
+    distance d but the multiples of 2 * pairs, and positive again at 4 * pairs only. For longer
+    sequences each is moved within its part, by the fractions of i^2 times the golden ratio
+    (evenly spread, by Weyl's theorem), so that no distance looks much like 0.
     """
-    frequencies = 10000.0 ** (-np.arange(0, width, 2) / width)
+    part = np.arange(pairs)
+    within = 0.5 if length <= 4 * pairs else (part**2 * (np.sqrt(5) - 1) / 2) % 1
+    return np.pi * (part + within) / pairs
+
+
+def position_waves(length: int, frequencies: np.ndarray) -> np.ndarray:
+    """[length, 2 * pairs]; columns 2i and 2i + 1 are sine and cosine of frequency i."""
     angles = np.arange(length)[:, np.newaxis] * frequencies[np.newaxis, :]
-    table = np.empty((length, 2 * len(frequencies)))
-    table[:, 0::2], table[:, 1::2] = np.sin(angles), np.cos(angles)
-    return table[:, :width]
-
-
-def _attention_of_first_layer(model):
-    """query, key, value and output layers of the first self-attention."""
-    encoder = getattr(model, _FAMILIES[model.config.model_type][0])
-    if model.config.model_type == "distilbert":
-        attention = encoder.transformer.layer[0].attention
-        return attention.q_lin, attention.k_lin, attention.v_lin, attention.out_lin
-    attention = encoder.encoder.layer[0].attention
-    inner = attention.self_attention
-    output = attention.dense_output
-    return inner.query, inner.key, inner.value, output.dense
+    return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(length, -1)
 
 
 def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -> None:
@@ -71,61 +86,110 @@ def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -
     """
     strengths = strengths or NeighbourHeads()
     config = model.config
-    width, heads = config.hidden_size, config.num_attention_heads
+    _check_family(config)
+    random = np.random.Generator(np.random.Philox(key=seed))
+    encoder_name, first_position = _FAMILIES[config.model_type]
+    encoder = getattr(model, encoder_name)
+    width, head_width = config.hidden_size, config.hidden_size // config.num_attention_heads
+    length = encoder.embeddings.position_embeddings.shape[0]
+    frequencies = peaked_frequencies(length - first_position, head_width // 2)
+
+    _set_embeddings(encoder.embeddings, random, frequencies, strengths, config)
+    query, key, value, output = _first_attention(encoder, config.model_type)
+    placed = 2 * len(frequencies)
+    query_kernel, key_kernel = _comparing_kernels(random, width, head_width, frequencies, strengths)
+    query.kernel.assign(query_kernel.astype(np.float32))
+    key.kernel.assign(key_kernel.astype(np.float32))
+    # Neither read from the columns of positions nor write into them, but for a little.
+    deviation = strengths.value_gain / np.sqrt(width)
+    kernel = random.normal(0, deviation, (width, width))
+    kernel[:placed] *= 0.1
+    value.kernel.assign(kernel.astype(np.float32))
+    kernel = random.normal(0, deviation, (width, width))
+    kernel[:, :placed] *= 0.1
+    output.kernel.assign(kernel.astype(np.float32))
+
+
+def _check_family(config) -> None:
     if config.model_type not in _FAMILIES:
         raise MlmError(
             f"model.initialisation: neighbour_heads is not made for {config.model_type}: it needs "
             "a table of absolute positions and a first layer of its own. Set standard"
         )
+    width = config.hidden_size
     if getattr(config, "embedding_size", width) != width:
         raise MlmError(
             f"model.initialisation: neighbour_heads needs an embedding as wide as the layers, "
             f"found embedding_size {config.embedding_size} and hidden_size {width}. Set standard"
         )
-    random = np.random.Generator(np.random.Philox(key=seed))
-    encoder_name, first_position = _FAMILIES[config.model_type]
-    embeddings = getattr(model, encoder_name).embeddings
+    kind = getattr(config, "position_embedding_type", None) or "absolute"
+    if kind != "absolute":
+        raise MlmError(
+            f"model.initialisation: neighbour_heads needs position_embedding_type absolute, "
+            f"found {kind}. Set standard"
+        )
+    if width // config.num_attention_heads < 4:
+        raise MlmError(
+            f"model.initialisation: neighbour_heads needs heads at least 4 wide, found "
+            f"{width // config.num_attention_heads}. Use fewer heads, or set standard"
+        )
 
+
+def _set_embeddings(embeddings, random, frequencies, strengths: NeighbourHeads, config) -> None:
+    """Words beside the columns of positions, and the waves in them."""
+    placed = 2 * len(frequencies)
     words = random.normal(0, strengths.word_deviation, embeddings.weight.shape)
-    if first_position and config.pad_token_id is not None:
+    words[:, :placed] *= strengths.noise
+    # Where the family's own code treats the pad token's row as empty, it stays so.
+    if _FAMILIES[config.model_type][1] and config.pad_token_id is not None:
         words[config.pad_token_id] = 0
     embeddings.weight.assign(words.astype(np.float32))
-    table = sinusoids(embeddings.position_embeddings.shape[0], width)
-    embeddings.position_embeddings.assign((strengths.position_amplitude * table).astype(np.float32))
-
-    query, key, value, output = _attention_of_first_layer(model)
-    query_kernel, key_kernel = _neighbour_kernels(random, width, heads, strengths)
-    for layer, kernel in ((query, query_kernel), (key, key_kernel)):
-        layer.kernel.assign(kernel.astype(np.float32))
-    for layer in (value, output):
-        kernel = random.normal(0, strengths.value_deviation, layer.kernel.shape)
-        layer.kernel.assign(kernel.astype(np.float32))
+    table = random.normal(
+        0, strengths.noise * strengths.word_deviation, embeddings.position_embeddings.shape
+    )
+    waves = position_waves(len(table), frequencies)
+    table[:, :placed] += strengths.position_amplitude * waves
+    embeddings.position_embeddings.assign(table.astype(np.float32))
 
 
-def _neighbour_kernels(random, width: int, heads: int, strengths: NeighbourHeads):
-    """Query and key kernels [width, width], head h in columns h·width/heads and on.
+def _first_attention(encoder, model_type: str):
+    """Query, key, value and output layers of the first self-attention."""
+    if model_type == "distilbert":
+        attention = encoder.transformer.layer[0].attention
+        return attention.q_lin, attention.k_lin, attention.v_lin, attention.out_lin
+    attention = encoder.encoder.layer[0].attention
+    inner, output = attention.self_attention, attention.dense_output
+    return inner.query, inner.key, inner.value, output.dense
 
-    The key of a head copies the sine and cosine of the highest frequencies; its query copies
-    them rotated by the head's offset d. Their product is the sum of cos(f·(s − t − d)) over
-    the frequencies f, which is largest where the key's position s is t + d.
+
+def _comparing_kernels(
+    random, width: int, head_width: int, frequencies: np.ndarray, strengths: NeighbourHeads
+) -> tuple[np.ndarray, np.ndarray]:
+    """Query and key kernels [width, width], head h in columns h * head_width and on.
+
+    The key of a head copies the sine and cosine of every frequency; its query copies them
+    rotated by the head's offset d. Their product is the sum of cos(f (s - t - d)) over the
+    frequencies f, which is largest where the key's position s is t + d.
     """
-    head_width = width // heads
-    pairs = head_width // 2
-    frequencies = 10000.0 ** (-np.arange(0, width, 2) / width)[:pairs]
+    pairs = len(frequencies)
+    words = (width - 2 * pairs) * strengths.word_deviation**2
+    waves = pairs * strengths.position_amplitude**2
+    # What LayerNorm makes of the waves' amplitude, and the factor in query and in key that
+    # turns a sum of `pairs` such products, divided by sqrt(head_width), into the gap.
+    amplitude = strengths.position_amplitude / np.sqrt((words + waves) / width)
+    factor = np.sqrt(strengths.gap * np.sqrt(head_width) / pairs) / amplitude
     query = random.normal(0, strengths.noise, (width, width))
     key = random.normal(0, strengths.noise, (width, width))
-    for head in range(heads):
+    for head in range(width // head_width):
         offset = strengths.offsets[head % len(strengths.offsets)]
-        start = head * head_width
-        for pair, frequency in enumerate(frequencies):
-            sine, cosine = 2 * pair, 2 * pair + 1
-            columns = start + sine, start + cosine
-            key[sine, columns[0]] += strengths.sharpness
-            key[cosine, columns[1]] += strengths.sharpness
-            turn = frequency * offset
-            # sin(f(t+d)) and cos(f(t+d)) from sin(ft) and cos(ft).
-            query[sine, columns[0]] += strengths.sharpness * np.cos(turn)
-            query[cosine, columns[0]] += strengths.sharpness * np.sin(turn)
-            query[sine, columns[1]] -= strengths.sharpness * np.sin(turn)
-            query[cosine, columns[1]] += strengths.sharpness * np.cos(turn)
+        cosines, sines = np.cos(offset * frequencies), np.sin(offset * frequencies)
+        rows = np.arange(0, 2 * pairs, 2)
+        columns = head * head_width + rows
+        key[rows, columns] += factor
+        key[rows + 1, columns + 1] += factor
+        # sin(f (t + d)) and cos(f (t + d)) from sin(f t) and cos(f t).
+        query[rows, columns] += factor * cosines
+        query[rows + 1, columns] += factor * sines
+        query[rows, columns + 1] -= factor * sines
+        query[rows + 1, columns + 1] += factor * cosines
     return query, key

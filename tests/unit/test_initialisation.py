@@ -1,0 +1,107 @@
+"""Initial weights: heads that look at their neighbours, in every family that allows it."""
+
+import numpy as np
+import pytest
+
+from mlm.errors import MlmError
+from mlm.initialisation import NeighbourHeads, peaked_frequencies, position_waves
+
+LENGTH = 64
+OFFSETS = NeighbourHeads().offsets
+FAMILIES = ("roberta", "roberta-prelayernorm", "xlm-roberta", "bert", "distilbert", "electra")
+
+
+def small_config(family: str, **fields):
+    from transformers import AutoConfig
+
+    sizes = {
+        "vocab_size": 300,
+        "hidden_size": 128,
+        "embedding_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 96,
+        "max_position_embeddings": LENGTH + 2,
+        "pad_token_id": 1,
+        "output_attentions": True,
+    }
+    if family == "distilbert":
+        sizes |= {"dim": 128, "n_layers": 2, "n_heads": 4, "hidden_dim": 96}
+    elif family != "electra" and family != "albert":
+        del sizes["embedding_size"]
+    return AutoConfig.for_model(family, **(sizes | fields))
+
+
+def built(family: str, initialisation: str, seed: int = 0, **fields):
+    from mlm.models import build_model
+
+    return build_model(small_config(family, **fields), initialisation, seed)
+
+
+def first_attention(model) -> np.ndarray:
+    """Attention [batch, head, from, to] of the first layer over random tokens."""
+    ids = np.random.default_rng(3).integers(5, 300, (4, LENGTH)).astype(np.int32)
+    found = model({"input_ids": ids, "attention_mask": np.ones_like(ids)}, training=False)
+    return found.attentions[0].numpy()
+
+
+def weights_of(model) -> dict[str, np.ndarray]:
+    """By name, less the model's own, in which Keras counts the models of a process."""
+    return {v.name.split("/", 1)[1]: v.numpy() for v in model.weights}
+
+
+@pytest.mark.parametrize(
+    ("length", "pairs", "most"), [(16, 4, 0.01), (64, 16, 0.01), (128, 32, 0.01), (512, 32, 0.4)]
+)
+def test_waves_of_another_position_are_far_from_alike(length, pairs, most):
+    waves = position_waves(length, peaked_frequencies(length, pairs))
+    alike = waves @ waves.T / pairs
+    assert np.allclose(np.diag(alike), 1)
+    others = alike[~np.eye(length, dtype=bool)]
+    assert others.max() < most
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_head_attends_to_its_offset_at_step_zero(family):
+    attention = first_attention(built(family, "neighbour_heads"))
+    inner = np.arange(2, LENGTH - 2)
+    for head, offset in enumerate(OFFSETS):
+        share = attention[:, head, inner, inner + offset]
+        assert share.mean() > 0.6, (head, offset, share.mean())
+        assert (attention[:, head, inner].argmax(-1) == inner + offset).mean() > 0.95
+
+
+def test_standard_initialisation_attends_nowhere_in_particular():
+    attention = first_attention(built("roberta-prelayernorm", "standard"))
+    assert attention.max() < 0.1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_names_and_shapes_stay_those_of_the_family(family):
+    standard = weights_of(built(family, "standard"))
+    neighbours = weights_of(built(family, "neighbour_heads"))
+    assert {n: w.shape for n, w in standard.items()} == {n: w.shape for n, w in neighbours.items()}
+    assert any(not np.array_equal(standard[n], neighbours[n]) for n in standard)
+
+
+def test_a_seed_determines_the_initial_weights():
+    one, same, other = (
+        weights_of(built("roberta-prelayernorm", "neighbour_heads", seed)) for seed in (5, 5, 6)
+    )
+    assert all(np.array_equal(one[n], same[n]) for n in one)
+    assert any(not np.array_equal(one[n], other[n]) for n in one)
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "word"),
+    [
+        ("albert", {}, "albert"),
+        ("electra", {"embedding_size": 32}, "embedding_size 32"),
+        ("bert", {"position_embedding_type": "relative_key"}, "relative_key"),
+        ("bert", {"num_attention_heads": 64}, "at least 4 wide"),
+    ],
+)
+def test_a_model_that_does_not_suit_is_refused_with_the_way_out(family, fields, word):
+    with pytest.raises(MlmError, match=r"[Ss]et standard") as caught:
+        built(family, "neighbour_heads", **fields)
+    assert word in str(caught.value)
