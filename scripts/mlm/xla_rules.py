@@ -159,34 +159,46 @@ def _counted(loop) -> bool:
     condition, body = (_graph_of(loop.graph, loop.get_attr(k).name) for k in ("cond", "body"))
     if condition is None or body is None:
         return False
-    waiting, seen = [condition.outputs[0]], set()
     places = {id(t): i for i, t in enumerate(condition.inputs)}
+    looked_at = {places[id(t)] for t in _ancestors(condition.outputs[0]) if id(t) in places}
+    return all(_constant(loop.inputs[p]) and _counts(loop, body, p) for p in looked_at)
+
+
+def _ancestors(tensor) -> Iterator:
+    """The tensor and all that it is computed from, in its own graph."""
+    waiting, seen = [tensor], set()
     while waiting:
         tensor = waiting.pop()
-        if id(tensor) in seen:
-            continue
-        seen.add(id(tensor))
-        if id(tensor) in places:
-            place = places[id(tensor)]
-            if tf.get_static_value(loop.inputs[place]) is None:
-                return False
-            if not _stays_or_counts(body.outputs[place], body.inputs[place]):
-                return False
-        waiting += list(tensor.op.inputs)
-    return True
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            yield tensor
+            waiting += list(tensor.op.inputs)
 
 
-def _stays_or_counts(after, before) -> bool:
+def _constant(tensor) -> bool:
+    """Whether it is computed from constants alone."""
+    ops = [t.op for t in _ancestors(tensor)]
+    return not any(op.type == "Placeholder" or op.op_def.is_stateful for op in ops)
+
+
+def _counts(loop, body, place: int) -> bool:
+    """Whether a loop variable keeps its value or grows by a constant in each turn."""
+    before, after = body.inputs[place], body.outputs[place]
     while after.op.type == "Identity":
         after = after.op.inputs[0]
     if after is before:
         return True
-    inputs = list(after.op.inputs)
-    return (
-        after.op.type in ("Add", "AddV2", "Sub")
-        and any(t is before for t in inputs)
-        and all(t is before or tf.get_static_value(t) is not None for t in inputs)
-    )
+    if after.op.type not in ("Add", "AddV2", "Sub"):
+        return False
+    places = {id(t): i for i, t in enumerate(body.inputs)}
+
+    def steady(tensor) -> bool:
+        carried = places.get(id(tensor))
+        if carried is None:
+            return _constant(tensor)
+        return body.outputs[carried] is tensor and _constant(loop.inputs[carried])
+
+    return all(t is before or steady(t) for t in after.op.inputs)
 
 
 def _finding(rule: str, op, message: str) -> Finding:
