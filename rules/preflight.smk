@@ -3,6 +3,7 @@
 # Requires  results/tokenizer/tokenizer.json
 #           results/manifests/{train,validation}.json and the shards they name
 # Gives     results/runs/{run}/preflight/train_step.stablehlo, lowering.json
+#           results/runs/{run}/preflight/batches.json  where preflight.find_batch is on
 #           results/runs/{run}/preflight.json          the verdict, passed or not
 #           results/runs/{run}/preflight/passed.json   only where it passed
 #
@@ -40,12 +41,47 @@ rule lower_train_step:
         "../scripts/lower_train_step.py"
 
 
+rule find_batch:
+    """Search the largest per-replica batch that fits each target, in either precision."""
+    input:
+        train="results/manifests/train.json",
+        validation="results/manifests/validation.json",
+        tokenizer="results/tokenizer/tokenizer.json",
+        code=code("find_batch"),
+    output:
+        "results/runs/{run}/preflight/batches.json",
+    log:
+        "logs/find_batch/{run}.log",
+    benchmark:
+        "logs/benchmarks/find_batch/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 2
+    resources:
+        mem_mb=5000,
+        runtime=1440,
+    params:
+        model=of_run("model"),
+        pretraining=of_run("pretraining", without="checkpoint"),
+        seed=settings["seed"],
+        sequence_length=settings["shards"]["sequence_length"],
+        targets=settings["preflight"]["targets"],
+        largest_batch=settings["preflight"]["largest_batch"],
+    script:
+        "../scripts/find_batch.py"
+
+
 rule compile_train_step:
     """Compile the lowered step for every TPU target, measure its memory, and judge."""
     input:
         program="results/runs/{run}/preflight/train_step.stablehlo",
         lowering="results/runs/{run}/preflight/lowering.json",
         train="results/manifests/train.json",
+        batches=(
+            ["results/runs/{run}/preflight/batches.json"]
+            if settings["preflight"]["find_batch"]
+            else []
+        ),
         code=code("compile_train_step"),
     output:
         "results/runs/{run}/preflight.json",
@@ -60,7 +96,8 @@ rule compile_train_step:
         mem_mb=5000,
         runtime=240,
     params:
-        preflight=canonical(settings["preflight"]),
+        targets=settings["preflight"]["targets"],
+        utilisation=canonical(settings["preflight"]["utilisation"]),
         pretraining=of_run("pretraining", "steps", "epochs", "tokens"),
         tpu_name=settings["accelerator"]["tpu"]["name"],
         state_directory=lambda wildcards: run_section(settings, wildcards.run, "pretraining")[

@@ -8,12 +8,13 @@ def main(job):
     from mlm.preflight_job import preflight_run
 
     preflight_run(
-        PreflightSettings.of(job.params.preflight),
+        PreflightSettings.of(job.params.targets, job.params.utilisation),
         PreflightFiles(
             program=job.input.program,
             lowering=job.input.lowering,
             manifest=job.input.train,
             report=job.output[0],
+            batches=job.input.batches[0] if job.input.batches else None,
         ),
         pretraining=job.params.pretraining,
         tpu_name=job.params.tpu_name,

@@ -1,8 +1,8 @@
 """The lowering as a job: from a run's settings and files to its StableHLO and what was found."""
 
+import json
 import sys
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from mlm.accelerators import AcceleratorSettings, open_accelerator
 from mlm.atomic import replacing, write_json
@@ -136,6 +136,17 @@ def _described(run: Pretraining, step: TrainStep, dimensions: list[Dimension]) -
     }
 
 
-def program_path(summary: str) -> Path:
-    """Where the StableHLO lies that belongs to the summary of a lowering."""
-    return Path(summary).with_name("train_step.stablehlo")
+def main() -> None:
+    """One lowering in a process of its own: the request is JSON on stdin."""
+    request = json.load(sys.stdin)
+    lower_run(
+        RunSettings(**request["settings"]),
+        RunFiles(**request["files"]),
+        LoweringOptions(**request["options"]),
+        request["program"],
+        request["summary"],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -34,22 +34,15 @@ UNSEEN = (
 
 @dataclass(frozen=True)
 class PreflightSettings:
-    """Section `preflight` of the configuration."""
+    """Targets, and the (low, high) share of a chip's peak that estimates assume."""
 
     targets: tuple[str, ...]
     utilisation: tuple[float, float]
-    find_batch: bool
-    largest_batch: int
 
     @classmethod
-    def of(cls, section: dict) -> "PreflightSettings":
-        """From the resolved section."""
-        return cls(
-            targets=tuple(section["targets"]),
-            utilisation=(section["utilisation"]["low"], section["utilisation"]["high"]),
-            find_batch=section["find_batch"],
-            largest_batch=section["largest_batch"],
-        )
+    def of(cls, targets: list[str], utilisation: dict) -> "PreflightSettings":
+        """From the resolved section's `targets` and `utilisation`."""
+        return cls(tuple(targets), (utilisation["low"], utilisation["high"]))
 
 
 @dataclass
@@ -71,7 +64,7 @@ class TargetReport:
     all_reduces: int = 0
     global_batch_size: int | None = None
     estimate: dict | None = None
-    find_batch: dict | None = None
+    largest_batch: dict | None = None
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -145,6 +138,7 @@ def _add_figures(report, found: Compilation, facts, utilisation, steps_for) -> N
         "temporaries": found.temporaries,
         "code": found.code,
         "peak": found.peak,
+        "compiler_peak": found.compiler_peak,
     }
     # The compiler refuses what its own limit cannot hold; the datasheet is the second opinion.
     report.fits = report.hbm_per_replica is None or found.peak <= report.hbm_per_replica
@@ -176,12 +170,13 @@ def _add_figures(report, found: Compilation, facts, utilisation, steps_for) -> N
 
 @dataclass(frozen=True)
 class PreflightFiles:
-    """Where a preflight reads and writes."""
+    """Where a preflight reads and writes; `batches` is None where none were searched."""
 
     program: str
     lowering: str
     manifest: str
     report: str
+    batches: str | None = None
 
 
 def preflight(
@@ -189,7 +184,6 @@ def preflight(
     files: PreflightFiles,
     reach: Reach,
     steps_for: Callable[[int], int],
-    find_batch: Callable[[str], dict] | None = None,
     compiler: Callable[[str, str], Compilation] = compile_for,
 ) -> dict:
     """Compile for every target, judge, and write the report, which is also returned.
@@ -199,6 +193,7 @@ def preflight(
     """
     lowering, manifest = read_json(files.lowering), read_manifest(files.manifest)
     findings = [Finding(**f) for f in lowering["findings"]]
+    batches = read_json(files.batches)["targets"] if files.batches else {}
     reports = []
     if Path(files.program).stat().st_size:
         for target in settings.targets:
@@ -207,8 +202,7 @@ def preflight(
             report = report_on(
                 target, found, lowering, manifest, reach, settings.utilisation, steps_for
             )
-            if find_batch is not None and found.replicas:
-                report.find_batch = find_batch(target)
+            report.largest_batch = batches.get(target)
             reports.append(report)
     findings += [f for r in reports for f in r.findings]
     result = {

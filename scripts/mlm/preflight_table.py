@@ -51,7 +51,7 @@ def _row(target: dict) -> tuple[str, ...]:
     time = "?"
     if found:
         time = " to ".join(shown_seconds(s) for s in found["run_seconds"])
-    batches = target["find_batch"] or {}
+    batches = target["largest_batch"] or {}
     largest = ", ".join(
         f"{kind} {values['largest']}" for kind, values in sorted(batches.items()) if values
     )

@@ -63,7 +63,9 @@ class Compilation:
     """The compiler's answer for one program on one target. Sizes in bytes, for one replica.
 
     `outcome` is one of the names above, `message` says why where it is not "compiled".
-    `peak` is arguments + outputs − outputs that reuse an argument + temporaries + code.
+    `peak` is what the HBM holds: arguments + outputs − outputs that reuse an argument +
+    temporaries + code. `compiler_peak` is XLA's own figure, which counts buffers in the core's
+    own memory as well.
     `flops`, `bytes_accessed` and `transcendentals` are XLA's own counts for one step.
     """
 
@@ -77,6 +79,7 @@ class Compilation:
     aliased: int = 0
     temporaries: int = 0
     code: int = 0
+    compiler_peak: int = 0
     flops: float = 0.0
     bytes_accessed: float = 0.0
     transcendentals: float = 0.0
@@ -195,6 +198,7 @@ def _compile_here(target: str, program: str) -> Compilation:
         aliased=stats.alias_size_in_bytes,
         temporaries=stats.temp_size_in_bytes,
         code=stats.generated_code_size_in_bytes,
+        compiler_peak=stats.peak_memory_in_bytes,
         flops=float(costs["flops"]),
         bytes_accessed=float(costs["bytes accessed"]),
         transcendentals=float(costs.get("transcendentals", 0.0)),

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small_pretraining import small_pretraining
 
 from mlm.framework import tf
 from mlm.lowering import lower, train_step_of
@@ -9,7 +10,6 @@ from mlm.preflight_findings import failed
 from mlm.shape_survey import check_calls, count_traces, position_is_restorable, survey_epoch
 from mlm.tile_sizes import padding_waste, tile_advice
 from mlm.xla_rules import check_graph
-from small_pretraining import small_pretraining
 
 SIGNATURE = {"x": tf.TensorSpec((8, 16), tf.float32, name="x")}
 WEIGHTS = tf.Variable(np.ones((16, 16), np.float32))
