@@ -1,0 +1,147 @@
+# Preflight: what would fail on a TPU, found by its compiler on a machine that has none.
+#
+# Requires  results/tokenizer/tokenizer.json
+#           results/manifests/{train,validation}.json and the shards they name
+# Gives     results/runs/{run}/preflight/train_step.stablehlo, lowering.json
+#           results/runs/{run}/preflight/batches.json  where preflight.find_batch is on
+#           results/runs/{run}/preflight.json          the verdict, passed or not
+#           results/runs/{run}/preflight/passed.json   only where it passed
+#
+#   snakemake --cores 2 preflight   shows all runs as a table and fails where one does
+
+
+rule lower_train_step:
+    """Lower the very step that training runs to StableHLO and check it against XLA's rules."""
+    input:
+        train="results/manifests/train.json",
+        validation="results/manifests/validation.json",
+        tokenizer="results/tokenizer/tokenizer.json",
+        code=code("lower_train_step"),
+    output:
+        program="results/runs/{run}/preflight/train_step.stablehlo",
+        summary="results/runs/{run}/preflight/lowering.json",
+    log:
+        "logs/lower_train_step/{run}.log",
+    benchmark:
+        "logs/benchmarks/lower_train_step/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 2
+    resources:
+        mem_mb=5000,
+        runtime=60,
+    params:
+        model=of_run("model"),
+        pretraining=of_run("pretraining", without="checkpoint"),
+        seed=settings["seed"],
+        precision=settings["accelerator"]["precision"],
+        sequence_length=settings["shards"]["sequence_length"],
+        epoch_batches=settings["preflight"]["epoch_batches"],
+    script:
+        "../scripts/lower_train_step.py"
+
+
+rule find_batch:
+    """Search the largest per-replica batch that fits each target, in either precision."""
+    input:
+        train="results/manifests/train.json",
+        validation="results/manifests/validation.json",
+        tokenizer="results/tokenizer/tokenizer.json",
+        code=code("find_batch"),
+    output:
+        "results/runs/{run}/preflight/batches.json",
+    log:
+        "logs/find_batch/{run}.log",
+    benchmark:
+        "logs/benchmarks/find_batch/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 2
+    resources:
+        mem_mb=5000,
+        runtime=1440,
+    params:
+        model=of_run("model"),
+        pretraining=of_run("pretraining", without="checkpoint"),
+        seed=settings["seed"],
+        sequence_length=settings["shards"]["sequence_length"],
+        targets=settings["preflight"]["targets"],
+        largest_batch=settings["preflight"]["largest_batch"],
+    script:
+        "../scripts/find_batch.py"
+
+
+rule compile_train_step:
+    """Compile the lowered step for every TPU target, measure its memory, and judge."""
+    input:
+        program="results/runs/{run}/preflight/train_step.stablehlo",
+        lowering="results/runs/{run}/preflight/lowering.json",
+        train="results/manifests/train.json",
+        batches=(
+            ["results/runs/{run}/preflight/batches.json"]
+            if settings["preflight"]["find_batch"]
+            else []
+        ),
+        code=code("compile_train_step"),
+    output:
+        "results/runs/{run}/preflight.json",
+    log:
+        "logs/compile_train_step/{run}.log",
+    benchmark:
+        "logs/benchmarks/compile_train_step/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 2
+    resources:
+        mem_mb=5000,
+        runtime=240,
+    params:
+        targets=settings["preflight"]["targets"],
+        utilisation=canonical(settings["preflight"]["utilisation"]),
+        pretraining=of_run("pretraining", "steps", "epochs", "tokens"),
+        tpu_name=settings["accelerator"]["tpu"]["name"],
+        state_directory=lambda wildcards: run_section(settings, wildcards.run, "pretraining")[
+            "checkpoint"
+        ]["directory"],
+    script:
+        "../scripts/compile_train_step.py"
+
+
+rule preflight_passed:
+    """Let a training begin: only where its preflight found nothing that would fail."""
+    input:
+        reports=["results/runs/{run}/preflight.json"],
+        code=code("preflight"),
+    output:
+        "results/runs/{run}/preflight/passed.json",
+    log:
+        "logs/preflight_passed/{run}.log",
+    benchmark:
+        "logs/benchmarks/preflight_passed/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=200,
+        runtime=5,
+    script:
+        "../scripts/preflight.py"
+
+
+rule preflight:
+    """Show what the TPU compiler says of every run, and fail where one would not do."""
+    input:
+        reports=expand("results/runs/{run}/preflight.json", run=RUNS),
+        code=code("preflight"),
+    log:
+        "logs/preflight/preflight.log",
+    benchmark:
+        "logs/benchmarks/preflight/preflight.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=200,
+        runtime=5,
+    script:
+        "../scripts/preflight.py"

@@ -1,0 +1,26 @@
+"""Rule `compile_train_step`: compile a run's lowered step for every TPU target and judge."""
+
+from mlm.job import run
+
+
+def main(job):
+    from mlm.preflight import PreflightFiles, PreflightSettings
+    from mlm.preflight_job import preflight_run
+
+    preflight_run(
+        PreflightSettings.of(job.params.targets, job.params.utilisation),
+        PreflightFiles(
+            program=job.input.program,
+            lowering=job.input.lowering,
+            manifest=job.input.train,
+            report=job.output[0],
+            batches=job.input.batches[0] if job.input.batches else None,
+        ),
+        pretraining=job.params.pretraining,
+        tpu_name=job.params.tpu_name,
+        state_directory=job.params.state_directory,
+    )
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,36 @@
+"""Rule `find_batch`: the largest per-replica batch that fits each TPU target."""
+
+from mlm.job import run
+
+
+def main(job):
+    from mlm.batch_search import find_batches
+
+    settings = {
+        "name": job.wildcards.run,
+        "model": job.params.model,
+        "pretraining": job.params.pretraining | {"checkpoint": {"every": 1, "keep": 1}},
+        "accelerator": {"precision": "auto"},
+        "seed": job.params.seed,
+        "sequence_length": job.params.sequence_length,
+        "corpus": "",
+    }
+    files = {
+        "tokenizer": job.input.tokenizer,
+        "manifests": {"train": job.input.train, "validation": job.input.validation},
+        "code": [],
+        "model_directory": "",
+        "log": "",
+        "summary": "",
+    }
+    find_batches(
+        {"settings": settings, "files": files},
+        targets=list(job.params.targets),
+        batch=job.params.pretraining["per_replica_batch_size"],
+        largest=job.params.largest_batch,
+        output=job.output[0],
+    )
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

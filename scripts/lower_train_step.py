@@ -1,0 +1,32 @@
+"""Rule `lower_train_step`: the run's train step as StableHLO, checked against XLA's rules."""
+
+from mlm.job import run
+
+
+def main(job):
+    from mlm.lowering_job import LoweringOptions, lower_run
+    from mlm.pretraining_job import RunFiles, RunSettings
+
+    settings = RunSettings(
+        name=job.wildcards.run,
+        model=job.params.model,
+        pretraining=job.params.pretraining | {"checkpoint": {"every": 1, "keep": 1}},
+        accelerator={"precision": job.params.precision},
+        seed=job.params.seed,
+        sequence_length=job.params.sequence_length,
+        corpus="",
+    )
+    files = RunFiles(
+        tokenizer=job.input.tokenizer,
+        manifests={"train": job.input.train, "validation": job.input.validation},
+        code=(),
+        model_directory="",
+        log="",
+        summary="",
+    )
+    options = LoweringOptions(epoch_batches=job.params.epoch_batches)
+    lower_run(settings, files, options, job.output.program, job.output.summary)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,38 @@
+"""The preflight as a job: from a lowered step and settings to preflight.json."""
+
+import math
+
+from mlm.data_readiness import Reach
+from mlm.manifests import read_manifest
+from mlm.preflight import PreflightFiles, PreflightSettings, preflight
+
+
+def number_of_updates(section: dict, samples: int, sequence_length: int, batch: int) -> int:
+    """Updates that `steps`, `epochs` or `tokens` of section `pretraining` come to."""
+    if section["steps"]:
+        return section["steps"]
+    if section["epochs"]:
+        return max(1, math.ceil(section["epochs"] * samples / batch))
+    return max(1, math.ceil(section["tokens"] / (batch * sequence_length)))
+
+
+def preflight_run(
+    settings: PreflightSettings,
+    files: PreflightFiles,
+    *,
+    pretraining: dict,
+    tpu_name: str,
+    state_directory: str,
+) -> None:
+    """Write the preflight of one run.
+
+    `pretraining` holds the run's `steps`, `epochs` and `tokens`.
+    """
+    manifest = read_manifest(files.manifest)
+
+    def steps_for(global_batch: int) -> int:
+        return number_of_updates(
+            pretraining, manifest.num_samples, manifest.sequence_length, global_batch
+        )
+
+    preflight(settings, files, Reach(tpu_name, state_directory), steps_for)

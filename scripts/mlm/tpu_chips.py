@@ -1,0 +1,94 @@
+"""What Google publishes of each TPU generation, and the names of its topologies.
+
+One table, one source: the architecture page of each generation in the Cloud TPU
+documentation. A generation that is not in the table can still be compiled for; it gets
+no verdict on memory and no estimate of time.
+"""
+
+import difflib
+import re
+from dataclasses import dataclass
+
+_SOURCE = "https://cloud.google.com/tpu/docs/"
+_GIB = 2**30
+
+
+@dataclass(frozen=True)
+class ChipFacts:
+    """Datasheet figures of one chip.
+
+    `hbm_bytes` and `hbm_bytes_per_second` are those of the whole chip, shared by its
+    `cores_per_chip` TensorCores; `bf16_flops` is its peak in operations per second.
+    """
+
+    generation: str
+    hbm_bytes: int
+    hbm_bytes_per_second: float
+    bf16_flops: float
+    cores_per_chip: int
+    source: str
+
+
+CHIPS: dict[str, ChipFacts] = {
+    facts.generation: facts
+    for facts in (
+        ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 2, _SOURCE + "v3"),
+        ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 2, _SOURCE + "v4"),
+        ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 1, _SOURCE + "v5e"),
+        ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 2, _SOURCE + "v5p"),
+        ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 1, _SOURCE + "v6e"),
+    )
+}
+
+_FLAT = ("2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
+_DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8")
+
+#: Topologies that the compiler takes, by generation: the usual ones, not all there are.
+TOPOLOGIES: dict[str, tuple[str, ...]] = {
+    "v2": ("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32"),
+    "v3": ("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
+    "v4": _DEEP,
+    "v5e": _FLAT,
+    "v5p": _DEEP,
+    "v6e": _FLAT,
+}
+
+_TARGET = re.compile(r"([A-Za-z0-9]+):(\d+(?:x\d+)+)")
+
+
+def generation_of(target: str) -> str:
+    """The part of a target's name before the colon: "v5e" of "v5e:2x2"."""
+    return target.split(":")[0]
+
+
+def nearest_targets(target: str, count: int = 3) -> list[str]:
+    """Names of targets that `target` was most likely meant to be, best first.
+
+    The marketing form counts TensorCores or chips ("v5e-8", "v3-8"); the form that the
+    compiler takes gives the grid of chips ("v5e:2x4", "v3:2x2").
+    """
+    names = [f"{g}:{t}" for g, topologies in TOPOLOGIES.items() for t in topologies]
+    marketed = re.fullmatch(r"(v\d+[a-z]*?)(?:litepod)?[-:](\d+)", target.strip().lower())
+    if marketed:
+        generation = {"v5": "v5e", "v5lite": "v5e", "v6": "v6e"}.get(marketed[1], marketed[1])
+        # Up to v4 and for v5p the number counts TensorCores, of which a chip has two.
+        cores = 1 if generation in ("v5e", "v6e") else 2
+        chips = max(1, int(marketed[2]) // cores)
+        same = [n for n in names if generation_of(n) == generation]
+        if same:
+            return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:count]
+    match = _TARGET.fullmatch(target.strip().lower())
+    if match and match[1] in TOPOLOGIES:
+        chips = number_of_chips(target)
+        same = [n for n in names if generation_of(n) == match[1]]
+        return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:count]
+    near = difflib.get_close_matches(target.lower(), names, n=count, cutoff=0.0)
+    return near or names[:count]
+
+
+def number_of_chips(target: str) -> int:
+    """Chips in the grid that a target names: 8 for "v5e:2x4"."""
+    chips = 1
+    for side in target.split(":")[1].split("x"):
+        chips *= int(side)
+    return chips

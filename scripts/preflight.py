@@ -1,0 +1,13 @@
+"""Rules `preflight` and `preflight_passed`: show the verdicts, and stop at a failed one."""
+
+from mlm.job import run
+
+
+def main(job):
+    from mlm.preflight_verdict import show_and_require
+
+    show_and_require(list(job.input.reports), marker=job.output[0] if job.output else None)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,108 @@
+"""A pretraining of the smallest size, built directly: for tests of its step."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mlm.atomic import write_json
+from mlm.tfrecord import SampleWriter
+
+VOCABULARY, LENGTH, SAMPLES = 64, 16, 50
+
+
+def small_pretraining(root: Path, **overrides):
+    """A mlm.training.Pretraining of one layer of width 16, on 50 samples of 16 tokens."""
+    from transformers import RobertaConfig
+
+    from mlm.input_pipeline import ShardFiles
+    from mlm.masking import MaskingPlan
+    from mlm.optimisation import OptimizerSettings
+    from mlm.training import Pretraining
+
+    file = root / "train.tfrecord"
+    if not file.exists():
+        writer = SampleWriter(file, "none")
+        ids = np.random.default_rng(0).integers(5, VOCABULARY, (SAMPLES, LENGTH))
+        writer.write(ids, np.full(SAMPLES, LENGTH))
+        writer.close()
+    shards = ShardFiles((str(file),), (0,), SAMPLES, LENGTH, "")
+    plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
+    optimizer = OptimizerSettings(
+        learning_rate=1e-3,
+        weight_decay=0.01,
+        beta_1=0.9,
+        beta_2=0.98,
+        epsilon=1e-6,
+        clip_norm=1.0,
+        warmup_share=0.1,
+        decay="linear",
+        final_share=0.0,
+        accumulation=1,
+        schedule_steps=100,
+    )
+    config = RobertaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=LENGTH + 2,
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+    )
+    run = Pretraining(
+        name="small",
+        model_config=config,
+        initialisation="standard",
+        seed=1,
+        plan=plan,
+        validation_plan=plan,
+        train=shards,
+        validation=shards,
+        optimizer=optimizer,
+        per_replica_batch_size=8,
+        steps=100,
+        shuffle_window=20,
+        validation_every=50,
+        validation_samples=None,
+        log_every=10,
+        steps_per_execution=5,
+        checkpoint_every=50,
+    )
+    return replace(run, **overrides)
+
+
+def write_manifest_of(path: Path, *, samples: int = SAMPLES, shards: int = 4, place="results"):
+    """A manifest file of `shards` shards below `place`, whose shards need not exist."""
+    each, rest = divmod(samples, shards)
+    entries = [
+        {
+            "name": f"train-{i:05d}-of-{shards:05d}.tfrecord",
+            "path": f"{place}/train-{i:05d}-of-{shards:05d}.tfrecord",
+            "num_samples": each + (i < rest),
+            "num_tokens": (each + (i < rest)) * LENGTH,
+            "num_padding": 0,
+            "num_bytes": 1,
+            "sha256": "0" * 64,
+        }
+        for i in range(shards)
+    ]
+    write_json(
+        path,
+        {
+            "format_version": 1,
+            "split": "train",
+            "sequence_length": LENGTH,
+            "compression": "none",
+            "tokenizer_sha256": "0" * 64,
+            "corpus_sha256": None,
+            "documents": None,
+            "special_literals": None,
+            "num_samples": samples,
+            "num_tokens": samples * LENGTH,
+            "num_padding": 0,
+            "shards": entries,
+        },
+    )
+    return path

@@ -1,0 +1,176 @@
+"""Preflight's verdict: every fault named, every target answered, nothing measured."""
+
+import json
+
+import pytest
+from small_pretraining import LENGTH, write_manifest_of
+
+from mlm.atomic import write_json
+from mlm.data_readiness import Reach, check_data
+from mlm.errors import MlmError
+from mlm.manifests import read_manifest
+from mlm.preflight import PreflightFiles, PreflightSettings, preflight
+from mlm.preflight_findings import ADVICE, ERROR, RULES, Finding
+from mlm.preflight_job import number_of_updates
+from mlm.preflight_table import table
+from mlm.preflight_verdict import show_and_require
+from mlm.tpu_compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
+
+VM = Reach("local", "state")
+
+
+def answer(outcome=COMPILED, **figures):
+    shape = {"replicas": 4, "hosts": 1, "chips": 4} if outcome in (COMPILED, NO_MEMORY) else {}
+    if outcome == COMPILED:
+        figures = {"arguments": 1000, "temporaries": 2**30, "flops": 1e12, **figures}
+    return Compilation(outcome, message=f"says {outcome}", **(shape | figures))
+
+
+def judge(tmp_path, compiler, *, findings=(), targets=("v5e:2x2",), reach=VM, **manifest):
+    """The preflight.json for what `compiler` answers by target."""
+    lowering = tmp_path / "lowering.json"
+    write_json(
+        lowering,
+        {
+            "format_version": 1,
+            "run": "base",
+            "lowered": True,
+            "findings": [vars(f) for f in findings],
+            "parameters": 10,
+            "survey": {},
+            "per_replica_batch_size": 8,
+            "accumulation": 1,
+        },
+    )
+    program = tmp_path / "program"
+    program.write_bytes(b"program" if not findings else b"")
+    files = PreflightFiles(
+        program=str(program),
+        lowering=str(lowering),
+        manifest=str(write_manifest_of(tmp_path / "train.json", **manifest)),
+        report=str(tmp_path / "preflight.json"),
+    )
+    settings = PreflightSettings(targets, (0.2, 0.6))
+    return preflight(settings, files, reach, lambda batch: 100, lambda t, p: compiler[t])
+
+
+def errors(report):
+    return {(f["rule"], f["target"]) for f in report["findings"] if f["severity"] == ERROR}
+
+
+def test_a_step_that_fits_passes_with_figures_labelled_as_estimates(tmp_path):
+    report = judge(tmp_path, {"v5e:2x2": answer()})
+    (target,) = report["targets"]
+    assert report["passed"]
+    assert target["fits"] and target["hbm_per_replica"] == 16 * 2**30
+    assert target["flops_per_run"] == 4 * 100 * 1e12
+    assert target["estimate"]["label"] == "compiler and datasheet estimate, not measured"
+    fastest, slowest = target["estimate"]["step_seconds"]
+    assert slowest == pytest.approx(3 * fastest, rel=1e-3)
+    assert "not measured" in table(report)
+
+
+def test_one_target_that_fails_leaves_the_others_their_answer(tmp_path):
+    compiler = {
+        "v5e-8": answer(UNKNOWN_TARGET),
+        "v5e:2x2": answer(NO_MEMORY),
+        "v4:2x2x1": answer(HOST_MEMORY),
+        "v6e:2x2": answer(),
+    }
+    report = judge(tmp_path, compiler, targets=tuple(compiler))
+    assert errors(report) == {
+        ("compiles", "v5e-8"),
+        ("fits", "v5e:2x2"),
+        ("compiles", "v4:2x2x1"),
+    }
+    assert [t["fits"] for t in report["targets"]] == [None, False, None, True]
+
+
+def test_more_memory_than_the_datasheet_has_does_not_fit(tmp_path):
+    report = judge(tmp_path, {"v5e:2x2": answer(temporaries=17 * 2**30)})
+    assert errors(report) == {("fits", "v5e:2x2")}
+
+
+def test_a_chip_without_known_facts_still_gets_its_memory(tmp_path):
+    report = judge(tmp_path, {"v2:2x2": answer()}, targets=("v2:2x2",))
+    (target,) = report["targets"]
+    assert report["passed"]
+    assert target["memory"]["peak"] == 1000 + 2**30
+    assert target["estimate"] is None
+    assert [f["rule"] for f in report["findings"]] == ["known_chip"]
+
+
+def test_a_step_that_breaks_a_rule_is_not_compiled(tmp_path):
+    fault = Finding("no_host_ops", ERROR, "prints", op="PrintV2", source="step.py:3, in step")
+    report = judge(tmp_path, {}, findings=[fault])
+    assert not report["passed"] and report["targets"] == []
+    verdicts = {r["rule"]: r["verdict"] for r in report["rules"]}
+    assert list(verdicts) == list(RULES)
+    assert verdicts["no_host_ops"] == "error"
+    assert verdicts["fits"] == "not asked"
+    assert verdicts["no_float64"] == "kept"
+
+
+def test_the_report_is_the_same_bytes_for_the_same_answers(tmp_path):
+    texts = []
+    for _ in range(2):
+        judge(tmp_path, {"v5e:2x2": answer()})
+        texts.append((tmp_path / "preflight.json").read_bytes())
+    assert texts[0] == texts[1]
+
+
+def test_fewer_shards_than_input_workers_are_caught(tmp_path):
+    report = judge(tmp_path, {"v5e:2x2": answer(hosts=8)}, shards=4)
+    assert errors(report) == {("shards_for_workers", "v5e:2x2")}
+
+
+def test_fewer_samples_than_one_global_batch_are_caught(tmp_path):
+    report = judge(tmp_path, {"v5e:2x2": answer()}, samples=31)
+    assert errors(report) == {("full_global_batch", "v5e:2x2")}
+
+
+def check_reach(tmp_path, reach, hosts=1, place="results"):
+    manifest = read_manifest(write_manifest_of(tmp_path / "train.json", place=place))
+    found = check_data(manifest, reach, target="v3:2x2", replicas=8, hosts=hosts, global_batch=8)
+    return [(f.rule, f.severity) for f in found]
+
+
+def test_a_tpu_node_cannot_read_a_local_disk(tmp_path):
+    node = Reach("my-node", "gs://bucket/state")
+    assert check_reach(tmp_path, node) == [("readable_paths", ERROR)]
+    assert check_reach(tmp_path, node, place="gs://bucket/shards") == []
+    assert check_reach(tmp_path, Reach("my-node", "state"), place="gs://b/s") == [
+        ("readable_paths", ERROR)
+    ]
+
+
+def test_a_tpu_vm_can_read_its_own_disk_and_several_are_warned(tmp_path):
+    assert check_reach(tmp_path, VM) == []
+    assert check_reach(tmp_path, VM, hosts=2) == [("readable_paths", "warning")]
+
+
+def test_the_gate_opens_for_a_passed_preflight_only(tmp_path, capsys):
+    marker = tmp_path / "passed.json"
+    judge(tmp_path, {"v5e:2x2": answer(NO_MEMORY)})
+    report = str(tmp_path / "preflight.json")
+    with pytest.raises(MlmError, match="v5e:2x2: fits: says out_of_hbm"):
+        show_and_require([report], str(marker))
+    assert not marker.exists()
+    judge(tmp_path, {"v5e:2x2": answer()})
+    show_and_require([report], str(marker))
+    assert json.loads(marker.read_text())["passed"] == ["base"]
+    assert "v5e:2x2  fits" in capsys.readouterr().out
+
+
+def test_advice_alone_lets_a_training_begin(tmp_path):
+    advice = Finding("tile_sizes", ADVICE, "try 128")
+    assert "error" not in advice.in_words()
+    with pytest.raises(ValueError, match="no rule"):
+        Finding("no such rule", ADVICE, "")
+
+
+def test_updates_follow_the_length_of_the_training():
+    length = {"steps": None, "epochs": 2.0, "tokens": None}
+    assert number_of_updates(length, samples=50, sequence_length=LENGTH, batch=8) == 13
+    tokens = {"steps": None, "epochs": None, "tokens": 1000}
+    assert number_of_updates(tokens, samples=50, sequence_length=LENGTH, batch=8) == 8

@@ -1,0 +1,184 @@
+"""Faults planted in a train step are found and named; the step that trains has none."""
+
+import numpy as np
+import pytest
+from small_pretraining import small_pretraining
+
+from mlm.framework import tf
+from mlm.lowering import lower, train_step_of
+from mlm.preflight_findings import failed
+from mlm.shape_survey import check_calls, count_traces, position_is_restorable, survey_epoch
+from mlm.tile_sizes import padding_waste, tile_advice
+from mlm.xla_rules import check_graph
+
+SIGNATURE = {"x": tf.TensorSpec((8, 16), tf.float32, name="x")}
+WEIGHTS = tf.Variable(np.ones((16, 16), np.float32))
+
+
+def clean(batch):
+    return tf.reduce_sum(batch["x"] @ WEIGHTS)
+
+
+def unique(batch):
+    return tf.reduce_sum(tf.unique(tf.reshape(batch["x"], [-1]))[0])
+
+
+def branch(batch):
+    if clean(batch) > 0:
+        return clean(batch)
+    return -clean(batch)
+
+
+def loop(batch):
+    x = batch["x"]
+    while tf.reduce_sum(x) < 3.0:
+        x = x + 1.0
+    return x
+
+
+def boolean_mask(batch):
+    return tf.reduce_sum(tf.boolean_mask(batch["x"], batch["x"] > 0))
+
+
+def gather(batch):
+    return tf.gather(batch["x"], tf.range(tf.cast(clean(batch), tf.int32)))
+
+
+def py_function(batch):
+    return tf.ensure_shape(tf.py_function(np.sum, [batch["x"]], tf.float32), [])
+
+
+def printing(batch):
+    tf.print("loss", clean(batch))
+    return clean(batch)
+
+
+def text(batch):
+    return tf.strings.to_number(tf.strings.as_string(clean(batch)))
+
+
+def double(batch):
+    return tf.cast(clean(batch), tf.float64) * tf.constant(2.0, tf.float64)
+
+
+FAULTS = [
+    (unique, "static_shapes", "Unique"),
+    (branch, "static_control_flow", "If"),
+    (loop, "static_control_flow", "StatelessWhile"),
+    (boolean_mask, "static_shapes", "Where"),
+    (gather, "known_gather_sizes", "GatherV2"),
+    (py_function, "no_host_ops", "EagerPyFunc"),
+    (printing, "no_host_ops", "PrintV2"),
+    (text, "no_host_ops", "AsString"),
+    (double, "no_float64", "Const"),
+]
+
+
+@pytest.mark.parametrize(("step", "rule", "op"), FAULTS, ids=lambda value: str(value))
+def test_a_planted_fault_is_caught_with_its_operation_and_line(step, rule, op):
+    found = {(f.rule, f.op): f for f in failed(lower(step, SIGNATURE).findings)}
+    assert (rule, op) in found
+    source = found[rule, op].source
+    assert source.startswith("tests/unit/test_preflight_lowering.py:")
+    line = int(source.split(":")[1].split(",")[0])
+    first = step.__code__.co_firstlineno
+    assert first < line <= first + 4
+
+
+def test_an_input_of_unknown_size_is_caught():
+    found = lower(clean, {"x": tf.TensorSpec((None, 16), tf.float32, name="x")}).findings
+    assert [f.rule for f in found] == ["static_shapes"]
+    assert "x has shape (None, 16)" in found[0].message
+
+
+def test_a_branch_that_cannot_even_be_traced_is_caught():
+    step = tf.autograph.experimental.do_not_convert(branch)
+    (found,) = lower(step, SIGNATURE).findings
+    assert found.rule == "static_control_flow"
+    assert "test_preflight_lowering.py" in found.source
+
+
+def test_a_loop_with_a_known_count_is_no_fault():
+    def counted(batch):
+        x = batch["x"]
+        for _ in tf.range(3):
+            x = x @ WEIGHTS
+        return x
+
+    lowered = lower(counted, SIGNATURE)
+    assert lowered.findings == ()
+    assert lowered.program
+
+
+def test_a_fault_inside_a_branch_is_found_too():
+    def nested(batch):
+        return tf.cond(tf.constant(True), lambda: unique(batch), lambda: clean(batch))
+
+    function = tf.function(nested, input_signature=[SIGNATURE]).get_concrete_function()
+    assert ("static_shapes", "Unique") in {(f.rule, f.op) for f in check_graph(function)}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    run = small_pretraining(tmp_path_factory.mktemp("run"))
+    step = train_step_of(run)
+    return run, step, lower(step.function, step.signature)
+
+
+def test_the_step_that_trains_breaks_no_rule(small):
+    _, _, lowered = small
+    assert lowered.findings == ()
+    assert lowered.program
+
+
+def test_the_epoch_and_the_validation_pass_need_one_compilation_each(small):
+    run, step, _ = small
+    survey, findings = survey_epoch(run, step, limit=None)
+    assert findings == []
+    assert (survey.training_batches, survey.validation_batches) == (7, 7)
+    assert (survey.training_shapes, survey.validation_shapes) == (1, 1)
+    assert (survey.training_traces, survey.validation_traces) == (1, 1)
+
+
+def test_a_trace_for_every_batch_is_caught():
+    @tf.function
+    def step(x, number):
+        return x * number
+
+    calls = ((tf.zeros([8]), number) for number in range(100))
+    counted = count_traces(step, calls)
+    (found,) = check_calls("first epoch", counted)
+    assert found.rule == "one_compilation"
+    assert counted.calls < 100
+    assert "the Python values 0" in found.message
+
+
+def test_a_partial_last_batch_is_caught_with_its_shape():
+    @tf.function
+    def step(x):
+        return x
+
+    batches = tf.data.Dataset.range(50).batch(8)
+    counted = count_traces(step, ((b,) for b in batches))
+    (found,) = check_calls("first epoch", counted, expected=(((8,), "int64"),))
+    assert "found also int64[2]" in found.message
+
+
+def test_a_pipeline_that_forgets_its_position_is_caught(small):
+    run, _, _ = small
+    from mlm.input_pipeline import training_batches
+
+    def forgetful(*args, start_step, steps, **kwargs):
+        return training_batches(*args, start_step=0, steps=steps, **kwargs)
+
+    assert position_is_restorable(run) == []
+    (found,) = position_is_restorable(run, forgetful)
+    assert found.rule == "position_restorable"
+
+
+def test_odd_sizes_get_a_warning_with_their_waste(tmp_path):
+    run = small_pretraining(tmp_path, per_replica_batch_size=12)
+    findings, dimensions = tile_advice(run, "bfloat16")
+    assert "12, no multiple of 8: 25%" in findings[0].message
+    assert next(d.waste for d in dimensions if d.name == "width of an attention head") == 0.9375
+    assert padding_waste(128, 128) == 0.0
