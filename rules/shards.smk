@@ -81,11 +81,12 @@ else:
         resources:
             mem_mb=2000,
             runtime=120,
+            # Bounds the memory and changes no byte, so that it is no param.
+            read_batch=settings["shards"]["read_batch"],
         params:
             samples=canonical(
                 {k: settings["shards"][k] for k in ("sequence_length", "compression")}
             ),
-            read_batch=settings["shards"]["read_batch"],
         script:
             "../scripts/shard.py"
 

@@ -11,6 +11,8 @@ import jsonschema
 import yaml
 
 from mlm.errors import ConfigError
+from mlm.evaluation_settings import evaluation_problems
+from mlm.tokenizer_settings import tokenizer_problems
 
 #: Sections that a run may override.
 RUN_SECTIONS = ("model", "pretraining", "evaluation")
@@ -226,6 +228,7 @@ def _corpus_problems(config: dict) -> list[str]:
     if high is not None and high < low:
         problems.append(f"corpus.filters: max_characters {high} is below min_characters {low}")
     tokenizer = config["tokenizer"]
+    problems += tokenizer_problems(tokenizer)
     special = list(tokenizer["special_tokens"].values())
     if len(set(special)) != len(special):
         problems.append(f"tokenizer.special_tokens: two are the same in {special}")
@@ -264,6 +267,7 @@ def _run_problems(config: dict, sections: dict) -> list[str]:
         problems.append(
             f"pretraining: exactly one of steps, epochs, tokens must be set; found {found}"
         )
+    problems += evaluation_problems(sections["evaluation"])
     masking = pretraining["masking"]
     if masking["mask_token"] + masking["random_token"] > 1 + 1e-9:
         problems.append("pretraining.masking: mask_token and random_token add up to more than 1")
