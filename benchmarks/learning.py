@@ -1,0 +1,186 @@
+"""What a recipe learns: its validation loss by step, for given seeds.
+
+  python benchmarks/learning.py train standard --seeds 0 1 2 --set model.initialisation=standard
+  python benchmarks/learning.py collect default results/runs/base results/runs/seed-1
+  python benchmarks/learning.py draw default standard
+
+`train` trains with the configuration's defaults and what --set changes, on the shards at hand
+(snakemake --cores 2 results/manifests/train.json results/manifests/validation.json), and
+looks at the validation split alone. `collect` takes the curves of runs that the workflow
+trained. Both leave docs/learning/<name>.csv, a row for each validation of each seed. `draw`
+makes docs/learning.svg from such files.
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+BASE = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BASE / "scripts"))
+
+from mlm.configuration import load_schema, resolve, run_section  # noqa: E402
+
+RECORDS = BASE / "docs" / "learning"
+FIGURE = BASE / "docs" / "learning.svg"
+COLUMNS = ("seed", "step", "loss", "validation_loss", "validation_accuracy")
+
+
+def overridden(config: dict, assignments: list[str]) -> dict:
+    """`config` with every `dotted.key=value` put in, values read as YAML."""
+    for assignment in assignments:
+        key, _, value = assignment.partition("=")
+        *sections, last = key.split(".")
+        place = config
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[last] = yaml.safe_load(value)
+    return config
+
+
+def record(name: str, seed: int, rows: list[dict]) -> None:
+    """Put the rows of `seed` into docs/learning/<name>.csv, in place of earlier ones."""
+    path = RECORDS / f"{name}.csv"
+    kept = [row for row in read_record(name) if int(row["seed"]) != seed] if path.exists() else []
+    new = [
+        {"seed": seed, "step": row["step"]} | {c: f"{float(row[c]):.4f}" for c in COLUMNS[2:]}
+        for row in rows
+        if row["validation_loss"] not in (None, "")
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(sorted(kept + new, key=lambda r: (int(r["seed"]), int(r["step"]))))
+    curve = "  ".join(f"{row['step']}: {row['validation_loss']}" for row in new)
+    print(f"{name}, seed {seed}, validation loss by step: {curve}", flush=True)
+
+
+def read_record(name: str) -> list[dict]:
+    """Rows of docs/learning/<name>.csv, as text."""
+    with (RECORDS / f"{name}.csv").open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def train_one_seed(config: dict, seed: int, strengths: dict) -> list[dict]:
+    """Rows of one training in this process; progress goes to stderr."""
+    from mlm import initialisation
+    from mlm.accelerators import AcceleratorSettings, open_accelerator
+    from mlm.checkpointing import StateDirectory
+    from mlm.pretraining_job import RunFiles, RunSettings, pretraining_of, read_checked_manifests
+    from mlm.training import pretrain
+
+    if strengths:
+        changed = initialisation.NeighbourHeads(**strengths)
+        initialisation.NeighbourHeads = lambda: changed
+    settings = RunSettings(
+        name=f"seed-{seed}",
+        model=run_section(config, "base", "model"),
+        pretraining=run_section(config, "base", "pretraining"),
+        accelerator=config["accelerator"],
+        seed=seed,
+        sequence_length=config["shards"]["sequence_length"],
+        corpus=config["corpus"]["source"],
+    )
+    files = RunFiles(
+        tokenizer="results/tokenizer/tokenizer.json",
+        manifests={s: f"results/manifests/{s}.json" for s in ("train", "validation")},
+        code=(),
+        model_directory="",
+        log="",
+        summary="",
+    )
+    manifests = read_checked_manifests(files, settings.sequence_length)
+    accelerator = open_accelerator(AcceleratorSettings.of(config["accelerator"]))
+    run = pretraining_of(settings, files, manifests, accelerator.replicas)
+    with tempfile.TemporaryDirectory() as state:
+        begun, used = time.monotonic(), time.process_time()
+        trained = pretrain(run, accelerator, StateDirectory(state, keep=1))
+        wall, cpu = time.monotonic() - begun, time.process_time() - used
+    print(
+        f"{wall:.1f} s, {1000 * wall / run.steps:.1f} ms a step ({1000 * cpu / run.steps:.1f} ms "
+        "of processor), with the start, validations and saves"
+    )
+    return [vars(row) for row in trained.rows]
+
+
+def train(options) -> None:
+    if len(options.seeds) > 1:
+        # A process for each seed: TensorFlow's devices are set up once in a process.
+        for seed in options.seeds:
+            command = [sys.executable, __file__, "train", options.name, "--seeds", str(seed)]
+            subprocess.run(
+                [*command, "--set", *options.set, "--strengths", *options.strengths], check=True
+            )
+        return
+    config = overridden(yaml.safe_load((BASE / "config.yaml").read_text()), options.set)
+    config = resolve(config, load_schema(BASE / "schemas" / "config.schema.yaml"))
+    seed = options.seeds[0]
+    record(options.name, seed, train_one_seed(config, seed, overridden({}, options.strengths)))
+
+
+def collect(options) -> None:
+    for run in map(Path, options.runs):
+        seed = json.loads((run / "training.json").read_text())["seed"]
+        with (run / "training.csv").open(newline="") as stream:
+            record(options.name, seed, list(csv.DictReader(stream)))
+
+
+def draw(options) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams |= {"svg.hashsalt": "learning", "svg.fonttype": "none"}
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4))
+    for number, name in enumerate(options.names):
+        rows = read_record(name)
+        for seed in sorted({row["seed"] for row in rows}, key=int):
+            points = [
+                (int(r["step"]), float(r["validation_loss"])) for r in rows if r["seed"] == seed
+            ]
+            first = seed == min((row["seed"] for row in rows), key=int)
+            axes.plot(
+                *zip(*points, strict=True), f"C{number}.-", lw=1, label=name if first else None
+            )
+    axes.axhline(4.95, color="grey", lw=0.8, ls=":", label="left bigram, test")
+    axes.set_xlabel("step")
+    axes.set_ylabel("validation loss (nats)")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(FIGURE, metadata={"Date": None})
+    print(FIGURE.relative_to(BASE))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+    training = commands.add_parser("train", help="train for each seed, one after the other")
+    training.add_argument("name")
+    training.add_argument("--seeds", type=int, nargs="+", default=[0])
+    training.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
+    training.add_argument(
+        "--strengths", nargs="*", default=[], metavar="KEY=VALUE", help="of the neighbour heads"
+    )
+    training.set_defaults(call=train)
+    collecting = commands.add_parser("collect", help="take the curves of the workflow's runs")
+    collecting.add_argument("name")
+    collecting.add_argument("runs", nargs="+", metavar="results/runs/RUN")
+    collecting.set_defaults(call=collect)
+    drawing = commands.add_parser("draw", help="make docs/learning.svg")
+    drawing.add_argument("names", nargs="+")
+    drawing.set_defaults(call=draw)
+    options = parser.parse_args()
+    options.call(options)
+
+
+if __name__ == "__main__":
+    main()
