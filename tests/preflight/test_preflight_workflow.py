@@ -17,19 +17,19 @@ def project(tmp_path_factory):
 
 
 def test_a_run_that_fits_passes_and_is_the_same_bytes_again(project):
-    ran = project.snakemake("preflight")
+    ran = project.snakemake("--", "preflight")
     assert "v5e:2x2  fits" in ran.stdout
     report = project.path / "results" / "runs" / "base" / "preflight.json"
     first = report.read_bytes()
     assert json.loads(first)["passed"]
     report.unlink()
-    project.snakemake("preflight")
+    project.snakemake("--", "preflight")
     assert report.read_bytes() == first
 
 
 def test_an_unknown_target_fails_with_its_nearest_names_and_the_other_passes(project):
     project.write_config(TINY | {"preflight": {"targets": ["v5e-8", "v5e:2x2"]}})
-    ran = project.snakemake("preflight", check=False)
+    ran = project.snakemake("--", "preflight", check=False)
     assert ran.returncode != 0
     assert "nearest: v5e:2x4" in ran.stdout
     assert "v5e:2x2  fits" in ran.stdout
