@@ -19,6 +19,7 @@ def main(job):
         pretraining=job.params.pretraining,
         tpu_name=job.params.tpu_name,
         state_directory=job.params.state_directory,
+        at_once=job.threads,
     )
 
 

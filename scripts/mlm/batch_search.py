@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from mlm.atomic import write_json
 from mlm.errors import MlmError
+from mlm.manifests import read_manifest
 from mlm.roofline import LABEL
 from mlm.tpu_chips import CHIPS, generation_of
 from mlm.tpu_compiler import COMPILED, NO_MEMORY, Compilation, compile_for
@@ -157,9 +158,12 @@ def find_batches(request: dict, targets: list[str], batch: int, largest: int, ou
     """Write for every target and precision the largest batch that fits, to `output`.
 
     `request` holds the `settings` and `files` of the run as `lowering_job` takes them, `batch`
-    is the run's own, where the guess comes from. A target that the compiler does not know has
-    null.
+    is the run's own, where the guess comes from. No batch is tried that the train split does
+    not fill. A target that the compiler does not know has null.
     """
+    samples = read_manifest(request["files"]["manifests"]["train"]).num_samples
+    accumulation = request["settings"]["pretraining"]["optimizer"]["accumulation"]
+    largest = max(1, min(largest, samples // accumulation))
     found: dict[str, dict] = {}
     with tempfile.TemporaryDirectory() as directory:
         programs = Programs(request, directory)

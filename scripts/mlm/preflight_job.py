@@ -23,8 +23,9 @@ def preflight_run(
     pretraining: dict,
     tpu_name: str,
     state_directory: str,
+    at_once: int,
 ) -> None:
-    """Write the preflight of one run.
+    """Write the preflight of one run, with `at_once` compilations side by side.
 
     `pretraining` holds the run's `steps`, `epochs` and `tokens`.
     """
@@ -35,4 +36,4 @@ def preflight_run(
             pretraining, manifest.num_samples, manifest.sequence_length, global_batch
         )
 
-    preflight(settings, files, Reach(tpu_name, state_directory), steps_for)
+    preflight(settings, files, Reach(tpu_name, state_directory), steps_for, at_once=at_once)

@@ -52,6 +52,9 @@ ENVIRONMENT = {
 COMPILED, NO_MEMORY, REFUSED = "compiled", "out_of_hbm", "refused"
 UNKNOWN_TARGET, NO_COMPILER, HOST_MEMORY = "unknown_target", "no_compiler", "out_of_host_memory"
 
+#: The libtpu that TensorFlow needs on a TPU is older, and this JAX cannot load it.
+OLDEST_LIBTPU = (0, 0, 42)
+
 HOW_TO_GET_LIBTPU = (
     "libtpu, the TPU compiler, is not installed. It comes with envs/requirements.txt on Linux "
     "x86-64 (pip install --require-hashes -r envs/requirements.txt); it needs no TPU"
@@ -160,6 +163,13 @@ def _compile_here(target: str, program: str) -> Compilation:
     """`compile_for` in this process, whose environment is already `ENVIRONMENT`."""
     if find_spec("libtpu") is None:
         return Compilation(NO_COMPILER, HOW_TO_GET_LIBTPU)
+    if tuple(map(int, re.findall(r"\d+", version("libtpu"))[:3])) < OLDEST_LIBTPU:
+        return Compilation(
+            NO_COMPILER,
+            f"libtpu {version('libtpu')} is the one that TensorFlow needs on a TPU; the compiler "
+            f"needs {'.'.join(map(str, OLDEST_LIBTPU))} or later. Run the preflight in the "
+            "environment of envs/requirements.txt, on any machine: it needs no TPU",
+        )
     missing = missing_private_interface()
     if missing:
         return Compilation(

@@ -1,6 +1,7 @@
 """Preflight's verdict: every fault named, every target answered, nothing measured."""
 
 import json
+import time
 
 import pytest
 from small_pretraining import LENGTH, write_manifest_of
@@ -9,7 +10,7 @@ from mlm.atomic import write_json
 from mlm.data_readiness import Reach, check_data
 from mlm.errors import MlmError
 from mlm.manifests import read_manifest
-from mlm.preflight import PreflightFiles, PreflightSettings, preflight
+from mlm.preflight import PreflightFiles, PreflightSettings, _compile_all, preflight
 from mlm.preflight_findings import ADVICE, ERROR, RULES, Finding
 from mlm.preflight_job import number_of_updates
 from mlm.preflight_table import table
@@ -84,6 +85,21 @@ def test_one_target_that_fails_leaves_the_others_their_answer(tmp_path):
         ("compiles", "v4:2x2x1"),
     }
     assert [t["fits"] for t in report["targets"]] == [None, False, None, True]
+
+
+def test_a_compilation_that_found_no_room_beside_others_is_tried_alone():
+    told = iter([answer(HOST_MEMORY), answer()])
+    answers = _compile_all(("v5e:2x2",), "program", lambda t, p: next(told), at_once=2)
+    assert [a.outcome for a in answers] == [COMPILED]
+
+
+def test_answers_keep_the_order_of_the_targets():
+    def slower_first(target, program):
+        time.sleep(0.2 if target == "a" else 0.0)
+        return Compilation(COMPILED, target)
+
+    answers = _compile_all(("a", "b", "c"), "program", slower_first, at_once=2)
+    assert [a.message for a in answers] == ["a", "b", "c"]
 
 
 def test_more_memory_than_the_datasheet_has_does_not_fit(tmp_path):

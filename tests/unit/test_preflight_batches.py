@@ -3,9 +3,12 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_pretraining import write_manifest_of
 
-from mlm.batch_search import Trial, candidates, first_guess, search
-from mlm.tpu_compiler import COMPILED, Compilation
+from mlm import batch_search
+from mlm.atomic import read_json
+from mlm.batch_search import Trial, candidates, find_batches, first_guess, search
+from mlm.tpu_compiler import COMPILED, NO_MEMORY, UNKNOWN_TARGET, Compilation
 
 
 def memory_of(limit: int):
@@ -45,6 +48,34 @@ def test_where_values_are_computed_twice_is_named():
 def test_the_guess_fills_what_the_weights_leave():
     answer = Compilation(COMPILED, arguments=1000, outputs=900, aliased=900, temporaries=500)
     assert first_guess(answer, batch=16, hbm=11_000) == 320
+
+
+def test_every_target_and_precision_is_searched_up_to_the_size_of_the_split(tmp_path, monkeypatch):
+    """With a compiler that holds 20 samples in float32 and 40 in bfloat16, of 36."""
+
+    def compiler(target, program):
+        precision, batch = program.stem.split("-")
+        if target == "v5e-8":
+            return Compilation(UNKNOWN_TARGET)
+        if int(batch) > {"float32": 20, "bfloat16": 40}[precision]:
+            return Compilation(NO_MEMORY, replicas=4, chips=4)
+        return Compilation(COMPILED, replicas=4, chips=4, temporaries=2**29 * int(batch), flops=8)
+
+    def lowered(programs, precision, batch):
+        assert batch <= 36
+        return tmp_path / f"{precision}-{batch}.stablehlo"
+
+    monkeypatch.setattr(batch_search, "compile_for", compiler)
+    monkeypatch.setattr(batch_search.Programs, "path", lowered)
+    request = {
+        "settings": {"pretraining": {"optimizer": {"accumulation": 1}}},
+        "files": {"manifests": {"train": write_manifest_of(tmp_path / "train.json", samples=36)}},
+    }
+    find_batches(request, ["v5e:2x2", "v5e-8"], 8, 1024, tmp_path / "batches.json")
+    found = read_json(tmp_path / "batches.json")["targets"]
+    largest = {k: (v["largest"], v["too_large"]) for k, v in found["v5e:2x2"].items()}
+    assert largest == {"float32": (16, 24), "bfloat16": (32, None)}
+    assert found["v5e-8"] == {"float32": None, "bfloat16": None}
 
 
 @pytest.mark.parametrize("largest", [1, 3, 8, 100])

@@ -111,6 +111,13 @@ def test_without_libtpu_the_message_says_how_to_get_it(monkeypatch):
     assert "requirements.txt" in found.message
 
 
+def test_the_libtpu_of_a_tpu_machine_is_told_from_the_compilers(monkeypatch):
+    monkeypatch.setattr(tpu_compiler, "version", lambda name: "0.0.14")
+    found = tpu_compiler._compile_here("v5e:2x2", "none")
+    assert found.outcome == NO_COMPILER
+    assert "libtpu 0.0.14" in found.message
+
+
 @pytest.mark.parametrize("death", ["import os; os.kill(os.getpid(), 9)", "raise MemoryError"])
 def test_a_compiler_that_runs_out_of_the_machines_memory_is_named(monkeypatch, death):
     real = subprocess.run

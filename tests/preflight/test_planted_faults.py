@@ -1,0 +1,154 @@
+"""Faults planted in the step of a real model, through the lowering as the rule runs it."""
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import small_run
+
+from mlm.manifests import read_manifest
+
+pytestmark = pytest.mark.slow
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def lower_in_a_process(root: Path, overrides: dict | None = None) -> dict:
+    """The summary of `python -m mlm.lowering_job` for the small run below `root`."""
+    settings, files = small_run.small_job(root, overrides=overrides)
+    request = {
+        "settings": asdict(settings),
+        "files": asdict(files),
+        "options": {"precision": None, "per_replica_batch_size": None},
+        "program": str(root / "train_step.stablehlo"),
+        "summary": str(root / "lowering.json"),
+    }
+    ran = subprocess.run(
+        [sys.executable, "-m", "mlm.lowering_job"],
+        input=json.dumps(request),
+        env={"PYTHONPATH": str(SCRIPTS), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    return json.loads((root / "lowering.json").read_text())
+
+
+def rules_of(summary: dict) -> set[str]:
+    return {f["rule"] for f in summary["findings"] if f["severity"] == "error"}
+
+
+def test_the_clean_run_is_lowered_without_a_fault_and_alike_twice(tmp_path):
+    small_run.write_inputs(tmp_path)
+    first = lower_in_a_process(tmp_path)
+    assert first["lowered"] and rules_of(first) == set()
+    assert first["precision"] == "bfloat16"
+    assert first["survey"]["training_batches"] == 25
+    program = (tmp_path / "train_step.stablehlo").read_bytes()
+    assert lower_in_a_process(tmp_path) == first
+    assert (tmp_path / "train_step.stablehlo").read_bytes() == program
+
+
+def test_a_pad_id_other_than_1_is_named_before_the_model_refuses_it(tmp_path, monkeypatch):
+    names = ("cls", "sep", "pad", "unk", "mask")
+    monkeypatch.setattr(small_run, "SPECIAL", {n: small_run.SPECIAL[n] for n in names})
+    small_run.write_inputs(tmp_path)
+    summary = lower_in_a_process(tmp_path)
+    assert not summary["lowered"]
+    assert rules_of(summary) == {"pad_id"}
+    assert "has id 2" in summary["findings"][0]["message"]
+    assert (tmp_path / "train_step.stablehlo").read_bytes() == b""
+
+
+def test_settings_that_do_not_fit_the_data_are_an_answer_too(tmp_path):
+    small_run.write_inputs(tmp_path)
+    batch = {"pretraining": {"per_replica_batch_size": 100_000}}
+    summary = lower_in_a_process(tmp_path, batch)
+    assert rules_of(summary) == {"settings"}
+    assert "100000 samples" in summary["findings"][0]["message"]
+
+
+def faults():
+    from mlm.framework import tf
+
+    def dynamic(batch):
+        tf.print(tf.shape(batch["input_ids"][batch["input_ids"] > 4]))
+
+    return {
+        "unique": (lambda b: tf.unique(b["labels"][0]), "static_shapes"),
+        "branch": (
+            lambda b: tf.cond(b["weights"][0, 0] > 0, lambda: 1.0, lambda: 2.0),
+            "static_control_flow",
+        ),
+        "boolean mask": (
+            lambda b: tf.boolean_mask(b["labels"], b["weights"] > 0),
+            "static_shapes",
+        ),
+        "py_function": (
+            lambda b: tf.py_function(np.sum, [b["weights"]], tf.float32),
+            "no_host_ops",
+        ),
+        "print": (lambda b: tf.print(b["weights"][0, 0]), "no_host_ops"),
+        "float64": (
+            lambda b: tf.cast(b["weights"], tf.float64) * tf.constant(2.0, tf.float64),
+            "no_float64",
+        ),
+        "dynamic shape": (dynamic, "static_shapes"),
+    }
+
+
+@pytest.fixture(scope="module")
+def step(tmp_path_factory):
+    from mlm.lowering import train_step_of
+    from mlm.pretraining_job import pretraining_of
+
+    root = tmp_path_factory.mktemp("run")
+    small_run.write_inputs(root)
+    settings, files = small_run.small_job(root)
+    manifests = {s: read_manifest(p) for s, p in files.manifests.items()}
+    return train_step_of(pretraining_of(settings, files, manifests, replicas=1))
+
+
+@pytest.mark.parametrize("name", faults())
+def test_a_fault_in_the_step_of_a_real_model_is_named(step, name):
+    from mlm.lowering import lower
+
+    fault, rule = faults()[name]
+
+    def faulty(batch):
+        found = fault(batch)
+        result = step.function(batch)
+        if found is not None and not hasattr(found, "node_def"):
+            result["fault"] = found
+        return result
+
+    found = lower(faulty, step.signature).findings
+    named = [f for f in found if f.rule == rule]
+    assert named and "test_planted_faults.py" in named[0].source
+
+
+def test_the_step_without_a_fault_passes(step):
+    from mlm.lowering import lower
+
+    lowered = lower(step.function, step.signature)
+    assert lowered.findings == () and lowered.program
+
+
+def test_a_batch_that_overflows_the_memory_is_named(step, tmp_path):
+    from mlm.framework import tf
+    from mlm.lowering import lower
+    from mlm.tpu_compiler import NO_MEMORY, compile_for
+
+    def large(batch):
+        # Products that a batch of many more samples would make.
+        wide = tf.random.stateless_normal([200_000, 50_000], seed=[1, 2])
+        found = tf.linalg.matmul(wide, tf.sin(wide), transpose_b=True)
+        return step.function(batch) | {"large": found}
+
+    program = tmp_path / "large.stablehlo"
+    program.write_bytes(lower(large, step.signature).program)
+    found = compile_for("v5e:2x2", program)
+    assert found.outcome == NO_MEMORY
