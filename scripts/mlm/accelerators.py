@@ -52,9 +52,14 @@ class Accelerator:
         return type(self.strategy).__name__
 
 
+#: Variables of which a TPU VM, or a pod with a TPU on Kubernetes, sets at least one.
+_TPU_VARIABLES = ("TPU_NAME", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_ID")
+
+
 def _has_local_tpu() -> bool:
-    """Whether this machine looks like a TPU VM, from what Google's images set up there."""
-    return any(Path("/dev").glob("accel[0-9]*")) or "TPU_NAME" in os.environ
+    """Whether this machine looks like one with a TPU, from what Google's images set up there."""
+    devices = any(Path("/dev").glob("accel[0-9]*"))
+    return devices or any(name in os.environ for name in _TPU_VARIABLES)
 
 
 def open_accelerator(settings: AcceleratorSettings) -> Accelerator:

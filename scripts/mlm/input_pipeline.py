@@ -79,7 +79,7 @@ def parse_records(serialized: tf.Tensor, sequence_length: int) -> tuple[tf.Tenso
 
 
 def _one_epoch(shards: ShardFiles, seed: int, epoch: tf.Tensor, window: int) -> tf.data.Dataset:
-    """(epoch, sample index, serialized record) in the order of one epoch."""
+    """(sample index, serialized record) in the order of one epoch."""
     key = tf.stack([tf.constant(seed, tf.int64), epoch])
     order = tf.random.experimental.stateless_shuffle(tf.range(len(shards.files)), seed=key)
     files = tf.gather(tf.constant(shards.files), order)
@@ -87,12 +87,44 @@ def _one_epoch(shards: ShardFiles, seed: int, epoch: tf.Tensor, window: int) -> 
     records = _records(shards, files, first)
     # The order follows from the seed of the epoch; TF's own reshuffling would depend on how
     # often the dataset was iterated in this process.
-    shuffled = records.shuffle(
+    return records.shuffle(
         min(window, shards.num_samples),
         seed=tf.constant(seed, tf.int64) * 1_000_003 + epoch,
         reshuffle_each_iteration=False,
     )
-    return shuffled.map(lambda index, record: (epoch, index, record))
+
+
+def read_batches(
+    shards: ShardFiles,
+    *,
+    seed: int,
+    global_batch_size: int,
+    shuffle_window: int,
+    start_step: int,
+    steps: int,
+) -> tf.data.Dataset:
+    """Batches `start_step` to `steps` of a run as they were stored: (epoch, sample index,
+    ids, attention), [batch] and [batch, sequence], each of exactly `global_batch_size`."""
+    first_sample = start_step * global_batch_size
+    first_epoch, skipped = divmod(first_sample, shards.num_samples)
+    last_epoch = -(-steps * global_batch_size // shards.num_samples)
+    begun = _one_epoch(shards, seed, tf.constant(first_epoch, tf.int64), shuffle_window)
+    later = tf.data.Dataset.range(first_epoch + 1, max(last_epoch, first_epoch + 1)).flat_map(
+        lambda epoch: _one_epoch(shards, seed, epoch, shuffle_window)
+    )
+    stream = begun.skip(skipped).concatenate(later)
+
+    def parsed(step, batch):
+        index, serialized = batch
+        # A call for every record would cost more than all else: the epoch follows from the
+        # place in the stream.
+        place = step * global_batch_size + tf.range(global_batch_size, dtype=tf.int64)
+        epoch = place // shards.num_samples
+        return epoch, index, *parse_records(serialized, shards.sequence_length)
+
+    batches = stream.batch(global_batch_size, drop_remainder=True)
+    numbered = tf.data.Dataset.zip((tf.data.Dataset.range(start_step, steps), batches))
+    return _deterministic(numbered.map(parsed, num_parallel_calls=tf.data.AUTOTUNE))
 
 
 def training_batches(
@@ -110,22 +142,20 @@ def training_batches(
     Beside what `mask_batch` returns, `weights` are divided by the number of predictions in
     the whole batch, so that the sum of the replicas' losses is the batch's mean.
     """
-    first_sample = start_step * global_batch_size
-    first_epoch, skipped = divmod(first_sample, shards.num_samples)
-    last_epoch = -(-steps * global_batch_size // shards.num_samples)
-    begun = _one_epoch(shards, seed, tf.constant(first_epoch, tf.int64), shuffle_window)
-    later = tf.data.Dataset.range(first_epoch + 1, max(last_epoch, first_epoch + 1)).flat_map(
-        lambda epoch: _one_epoch(shards, seed, epoch, shuffle_window)
+    batches = read_batches(
+        shards,
+        seed=seed,
+        global_batch_size=global_batch_size,
+        shuffle_window=shuffle_window,
+        start_step=start_step,
+        steps=steps,
     )
-    stream = begun.skip(skipped).concatenate(later)
 
-    def masked(epoch, index, serialized):
-        ids, attention = parse_records(serialized, shards.sequence_length)
+    def masked(epoch, index, ids, attention):
         batch = mask_batch(ids, attention, index, plan, seed, epoch)
         total = tf.maximum(tf.reduce_sum(batch["weights"]), 1.0)
         return batch | {"weights": batch["weights"] / total}
 
-    batches = stream.batch(global_batch_size, drop_remainder=True).take(steps - start_step)
     return _deterministic(batches.map(masked, num_parallel_calls=tf.data.AUTOTUNE))
 
 

@@ -187,6 +187,7 @@ class _Loop:
             found = self.step_function(batches, tf.constant(count))
             step += count
             self.progressed.add(found, count)
+            progress.begin(step)
             self._check_finite(step)
             validates = step % run.validation_every == 0 or step == run.steps
             if validates or step % run.log_every == 0:

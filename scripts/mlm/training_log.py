@@ -75,13 +75,29 @@ class Progress:
     _start: float = field(default_factory=time.monotonic)
     _last_print: float = 0.0
     _window: tuple[float, int] | None = None
+    _compiled: tuple[float, int] | None = None
+
+    def begin(self, step: int) -> None:
+        """Note the first execution, which compiles and tells nothing of the ones to come."""
+        if self._compiled is None:
+            self._compiled = time.monotonic(), step
+            print(
+                f"{self.name}: compiled in {in_words(self._compiled[0] - self._start)}",
+                file=sys.stderr,
+            )
 
     def rate(self, step: int) -> float:
         """Tokens per second since this was last asked for."""
         now = time.monotonic()
-        then, at = self._window or (self._start, self.first_step)
+        then, at = self._window or self._after_compilation(step)
         self._window = now, step
         return (step - at) * self.tokens_per_step / max(now - then, 1e-9)
+
+    def _after_compilation(self, step: int) -> tuple[float, int]:
+        """When and at what step to begin counting, for a rate at `step`."""
+        if self._compiled is not None and self._compiled[1] < step:
+            return self._compiled
+        return self._start, self.first_step
 
     def show(self, row: Row) -> None:
         """Print the row, unless one was printed a moment ago and it is not the last."""
@@ -89,8 +105,8 @@ class Progress:
         if now - self._last_print < _PROGRESS_INTERVAL and row.step < self.steps:
             return
         self._last_print = now
-        done = max(row.step - self.first_step, 1)
-        left = (now - self._start) / done * (self.steps - row.step)
+        then, at = self._after_compilation(row.step)
+        left = (now - then) / max(row.step - at, 1) * (self.steps - row.step)
         memory = psutil.Process().memory_info().rss / 1e9
         seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"
         print(

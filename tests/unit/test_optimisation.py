@@ -1,0 +1,68 @@
+import math
+
+import pytest
+
+from mlm.optimisation import OptimizerSettings, WarmupThenDecay, decays
+
+
+def settings(**changes) -> OptimizerSettings:
+    given = {
+        "learning_rate": 1e-3,
+        "weight_decay": 0.01,
+        "beta_1": 0.9,
+        "beta_2": 0.98,
+        "epsilon": 1e-6,
+        "clip_norm": 1.0,
+        "warmup_share": 0.1,
+        "decay": "linear",
+        "final_share": 0.0,
+        "accumulation": 1,
+        "schedule_steps": 100,
+    }
+    return OptimizerSettings(**(given | changes))
+
+
+def rate(step: int, **changes) -> float:
+    return float(WarmupThenDecay(settings(**changes))(step))
+
+
+def test_the_rate_rises_linearly_over_the_warmup_from_the_first_step_on():
+    assert [rate(s) for s in (0, 4, 9)] == pytest.approx([1e-4, 5e-4, 1e-3])
+
+
+def test_a_linear_decay_ends_at_its_final_share():
+    assert rate(55) == pytest.approx(0.5e-3)
+    assert rate(100) == 0
+    assert rate(100, final_share=0.2) == pytest.approx(2e-4)
+    assert rate(500, final_share=0.2) == pytest.approx(2e-4)
+
+
+def test_a_cosine_decay_is_a_half_wave():
+    expected = 1e-3 * 0.5 * (1 + math.cos(math.pi * 0.25))
+    assert rate(10 + 22.5, decay="cosine") == pytest.approx(expected)
+    assert rate(100, decay="cosine") == pytest.approx(0, abs=1e-9)
+
+
+def test_without_a_warmup_the_first_step_has_the_peak():
+    assert rate(0, warmup_share=0.0) == pytest.approx(1e-3)
+
+
+def test_a_schedule_may_be_longer_than_the_training():
+    section = {k: v for k, v in settings().__dict__.items() if k != "schedule_steps"}
+    assert OptimizerSettings.of(section | {"schedule_steps": None}, 70).schedule_steps == 70
+    assert OptimizerSettings.of(section | {"schedule_steps": 400}, 70).schedule_steps == 400
+
+
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("model/roberta/encoder/layer_._0/attention/self/query/kernel:0", True),
+        ("model/roberta/encoder/layer_._0/attention/self/query/bias:0", False),
+        ("model/roberta/encoder/layer_._0/output/LayerNorm/gamma:0", False),
+        ("model/distilbert/transformer/layer_._0/sa_layer_norm/beta:0", False),
+        ("model/lm_head/layer_norm/gamma:0", False),
+        ("model/roberta/embeddings/word_embeddings/weight:0", True),
+    ],
+)
+def test_biases_and_norms_do_not_decay(name, expected):
+    assert decays(name) is expected

@@ -1,0 +1,39 @@
+import csv
+
+import pytest
+
+from mlm.training_log import Progress, Row, in_words, write_rows
+
+ROW = Row(20, 0.5, 4.25, 0.125, None, None, 3e-4, 1234.5)
+
+
+def test_a_row_reads_back_as_it_was_written(tmp_path):
+    write_rows(tmp_path / "training.csv", [ROW, Row(40, 1.0, 4.0, 0.2, 4.1, 0.19, 1e-4, 99.0)])
+    with open(tmp_path / "training.csv") as file:
+        first, second = csv.DictReader(file)
+    assert list(first) == list(Row.__dataclass_fields__)
+    assert (first["validation_loss"], first["validation_accuracy"]) == ("", "")
+    assert float(first["loss"]) == 4.25
+    assert float(second["validation_loss"]) == 4.1
+    assert float(first["learning_rate"]) == 3e-4
+
+
+@pytest.mark.parametrize(
+    "seconds, words", [(0.4, "0 s"), (45, "45 s"), (200, "3:20 min"), (18_420, "5:07 h")]
+)
+def test_durations_read_well(seconds, words):
+    assert in_words(seconds) == words
+
+
+def test_the_time_left_does_not_count_the_compilation(monkeypatch, capsys):
+    clock = iter([100.0, 110.0, 110.0])
+    monkeypatch.setattr("mlm.training_log.time.monotonic", lambda: next(clock))
+    progress = Progress("base", steps=40, first_step=0, tokens_per_step=64, _start=0.0)
+    progress.begin(1)
+    assert progress.rate(21) == pytest.approx(20 * 64 / 10)
+    progress.show(Row(21, 0.5, 4.25, 0.125, None, None, 3e-4, 128.0))
+    said = capsys.readouterr().err
+    assert "base: compiled in 1:40 min" in said
+    assert "128 tokens/s" in said
+    # Nineteen steps at half a second each.
+    assert "10 s left" in said
