@@ -3,7 +3,7 @@
 Locally the operating system locks a file and frees it with the process, however that ends. A
 bucket has no such lock: there a lease file is renewed while its owner lives, and whoever
 finds one watches whether it changes before taking it over. No two clocks are compared.
-What a lease cannot rule out is two processes that start within the same second or two.
+What a lease cannot rule out is two processes whose starts are milliseconds apart.
 """
 
 import fcntl
@@ -51,8 +51,9 @@ class Lease:
         self._owner, self._count = uuid.uuid4().hex, 0
         self._wait_for_rest(directory, rest)
         self._write()
-        # Another process that started at the same time has written its own by now.
-        time.sleep(min(1.0, renewal))
+        # Another process that started at the same time has written its own by then, and what
+        # TensorFlow remembers of the file for five seconds is forgotten.
+        time.sleep(min(6.0, renewal))
         if self._owner not in (self._read() or ""):
             raise _in_use(directory)
         self._released = threading.Event()

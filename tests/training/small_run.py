@@ -185,10 +185,17 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
 
 
 def _arm(fault: dict) -> None:
-    """Die at the `write`-th write of a state, or `seconds` after the first step, or signal."""
+    """Die at the `write`-th write of a state, `seconds` after the first step, or after `step`.
+
+    `environment` is set, and `lease` replaces the renewal and rest of leases, before all else.
+    """
     import mlm.checkpointing
+    import mlm.locking
     import mlm.training
 
+    os.environ.update(fault.get("environment", {}))
+    if "lease" in fault:
+        mlm.locking.Lease.__init__.__defaults__ = fault["lease"]
     if "write" in fault:
         count, real = iter(range(1000)), mlm.checkpointing._write
 

@@ -1,0 +1,149 @@
+"""A bucket of Google Cloud Storage in this process, for TensorFlow's own gs:// file system.
+
+TensorFlow reaches www.googleapis.com through the proxy that the environment names; this server
+is the proxy, the host behind it and the bucket in one. It answers the part of the JSON API
+(https://cloud.google.com/storage/docs/json_api) that TensorFlow's file system asks for.
+"""
+
+import json
+import re
+import socketserver
+import ssl
+import subprocess
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+_OBJECT = re.compile(r"/storage/v1/b/[^/]+/o/([^/]+)")
+_REWRITE = re.compile(r"/storage/v1/b/[^/]+/o/([^/]+)/rewriteTo/b/[^/]+/o/([^/]+)")
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def do_CONNECT(self):
+        self.send_response(200)
+        self.end_headers()
+        secure = self.server.context.wrap_socket(self.connection, server_side=True)
+        type(self)(secure, self.client_address, self.server)
+        self.close_connection = True
+
+    def answer(self, status: int, content: bytes = b"", headers: dict | None = None):
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(len(content))} | (headers or {})).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def answer_json(self, value: dict):
+        self.answer(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+    def do_GET(self):
+        objects, url = self.server.objects, urlsplit(self.path)
+        if self.headers["Host"] == "storage.googleapis.com":
+            name = unquote(url.path.split("/", 2)[2])
+            return self.read(objects.get(name))
+        if match := _OBJECT.fullmatch(url.path):
+            name = unquote(match[1])
+            if name not in objects:
+                return self.answer(404)
+            size, generation = len(objects[name]), self.server.generations.get(name, 1)
+            return self.answer_json(
+                {
+                    "size": str(size),
+                    "generation": str(generation),
+                    "updated": "2020-01-01T00:00:00Z",
+                }
+            )
+        if url.path.endswith("/o"):
+            return self.answer_json(self.listing(parse_qs(url.query)))
+        return self.answer_json({"location": "US"})
+
+    def read(self, content: bytes | None):
+        if content is None:
+            return self.answer(404)
+        first, last = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["Range"]).groups()
+        part = content[int(first) : int(last) + 1]
+        return self.answer(206, part) if part else self.answer(416)
+
+    def listing(self, query: dict) -> dict:
+        prefix, slash = query.get("prefix", [""])[0], query.get("delimiter", [""])[0]
+        items, prefixes = [], set()
+        for name in sorted(self.server.objects):
+            rest = name[len(prefix) :]
+            if name.startswith(prefix) and slash and slash in rest:
+                prefixes.add(prefix + rest.split(slash)[0] + slash)
+            elif name.startswith(prefix):
+                items.append({"name": name})
+        return {"items": items, "prefixes": sorted(prefixes)}
+
+    def body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+
+    def store(self, name: str, content: bytes):
+        self.server.objects[name] = content
+        self.server.generations[name] = self.server.generations.get(name, 0) + 1
+
+    def do_POST(self):
+        url, content = urlsplit(self.path), self.body()
+        query = parse_qs(url.query)
+        if match := _REWRITE.fullmatch(url.path):
+            source, target = unquote(match[1]), unquote(match[2])
+            if source not in self.server.objects:
+                return self.answer(404)
+            self.store(target, self.server.objects[source])
+            return self.answer_json({"done": True})
+        if query["uploadType"] == ["resumable"]:
+            place = f"https://www.googleapis.com/session?name={query['name'][0]}"
+            return self.answer(200, b"", {"Location": place})
+        self.store(query["name"][0], content)
+        return self.answer_json({})
+
+    def do_PUT(self):
+        self.store(parse_qs(urlsplit(self.path).query)["name"][0], self.body())
+        self.answer_json({})
+
+    def do_DELETE(self):
+        name = unquote(_OBJECT.fullmatch(urlsplit(self.path).path)[1])
+        self.answer(204 if self.server.objects.pop(name, None) is not None else 404)
+
+
+@contextmanager
+def fake_bucket(directory: Path):
+    """Serve while the context lasts; gives (objects by name, the environment to reach them)."""
+    certificate, key = directory / "certificate.pem", directory / "key.pem"
+    hosts = "subjectAltName=DNS:www.googleapis.com,DNS:storage.googleapis.com"
+    request = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=bucket -addext"
+    subprocess.run(
+        [*request.split(), hosts, "-keyout", str(key), "-out", str(certificate)],
+        check=True,
+        capture_output=True,
+    )
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        server.objects, server.generations = {}, {}
+        server.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        server.context.load_cert_chain(certificate, key)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield (
+            server.objects,
+            {
+                "https_proxy": f"http://127.0.0.1:{server.server_address[1]}",
+                "no_proxy": "",
+                "CURL_CA_BUNDLE": str(certificate),
+                "GOOGLE_AUTH_TOKEN_FOR_TESTING": "none",
+                "NO_GCE_CHECK": "true",
+                # A killed process leaves nothing to clear away, and answers come at once.
+                "GCS_RETRY_CONFIG_MAX_RETRIES": "2",
+            },
+        )
+        server.shutdown()
