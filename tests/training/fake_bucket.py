@@ -1,7 +1,8 @@
 """A bucket of Google Cloud Storage in this process, for TensorFlow's own gs:// file system.
 
 TensorFlow reaches www.googleapis.com through the proxy that the environment names; this server
-is the proxy, the host behind it and the bucket in one. It answers the part of the JSON API
+is the proxy, the host behind it and the bucket in one. Reach it from another process:
+TensorFlow holds Python's lock while it opens a checkpoint. It answers the part of the JSON API
 (https://cloud.google.com/storage/docs/json_api) that TensorFlow's file system asks for.
 """
 
@@ -88,7 +89,14 @@ class _Handler(BaseHTTPRequestHandler):
         return {"items": items, "prefixes": sorted(prefixes)}
 
     def body(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
 
     def store(self, name: str, content: bytes):
         self.server.objects[name] = content
