@@ -84,14 +84,26 @@ class StateDirectory:
         found = (_STATE.fullmatch(name) for name in tf.io.gfile.listdir(self.path))
         return sorted((int(match[1]) for match in found if match), reverse=True)
 
+    def others(self) -> list[str]:
+        """States of the same run that other settings, data or code have made: directories."""
+        run = self.path.rpartition("/")[0]
+        if not tf.io.gfile.isdir(run):
+            return []
+        names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(run))
+        found = [StateDirectory(f"{run}/{name}", self.keep) for name in names]
+        return [other.path for other in found if other.path != self.path and other.steps()]
+
     def _place(self, step: int) -> str:
         return f"{self.path}/step-{step:08d}"
 
     def save(self, step: int, state: tf.train.Checkpoint, progress: dict) -> None:
         """Write the state after `step` updates, then drop what is older than the last `keep`.
 
-        Raises MlmError when the disk is full; the states before it stay as they were.
+        Raises MlmError when the disk is full, the states before it staying as they were, and
+        when another process has taken the directory over.
         """
+        if self._lock is not None:
+            self._lock.check()
         final = self._place(step)
         place = final + ".partial" if self._local else final
         try:

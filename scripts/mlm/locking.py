@@ -9,6 +9,7 @@ What a lease cannot rule out is two processes whose starts are milliseconds apar
 import fcntl
 import json
 import os
+import sys
 import threading
 import time
 import uuid
@@ -38,6 +39,9 @@ class FileLock:
             self._file.close()
             raise _in_use(directory) from error
 
+    def check(self) -> None:
+        """Nothing: the operating system takes the lock from no living process."""
+
     def release(self) -> None:
         """Free the lock."""
         self._file.close()
@@ -56,6 +60,7 @@ class Lease:
         time.sleep(min(6.0, renewal))
         if self._owner not in (self._read() or ""):
             raise _in_use(directory)
+        self.lost = False
         self._released = threading.Event()
         self._thread = threading.Thread(target=self._renew, daemon=True)
         self._thread.start()
@@ -86,12 +91,23 @@ class Lease:
     def _renew(self) -> None:
         while not self._released.wait(self._renewal):
             try:
+                if self._owner not in (self._read() or ""):
+                    # This process stood still for so long that another took the lease over.
+                    self.lost = True
+                    return
                 self._write()
             except tf.errors.OpError as error:
-                print(f"Lease {self._path} could not be renewed: {error.message}", flush=True)
+                message = f"Lease {self._path} could not be renewed: {error.message}"
+                print(message, file=sys.stderr)
+
+    def check(self) -> None:
+        """Raise MlmError where another process has taken the lease over."""
+        if self.lost:
+            raise _in_use(self._path.rpartition("/")[0])
 
     def release(self) -> None:
-        """Stop renewing and remove the lease."""
+        """Stop renewing, and remove the lease unless it is another's by now."""
         self._released.set()
         self._thread.join()
-        tf.io.gfile.remove(self._path)
+        if not self.lost:
+            tf.io.gfile.remove(self._path)

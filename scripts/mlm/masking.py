@@ -101,12 +101,8 @@ def mask_batch(
         chosen = _ranks_of_whole_words(order, word_rank_base, eligible, wanted)
     else:
         chosen = rank < wanted[:, tf.newaxis]
-    overflow = tf.maximum(
-        0,
-        tf.reduce_sum(tf.cast(chosen, tf.int32), axis=1) - plan.slots
-        if plan.whole_word
-        else wanted - plan.slots,
-    )
+    asked = tf.reduce_sum(tf.cast(chosen, tf.int32), axis=1) if plan.whole_word else wanted
+    overflow = tf.maximum(0, asked - plan.slots)
     positions, in_use = order[:, : plan.slots], chosen[:, : plan.slots]
 
     labels = tf.gather(input_ids, positions, batch_dims=1)

@@ -152,6 +152,12 @@ def _pretrain(run: Pretraining, accelerator: Accelerator, states: StateDirectory
     if restored is not None:
         first_step, progressed = restored[0], Progressed.of(restored[1])
         print(f"{run.name}: goes on from step {first_step} of {run.steps}", file=sys.stderr)
+    elif others := states.others():
+        print(
+            f"{run.name}: starts anew; the states in {', '.join(others)} belong to other settings, "
+            "data or code. They are not used and can be deleted",
+            file=sys.stderr,
+        )
 
     with _stop_signals() as signals:
         loop = _Loop(run, accelerator, states, model, optimizer, state, progressed)

@@ -98,6 +98,14 @@ def test_a_state_of_another_training_is_refused(place):
         restored(StateDirectory(place, 2, "bbbb"))
 
 
+def test_states_of_the_run_with_other_settings_are_named(place):
+    saved(f"{place}/base/aaaa", steps=(5,))
+    tf.io.gfile.makedirs(f"{place}/base/cccc")
+    states = saved(f"{place}/base/bbbb", steps=(5,))
+    assert states.others() == [f"{place}/base/aaaa"]
+    assert StateDirectory(f"{place}/new/dddd", 2).others() == []
+
+
 def test_a_failed_write_leaves_the_states_before_it(place, monkeypatch):
     states = saved(place)
 
@@ -193,6 +201,17 @@ def test_a_lease_that_is_renewed_no_more_is_taken_over(tmp_path):
     lease = locking.Lease(place, renewal=0.1, rest=0.5)
     assert b"killed" not in read(f"{place}/lease.json")
     lease.release()
+
+
+def test_who_lost_its_lease_writes_no_more(tmp_path):
+    states = StateDirectory(str(tmp_path), 2)
+    lease = states._lock = locking.Lease(str(tmp_path), renewal=0.05, rest=0.5)
+    overwrite(f"{tmp_path}/lease.json", b'{"owner": "another", "renewed": 1}')
+    lease._thread.join(timeout=30)
+    with pytest.raises(MlmError, match="in use"):
+        states.save(5, Counter().state(), {})
+    states.release()
+    assert b"another" in read(f"{tmp_path}/lease.json")
 
 
 def test_gs_without_its_package_says_what_to_install(monkeypatch):
