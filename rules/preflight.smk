@@ -5,7 +5,8 @@
 # Gives     results/runs/{run}/preflight/train_step.stablehlo, lowering.json
 #           results/runs/{run}/preflight/batches.json  where preflight.find_batch is on
 #           results/runs/{run}/preflight.json          the verdict, passed or not
-#           results/runs/{run}/preflight/passed.json   only where it passed
+#           results/runs/{run}/preflight/passed.txt    only where it passed
+#           results/preflight.txt                      the table, where all runs passed
 #
 #   snakemake --cores 2 preflight   shows all runs as a table and fails where one does
 
@@ -113,7 +114,7 @@ rule preflight_passed:
         reports=["results/runs/{run}/preflight.json"],
         code=code("preflight"),
     output:
-        "results/runs/{run}/preflight/passed.json",
+        "results/runs/{run}/preflight/passed.txt",
     log:
         "logs/preflight_passed/{run}.log",
     benchmark:
@@ -133,6 +134,8 @@ rule preflight:
     input:
         reports=expand("results/runs/{run}/preflight.json", run=RUNS),
         code=code("preflight"),
+    output:
+        "results/preflight.txt",
     log:
         "logs/preflight/preflight.log",
     benchmark:

@@ -6,7 +6,7 @@ from mlm.job import run
 def main(job):
     from mlm.preflight_verdict import show_and_require
 
-    show_and_require(list(job.input.reports), marker=job.output[0] if job.output else None)
+    show_and_require(list(job.input.reports), job.output[0])
 
 
 if __name__ == "__main__":

@@ -23,13 +23,14 @@ def test_a_run_that_fits_passes_and_is_the_same_bytes_again(project):
     first = report.read_bytes()
     assert json.loads(first)["passed"]
     report.unlink()
-    project.snakemake("--", "preflight")
+    project.snakemake("--", "results/runs/base/preflight.json")
     assert report.read_bytes() == first
 
 
 def test_an_unknown_target_fails_with_its_nearest_names_and_the_other_passes(project):
     project.write_config(TINY | {"preflight": {"targets": ["v5e-8", "v5e:2x2"]}})
-    ran = project.snakemake("--", "preflight", check=False)
-    assert ran.returncode != 0
-    assert "nearest: v5e:2x4" in ran.stdout
-    assert "v5e:2x2  fits" in ran.stdout
+    for _ in range(2):  # asking again says so again
+        ran = project.snakemake("--", "preflight", check=False)
+        assert ran.returncode != 0
+        assert "nearest: v5e:2x4" in ran.stdout
+        assert "v5e:2x2  fits" in ran.stdout

@@ -1,6 +1,5 @@
 """Preflight's verdict: every fault named, every target answered, nothing measured."""
 
-import json
 import time
 
 import pytest
@@ -166,7 +165,7 @@ def test_a_tpu_vm_can_read_its_own_disk_and_several_are_warned(tmp_path):
 
 
 def test_the_gate_opens_for_a_passed_preflight_only(tmp_path, capsys):
-    marker = tmp_path / "passed.json"
+    marker = tmp_path / "passed.txt"
     judge(tmp_path, {"v5e:2x2": answer(NO_MEMORY)})
     report = str(tmp_path / "preflight.json")
     with pytest.raises(MlmError, match="v5e:2x2: fits: says out_of_hbm"):
@@ -174,8 +173,8 @@ def test_the_gate_opens_for_a_passed_preflight_only(tmp_path, capsys):
     assert not marker.exists()
     judge(tmp_path, {"v5e:2x2": answer()})
     show_and_require([report], str(marker))
-    assert json.loads(marker.read_text())["passed"] == ["base"]
-    assert "v5e:2x2  fits" in capsys.readouterr().out
+    assert "v5e:2x2  fits" in marker.read_text()
+    assert marker.read_text() in capsys.readouterr().out
 
 
 def test_advice_alone_lets_a_training_begin(tmp_path):
