@@ -66,7 +66,7 @@ class Project:
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
         """Run `snakemake` on the tiny configuration; the output is in `stdout`."""
-        command = [sys.executable, "-m", "snakemake", "--cores", "2", "--configfile", "tiny.yaml"]
+        command = [sys.executable, "-m", "snakemake", "--cores=2", "--configfile=tiny.yaml"]
         ran = subprocess.run(
             [*command, *arguments],
             cwd=self.path,
@@ -99,7 +99,7 @@ class Project:
                 sys.path[:] = [p for p in sys.path if Path(p) != ROOT / "scripts"]
                 with contextlib.suppress(SystemExit):
                     snakemake.cli.main(
-                        ["--dry-run", "--cores", "2", "--configfile", "tiny.yaml", *arguments]
+                        ["--dry-run", "--cores=2", "--configfile=tiny.yaml", *arguments]
                     )
                 status = 0
             finally:
