@@ -20,7 +20,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
-from tensorflow.python.framework import config as kernels
 
 from mlm.framework import make_deterministic, tf  # before TensorFlow itself
 from mlm.masking import MaskingPlan, mask_batch
@@ -108,6 +107,9 @@ def plain_step(model, optimizer, batch: dict, sequence: int):
 
 def seconds(step, steps: int, deterministic: bool) -> tuple[float, float]:
     """Mean seconds of `steps` calls, by the clock and of all processors."""
+    # Not above, where it would be imported before mlm.framework has prepared TensorFlow.
+    from tensorflow.python.framework import config as kernels
+
     # The kernels look at this flag when they run; TensorFlow has no public way to lower it.
     (kernels.enable_op_determinism if deterministic else kernels.disable_op_determinism)()
     begun, used = time.perf_counter(), time.process_time()
