@@ -16,6 +16,13 @@ rule pretrain:
         tokenizer="results/tokenizer/tokenizer.json",
         tokenizer_config="results/tokenizer/tokenizer_config.json",
         special_tokens_map="results/tokenizer/special_tokens_map.json",
+        # A TPU is rented by the minute: training on one waits for a preflight that passed. How
+        # the preflight is made changes no weight, so that its date does not count.
+        preflight=(
+            [ancient("results/runs/{run}/preflight/passed.txt")]
+            if settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
+            else []
+        ),
         code=code("pretrain"),
     output:
         weights="results/runs/{run}/model/model.safetensors",
