@@ -3,6 +3,7 @@
 A pod is a process on this machine, with the container's command in an empty directory.
 """
 
+import base64
 import json
 import os
 import re
@@ -24,6 +25,7 @@ class KubernetesApi:
     environment: dict[str, str]
     jobs: dict[str, dict] = field(default_factory=dict)
     refusal: tuple[int, str] | None = None
+    secrets: dict[str, dict] = field(default_factory=dict)
     _pods: dict[str, subprocess.Popen] = field(default_factory=dict)
     _server: ThreadingHTTPServer | None = None
 
@@ -48,6 +50,8 @@ class KubernetesApi:
                     return
                 if self.path.endswith("/jobs"):
                     api.run(body)
+                if self.path.endswith("/secrets"):
+                    api.secrets[body["metadata"]["name"]] = body["data"]
                 self._answer(201, body)
 
             def do_GET(self):
@@ -92,10 +96,19 @@ class KubernetesApi:
             self._pods[name] = subprocess.Popen(
                 [*container["command"], *container["args"]],
                 cwd=workdir,
-                env=os.environ | self.environment,
+                env=os.environ | self.environment | self._variables(container),
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
+
+    def _variables(self, container: dict) -> dict[str, str]:
+        """The container's environment, with what it takes from secrets."""
+        found = {}
+        for variable in container.get("env") or []:
+            source = variable["valueFrom"]["secretKeyRef"]
+            content = base64.b64decode(self.secrets[source["name"]][source["key"]])
+            found[variable["name"]] = content.decode()
+        return found
 
     def status(self, name: str) -> dict:
         """The job as the API shows it."""
