@@ -5,10 +5,12 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-BASE = Path(workflow.basedir)
+# Of this file, and not of the workflow that may use this one as a module.
+BASE = Path(str(workflow.current_basedir)).parent
 if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
 
+from mlm.bucket_access import check_bucket
 from mlm.code_edges import code_files
 from mlm.configuration import SPLITS, load_schema, resolve, run_section
 from mlm.errors import MlmError
@@ -17,6 +19,9 @@ from mlm.environment import check_environment, check_place
 try:
     check_place(Path.cwd())
     check_environment(BASE / "envs" / "requirements.txt")
+    storage_settings = workflow.storage_settings
+    if workflow.is_main_process and storage_settings.default_storage_provider == "gcs":
+        check_bucket(storage_settings.default_storage_prefix)
     settings = resolve(config, load_schema(BASE / "schemas" / "config.schema.yaml"))
 except MlmError as error:
     raise WorkflowError(str(error))

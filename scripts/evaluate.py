@@ -8,12 +8,14 @@ from mlm.evaluation import Paths, evaluate
 from mlm.evaluation_file import write_figures
 from mlm.evaluation_settings import EvaluationSettings
 from mlm.job import run
+from mlm.manifests import read_manifest, shards_root
 
 
 def main(job):
     paths = Paths(
         model=Path(job.input.model).parent,
         manifests={split: Path(job.input[split]) for split in ("train", "validation", "test")},
+        root=shards_root(read_manifest(job.input.train), job.input.train),
     )
     characters = {
         split: read_json(path)["characters"]

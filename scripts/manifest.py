@@ -1,17 +1,20 @@
 """Rule `manifest`: the shards of a split, named with their counts and digests."""
 
+from pathlib import Path
+
 from mlm.job import run
 from mlm.manifest_merging import merge
-from mlm.manifests import write_manifest
+from mlm.manifests import project_root, write_manifest
 from mlm.shard_summaries import read_summary
 
 
 def main(job):
+    root = project_root(job.output[0])
     summaries = [
-        (str(shard), read_summary(summary))
+        (Path(shard).relative_to(root).as_posix(), read_summary(summary))
         for shard, summary in zip(job.input.shards, job.input.summaries, strict=True)
     ]
-    manifest = merge(job.wildcards.split, summaries, job.input.corpus, job.input.tokenizer)
+    manifest = merge(job.wildcards.split, summaries, job.input.corpus, job.input.tokenizer, root)
     write_manifest(job.output[0], manifest)
 
 

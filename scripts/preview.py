@@ -9,7 +9,7 @@ def main(job):
     from transformers import PreTrainedTokenizerFast
 
     from mlm.atomic import write_json
-    from mlm.manifests import check_sequence_length, read_manifest
+    from mlm.manifests import check_sequence_length, read_manifest, shards_root
     from mlm.masking_settings import masking_plan
     from mlm.preview import as_json, preview_samples
     from mlm.tokenization import Encoder
@@ -27,6 +27,7 @@ def main(job):
         job.params.seed if seed is None else seed,
         PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent),
         job.params.evaluation["samples"],
+        shards_root(manifest, job.input.train),
     )
     write_json(job.output[0], as_json(job.wildcards.run, samples))
 

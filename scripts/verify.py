@@ -3,7 +3,7 @@
 from mlm.atomic import write_json
 from mlm.digests import file_sha256
 from mlm.job import run
-from mlm.manifests import read_manifest
+from mlm.manifests import read_manifest, shards_root
 from mlm.tokenization import Encoder
 from mlm.verification import SampleSchema, as_json, raise_problems, summary, verify_split
 
@@ -14,7 +14,10 @@ def main(job):
         job.params.sequence_length, encoder.vocabulary_size, encoder.special_ids.pad
     )
     tokenizer = file_sha256(job.input.tokenizer)
-    results = [verify_split(read_manifest(path), schema, tokenizer) for path in job.input.manifests]
+    results = []
+    for path in job.input.manifests:
+        manifest = read_manifest(path)
+        results.append(verify_split(manifest, schema, tokenizer, shards_root(manifest, path)))
     print(summary(results))
     raise_problems(results)
     write_json(job.output[0], as_json(results))

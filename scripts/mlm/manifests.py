@@ -100,6 +100,25 @@ def _known(kind: type, found: dict) -> dict:
     return {key: value for key, value in found.items() if key in names}
 
 
+def project_root(path: str | os.PathLike) -> Path:
+    """The directory above `results/manifests/`, which the shards' paths are relative to.
+
+    "." in a project's own directory; below .snakemake/storage where results live in a bucket
+    and Snakemake has fetched them; "." for a manifest at any other place.
+    """
+    place = Path(path)
+    return place.parents[2] if place.parts[-3:-1] == ("results", "manifests") else Path()
+
+
+def shards_root(manifest: Manifest, path: str | os.PathLike) -> Path:
+    """The directory that the paths in the manifest at `path` are relative to.
+
+    Shards that were made elsewhere are named as `shards.prebuilt` gave them: relative to the
+    working directory.
+    """
+    return Path() if manifest.corpus_sha256 is None else project_root(path)
+
+
 def check_sequence_length(manifest: Manifest, expected: int) -> None:
     """Raise MlmError where the samples are of another length than `expected` tokens."""
     if manifest.sequence_length != expected:

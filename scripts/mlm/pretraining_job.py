@@ -13,7 +13,13 @@ from mlm.environment import package_versions
 from mlm.errors import MlmError
 from mlm.export import write_configuration, write_weights
 from mlm.input_pipeline import ShardFiles
-from mlm.manifests import Manifest, check_sequence_length, check_shards, read_manifest
+from mlm.manifests import (
+    Manifest,
+    check_sequence_length,
+    check_shards,
+    read_manifest,
+    shards_root,
+)
 from mlm.masking_settings import masking_plan
 from mlm.model_card import model_card
 from mlm.models import ModelRequest, model_configuration, number_of_parameters
@@ -66,7 +72,7 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
                 f"({manifest.tokenizer_sha256[:12]}…) than {files.tokenizer} "
                 f"({tokenizer_sha256[:12]}…). Delete results/shards/{split} and run again"
             )
-        check_shards(manifest)
+        check_shards(manifest, shards_root(manifest, files.manifests[split]))
     return manifests
 
 
@@ -82,6 +88,7 @@ def pretraining_of(
     steps = number_of_steps(section, manifests["train"].num_samples, length, batch)
     plan = masking_plan(section["masking"], encoder, files.tokenizer, length)
     fixed = {"share": 0.15, "mask_token": 0.8, "random_token": 0.1}
+    shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
     return Pretraining(
         name=settings.name,
         model_config=model_configuration(request, encoder, length),
@@ -95,8 +102,8 @@ def pretraining_of(
             files.tokenizer,
             length,
         ),
-        train=ShardFiles.of(manifests["train"]),
-        validation=ShardFiles.of(manifests["validation"]),
+        train=shards["train"],
+        validation=shards["validation"],
         optimizer=OptimizerSettings.of(section["optimizer"], steps),
         per_replica_batch_size=section["per_replica_batch_size"],
         steps=steps,

@@ -6,7 +6,14 @@ from test_sharding import corpus_of, make
 
 from mlm.errors import MlmError
 from mlm.manifest_merging import merge
-from mlm.manifests import check_sequence_length, check_shards, read_manifest, write_manifest
+from mlm.manifests import (
+    check_sequence_length,
+    check_shards,
+    project_root,
+    read_manifest,
+    shards_root,
+    write_manifest,
+)
 from mlm.shard_summaries import read_summary
 
 TEXTS = [f"document number {i}" for i in range(10)]
@@ -116,3 +123,25 @@ def test_a_missing_range_of_documents_is_noticed(made):
     directory, summaries, _ = made
     with pytest.raises(MlmError, match="the shards hold 6 of the corpus's 10 documents"):
         remerge(directory, summaries[:2])
+
+
+@pytest.mark.parametrize(
+    "manifest, root",
+    [
+        ("results/manifests/train.json", "."),
+        (
+            ".snakemake/storage/gcs/bucket/a/results/manifests/train.json",
+            ".snakemake/storage/gcs/bucket/a",
+        ),
+        ("elsewhere/train.json", "."),
+    ],
+)
+def test_shards_lie_where_their_manifest_lies(manifest, root):
+    assert str(project_root(manifest)) == root
+
+
+def test_prebuilt_shards_lie_below_the_working_directory(made):
+    _, _, manifest = made
+    fetched = ".snakemake/storage/gcs/bucket/a/results/manifests/train.json"
+    assert str(shards_root(manifest, fetched)) == ".snakemake/storage/gcs/bucket/a"
+    assert str(shards_root(dataclasses.replace(manifest, corpus_sha256=None), fetched)) == "."

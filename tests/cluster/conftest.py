@@ -1,0 +1,158 @@
+"""Services that a test starts and stops itself, and environments with the plugins for them."""
+
+import copy
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm_cluster import PACKAGES, SlurmCluster, missing_programs
+from tests.cluster.storage_server import StorageServer
+from tests.workflow.conftest import ROOT, TINY, Project, copy_of_the_repository
+
+#: Few steps, each of which saves a state: a test can stop the training half-way.
+SMALL = copy.deepcopy(TINY)
+SMALL["shards"]["count"] = {"train": 2, "validation": 1, "test": 1}
+SMALL["pretraining"] |= {"steps": 120, "log_every": 30, "checkpoint": {"every": 2}}
+SMALL["pretraining"]["validation"] = {"every": 60, "samples": 16}
+
+#: Figures of the machine and not of the run: tokens per second.
+DIFFERS = {"training.csv"}
+
+
+def not_here(reason: str) -> None:
+    """Skip where a service cannot be had; fail where everything has to be tested."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def digests(results: Path) -> dict[str, str]:
+    """sha256 of every result, by its path below `results`."""
+    return {
+        str(file.relative_to(results)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(results.rglob("*"))
+        if file.is_file() and file.name not in DIFFERS and not file.name.startswith(".")
+    }
+
+
+@dataclass(frozen=True)
+class Run:
+    """A workflow under way; its output goes to a file."""
+
+    process: subprocess.Popen
+    log: Path
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def wait_for(self, condition, seconds: float = 900):
+        """What `condition()` returns once it is true. Fails when the workflow ends before."""
+        end = time.monotonic() + seconds
+        while True:
+            if found := condition():
+                return found
+            assert self.process.poll() is None, self.output()[-6000:]
+            assert time.monotonic() < end, f"waited {seconds} s\n{self.output()[-6000:]}"
+            time.sleep(0.05)
+
+    def finished(self, seconds: float = 1800, status: int | None = 0) -> str:
+        """The output, once the workflow has ended with `status`."""
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(60)
+            raise
+        assert status is None or self.process.returncode == status, self.output()[-9000:]
+        return self.output()
+
+
+def start(project: Project, python: str, *arguments: str, environment=None) -> Run:
+    """Start snakemake on the tiny configuration of `project`."""
+    log = project.path / "run.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [python, "-m", "snakemake", "--configfile", "tiny.yaml", *arguments],
+            cwd=project.path,
+            env=os.environ | (environment or {}),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    return Run(process, log)
+
+
+@pytest.fixture(scope="session")
+def python_with():
+    """Makes an environment: this one, and the plugins of envs/requirements-{name}.txt."""
+    made: dict[tuple, str] = {}
+
+    def make(*names: str) -> str:
+        if names not in made:
+            place = Path(directory) / "-".join(names)
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+            python = str(place / "bin" / "python")
+            found = subprocess.run(
+                [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.strip()
+            # What this environment holds is seen there too, and not installed again.
+            seen = [sysconfig.get_path("purelib"), *map(str, (ROOT / "plugins").glob("*"))]
+            Path(found, "parent.pth").write_text("\n".join(seen) + "\n")
+            pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+            for name in names:
+                lock = ROOT / "envs" / f"requirements-{name}.txt"
+                ran = subprocess.run(
+                    [*pip, "--require-hashes", "-r", lock], capture_output=True, text=True
+                )
+                if ran.returncode:
+                    not_here(f"{lock.name} cannot be installed: {ran.stderr[-1000:]}")
+            made[names] = python
+        return made[names]
+
+    with tempfile.TemporaryDirectory(prefix="environments-") as directory:
+        yield make
+
+
+@pytest.fixture(scope="session")
+def local_run(tmp_path_factory) -> Project:
+    """The small workflow run to its report on this machine: what the others compare with."""
+    project = copy_of_the_repository(tmp_path_factory.mktemp("local"))
+    project.write_config(SMALL)
+    start(project, sys.executable, "--cores", "2").finished()
+    return project
+
+
+@pytest.fixture(scope="session")
+def slurm():
+    """A real Slurm with one node and the partitions cpu and tpu."""
+    if missing := missing_programs():
+        not_here(f"no {', '.join(missing)} here: apt-get install {PACKAGES}")
+    # A short path: that of a socket may have 107 characters.
+    with tempfile.TemporaryDirectory(prefix="slurm-") as directory:
+        cluster = SlurmCluster(Path(directory))
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def storage_server(python_with, tmp_path_factory):
+    """A storage server on 127.0.0.1 with an empty bucket."""
+    log = tmp_path_factory.mktemp("storage") / "server.log"
+    server = StorageServer(python_with("gcs-test"), log)
+    server.start()
+    yield server
+    server.stop()

@@ -1,0 +1,71 @@
+"""A server that speaks the protocol of Google Cloud Storage, on this machine."""
+
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class StorageServer:
+    """gcp-storage-emulator, run by `python`; `environment` makes clients use it."""
+
+    python: str
+    log: Path
+    bucket: str = "mlm-test"
+    address: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    _process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        """Start the server with one empty bucket in memory, and wait until it answers."""
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
+        self.address = f"http://127.0.0.1:{port}"
+        self.environment = {"STORAGE_EMULATOR_HOST": self.address}
+        command = [
+            str(Path(self.python).parent / "gcp-storage-emulator"),
+            *("start", "--host=127.0.0.1", f"--port={port}", "--in-memory"),
+            f"--default-bucket={self.bucket}",
+        ]
+        with self.log.open("w") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                self.names()
+                return
+            except (urllib.error.URLError, ConnectionError):
+                if time.monotonic() > end or self._process.poll() is not None:
+                    raise RuntimeError(self.log.read_text()) from None
+                time.sleep(0.2)
+
+    def names(self, bucket: str | None = None) -> list[str]:
+        """The names of all objects in the bucket."""
+        with urllib.request.urlopen(
+            f"{self.address}/storage/v1/b/{bucket or self.bucket}/o"
+        ) as got:
+            return sorted(item["name"] for item in json.load(got).get("items", []))
+
+    def buckets(self) -> list[str]:
+        """The names of all buckets."""
+        with urllib.request.urlopen(f"{self.address}/storage/v1/b?project=test") as got:
+            return sorted(item["name"] for item in json.load(got).get("items", []))
+
+    def content(self, name: str) -> bytes:
+        """An object's bytes."""
+        quoted = urllib.parse.quote(name, safe="")
+        place = f"{self.address}/download/storage/v1/b/{self.bucket}/o/{quoted}?alt=media"
+        with urllib.request.urlopen(place) as got:
+            return got.read()
+
+    def stop(self) -> None:
+        """End the server; its objects are lost."""
+        self._process.terminate()
+        self._process.wait(20)

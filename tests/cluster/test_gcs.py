@@ -1,0 +1,84 @@
+"""The workflow with everything in a bucket, against a storage server on this machine."""
+
+import hashlib
+import os
+import shutil
+
+import pytest
+
+from tests.cluster.conftest import DIFFERS, digests, start
+from tests.workflow.conftest import ROOT, Project
+
+pytestmark = pytest.mark.workflow
+
+PROFILE = ("--profile", str(ROOT / "profiles" / "gcs"), "--snakefile", str(ROOT / "Snakefile"))
+
+
+@pytest.fixture(scope="session")
+def python(python_with):
+    return python_with("gcs-test")
+
+
+def in_an_empty_place(place, local_run) -> Project:
+    """A working directory with nothing but the corpus and the configuration."""
+    place.mkdir()
+    shutil.copytree(local_run.path / "data", place / "data")
+    shutil.copy(local_run.path / "tiny.yaml", place)
+    return Project(place)
+
+
+def arguments(prefix: str) -> list[str]:
+    return [
+        *PROFILE,
+        *("--cores", "2", "--default-storage-prefix", prefix),
+        *("--storage-gcs-project", "test"),
+    ]
+
+
+def test_everything_in_a_bucket_gives_the_bytes_of_a_local_run(
+    storage_server, python, local_run, tmp_path
+):
+    prefix = f"gs://{storage_server.bucket}/tiny"
+    first = in_an_empty_place(tmp_path / "first", local_run)
+    environment = storage_server.environment
+    start(first, python, *arguments(prefix), environment=environment).finished()
+
+    found = {
+        name.removeprefix("tiny/results/"): hashlib.sha256(storage_server.content(name)).hexdigest()
+        for name in storage_server.names()
+        if name.startswith("tiny/results/") and name.rsplit("/", 1)[-1] not in DIFFERS
+    }
+    assert found == digests(local_run.path / "results")
+    assert not (first.path / "results").exists()
+
+    # From another empty directory: the bucket alone says that all is done.
+    second = in_an_empty_place(tmp_path / "second", local_run)
+    output = start(second, python, *arguments(prefix), environment=environment).finished()
+    assert "Nothing to be done" in output
+
+
+@pytest.mark.parametrize(
+    "prefix, words",
+    [
+        ("gs://mispelt-bucket/tiny", "there is no such bucket"),
+        ("mlm-test/tiny", "a bucket and a prefix in it are expected"),
+    ],
+)
+def test_a_wrong_bucket_is_named_and_not_made(
+    storage_server, python, local_run, tmp_path, prefix, words
+):
+    project = in_an_empty_place(tmp_path / "empty", local_run)
+    run = start(project, python, *arguments(prefix), environment=storage_server.environment)
+    output = run.finished(status=1)
+    assert words in output
+    assert "Traceback" not in output
+    assert "mispelt-bucket" not in storage_server.buckets()
+
+
+def test_a_machine_without_credentials_is_told_so(python, local_run, tmp_path):
+    project = in_an_empty_place(tmp_path / "empty", local_run)
+    nobody = {k: "" for k in os.environ if k.startswith(("GOOGLE_", "CLOUDSDK_"))}
+    nobody |= {"HOME": str(tmp_path), "NO_GCE_CHECK": "true"}
+    run = start(project, python, *arguments("gs://some-bucket/tiny"), environment=nobody)
+    # The storage plugin's words: it asks for them before the workflow is read.
+    assert "Your default credentials were not found" in run.finished(status=1)

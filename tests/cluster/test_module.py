@@ -1,0 +1,47 @@
+"""Another workflow that uses this one as a module, with its own configuration and rules."""
+
+import sys
+
+import pytest
+import yaml
+
+from tests.cluster.conftest import start
+from tests.workflow.conftest import ROOT, TINY, Project, speeches
+
+pytestmark = pytest.mark.workflow
+
+OUTER = """\
+configfile: "tiny.yaml"
+
+module mlm:
+    snakefile: "{snakefile}"
+    config: config["language_model"]
+
+use rule * from mlm exclude all
+
+rule words:
+    default_target: True
+    input: "results/tokenizer/tokenizer.json", "results/manifests/train.json"
+    output: "sizes.txt"
+    shell: "wc -c {{input}} > {{output}}"
+"""
+
+
+@pytest.fixture
+def outer(tmp_path) -> Project:
+    (tmp_path / "Snakefile").write_text(OUTER.format(snakefile=ROOT / "Snakefile"))
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({"language_model": TINY}))
+    (tmp_path / "data").mkdir()
+    for name, text in zip(("train-a", "train-b", "validation", "test"), speeches(4), strict=True):
+        (tmp_path / "data" / f"{name}.txt").write_text(text.replace(". ", ".\n"))
+    return Project(tmp_path)
+
+
+def test_another_workflow_uses_this_one_as_a_module(outer):
+    start(outer, sys.executable, "--cores", "2").finished()
+    assert "results/manifests/train.json" in (outer.path / "sizes.txt").read_text()
+    output = start(outer, sys.executable, "--cores", "2").finished()
+    assert "Nothing to be done" in output
+    # All the rest is there as well, and the module's own checks see the outer configuration.
+    output = start(outer, sys.executable, "--cores", "2", "--dry-run", "results/report.html")
+    assert "rule report:" in output.finished()

@@ -1,0 +1,94 @@
+"""The workflow through `--profile profiles/slurm` on a real Slurm."""
+
+import re
+
+import pytest
+
+from tests.cluster.conftest import SMALL, digests, start
+from tests.workflow.conftest import ROOT, Project, copy_of_the_repository
+
+pytestmark = pytest.mark.workflow
+
+#: Ask Slurm more often than a real cluster likes to be asked.
+QUICK = (
+    *("--slurm-init-seconds-before-status-checks", "1"),
+    *("--seconds-between-status-checks", "2"),
+)
+
+
+@pytest.fixture(scope="session")
+def python(python_with):
+    return python_with("slurm")
+
+
+def jobs(slurm, state: str) -> dict[str, str]:
+    """Ids of the jobs in `state`, by the rule that they run."""
+    lines = slurm.run("squeue", "-h", "--states", state, "-o", "%i|%k").splitlines()
+    found = (line.split("|", 1) for line in lines)
+    return {comment.removeprefix("rule_").split("_wildcards")[0]: id for id, comment in found}
+
+
+def test_a_cancelled_and_a_requeued_training_end_in_the_bytes_of_a_local_run(
+    slurm, python, local_run, tmp_path
+):
+    project = copy_of_the_repository(tmp_path)
+    project.write_config(SMALL)
+    run = start(
+        project, python, "--profile", "profiles/slurm", *QUICK, environment=slurm.environment
+    )
+
+    def training_but(former: str | None) -> str | None:
+        job = jobs(slurm, "RUNNING").get("pretrain")
+        return job if job != former else None
+
+    run.wait_for(lambda: list((tmp_path / "state").glob("base/*/step-*")))
+    cancelled = training_but(None)
+    slurm.run("scancel", cancelled)
+    # Snakemake tries it again as another job, which Slurm then takes away and queues again.
+    requeued = run.wait_for(lambda: training_but(cancelled))
+    log = tmp_path / "logs" / "pretrain" / "base.log"
+    # Its log is made anew with each attempt.
+    run.wait_for(lambda: log.exists() and "goes on from step" in log.read_text())
+    slurm.run("scontrol", "requeue", requeued)
+    output = run.finished()
+    assert cancelled != requeued
+    assert "CANCELLED" in output
+    assert digests(tmp_path / "results") == digests(local_run.path / "results")
+    # The shards were one job of the cluster.
+    assert len(set(re.findall(r"slurm_logs/group_shards_shard/\d+\.log", output))) == 1
+
+
+SLOW = """\
+rule slow:
+    output: "done.txt"
+    shell: "sleep 600 && touch {output}"
+"""
+
+
+@pytest.fixture
+def slow(tmp_path) -> Project:
+    """A workflow of one job that takes ten minutes and no CPU."""
+    (tmp_path / "Snakefile").write_text(SLOW)
+    (tmp_path / "tiny.yaml").write_text("{}")
+    return Project(tmp_path)
+
+
+PROFILE = ("--profile", str(ROOT / "profiles" / "slurm"), "--retries", "0", *QUICK)
+
+
+def test_a_job_over_its_time_limit_is_reported_in_words(slurm, python, slow):
+    limited = ("--set-resources", "slow:runtime=1")
+    run = start(slow, python, *PROFILE, *limited, environment=slurm.environment)
+    output = run.finished(status=1)
+    assert "SLURM status is: 'TIMEOUT'" in output
+    # The job's own log, shown with the error, has Slurm's words.
+    assert "DUE TO TIME LIMIT" in output + "".join(
+        log.read_text() for log in slow.path.rglob("slurm_logs/**/*.log")
+    )
+
+
+def test_an_unknown_partition_is_named(slurm, python, slow):
+    elsewhere = ("--set-resources", "slow:slurm_partition='nowhere'")
+    run = start(slow, python, *PROFILE, *elsewhere, environment=slurm.environment)
+    output = run.finished(status=1)
+    assert "invalid partition specified: nowhere" in output

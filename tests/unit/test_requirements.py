@@ -1,0 +1,47 @@
+"""The environments of the profiles hold the packages that the workflow was tested with."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mlm.environment import PACKAGES, pinned_versions
+
+ROOT = Path(__file__).parents[2]
+PINS = pinned_versions(ROOT / "envs" / "requirements.txt")
+
+
+@pytest.mark.parametrize("name", ["slurm", "gcs", "gcs-test", "gke", "test"])
+def test_an_extended_environment_holds_the_default_one(name):
+    extended = pinned_versions(ROOT / "envs" / f"requirements-{name}.txt")
+    assert {p: v for p, v in PINS.items() if extended.get(p) != v} == {}
+
+
+def test_the_tpu_environment_differs_in_tensorflow_alone():
+    tpu = pinned_versions(ROOT / "envs" / "requirements-tpu.txt")
+    wanted = {p: PINS[p] for p in PACKAGES if p != "tensorflow"}
+    assert {p: v for p, v in wanted.items() if tpu.get(p) != v} == {}
+    assert tpu["tensorflow-tpu"] == PINS["tensorflow"]
+    # Newer ones abort at the first operation of this TensorFlow.
+    assert tpu["libtpu"] == "0.0.14"
+    assert "tensorflow" not in tpu and "jax" not in tpu
+
+
+@pytest.mark.parametrize(
+    "lock", sorted((ROOT / "envs").glob("requirements*.txt")), ids=lambda f: f.stem
+)
+def test_every_package_has_a_hash_and_no_index_is_named(lock):
+    text = lock.read_text()
+    assert "://" not in text
+    if lock.stem.endswith("overrides"):
+        return
+    blocks = text.replace("\\\n", "").splitlines()
+    assert [
+        b for b in blocks if b.strip() and not b.lstrip().startswith("#") and "--hash=" not in b
+    ] == []
+
+
+@pytest.mark.parametrize("profile", sorted((ROOT / "profiles").iterdir()), ids=lambda p: p.name)
+def test_a_profile_reruns_what_a_kill_left_unfinished(profile):
+    settings = yaml.safe_load((profile / "config.yaml").read_text())
+    assert settings["rerun-incomplete"] is True
