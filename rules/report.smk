@@ -9,9 +9,14 @@ from mlm.report_catalogue import FIGURES
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
 FROM_CORPUS = settings["shards"]["source"] == "corpus"
 # Stages that run only when asked and that the report then shows, with what they write.
-REPORT_EXTRAS = {}
+REPORT_EXTRAS = {
+    name: path
+    for name, path in (("finetune", "results/runs/{run}/finetune/metrics.json"),)
+    if settings[name]["enabled"] and name in settings["report"]["sections"]
+}
 # Stages whose code the report names by its digest: an edit of it remakes what is shown.
 REPORT_STAGES = "corpus tokenizer shard manifest preview pretrain evaluate fill_mask report".split()
+REPORT_STAGES += ["finetune_fold"] if "finetune" in REPORT_EXTRAS else []
 # An edited template remakes the page.
 TEMPLATES = [
     local(str(file.relative_to(BASE) if Path.cwd() == BASE else file))

@@ -7,6 +7,7 @@ wording, so that the speech is the group that folds must not divide.
 import hashlib
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from mlm.embedded import paragraphs, speeches
 from mlm.examples import Example
@@ -14,6 +15,14 @@ from mlm.splitting import split_groups
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 _YEAR = re.compile(r"\d{4}")
+
+
+@dataclass(frozen=True)
+class PretrainingSplit:
+    """How the corpus was divided before pretraining: its seed, and the shares held out."""
+
+    seed: int
+    held_out: dict[str, float]
 
 
 def target_of(year: int) -> float:
@@ -47,18 +56,18 @@ def passages(speech: str, words: int) -> Iterator[str]:
 
 
 def year_examples(
-    words: int, per_speech: int, seed: int, held_out: dict[str, float] | None
+    words: int, per_speech: int, seed: int, pretraining: PretrainingSplit | None
 ) -> list[Example]:
     """Passages of every speech, at most `per_speech` of each, chosen by a keyed hash.
 
-    A passage that an earlier speech holds word for word is left out. `held_out` are the
-    shares by which pretraining divided the speeches, which gives each its split; None where
-    pretraining read other text.
+    A passage that an earlier speech holds word for word is left out. `pretraining` gives each
+    its split; None where pretraining read other text.
     """
     text = speeches()
     split = {}
-    if held_out is not None:
-        for name, members in split_groups(list(text), seed, held_out).items():
+    if pretraining is not None:
+        found_in = split_groups(list(text), pretraining.seed, pretraining.held_out)
+        for name, members in found_in.items():
             split.update(dict.fromkeys(members, name))
     found, seen = [], set()
     for speech, content in text.items():
