@@ -77,7 +77,9 @@ def optimizer_of(adamw: AdamW, schedule: Schedule):
     warmup = int(schedule.warmup_share * schedule.steps)
     rate = optax.linear_schedule(schedule.peak, 0.0, max(1, schedule.steps - warmup))
     if warmup:
-        rate = optax.join_schedules([optax.linear_schedule(0.0, schedule.peak, warmup), rate], [warmup])
+        rate = optax.join_schedules(
+            [optax.linear_schedule(0.0, schedule.peak, warmup), rate], [warmup]
+        )
 
     def decayed(parameters):
         return jax.tree_util.tree_map_with_path(
@@ -188,7 +190,10 @@ def compiled(mesh, step, predict, state: dict, batch: dict):
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
-    whole, divided = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec("data"))
+    whole, divided = (
+        NamedSharding(mesh, PartitionSpec()),
+        NamedSharding(mesh, PartitionSpec("data")),
+    )
     asked = {k: batch[k] for k in ("input_ids", "attention_mask")}
     trained = jax.jit(
         step, in_shardings=(whole, divided), out_shardings=(whole, whole), donate_argnums=0

@@ -14,9 +14,7 @@ from mlm.year_task import PretrainingSplit, year_examples
 FORMAT_VERSION = 1
 
 
-def make_examples(
-    section: dict, seed: int, pretraining: PretrainingSplit | None
-) -> list[Example]:
+def make_examples(section: dict, seed: int, pretraining: PretrainingSplit | None) -> list[Example]:
     """The examples that section `finetune` of the configuration asks for.
 
     `pretraining` says how the embedded speeches were divided before, None where pretraining

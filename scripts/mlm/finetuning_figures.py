@@ -112,7 +112,9 @@ def _confusion(figure, axes, metrics: dict) -> str:
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     bottom = np.zeros(len(classes))
     for i, name in enumerate(classes):
-        axes.bar(range(len(classes)), shares[:, i], bottom=bottom, color=series_colour(i), label=name)
+        axes.bar(
+            range(len(classes)), shares[:, i], bottom=bottom, color=series_colour(i), label=name
+        )
         bottom += shares[:, i]
     axes.set_xticks(range(len(classes)), classes)
     axes.set_xlabel("true class")

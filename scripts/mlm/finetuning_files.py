@@ -61,9 +61,7 @@ def write_prediction_rows(path: str | Path, rows: Sequence[Prediction]) -> None:
     _write(path, PREDICTION_COLUMNS, [list(asdict(row).values()) for row in rows])
 
 
-def write_predictions(
-    path: str | Path, data: "FoldData", logits: np.ndarray, fold: int
-) -> None:
+def write_predictions(path: str | Path, data: "FoldData", logits: np.ndarray, fold: int) -> None:
     """Write the held-out examples' predictions, from logits float32 [examples, outputs]."""
     rows = []
     for row, place in enumerate(data.test):

@@ -121,7 +121,11 @@ def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> Non
     differences = [
         {"model": name, "beside": other}
         | {part.name: _rounded(compared[part.name].difference(name, other)) for part in parts}
-        for name, other in (("pretrained", "random"), ("pretrained", BASELINE), ("random", BASELINE))
+        for name, other in (
+            ("pretrained", "random"),
+            ("pretrained", BASELINE),
+            ("random", BASELINE),
+        )
     ]
     best = _best_fold(described["pretrained"]["folds"], task)
     metrics = {

@@ -72,9 +72,7 @@ def finetuning(results: Results) -> dict | None:
         "known": "unseen" in parts,
         "scores": scores,
         "differences": differences,
-        "verdicts": [
-            (run, [(v, _tone(v)) for v in metrics["verdicts"]]) for run, metrics in found
-        ],
+        "verdicts": [(run, [(v, _tone(v)) for v in metrics["verdicts"]]) for run, metrics in found],
         "settings": [
             (run, flattened(metrics["data"] | metrics["settings"])) for run, metrics in found
         ],

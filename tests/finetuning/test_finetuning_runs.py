@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from tiny_task import job, prepared, result_files
+
 from mlm import finetuning_job
 from mlm.errors import MlmError
 from mlm.finetuning_files import read_history, read_predictions
@@ -145,7 +145,9 @@ def test_two_devices_have_the_loss_curve_of_one(tmp_path):
         asked = section | {"per_device_batch_size": 8 // devices}
         request = json.dumps([str(tmp_path), f"on{devices}", asked, devices])
         ran = subprocess.run(
-            [sys.executable, "-c", PROGRAM, request, json.dumps(PATHS)], capture_output=True, text=True
+            [sys.executable, "-c", PROGRAM, request, json.dumps(PATHS)],
+            capture_output=True,
+            text=True,
         )
         assert ran.returncode == 0, ran.stderr
         rows = read_history(tmp_path / f"on{devices}" / "pretrained" / "fold-0" / "history.csv")

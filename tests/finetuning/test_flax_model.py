@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-
 from tiny_task import write_model
+
 from mlm.errors import MlmError
 from mlm.flax_model import (
     flattened,
@@ -101,8 +101,9 @@ def test_logits_equal_tensorflows(directory, tmp_path):
     """The same checkpoint, head included, on padded and on unpadded batches."""
     model = loaded(directory)
     write_flax_model(tmp_path, model.params, model.config)
-    from mlm.framework import tf  # noqa: F401
     from transformers import TFRobertaForSequenceClassification
+
+    from mlm.framework import tf  # noqa: F401
 
     other = TFRobertaForSequenceClassification.from_pretrained(tmp_path, local_files_only=True)
     ids = np.random.default_rng(0).integers(5, 120, (4, 16))

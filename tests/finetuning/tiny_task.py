@@ -43,8 +43,8 @@ WORDS = ("the", "of", "to", "and", "in", "a", "that", "be")
 
 def write_model(directory: Path, seed: int = 0) -> None:
     """A masked language model of random weights as pretraining exports one."""
-    from transformers import FlaxRobertaForMaskedLM, RobertaConfig
     from evaluated_project import write_word_tokenizer
+    from transformers import FlaxRobertaForMaskedLM, RobertaConfig
 
     from mlm.flax_model import write_flax_model
 
@@ -73,7 +73,9 @@ def write_csv(path: Path, rows: int, classes: bool = False) -> None:
     for i in range(rows):
         kind = i % 3
         words = rng.choice(WORDS, 10, p=np.roll([0.65, *[0.05] * 7], kind))
-        target = ("easy", "fair", "hard")[kind] if classes else f"{kind - 1 + rng.normal(0, 0.1):.4f}"
+        target = (
+            ("easy", "fair", "hard")[kind] if classes else f"{kind - 1 + rng.normal(0, 0.1):.4f}"
+        )
         lines.append(f'r{i:03d},,,"{" ".join(words)}",{target},0.5')
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -60,13 +60,18 @@ def test_a_missing_file_and_other_encodings_are_named(tmp_path):
 
 
 def test_the_table_gives_back_what_was_written(tmp_path):
-    examples = [Example("a", 'said "x",\nand\r\nleft\u2028', "0.5", "g", "train"), Example("b", "y", "2")]
+    examples = [
+        Example("a", 'said "x",\nand\r\nleft\u2028', "0.5", "g", "train"),
+        Example("b", "y", "2"),
+    ]
     write_examples(tmp_path / "t.csv", examples, [1, 0])
     assert read_examples(tmp_path / "t.csv") == (examples, [1, 0])
 
 
 def numbered(count, group=lambda i: ""):
-    return [Example(f"r{i}", f"text {i}", str((i * 7 % count) / 10), group(i)) for i in range(count)]
+    return [
+        Example(f"r{i}", f"text {i}", str((i * 7 % count) / 10), group(i)) for i in range(count)
+    ]
 
 
 def test_folds_are_of_equal_size_and_every_fold_sees_the_whole_range():
@@ -74,7 +79,8 @@ def test_folds_are_of_equal_size_and_every_fold_sees_the_whole_range():
     folds = assign_folds(examples, "regression", 5, seed=0)
     assert set(Counter(folds).values()) <= {40, 41}
     means = [
-        sum(float(e.target) for e, f in zip(examples, folds, strict=True) if f == k) / folds.count(k)
+        sum(float(e.target) for e, f in zip(examples, folds, strict=True) if f == k)
+        / folds.count(k)
         for k in range(5)
     ]
     assert max(means) - min(means) < 1.0  # of a range of 20, with a standard error of 0.9
@@ -88,7 +94,9 @@ def test_folds_never_divide_a_group():
 
 def test_folds_do_not_depend_on_the_order_of_the_rows_but_on_the_seed():
     examples = numbered(60)
-    one = dict(zip((e.id for e in examples), assign_folds(examples, "regression", 3, 0), strict=True))
+    one = dict(
+        zip((e.id for e in examples), assign_folds(examples, "regression", 3, 0), strict=True)
+    )
     turned = examples[::-1]
     other = dict(zip((e.id for e in turned), assign_folds(turned, "regression", 3, 0), strict=True))
     assert one == other
@@ -96,7 +104,9 @@ def test_folds_do_not_depend_on_the_order_of_the_rows_but_on_the_seed():
 
 
 def test_every_fold_holds_every_class_that_has_enough_rows():
-    examples = [Example(f"r{i}", "t", "abc"[0 if i < 40 else 1 if i < 52 else 2]) for i in range(57)]
+    examples = [
+        Example(f"r{i}", "t", "abc"[0 if i < 40 else 1 if i < 52 else 2]) for i in range(57)
+    ]
     folds = assign_folds(examples, "classification", 5, seed=0)
     found = Counter((e.target, f) for e, f in zip(examples, folds, strict=True))
     assert all(found[(name, fold)] >= 1 for name in "abc" for fold in range(5))
