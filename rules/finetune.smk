@@ -50,11 +50,7 @@ rule finetune:
 rule finetune_data:
     """Choose the labelled passages and deal them to the folds."""
     input:
-        file=(
-            FINETUNE["data"]["file"] or []
-            if FINETUNE["data"]["source"] == "csv"
-            else []
-        ),
+        file=(FINETUNE["data"]["file"] or [] if FINETUNE["data"]["source"] == "csv" else []),
         code=code("finetune_data"),
     output:
         table="results/finetune/examples.csv",
@@ -75,7 +71,8 @@ rule finetune_data:
         # How pretraining divided the speeches, where it read them.
         pretraining=(
             canonical({"held_out": settings["corpus"]["held_out"], "seed": settings["seed"]})
-            if settings["corpus"]["source"] == "embedded" and settings["shards"]["source"] == "corpus"
+            if settings["corpus"]["source"] == "embedded"
+            and settings["shards"]["source"] == "corpus"
             else {}
         ),
     script:

@@ -66,10 +66,8 @@ def write_predictions(path: str | Path, data: "FoldData", logits: np.ndarray, fo
     rows = []
     for row, place in enumerate(data.test):
         example = data.examples[place]
-        if data.classes:
-            said = data.classes[int(logits[row].argmax())]
-        else:
-            said = f"{logits[row, 0]:.6f}"
+        best = int(logits[row].argmax())
+        said = data.classes[best] if data.classes else f"{logits[row, 0]:.6f}"
         rows.append(Prediction(example.id, fold, example.target, said))
     write_prediction_rows(path, rows)
 

@@ -8,6 +8,7 @@ least squares with an L2 penalty, classes as one regression each on 0 and 1.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
@@ -19,7 +20,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 def terms(text: str) -> Counter:
     """Counts of the words of `text`, in lower case, and of its pairs of neighbours."""
     words = _WORD.findall(text.lower())
-    return Counter(words) + Counter(f"{a} {b}" for a, b in zip(words, words[1:], strict=False))
+    return Counter(words) + Counter(f"{a} {b}" for a, b in pairwise(words))
 
 
 class TfIdf:

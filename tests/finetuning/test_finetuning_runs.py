@@ -46,7 +46,7 @@ def regression(tmp_path_factory):
 
 
 def test_200_rows_in_the_commonlit_layout_run_from_end_to_end(regression):
-    place, section, metrics = regression
+    place, _, metrics = regression
     rows = read_predictions(place / "one" / "oof.csv")
     assert [r.id for r in rows] == [f"r{i:03d}" for i in range(200)]
     errors = [(float(r.prediction) - float(r.target)) ** 2 for r in rows]
