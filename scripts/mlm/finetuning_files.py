@@ -5,14 +5,11 @@ import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlm.atomic import write_text
-
-if TYPE_CHECKING:
-    from mlm.finetuning_job import FoldData
+from mlm.examples import Example
 
 PREDICTION_COLUMNS = ("id", "fold", "target", "prediction")
 
@@ -61,13 +58,20 @@ def write_prediction_rows(path: str | Path, rows: Sequence[Prediction]) -> None:
     _write(path, PREDICTION_COLUMNS, [list(asdict(row).values()) for row in rows])
 
 
-def write_predictions(path: str | Path, data: "FoldData", logits: np.ndarray, fold: int) -> None:
-    """Write the held-out examples' predictions, from logits float32 [examples, outputs]."""
+def write_predictions(
+    path: str | Path,
+    examples: Sequence[Example],
+    classes: Sequence[str],
+    logits: np.ndarray,
+    fold: int,
+) -> None:
+    """Write the predictions of `examples` from their logits float32 [examples, outputs].
+
+    `classes` are the outputs' names, none for a regression.
+    """
     rows = []
-    for row, place in enumerate(data.test):
-        example = data.examples[place]
-        best = int(logits[row].argmax())
-        said = data.classes[best] if data.classes else f"{logits[row, 0]:.6f}"
+    for example, row in zip(examples, logits, strict=True):
+        said = classes[int(row.argmax())] if classes else f"{row[0]:.6f}"
         rows.append(Prediction(example.id, fold, example.target, said))
     write_prediction_rows(path, rows)
 

@@ -250,7 +250,13 @@ def finetune_fold(settings: FoldSettings, files: FoldFiles) -> None:
             f"{row.samples_per_second:,.0f} passages/s, {left:,.0f} s left",
             file=sys.stderr,
         )
-    write_predictions(files.predictions, data, fold.predictions(), settings.fold)
+    write_predictions(
+        files.predictions,
+        [data.examples[place] for place in data.test],
+        data.classes,
+        fold.predictions(),
+        settings.fold,
+    )
     write_history(files.history, [EpochRow(**row) for row in rows])
     write_flax_model(Path(files.weights).parent, fold.state["params"], fold.config)
     kept.remove()

@@ -10,6 +10,7 @@ import numpy as np
 
 from mlm.atomic import read_json, replacing, write_json
 from mlm.digests import file_sha256
+from mlm.environment import installed_version
 from mlm.examples import Example, read_examples
 from mlm.finetuning_files import (
     EpochRow,
@@ -27,8 +28,10 @@ FORMAT_VERSION = 1
 #: The models that are compared: two starts of the same network, and the baseline.
 STARTS = ("pretrained", "random")
 BASELINE = "tfidf_ridge"
+_PAIRS = (("pretrained", "random"), ("pretrained", BASELINE), ("random", BASELINE))
 #: Points kept for a plot of predicted against true.
 _POINTS = 600
+_PACKAGES = ("flax", "jax", "jaxlib", "numpy", "optax", "scipy", "tokenizers", "transformers")
 
 
 @dataclass(frozen=True)
@@ -83,93 +86,106 @@ def in_order(examples: Sequence[Example], files: Sequence[str]) -> list[Predicti
     return [rows[e.id] for e in examples]
 
 
-def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> None:
-    """Write metrics.json, oof*.csv, history.csv and the best fold's model."""
-    task = section["task"]
+@dataclass(frozen=True)
+class Found:
+    """The folds together: by model its predictions, in the order of the examples."""
+
+    examples: list[Example]
+    fold_of: np.ndarray
+    predictions: dict[str, list[Prediction]]
+    histories: dict[str, list[list[EpochRow]]]
+
+
+def read_found(files: ResultFiles) -> Found:
+    """Everything that the folds and the baseline left."""
     examples, fold_of = read_examples(files.examples)
-    models = {start: in_order(examples, files.predictions[start]) for start in STARTS}
-    models[BASELINE] = in_order(examples, [files.ridge])
-    figures = {name: figures_of(rows, task) for name, rows in models.items()}
+    predictions = {start: in_order(examples, files.predictions[start]) for start in STARTS}
+    predictions[BASELINE] = in_order(examples, [files.ridge])
     histories = {s: [read_history(path) for path in files.histories[s]] for s in STARTS}
-    how = Bootstrap(section["resamples"], section["confidence"], seed)
-    units = np.array([e.unit for e in examples])
-    parts = parts_of(examples)
-    compared = {
-        part.name: Comparison(
-            {name: found[part.places] for name, found in figures.items()},
-            units[part.places],
-            rooted=task == "regression",
-            how=how,
-        )
-        for part in parts
-    }
-    fold_of = np.array(fold_of)
-    described = {}
-    for name, rows in models.items():
-        scores = _fold_scores(figures[name], fold_of, section["folds"], task)
-        described[name] = {
-            "folds": [round(x, 6) for x in scores],
-            "mean": round(statistics.fmean(scores), 6),
-            "spread": round(statistics.stdev(scores), 6),
-            **{part.name: _rounded(compared[part.name].of(name)) for part in parts},
-        }
-        if task == "classification":
-            said, true = [r.prediction for r in rows], [r.target for r in rows]
-            described[name]["macro_f1"] = round(macro_f1(said, true), 6)
-        if name in STARTS:
-            described[name]["curves"] = _curves(histories[name])
-    differences = [
-        {"model": name, "beside": other}
-        | {part.name: _rounded(compared[part.name].difference(name, other)) for part in parts}
-        for name, other in (
-            ("pretrained", "random"),
-            ("pretrained", BASELINE),
-            ("random", BASELINE),
-        )
-    ]
-    best = _best_fold(described["pretrained"]["folds"], task)
-    metrics = {
-        "format_version": FORMAT_VERSION,
-        "run": run,
-        "task": task,
-        "score": "rmse" if task == "regression" else "accuracy",
-        "confidence": section["confidence"],
+    return Found(examples, np.array(fold_of), predictions, histories)
+
+
+def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> None:
+    """Write metrics.json, oof*.csv, history*.csv and the best fold's model."""
+    found = read_found(files)
+    metrics = {"format_version": FORMAT_VERSION, "run": run} | scores_of(found, section, seed)
+    weights = Path(files.weights[metrics["best_fold"]])
+    metrics |= {
         "data": {k: v for k, v in read_json(files.summary).items() if k != "format_version"},
-        "parts": {
-            part.name: {
-                "examples": len(part.places),
-                "groups": len({examples[i].group for i in part.places if examples[i].group}),
-            }
-            for part in parts
-        },
-        "models": described,
-        "differences": differences,
-        "best_fold": best,
-        "shown": _shown(examples, models, task),
         "settings": {k: v for k, v in section.items() if k not in ("data", "task", "confidence")},
-        "digests": {"examples": file_sha256(files.examples)},
+        "digests": {"examples": file_sha256(files.examples), "model": file_sha256(weights)},
+        "packages": {p: v for p in _PACKAGES if (v := installed_version(p)) is not None},
     }
-    metrics["verdicts"] = finetuning_verdicts(metrics)
     directory = Path(files.directory)
-    for name, rows in models.items():
+    for name, rows in found.predictions.items():
         suffix = "" if name == "pretrained" else f"_{name}"
         write_prediction_rows(directory / f"oof{suffix}.csv", rows)
-    for start in STARTS:
+    for start, histories in found.histories.items():
         suffix = "" if start == "pretrained" else f"_{start}"
-        rows = [row for history in histories[start] for row in history]
+        rows = [row for history in histories for row in history]
         write_history(directory / f"history{suffix}.csv", rows)
-    _copy_model(Path(files.weights[best]).parent, files.tokenizer, directory / "model")
+    _copy_model(weights.parent, files.tokenizer, directory / "model")
     write_json(directory / "metrics.json", metrics)
 
 
-def _fold_scores(figures: np.ndarray, fold_of: np.ndarray, folds: int, task: str) -> list[float]:
-    means = [float(figures[fold_of == fold].mean()) for fold in range(folds)]
-    return [m**0.5 for m in means] if task == "regression" else means
-
-
-def _best_fold(scores: Sequence[float], task: str) -> int:
+def scores_of(found: Found, section: dict, seed: int) -> dict:
+    """Every model's scores and curves, the paired differences, and what they mean."""
+    task, parts = section["task"], parts_of(found.examples)
+    figures = {name: figures_of(rows, task) for name, rows in found.predictions.items()}
+    units = np.array([e.unit for e in found.examples])
+    compared = {
+        part.name: Comparison(
+            {name: values[part.places] for name, values in figures.items()},
+            units[part.places],
+            rooted=task == "regression",
+            how=Bootstrap(section["resamples"], section["confidence"], seed),
+        )
+        for part in parts
+    }
+    models = {
+        name: _fold_scores(figures[name], found.fold_of, section["folds"], task)
+        | {part: _rounded(comparison.of(name)) for part, comparison in compared.items()}
+        for name in found.predictions
+    }
+    if task == "classification":
+        for name, rows in found.predictions.items():
+            said, true = [r.prediction for r in rows], [r.target for r in rows]
+            models[name]["macro_f1"] = round(macro_f1(said, true), 6)
+    for start in STARTS:
+        models[start]["curves"] = _curves(found.histories[start])
     pick = min if task == "regression" else max
-    return scores.index(pick(scores))
+    folds = models["pretrained"]["folds"]
+    described = {
+        "task": task,
+        "score": "rmse" if task == "regression" else "accuracy",
+        "confidence": section["confidence"],
+        "parts": {part.name: _described(part, found.examples) for part in parts},
+        "models": models,
+        "differences": [
+            {"model": name, "beside": other}
+            | {part: _rounded(c.difference(name, other)) for part, c in compared.items()}
+            for name, other in _PAIRS
+        ],
+        "best_fold": folds.index(pick(folds)),
+        "shown": _shown(found.examples, found.predictions, task),
+    }
+    return described | {"verdicts": finetuning_verdicts(described)}
+
+
+def _described(part: Part, examples: Sequence[Example]) -> dict:
+    groups = {examples[i].group for i in part.places if examples[i].group}
+    return {"examples": len(part.places), "groups": len(groups)}
+
+
+def _fold_scores(figures: np.ndarray, fold_of: np.ndarray, folds: int, task: str) -> dict:
+    scores = [float(figures[fold_of == fold].mean()) for fold in range(folds)]
+    if task == "regression":
+        scores = [score**0.5 for score in scores]
+    return {
+        "folds": [round(score, 6) for score in scores],
+        "mean": round(statistics.fmean(scores), 6),
+        "spread": round(statistics.stdev(scores), 6),
+    }
 
 
 def _curves(histories: Sequence[Sequence[EpochRow]]) -> list[dict]:
