@@ -126,9 +126,12 @@ rule finetune_fold:
     conda:
         "../envs/environment.yaml"
     threads: FINETUNE["cpu_threads"]
+    # Where else the epochs are logged changes no result, so that it is no param.
     resources:
         mem_mb=2000,
         runtime=240,
+        wandb_mode=FINETUNE["wandb"]["mode"],
+        wandb_project=FINETUNE["wandb"]["project"],
     params:
         finetune=of_finetune(
             "cpu_threads",

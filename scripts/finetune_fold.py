@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from mlm.finetuning_files import read_history
 from mlm.finetuning_job import FoldFiles, FoldSettings, finetune_fold
 from mlm.job import run
+from mlm.wandb_log import WandbSettings, log_epochs
 
 
 def main(job):
@@ -26,6 +28,11 @@ def main(job):
         state=f"state/{job.wildcards.run}/finetune/{name}",
     )
     finetune_fold(settings, files)
+    log = WandbSettings(
+        job.resources.wandb_mode, job.resources.wandb_project, f"state/{job.wildcards.run}/wandb"
+    )
+    rows = read_history(files.history)
+    log_epochs(log, job.wildcards.run, name, dict(job.params.finetune), rows)
 
 
 if __name__ == "__main__":
