@@ -17,6 +17,7 @@ include: "rules/shards.smk"
 include: "rules/preflight.smk"
 include: "rules/pretrain.smk"
 include: "rules/evaluate.smk"
+include: "rules/finetune.smk"
 include: "rules/report.smk"
 
 

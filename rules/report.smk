@@ -4,14 +4,20 @@
 # and preview.json below results/runs/{run}/.
 # Gives results/report.html, results/report.json and results/figures/*.svg.
 from mlm.code_digest import code_digest
-from mlm.report_catalogue import FIGURES
+from mlm.report_catalogue import FIGURES, FINETUNING_FIGURES
 
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
 FROM_CORPUS = settings["shards"]["source"] == "corpus"
 # Stages that run only when asked and that the report then shows, with what they write.
-REPORT_EXTRAS = {}
+REPORT_EXTRAS = {
+    name: path
+    for name, path in (("finetune", "results/runs/{run}/finetune/metrics.json"),)
+    if settings[name]["enabled"] and name in settings["report"]["sections"]
+}
 # Stages whose code the report names by its digest: an edit of it remakes what is shown.
 REPORT_STAGES = "corpus tokenizer shard manifest preview pretrain evaluate fill_mask report".split()
+REPORT_STAGES += ["finetune_fold"] if "finetune" in REPORT_EXTRAS else []
+REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if "finetune" in REPORT_EXTRAS else {})
 # An edited template remakes the page.
 TEMPLATES = [
     local(str(file.relative_to(BASE) if Path.cwd() == BASE else file))
@@ -47,9 +53,9 @@ rule report:
                 f"results/figures/{name}.svg",
                 caption=f"../report/{name}.rst",
                 category=category,
-                labels={"figure": FIGURES[name][1]},
+                labels={"figure": title},
             )
-            for name, (category, _) in FIGURES.items()
+            for name, (category, title) in REPORT_FIGURES.items()
         ],
     log:
         "logs/report/report.log",

@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from mlm import report_words
 from mlm.atomic import write_json, write_text
+from mlm.finetuning_figures import finetuning_figures
 from mlm.report_data import FORMAT_VERSION, Results, storable
 from mlm.report_figures import figures
 from mlm.report_sections import SECTIONS
@@ -25,7 +26,7 @@ def write_report(
 
     The bytes depend on `results` and the files in `templates` alone.
     """
-    drawn = figures(results)
+    drawn = figures(results) | finetuning_figures(results)
     for name, path in drawings.items():
         write_text(path, _standalone(drawn[name]))
     write_json(numbers, storable(numbers_of(results)))

@@ -12,6 +12,12 @@ FIGURES = {
     "calibration": ("Evaluation", "Calibration"),
 }
 
+#: Figures of a stage that runs only when asked.
+FINETUNING_FIGURES = {
+    "finetuning_curves": ("Fine-tuning", "Fine-tuning by epoch"),
+    "finetuning_predictions": ("Fine-tuning", "Fine-tuned: predicted against true"),
+}
+
 #: Baselines in the order of what they know. Others come after them, by their own key.
 BASELINES = {
     "unigram": "unigram baseline",

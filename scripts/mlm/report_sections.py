@@ -8,7 +8,7 @@ function, an entry in SECTIONS, a template, and a word in the configuration's sc
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mlm import sections_of_data, sections_of_runs
+from mlm import sections_of_data, sections_of_finetuning, sections_of_runs
 from mlm.atomic import canonical_json
 from mlm.report_catalogue import ordered_baselines
 from mlm.report_data import Results
@@ -200,7 +200,7 @@ SECTIONS = {
     "evaluation": Section("Evaluation", sections_of_runs.evaluation),
     "fill_mask": Section("Fill in the mask", sections_of_runs.fill_mask),
     "samples": Section("Best and worst samples", sections_of_runs.samples),
-    "finetune": Section("Fine-tuning", extra("finetune")),
+    "finetune": Section("Fine-tuning", sections_of_finetuning.finetuning),
     "cost": Section("Cost", cost),
     "provenance": Section("Provenance", provenance),
 }

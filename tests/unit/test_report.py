@@ -161,7 +161,7 @@ def test_sections_are_those_asked_for_in_that_order(tmp_path):
 def test_all_sections_have_a_template():
     templates = {p.name for p in (ROOT / "report" / "sections").iterdir()}
     without = {n for n in SECTIONS if f"{n}.html.j2" not in templates}
-    assert without == {"preflight", "finetune"}
+    assert without == {"preflight"}
     assert "extra.html.j2" in templates
 
 

@@ -1,0 +1,201 @@
+# Fine-tuning in Flax: a pretrained model on a task, beside the same network from random
+# weights and a counting baseline, on the same folds.
+#
+# Requires  results/runs/{run}/model/
+# Gives     results/finetune/examples.csv, .json       passages, targets and folds
+#           results/finetune/tfidf_ridge.csv           the baseline's predictions
+#           results/runs/{run}/finetune/{start}/fold-{fold}/   one job each
+#           results/runs/{run}/finetune/metrics.json, oof*.csv, history*.csv, model/
+# Keeps     state/{run}/finetune/   what an interrupted fold goes on from
+#
+#   snakemake --cores 2 --configfile presets/finetune-cpu.yaml -- finetune
+
+FINETUNE = settings["finetune"]
+FINETUNE_SEED = settings["seed"] if FINETUNE["seed"] is None else FINETUNE["seed"]
+FINETUNE_STARTS = ["pretrained", "random"]
+FINETUNE_FOLDS = list(range(FINETUNE["folds"]))
+FINETUNE_MODEL = [
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+]
+
+
+wildcard_constraints:
+    start="|".join(FINETUNE_STARTS),
+    fold=r"\d+",
+
+
+def of_finetune(*keys):
+    """The keys of section `finetune`, for `params`."""
+    return canonical({key: FINETUNE[key] for key in keys})
+
+
+def of_folds(start, name):
+    """The file `name` of every fold of `start`, in order."""
+    return expand(
+        f"results/runs/{{{{run}}}}/finetune/{start}/fold-{{fold}}/{name}", fold=FINETUNE_FOLDS
+    )
+
+
+rule finetune:
+    """Fine-tune every run on every fold, compare, and show it where the report is asked to."""
+    input:
+        expand("results/runs/{run}/finetune/metrics.json", run=RUNS),
+        "results/report.html" if FINETUNE["enabled"] else [],
+
+
+rule finetune_data:
+    """Choose the labelled passages and deal them to the folds."""
+    input:
+        file=(FINETUNE["data"]["file"] or [] if FINETUNE["data"]["source"] == "csv" else []),
+        code=code("finetune_data"),
+    output:
+        table="results/finetune/examples.csv",
+        summary="results/finetune/examples.json",
+    log:
+        "logs/finetune_data/finetune_data.log",
+    benchmark:
+        "logs/benchmarks/finetune_data/finetune_data.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=15,
+    params:
+        finetune=of_finetune("data", "folds", "task"),
+        seed=FINETUNE_SEED,
+        # How pretraining divided the speeches, where it read them.
+        pretraining=(
+            canonical({"held_out": settings["corpus"]["held_out"], "seed": settings["seed"]})
+            if settings["corpus"]["source"] == "embedded"
+            and settings["shards"]["source"] == "corpus"
+            else {}
+        ),
+    script:
+        "../scripts/finetune_data.py"
+
+
+rule finetune_ridge:
+    """Predict every fold with TF-IDF and ridge regression."""
+    input:
+        table="results/finetune/examples.csv",
+        code=code("finetune_ridge"),
+    output:
+        "results/finetune/tfidf_ridge.csv",
+    log:
+        "logs/finetune_ridge/finetune_ridge.log",
+    benchmark:
+        "logs/benchmarks/finetune_ridge/finetune_ridge.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=3000,
+        runtime=60,
+    params:
+        task=FINETUNE["task"],
+        folds=FINETUNE["folds"],
+        penalty=FINETUNE["ridge_penalty"],
+    script:
+        "../scripts/finetune_ridge.py"
+
+
+rule finetune_fold:
+    """Train on all folds but one, from the pretrained weights or from random ones."""
+    input:
+        table="results/finetune/examples.csv",
+        model="results/runs/{run}/model/model.safetensors",
+        config="results/runs/{run}/model/config.json",
+        tokenizer="results/runs/{run}/model/tokenizer.json",
+        tokenizer_config="results/runs/{run}/model/tokenizer_config.json",
+        special_tokens_map="results/runs/{run}/model/special_tokens_map.json",
+        code=code("finetune_fold"),
+    output:
+        predictions="results/runs/{run}/finetune/{start}/fold-{fold}/predictions.csv",
+        history="results/runs/{run}/finetune/{start}/fold-{fold}/history.csv",
+        weights="results/runs/{run}/finetune/{start}/fold-{fold}/model.safetensors",
+        config="results/runs/{run}/finetune/{start}/fold-{fold}/config.json",
+    log:
+        "logs/finetune_fold/{run}/{start}-{fold}.log",
+    benchmark:
+        "logs/benchmarks/finetune_fold/{run}/{start}-{fold}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: FINETUNE["cpu_threads"]
+    # Where else the epochs are logged changes no result, so that it is no param.
+    resources:
+        mem_mb=2000,
+        runtime=240,
+        wandb_mode=FINETUNE["wandb"]["mode"],
+        wandb_project=FINETUNE["wandb"]["project"],
+    params:
+        finetune=of_finetune(
+            "cpu_threads",
+            "dropout",
+            "epochs",
+            "folds",
+            "learning_rate",
+            "max_length",
+            "optimizer",
+            "per_device_batch_size",
+            "task",
+            "warmup_share",
+        ),
+        seed=FINETUNE_SEED,
+        accelerator=canonical(
+            {k: settings["accelerator"][k] for k in ("kind", "precision", "virtual_replicas")}
+        ),
+    script:
+        "../scripts/finetune_fold.py"
+
+
+rule finetune_merge:
+    """Score the folds together, compare them, and keep the best fold's model."""
+    input:
+        table="results/finetune/examples.csv",
+        summary="results/finetune/examples.json",
+        ridge="results/finetune/tfidf_ridge.csv",
+        pretrained_predictions=of_folds("pretrained", "predictions.csv"),
+        random_predictions=of_folds("random", "predictions.csv"),
+        pretrained_histories=of_folds("pretrained", "history.csv"),
+        random_histories=of_folds("random", "history.csv"),
+        weights=of_folds("pretrained", "model.safetensors"),
+        configs=of_folds("pretrained", "config.json"),
+        tokenizer=[f"results/runs/{{run}}/model/{name}" for name in FINETUNE_MODEL[2:]],
+        code=code("finetune_merge"),
+    output:
+        metrics="results/runs/{run}/finetune/metrics.json",
+        oof="results/runs/{run}/finetune/oof.csv",
+        oof_random="results/runs/{run}/finetune/oof_random.csv",
+        oof_ridge="results/runs/{run}/finetune/oof_tfidf_ridge.csv",
+        history="results/runs/{run}/finetune/history.csv",
+        history_random="results/runs/{run}/finetune/history_random.csv",
+        model=[f"results/runs/{{run}}/finetune/model/{name}" for name in FINETUNE_MODEL],
+    log:
+        "logs/finetune_merge/{run}.log",
+    benchmark:
+        "logs/benchmarks/finetune_merge/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=15,
+    params:
+        finetune=of_finetune(
+            "confidence",
+            "epochs",
+            "folds",
+            "learning_rate",
+            "max_length",
+            "per_device_batch_size",
+            "resamples",
+            "task",
+        ),
+        seed=FINETUNE_SEED,
+    script:
+        "../scripts/finetune_merge.py"

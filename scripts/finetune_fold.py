@@ -1,0 +1,39 @@
+"""Rule `finetune_fold`: one fold, from the pretrained weights or from random ones."""
+
+from pathlib import Path
+
+from mlm.finetuning_files import read_history
+from mlm.finetuning_job import FoldFiles, FoldSettings, finetune_fold
+from mlm.job import run
+from mlm.wandb_log import WandbSettings, log_epochs
+
+
+def main(job):
+    name = f"{job.wildcards.start}-fold-{job.wildcards.fold}"
+    settings = FoldSettings(
+        run=job.wildcards.run,
+        start=job.wildcards.start,
+        fold=int(job.wildcards.fold),
+        seed=job.params.seed,
+        finetune=job.params.finetune,
+        accelerator=job.params.accelerator,
+    )
+    files = FoldFiles(
+        examples=job.input.table,
+        model=str(Path(job.input.model).parent),
+        code=tuple(job.input.code),
+        predictions=job.output.predictions,
+        history=job.output.history,
+        weights=job.output.weights,
+        state=f"state/{job.wildcards.run}/finetune/{name}",
+    )
+    finetune_fold(settings, files)
+    log = WandbSettings(
+        job.resources.wandb_mode, job.resources.wandb_project, f"state/{job.wildcards.run}/wandb"
+    )
+    rows = read_history(files.history)
+    log_epochs(log, job.wildcards.run, name, dict(job.params.finetune), rows)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

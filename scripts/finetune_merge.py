@@ -1,0 +1,24 @@
+"""Rule `finetune_merge`: the folds together, beside the baseline, and the best fold's model."""
+
+from pathlib import Path
+
+from mlm.finetuning_results import STARTS, ResultFiles, write_results
+from mlm.job import run
+
+
+def main(job):
+    files = ResultFiles(
+        examples=job.input.table,
+        summary=job.input.summary,
+        ridge=job.input.ridge,
+        predictions={start: list(job.input[f"{start}_predictions"]) for start in STARTS},
+        histories={start: list(job.input[f"{start}_histories"]) for start in STARTS},
+        weights=list(job.input.weights),
+        tokenizer=list(job.input.tokenizer),
+        directory=str(Path(job.output.metrics).parent),
+    )
+    write_results(job.wildcards.run, job.params.finetune, job.params.seed, files)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

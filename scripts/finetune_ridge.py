@@ -1,0 +1,15 @@
+"""Rule `finetune_ridge`: TF-IDF and ridge regression on the folds of the fine-tuning."""
+
+from mlm.job import run
+from mlm.ridge_folds import write_ridge_predictions
+
+
+def main(job):
+    params = job.params
+    write_ridge_predictions(
+        job.input.table, params.task, params.folds, params.penalty, job.output[0]
+    )
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

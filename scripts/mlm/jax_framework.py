@@ -1,0 +1,57 @@
+"""JAX as the whole project uses it: call `prepare` before anything imports it.
+
+transformers is told to leave TensorFlow and PyTorch alone, which takes seconds off a start.
+"""
+
+import os
+from pathlib import Path
+
+from mlm.errors import MlmError
+
+os.environ.setdefault("USE_TF", "0")
+os.environ.setdefault("USE_TORCH", "0")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def prepare(kind: str, cpu_threads: int, virtual_devices: int | None) -> None:
+    """Fix what XLA reads once, when JAX is first asked for its devices.
+
+    `kind` is section `accelerator`'s; auto is settled here, since JAX would load libtpu on any
+    machine that has it installed. XLA sizes its pool of threads by NPROC: the number shapes how
+    sums are divided, so it comes from the configuration and never from the machine. Virtual
+    devices wait for each other and need a thread each.
+    """
+    if virtual_devices:
+        kind = "cpu"
+    elif kind == "auto":
+        tpu = "TPU_NAME" in os.environ or any(Path("/dev").glob("accel[0-9]*"))
+        kind = "tpu" if tpu else "gpu" if Path("/dev/nvidia0").exists() else "cpu"
+    # The CPU is always there: the data waits in its memory.
+    os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}[kind]
+    devices = virtual_devices or 1
+    os.environ["NPROC"] = str(max(cpu_threads, devices))
+    flags = [f for f in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in f]
+    if virtual_devices:
+        flags.append(f"--xla_force_host_platform_device_count={devices}")
+    os.environ["XLA_FLAGS"] = " ".join(flags)
+
+
+def data_mesh(kind: str, virtual_devices: int | None):
+    """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare`.
+
+    Raises MlmError where there is no such device.
+    """
+    import jax
+    import numpy as np
+    from jax.sharding import Mesh
+
+    try:
+        devices = jax.devices()
+    except RuntimeError as error:
+        raise MlmError(
+            f"accelerator.kind: {kind}, but JAX finds no such device "
+            f"({str(error).splitlines()[0]}). Set it to cpu, or install JAX for the accelerator"
+        ) from None
+    return Mesh(np.array(devices[: virtual_devices or None]), ("data",))

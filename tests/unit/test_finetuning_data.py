@@ -1,0 +1,145 @@
+"""Labelled passages: what a CSV may hold, the year task, and which fold each example is in."""
+
+from collections import Counter
+
+import pytest
+
+from mlm.errors import MlmError
+from mlm.examples import Example, LabelledCsv, read_examples, read_labelled_csv, write_examples
+from mlm.folds import assign_folds
+from mlm.year_task import PretrainingSplit, year_examples, year_of
+
+HEADER = "id,url_legal,license,excerpt,target,standard_error\n"
+
+
+def layout(tmp_path, text, group=None):
+    file = tmp_path / "train.csv"
+    file.write_text(text, encoding="utf-8")
+    return LabelledCsv(str(file), "id", "excerpt", "target", group)
+
+
+def read(tmp_path, text, task="regression", group=None):
+    return read_labelled_csv(layout(tmp_path, text, group), task)
+
+
+def test_the_commonlit_layout_is_read_with_and_without_standard_error(tmp_path):
+    with_error = read(tmp_path, HEADER + 'a1,,,"Two lines\nof text, quoted.",-0.34,0.46\n')
+    without = read(tmp_path, 'id,excerpt,target\na1,"Two lines\nof text, quoted.",-0.34\n')
+    assert with_error == without == [Example("a1", "Two lines\nof text, quoted.", "-0.34")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("id,text,target\na,b,1\n", "column 'excerpt' missing; found: 'id', 'text', 'target'"),
+        ("id,excerpt,target\na,b,1\nb,c,easy\n", "row 2, column 'target': 'easy' is no number"),
+        ("id,excerpt,target\na,b,nan\n", "row 1, column 'target': 'nan' is no finite number"),
+        ("id,excerpt,target\na,b,\n", "row 1, column 'target': the target is empty"),
+        ("id,excerpt,target\na,b,1\na,c,2\n", "row 2, column 'id': 'a' is the id of row 1"),
+        ("id,excerpt,target\na, ,1\n", "row 1, column 'excerpt': the passage is empty"),
+        ("id,excerpt,target\n,b,1\n", "row 1, column 'id': empty"),
+        ("id,excerpt,target\na,b\n", "row 1: too few columns"),
+        ("id,excerpt,target\n", "no row below the header"),
+        ("", "found: an empty file"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path, text, said):
+    with pytest.raises(MlmError) as error:
+        read(tmp_path, text)
+    assert said in str(error.value)
+
+
+def test_a_missing_file_and_other_encodings_are_named(tmp_path):
+    with pytest.raises(MlmError, match="does not exist"):
+        read_labelled_csv(LabelledCsv(str(tmp_path / "no.csv"), "id", "e", "t", None), "regression")
+    (tmp_path / "latin.csv").write_bytes("id,excerpt,target\na,caf\xe9,1\n".encode("latin-1"))
+    with pytest.raises(MlmError, match="byte 23 is no UTF-8"):
+        read_labelled_csv(
+            LabelledCsv(str(tmp_path / "latin.csv"), "id", "excerpt", "target", None), "regression"
+        )
+
+
+def test_the_table_gives_back_what_was_written(tmp_path):
+    examples = [
+        Example("a", 'said "x",\nand\r\nleft\u2028', "0.5", "g", "train"),
+        Example("b", "y", "2"),
+    ]
+    write_examples(tmp_path / "t.csv", examples, [1, 0])
+    assert read_examples(tmp_path / "t.csv") == (examples, [1, 0])
+
+
+def numbered(count, group=lambda i: ""):
+    return [
+        Example(f"r{i}", f"text {i}", str((i * 7 % count) / 10), group(i)) for i in range(count)
+    ]
+
+
+def test_folds_are_of_equal_size_and_every_fold_sees_the_whole_range():
+    examples = numbered(203)
+    folds = assign_folds(examples, "regression", 5, seed=0)
+    assert set(Counter(folds).values()) <= {40, 41}
+    means = [
+        sum(float(e.target) for e, f in zip(examples, folds, strict=True) if f == k)
+        / folds.count(k)
+        for k in range(5)
+    ]
+    assert max(means) - min(means) < 1.0  # of a range of 20, with a standard error of 0.9
+
+
+def test_folds_never_divide_a_group():
+    examples = numbered(200, group=lambda i: f"g{i // 7}")
+    folds = assign_folds(examples, "regression", 4, seed=1)
+    assert len({(e.group, f) for e, f in zip(examples, folds, strict=True)}) == 29
+
+
+def test_folds_do_not_depend_on_the_order_of_the_rows_but_on_the_seed():
+    examples = numbered(60)
+    one = dict(
+        zip((e.id for e in examples), assign_folds(examples, "regression", 3, 0), strict=True)
+    )
+    turned = examples[::-1]
+    other = dict(zip((e.id for e in turned), assign_folds(turned, "regression", 3, 0), strict=True))
+    assert one == other
+    assert assign_folds(examples, "regression", 3, 1) != list(one.values())
+
+
+def test_every_fold_holds_every_class_that_has_enough_rows():
+    examples = [
+        Example(f"r{i}", "t", "abc"[0 if i < 40 else 1 if i < 52 else 2]) for i in range(57)
+    ]
+    folds = assign_folds(examples, "classification", 5, seed=0)
+    found = Counter((e.target, f) for e, f in zip(examples, folds, strict=True))
+    assert all(found[(name, fold)] >= 1 for name in "abc" for fold in range(5))
+
+
+def test_what_cannot_be_folded_is_said():
+    with pytest.raises(MlmError, match="5 folds need at least 5 rows, and the data has 4"):
+        assign_folds(numbered(4), "regression", 5, 0)
+    with pytest.raises(MlmError, match="5 folds need at least 5 groups, and the data has 2"):
+        assign_folds(numbered(40, group=lambda i: f"g{i % 2}"), "regression", 5, 0)
+    once = [Example(f"r{i}", "t", "x" if i else "rare") for i in range(9)]
+    with pytest.raises(MlmError, match=r"class 'rare' is seen only once \(at the id r0\)"):
+        assign_folds(once, "classification", 3, 0)
+    with pytest.raises(MlmError, match="two classes"):
+        assign_folds(once[1:], "classification", 3, 0)
+
+
+def test_the_year_task_takes_whole_speeches_and_their_split():
+    split = PretrainingSplit(seed=0, held_out={"validation": 0.05, "test": 0.05})
+    examples = year_examples(words=60, per_speech=2, seed=0, pretraining=split)
+    assert len({e.group for e in examples}) == 249
+    assert max(Counter(e.group for e in examples).values()) == 2
+    assert len({e.excerpt for e in examples}) == len(examples)
+    assert len({(e.group, e.split) for e in examples}) == 249, "a speech is in one split"
+    assert Counter(e.split for e in {e.group: e for e in examples}.values()) == {
+        "train": 225,
+        "validation": 12,
+        "test": 12,
+    }
+    assert all(round(year_of(float(e.target))) == int(e.group[:4]) for e in examples)
+    assert all(e.excerpt == " ".join(e.excerpt.split()) for e in examples)
+
+
+def test_more_passages_of_a_speech_keep_those_chosen_before():
+    few = {e.id for e in year_examples(60, 2, 0, None)}
+    assert few < {e.id for e in year_examples(60, 3, 0, None)}

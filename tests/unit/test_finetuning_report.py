@@ -1,0 +1,102 @@
+"""What the report says of a fine-tuning: every score, which is the fair one, and no more."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from report_results import results_in
+
+from mlm.finetuning_words import finetuning_verdicts
+from mlm.report import numbers_of, render
+from mlm.report_data import read_artefact
+from mlm.report_figures import figures
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def measured(score):
+    return {"score": score, "interval": [score - 0.01, score + 0.01]}
+
+
+def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded"):
+    models = {}
+    for i, name in enumerate(("pretrained", "random", "tfidf_ridge")):
+        models[name] = {
+            "folds": [0.5 + i, 0.6 + i],
+            "mean": 0.55 + i,
+            "spread": 0.07,
+            **{part: measured(0.5 + i / 10) for part in parts},
+        }
+        if name != "tfidf_ridge":
+            row = {"train_loss": 0.4, "validation_loss": 0.5, "score": 0.7}
+            models[name]["curves"] = [{"epoch": e} | row for e in (1, 2)]
+        if task == "classification":
+            models[name]["macro_f1"] = 0.321
+    shown = {"true": [0.0, 1.0], **{n: [0.1, 0.9] for n in models}}
+    if task == "classification":
+        shown = {"classes": ["<b>a", "b"], **{n: [[3, 1], [0, 4]] for n in models}}
+    content = {
+        "format_version": 1,
+        "run": "base",
+        "task": task,
+        "score": "rmse" if task == "regression" else "accuracy",
+        "confidence": 0.95,
+        "data": {"source": {"kind": kind}, "examples": 40},
+        "parts": {part: {"examples": 40, "groups": 4} for part in parts},
+        "models": models,
+        "differences": [
+            {"model": "pretrained", "beside": "random", **{p: measured(-0.1) for p in parts}}
+        ],
+        "best_fold": 1,
+        "shown": shown,
+        "settings": {"epochs": 2},
+    }
+    return content | {"verdicts": finetuning_verdicts(content)}
+
+
+def page_with(tmp_path, content):
+    results = results_in(tmp_path)
+    path = tmp_path / "metrics.json"
+    path.write_text(json.dumps(content))
+    name = results.runs[0].name
+    extras = {"finetune": read_artefact(path, "finetune", f"results/runs/{name}/finetune.json")}
+    results = replace(results, runs=[replace(results.runs[0], extras=extras)])
+    from mlm.finetuning_figures import finetuning_figures
+
+    drawn = figures(results) | finetuning_figures(results)
+    return results, drawn, render(results, drawn, ROOT / "report")
+
+
+def test_the_section_has_every_score_and_says_which_is_fair(tmp_path):
+    results, drawn, page = page_with(tmp_path, metrics())
+    assert '<section id="finetune"' in page
+    for score in ("0.500", "0.600", "0.700", "−0.100"):
+        assert score in page
+    assert "passages that pretraining never trained on" in page
+    assert "is better than the same network from random weights" in page
+    assert 'id="figure-finetuning_curves"' in page and 'id="figure-finetuning_predictions"' in page
+    assert "correlation 1.00" in drawn["finetuning_predictions"].alternative
+    run = results.runs[0].name
+    assert numbers_of(results)["runs"][run]["finetune"]["models"]["random"]["mean"] == 1.55
+
+
+def test_data_of_ones_own_claims_nothing_about_pretraining(tmp_path):
+    _, _, page = page_with(tmp_path, metrics(parts=("all",), kind="csv"))
+    assert "pretraining never trained on" not in page
+    assert "Which year" not in page and "which year" not in page
+
+
+def test_classes_are_shown_as_text(tmp_path):
+    _, drawn, page = page_with(tmp_path, metrics(task="classification", kind="csv"))
+    assert "<b>a" not in page
+    assert "0.321" in page
+    assert "75% right" in drawn["finetuning_predictions"].alternative
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_the_same_results_give_the_same_page(tmp_path, task):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one = page_with(tmp_path / "a", metrics(task=task))[2]
+    assert one == page_with(tmp_path / "b", metrics(task=task))[2]

@@ -1,0 +1,57 @@
+"""Logging to Weights & Biases: only when asked, offline without a key, and never a must."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from mlm.errors import MlmError
+from mlm.finetuning_files import EpochRow
+from mlm.wandb_log import WandbSettings, log_epochs
+
+ROWS = [EpochRow(0, e, 1.0 / e, 1.5 / e, 0.5, 2.0, 0.0, 100.0) for e in (1, 2)]
+
+
+def settings(mode, tmp_path):
+    return WandbSettings(mode, "project", str(tmp_path / "wandb"))
+
+
+def test_disabled_needs_no_package_and_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    log_epochs(settings("disabled", tmp_path), "base", "fold", {}, ROWS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_or_key_is_said(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(MlmError, match="wandb is not installed"):
+        log_epochs(settings("offline", tmp_path), "base", "fold", {}, ROWS)
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace())
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    with pytest.raises(MlmError, match="WANDB_API_KEY"):
+        log_epochs(settings("online", tmp_path), "base", "fold", {}, ROWS)
+
+
+def test_every_epoch_is_logged_at_its_number(tmp_path, monkeypatch):
+    logged, asked = [], {}
+    run = SimpleNamespace(
+        log=lambda figures, step: logged.append((step, figures)),
+        finish=lambda: logged.append("end"),
+    )
+
+    def init(**keys):
+        asked.update(keys)
+        return run
+
+    fake = SimpleNamespace(init=init, Settings=lambda **keys: keys)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    log_epochs(settings("offline", tmp_path), "base", "random-fold-0", {"epochs": 2}, ROWS)
+    assert asked["mode"] == "offline" and asked["name"] == "random-fold-0"
+    assert [step for step, _ in logged[:2]] == [1, 2] and logged[2] == "end"
+    assert logged[1][1]["train_loss"] == 0.5 and "fold" not in logged[1][1]
+
+
+def test_offline_leaves_a_run_on_the_disk(tmp_path):
+    pytest.importorskip("wandb")
+    log_epochs(settings("offline", tmp_path), "base", "fold", {}, ROWS)
+    assert list((tmp_path / "wandb").rglob("*.wandb"))
