@@ -4,7 +4,8 @@
 
 `--model` is an exported model (its config.json is read); without one a small RoBERTa is made
 up. Times are of steps after compiling, one process each and in turn, as processor time and as
-wall time; losses must agree. On a CPU the devices are virtual and share its cores.
+wall time; losses must agree. Virtual devices share the cores of
+the CPU; `--devices 0` takes the accelerators that there are.
 """
 
 import argparse
@@ -35,7 +36,7 @@ def measured(way: str, model: str | None, steps: int, devices: int, batch: int) 
     """Seconds a step and the last loss of `way` ("jit" or "pmap"), in this process."""
     from mlm.jax_framework import data_mesh, prepare
 
-    prepare("auto", 1, devices)
+    prepare("auto", 1, devices or None)
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -54,6 +55,8 @@ def measured(way: str, model: str | None, steps: int, devices: int, batch: int) 
     )
     from mlm.flax_model import longest_sequence, random_model, sequence_configuration
 
+    mesh = data_mesh("auto", devices or None)
+    devices = mesh.devices.size
     config = sequence_configuration(model, 1, 0.0) if model else RobertaConfig(**SMALL)
     flax = random_model(config, 0, jnp.float32)
     optimizer = optimizer_of(AdamW(0.9, 0.98, 1e-8, 0.01, None), Schedule(1e-4, 1, steps + 3, 0.0))
@@ -70,7 +73,7 @@ def measured(way: str, model: str | None, steps: int, devices: int, batch: int) 
     began = time.perf_counter()
     if way == "jit":
         step, _ = compiled(
-            data_mesh("auto", devices),
+            mesh,
             train_step(flax, optimizer),
             predict_step(flax),
             state,
@@ -125,7 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default=None)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--devices", type=int, default=2, help="virtual; 0: those there are")
     parser.add_argument("--batch", type=int, default=16, help="passages on one device")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--way", choices=("jit", "pmap"), default=None, help=argparse.SUPPRESS)

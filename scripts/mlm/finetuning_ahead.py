@@ -13,6 +13,7 @@ from mlm.finetuning import (
     AdamW,
     Schedule,
     abstract_batch,
+    compiled,
     first_state,
     optimizer_of,
     predict_step,
@@ -65,4 +66,45 @@ def abstract_step(
         state=state,
         batch=abstract_batch(section["per_device_batch_size"] * devices, length),
         parameters=sum(leaf.size for leaf in jax.tree_util.tree_leaves(parameters)),
+    )
+
+
+@dataclass(frozen=True)
+class CompiledAhead:
+    """The compiler's figures for one step on one device of a target, in bytes."""
+
+    devices: int
+    parameters: int
+    arguments: int
+    temporaries: int
+    peak: int
+    flops: float
+
+
+def compile_ahead(target: str, model: str | Path, section: dict, labels: int) -> CompiledAhead:
+    """Compile the step for all devices of the TPU topology `target` ("v5e:2x2"), bfloat16.
+
+    Needs libtpu and, before JAX is imported, the environment of `mlm.jax_framework.prepare_ahead`.
+    Raises jax.errors.JaxRuntimeError in the compiler's words where the step does not fit.
+    """
+    import numpy as np
+    from jax.experimental import topologies
+    from jax.sharding import Mesh
+
+    found = topologies.get_topology_desc(platform="tpu", topology_name=target).devices
+    ahead = abstract_step(model, section, labels, len(found), bfloat16=True)
+    mesh = Mesh(np.array(found), ("data",))
+    trained, _ = compiled(mesh, ahead.step, ahead.predict, ahead.state, ahead.batch)
+    stats, costs = trained.memory_analysis(), trained.cost_analysis()
+    return CompiledAhead(
+        devices=len(found),
+        parameters=ahead.parameters,
+        arguments=stats.argument_size_in_bytes,
+        temporaries=stats.temp_size_in_bytes,
+        peak=stats.argument_size_in_bytes
+        + stats.output_size_in_bytes
+        - stats.alias_size_in_bytes
+        + stats.temp_size_in_bytes
+        + stats.generated_code_size_in_bytes,
+        flops=float(costs["flops"]),
     )
