@@ -50,13 +50,19 @@ def submit(api, python_with, storage_server, tmp_path):
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "Snakefile").write_text(SNAKEFILE)
     (tmp_path / "work" / "tiny.yaml").write_text("{}")
+    # The profile, with spot machines for the first rule that has a TPU.
+    settings = (ROOT / "profiles" / "gke" / "config.yaml").read_text()
+    (tmp_path / "profile").mkdir()
+    (tmp_path / "profile" / "config.yaml").write_text(
+        settings.replace("tpu_chips: 4", "tpu_chips: 4\n    tpu_spot: 1", 1)
+    )
     prefix = f"gs://{storage_server.bucket}/{tmp_path.name}"
 
     def run(*arguments: str):
         return start(
             Project(tmp_path / "work"),
             python_with("gke"),
-            *("--profile", str(ROOT / "profiles" / "gke"), "--retries", "0"),
+            *("--profile", str(tmp_path / "profile"), "--retries", "0"),
             *("--container-image", IMAGE, "--seconds-between-status-checks", "1"),
             *("--default-storage-prefix", prefix, "--storage-gcs-project", "test"),
             *arguments,
@@ -67,7 +73,7 @@ def submit(api, python_with, storage_server, tmp_path):
 
 
 def test_a_pod_asks_for_the_tpu_of_its_rule(api, submit, storage_server, tmp_path):
-    output = submit("--set-resources", "pretrain:tpu_spot=1").finished(status=None)
+    output = submit().finished(status=None)
     assert f"{tmp_path.name}/pretrained.txt" in storage_server.names(), output + api.logs()
 
     pod = api.pod_of("pretrain")

@@ -1,5 +1,6 @@
 """The environments of the profiles hold the packages that the workflow was tested with."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,16 @@ def test_every_package_has_a_hash_and_no_index_is_named(lock):
 def test_a_profile_reruns_what_a_kill_left_unfinished(profile):
     settings = yaml.safe_load((profile / "config.yaml").read_text())
     assert settings["rerun-incomplete"] is True
+
+
+@pytest.mark.parametrize("profile", sorted((ROOT / "profiles").iterdir()), ids=lambda p: p.name)
+def test_a_profile_names_rules_that_there_are(profile):
+    rules = {
+        name
+        for file in (ROOT / "rules").glob("*.smk")
+        for name in re.findall(r"^ *rule (\w+):", file.read_text(), re.M)
+    }
+    settings = yaml.safe_load((profile / "config.yaml").read_text())
+    named = set(settings.get("set-resources", {}))
+    named |= {group.split("=")[0] for group in settings.get("groups", [])}
+    assert named <= rules
