@@ -24,7 +24,7 @@ TOLERANCE = 0.2
 
 def write_text(path: Path, megabytes: float) -> None:
     """A text of `megabytes` (10^6 bytes), paragraphs numbered so that all are different."""
-    from mlm.embedded import paragraphs, speeches
+    from mlm.corpus.embedded import paragraphs, speeches
 
     texts = [text for speech in speeches().values() for text in paragraphs(speech)]
     size, number = 0, 0
@@ -38,7 +38,7 @@ def write_text(path: Path, megabytes: float) -> None:
 
 def build(file: str, kind: str, out: str) -> None:
     """Build the corpus of one file, and print its peak memory [MB] and time [s] as JSON."""
-    from mlm.corpus import build_corpus
+    from mlm.corpus.stage import build_corpus
 
     settings = {
         "source": "files",

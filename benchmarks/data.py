@@ -33,7 +33,7 @@ LIMIT_ENCODE, LIMIT_PUBLISHED, LIMIT_MEMORY = 1.6, 1 / 3, 1.2
 
 def paragraphs_for(megabytes: float) -> Iterator[list[str]]:
     """Batches of the embedded corpus's paragraphs, shuffled anew on each pass, up to a size."""
-    from mlm.embedded import paragraphs, speeches
+    from mlm.corpus.embedded import paragraphs, speeches
 
     texts = [p for speech in speeches().values() for p in paragraphs(speech)]
     left, order, batch = megabytes * 1e6, random.Random(0), []
@@ -53,7 +53,7 @@ def write_corpus(path: Path, megabytes: float) -> None:
     """A parquet file as the corpus stage writes it, of about `megabytes` of text."""
     import pyarrow as pa
 
-    from mlm.spooling import CorpusWriter
+    from mlm.corpus.spooling import CorpusWriter
 
     writer = CorpusWriter(path)
     for batch in paragraphs_for(megabytes):
@@ -64,10 +64,10 @@ def write_corpus(path: Path, megabytes: float) -> None:
 def write_default_tokenizer(corpus: Path, directory: Path) -> None:
     """Train the tokenizer that config.yaml describes, on a sample, and save it."""
     from mlm.configuration import load_schema, resolve
-    from mlm.tokenization import SPECIAL_NAMES
-    from mlm.tokenizer_files import tokenizer_files, write_tokenizer
-    from mlm.tokenizer_settings import TokenizerSettings
-    from mlm.tokenizer_training import train_tokenizer
+    from mlm.tokenizer.encoding import SPECIAL_NAMES
+    from mlm.tokenizer.files import tokenizer_files, write_tokenizer
+    from mlm.tokenizer.settings import TokenizerSettings
+    from mlm.tokenizer.training import train_tokenizer
 
     sampled = {"tokenizer": {"max_training_bytes": 5_000_000}}
     config = resolve(sampled, load_schema(ROOT / "schemas" / "config.schema.yaml"))
@@ -82,8 +82,8 @@ def run_shards(corpus: Path, directory: Path) -> dict:
     # The library loads what it needs on first use; that counts as import here.
     import tokenizers  # noqa: F401
 
-    from mlm.sharding import ShardSettings, write_shard
-    from mlm.tokenization import Encoder
+    from mlm.shards.sharding import ShardSettings, write_shard
+    from mlm.tokenizer.encoding import Encoder
 
     start = time.perf_counter()
     summary = write_shard(

@@ -34,7 +34,7 @@ SMALL = {
 
 def measured(way: str, model: str | None, steps: int, devices: int, batch: int) -> dict:
     """Seconds a step and the last loss of `way` ("jit" or "pmap"), in this process."""
-    from mlm.jax_framework import data_mesh, prepare
+    from mlm.finetuning.jax_framework import data_mesh, prepare
 
     prepare("auto", 1, devices or None)
     import jax
@@ -42,7 +42,8 @@ def measured(way: str, model: str | None, steps: int, devices: int, batch: int) 
     import numpy as np
     from transformers import RobertaConfig
 
-    from mlm.finetuning import (
+    from mlm.finetuning.flax_model import longest_sequence, random_model, sequence_configuration
+    from mlm.finetuning.step import (
         AdamW,
         Schedule,
         abstract_batch,
@@ -53,7 +54,6 @@ def measured(way: str, model: str | None, steps: int, devices: int, batch: int) 
         predict_step,
         train_step,
     )
-    from mlm.flax_model import longest_sequence, random_model, sequence_configuration
 
     mesh = data_mesh("auto", devices or None)
     devices = mesh.devices.size

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import numpy as np
 
 from mlm.framework import tf
-from mlm.input_pipeline import ShardFiles, read_batches, training_batches
-from mlm.masking import MaskingPlan
-from mlm.tfrecord import SampleWriter
+from mlm.pretraining.input_pipeline import ShardFiles, read_batches, training_batches
+from mlm.pretraining.masking import MaskingPlan
+from mlm.shards.tfrecord import SampleWriter
 
 SEQUENCE, BATCH, WINDOW, VOCABULARY = 128, 128, 2**18, 8_000
 

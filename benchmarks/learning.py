@@ -70,11 +70,11 @@ def read_record(name: str) -> list[dict]:
 
 def train_one_seed(config: dict, seed: int, strengths: dict) -> list[dict]:
     """Rows of one training in this process; progress goes to stderr."""
-    from mlm import initialisation
-    from mlm.accelerators import AcceleratorSettings, open_accelerator
-    from mlm.checkpointing import StateDirectory
-    from mlm.pretraining_job import RunFiles, RunSettings, pretraining_of, read_checked_manifests
-    from mlm.training import pretrain
+    from mlm.pretraining import initialisation
+    from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
+    from mlm.pretraining.checkpointing import StateDirectory
+    from mlm.pretraining.stage import RunFiles, RunSettings, pretraining_of, read_checked_manifests
+    from mlm.pretraining.training import pretrain
 
     if strengths:
         changed = initialisation.NeighbourHeads(**strengths)

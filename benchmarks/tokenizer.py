@@ -27,11 +27,11 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from mlm.atomic import canonical_json  # noqa: E402
 from mlm.configuration import load_schema, resolve  # noqa: E402
-from mlm.embedded import paragraphs, speeches_by_split  # noqa: E402
-from mlm.tokenization import SPECIAL_NAMES  # noqa: E402
-from mlm.tokenizer_settings import TokenizerSettings  # noqa: E402
-from mlm.tokenizer_training import train_tokenizer  # noqa: E402
-from mlm.training_text import read_documents  # noqa: E402
+from mlm.corpus.embedded import paragraphs, speeches_by_split  # noqa: E402
+from mlm.tokenizer.encoding import SPECIAL_NAMES  # noqa: E402
+from mlm.tokenizer.settings import TokenizerSettings  # noqa: E402
+from mlm.tokenizer.training import train_tokenizer  # noqa: E402
+from mlm.tokenizer.training_text import read_documents  # noqa: E402
 
 
 def write_corpus(directory: Path, config: dict) -> dict[str, Path]:

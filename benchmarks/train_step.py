@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import numpy as np
 
 from mlm.framework import make_deterministic, tf  # before TensorFlow itself
-from mlm.masking import MaskingPlan, mask_batch
-from mlm.models import build_model
-from mlm.optimisation import OptimizerSettings, build_optimizer
-from mlm.train_step import distributed_train_step, replica_train_step
+from mlm.pretraining.masking import MaskingPlan, mask_batch
+from mlm.pretraining.models import build_model
+from mlm.pretraining.optimisation import OptimizerSettings, build_optimizer
+from mlm.pretraining.train_step import distributed_train_step, replica_train_step
 
 #: Name: layers, width, vocabulary, batch, sequence, and the ratio that is asked for.
 CASES = {

@@ -4,7 +4,7 @@
 # and preview.json below results/runs/{run}/.
 # Gives results/report.html, results/report.json and results/figures/*.svg.
 from mlm.code_digest import code_digest
-from mlm.report_catalogue import FIGURES, FINETUNING_FIGURES
+from mlm.report.catalogue import FIGURES, FINETUNING_FIGURES
 
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
 FROM_CORPUS = settings["shards"]["source"] == "corpus"

@@ -17,8 +17,8 @@ PREBUILT = settings["shards"]["source"] == "prebuilt"
 
 
 if PREBUILT:
-    from mlm.object_storage import is_remote
-    from mlm.prebuilt import find_shards
+    from mlm.shards.object_storage import is_remote
+    from mlm.shards.prebuilt import find_shards
 
     try:
         # Those in object storage are left to the job that reads them.

@@ -4,7 +4,7 @@
 #           results/tokenizer/tokenizer_stats.json
 
 
-from mlm.pretrained_tokenizer import source_files
+from mlm.tokenizer.pretrained import source_files
 
 
 rule tokenizer:

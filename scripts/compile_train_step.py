@@ -4,8 +4,8 @@ from mlm.job import run
 
 
 def main(job):
-    from mlm.preflight import PreflightFiles, PreflightSettings
-    from mlm.preflight_job import preflight_run
+    from mlm.preflight.checks import PreflightFiles, PreflightSettings
+    from mlm.preflight.stage import preflight_run
 
     preflight_run(
         PreflightSettings.of(job.params.targets, job.params.utilisation),

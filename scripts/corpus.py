@@ -1,6 +1,6 @@
 """Rule `corpus`: any source of text to three parquet files, one document a row."""
 
-from mlm.corpus import SPLITS, build_corpus
+from mlm.corpus.stage import SPLITS, build_corpus
 from mlm.job import run
 
 

@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 from mlm.atomic import read_json
-from mlm.evaluation import Paths, evaluate
-from mlm.evaluation_file import write_figures
-from mlm.evaluation_settings import EvaluationSettings
+from mlm.evaluation.file import write_figures
+from mlm.evaluation.settings import EvaluationSettings
+from mlm.evaluation.stage import Paths, evaluate
 from mlm.job import run
-from mlm.manifests import read_manifest, shards_root
+from mlm.shards.manifests import read_manifest, shards_root
 
 
 def main(job):

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from mlm.evaluation_file import write_figures
-from mlm.fill_mask import answers, use_cpu
+from mlm.evaluation.file import write_figures
+from mlm.evaluation.fill_mask import answers, use_cpu
 from mlm.job import run
 
 

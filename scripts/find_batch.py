@@ -4,7 +4,7 @@ from mlm.job import run
 
 
 def main(job):
-    from mlm.batch_search import find_batches
+    from mlm.preflight.batch_search import find_batches
 
     settings = {
         "name": job.wildcards.run,

@@ -1,8 +1,8 @@
 """Rule `finetune_data`: the labelled passages of the fine-tuning, with the fold of each."""
 
-from mlm.finetuning_data import write_data
+from mlm.finetuning.data import write_data
+from mlm.finetuning.year_task import PretrainingSplit
 from mlm.job import run
-from mlm.year_task import PretrainingSplit
 
 
 def main(job):

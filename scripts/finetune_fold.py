@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from mlm.finetuning_files import read_history
-from mlm.finetuning_job import FoldFiles, FoldSettings, finetune_fold
+from mlm.finetuning.files import read_history
+from mlm.finetuning.stage import FoldFiles, FoldSettings, finetune_fold
+from mlm.finetuning.wandb_log import WandbSettings, log_epochs
 from mlm.job import run
-from mlm.wandb_log import WandbSettings, log_epochs
 
 
 def main(job):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlm.finetuning_results import STARTS, ResultFiles, write_results
+from mlm.finetuning.results import STARTS, ResultFiles, write_results
 from mlm.job import run
 
 

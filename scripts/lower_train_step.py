@@ -4,8 +4,8 @@ from mlm.job import run
 
 
 def main(job):
-    from mlm.lowering_job import LoweringOptions, lower_run
-    from mlm.pretraining_job import RunFiles, RunSettings
+    from mlm.preflight.lowering_stage import LoweringOptions, lower_run
+    from mlm.pretraining.stage import RunFiles, RunSettings
 
     settings = RunSettings(
         name=job.wildcards.run,

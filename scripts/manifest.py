@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from mlm.job import run
-from mlm.manifest_merging import merge
-from mlm.manifests import project_root, write_manifest
-from mlm.shard_summaries import read_summary
+from mlm.shards.manifest_merging import merge
+from mlm.shards.manifests import project_root, write_manifest
+from mlm.shards.summaries import read_summary
 
 
 def main(job):

@@ -2,10 +2,10 @@
 
 from mlm.digests import file_sha256
 from mlm.job import run
-from mlm.manifests import write_manifest
-from mlm.prebuilt import prebuilt_manifest
-from mlm.tokenization import Encoder
-from mlm.verification import SampleSchema
+from mlm.shards.manifests import write_manifest
+from mlm.shards.prebuilt import prebuilt_manifest
+from mlm.shards.verification import SampleSchema
+from mlm.tokenizer.encoding import Encoder
 
 
 def main(job):

@@ -6,7 +6,7 @@ from mlm.job import run
 
 
 def main(job):
-    from mlm.pretraining_job import RunFiles, RunSettings, train_and_export
+    from mlm.pretraining.stage import RunFiles, RunSettings, train_and_export
 
     checkpoint = {
         key: getattr(job.resources, f"checkpoint_{key}") for key in ("every", "keep", "directory")

@@ -9,10 +9,10 @@ def main(job):
     from transformers import PreTrainedTokenizerFast
 
     from mlm.atomic import write_json
-    from mlm.manifests import check_sequence_length, read_manifest, shards_root
-    from mlm.masking_settings import masking_plan
-    from mlm.preview import as_json, preview_samples
-    from mlm.tokenization import Encoder
+    from mlm.pretraining.masking_settings import masking_plan
+    from mlm.shards.manifests import check_sequence_length, read_manifest, shards_root
+    from mlm.shards.preview import as_json, preview_samples
+    from mlm.tokenizer.encoding import Encoder
 
     length, tokenizer = job.params.sequence_length, job.input.tokenizer
     manifest = read_manifest(job.input.train)

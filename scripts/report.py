@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from mlm.job import run
-from mlm.report import write_report
-from mlm.report_data import (
+from mlm.report.data import (
     Results,
     read_artefact,
     read_benchmarks,
@@ -12,6 +11,7 @@ from mlm.report_data import (
     read_speed,
     read_splits,
 )
+from mlm.report.page import write_report
 
 STAGES = ("training", "curves", "evaluation", "fill_mask")
 

@@ -9,8 +9,8 @@ def main(job):
     # The tokenizer's thread pool takes its size from here when it is first used.
     os.environ["RAYON_NUM_THREADS"] = str(job.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if job.threads > 1 else "false"
-    from mlm.sharding import ShardSettings, write_shard
-    from mlm.tokenization import Encoder
+    from mlm.shards.sharding import ShardSettings, write_shard
+    from mlm.tokenizer.encoding import Encoder
 
     settings = ShardSettings(
         split=job.wildcards.split,

@@ -2,7 +2,7 @@
 
 from mlm.atomic import read_json, write_text
 from mlm.job import run
-from mlm.preview_text import in_words
+from mlm.shards.preview_text import in_words
 
 
 def main(job):

@@ -3,9 +3,9 @@
 from mlm.atomic import write_json
 from mlm.digests import file_sha256
 from mlm.job import run
-from mlm.manifests import read_manifest, shards_root
-from mlm.tokenization import Encoder
-from mlm.verification import SampleSchema, as_json, raise_problems, summary, verify_split
+from mlm.shards.manifests import read_manifest, shards_root
+from mlm.shards.verification import SampleSchema, as_json, raise_problems, summary, verify_split
+from mlm.tokenizer.encoding import Encoder
 
 
 def main(job):

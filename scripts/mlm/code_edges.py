@@ -27,8 +27,8 @@ def _imported_modules(file: Path) -> frozenset[str]:
 def code_files(scripts: Path, script: str) -> list[Path]:
     """The library files that `scripts/{script}.py` imports, directly or not, sorted.
 
-    Imports inside functions count: they run as well. The package's `__init__` files are
-    left out unless they import something, since they hold no code.
+    Imports inside functions count: they run as well. The packages' `__init__` files are
+    left out, since they hold no code.
     """
     waiting, seen = [scripts / f"{script}.py"], set()
     while waiting:

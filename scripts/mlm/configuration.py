@@ -11,8 +11,8 @@ import jsonschema
 import yaml
 
 from mlm.errors import ConfigError
-from mlm.evaluation_settings import evaluation_problems
-from mlm.tokenizer_settings import tokenizer_problems
+from mlm.evaluation.settings import evaluation_problems
+from mlm.tokenizer.settings import tokenizer_problems
 
 #: Sections that a run may override.
 RUN_SECTIONS = ("model", "pretraining", "evaluation")

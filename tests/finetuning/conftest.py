@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from mlm.jax_framework import prepare
+from mlm.finetuning.jax_framework import prepare
 
 prepare("cpu", 1, None)
 

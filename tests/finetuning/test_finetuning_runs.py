@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tiny_task import job, prepared, result_files
 
-from mlm import finetuning_job
 from mlm.errors import MlmError
-from mlm.finetuning_files import read_history, read_predictions
-from mlm.finetuning_job import finetune_fold
-from mlm.finetuning_results import STARTS, write_results
-from mlm.ridge_folds import write_ridge_predictions
+from mlm.finetuning import stage as finetuning_job
+from mlm.finetuning.files import read_history, read_predictions
+from mlm.finetuning.results import STARTS, write_results
+from mlm.finetuning.ridge_folds import write_ridge_predictions
+from mlm.finetuning.stage import finetune_fold
 
 ROOT = Path(__file__).parents[2]
 PATHS = [str(ROOT / p) for p in ("tests/finetuning", "tests/unit", "scripts")]
@@ -132,7 +132,7 @@ import json, sys
 from pathlib import Path
 sys.path[:0] = json.loads(sys.argv[2])
 from tiny_task import job
-from mlm.finetuning_job import finetune_fold
+from mlm.finetuning.stage import finetune_fold
 place, out, section, devices = json.loads(sys.argv[1])
 finetune_fold(*job(Path(place), out, section, virtual_replicas=devices))
 """

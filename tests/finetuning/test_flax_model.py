@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from tiny_task import write_model
 
 from mlm.errors import MlmError
-from mlm.flax_model import (
+from mlm.finetuning.flax_model import (
     flattened,
     longest_sequence,
     pretrained_model,

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.finetuning_data import write_data
-from mlm.finetuning_job import FoldFiles, FoldSettings
-from mlm.finetuning_results import STARTS, ResultFiles
+from mlm.finetuning.data import write_data
+from mlm.finetuning.results import STARTS, ResultFiles
+from mlm.finetuning.stage import FoldFiles, FoldSettings
 
 SECTION = {
     "enabled": True,
@@ -46,7 +46,7 @@ def write_model(directory: Path, seed: int = 0) -> None:
     from evaluated_project import write_word_tokenizer
     from transformers import FlaxRobertaForMaskedLM, RobertaConfig
 
-    from mlm.flax_model import write_flax_model
+    from mlm.finetuning.flax_model import write_flax_model
 
     write_word_tokenizer(directory)
     config = RobertaConfig(

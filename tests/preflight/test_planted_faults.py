@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import small_run
 
-from mlm.manifests import read_manifest
+from mlm.shards.manifests import read_manifest
 
 pytestmark = pytest.mark.slow
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 def lower_in_a_process(root: Path, overrides: dict | None = None) -> dict:
-    """The summary of `python -m mlm.lowering_job` for the small run below `root`."""
+    """The summary of `python -m mlm.preflight.lowering_stage` for the small run below `root`."""
     settings, files = small_run.small_job(root, overrides=overrides)
     request = {
         "settings": asdict(settings),
@@ -27,7 +27,7 @@ def lower_in_a_process(root: Path, overrides: dict | None = None) -> dict:
         "summary": str(root / "lowering.json"),
     }
     ran = subprocess.run(
-        [sys.executable, "-m", "mlm.lowering_job"],
+        [sys.executable, "-m", "mlm.preflight.lowering_stage"],
         input=json.dumps(request),
         env={"PYTHONPATH": str(SCRIPTS), "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -102,8 +102,8 @@ def faults():
 
 @pytest.fixture(scope="module")
 def step(tmp_path_factory):
-    from mlm.lowering import train_step_of
-    from mlm.pretraining_job import pretraining_of
+    from mlm.preflight.lowering import train_step_of
+    from mlm.pretraining.stage import pretraining_of
 
     root = tmp_path_factory.mktemp("run")
     small_run.write_inputs(root)
@@ -114,7 +114,7 @@ def step(tmp_path_factory):
 
 @pytest.mark.parametrize("name", faults())
 def test_a_fault_in_the_step_of_a_real_model_is_named(step, name):
-    from mlm.lowering import lower
+    from mlm.preflight.lowering import lower
 
     fault, rule = faults()[name]
 
@@ -131,7 +131,7 @@ def test_a_fault_in_the_step_of_a_real_model_is_named(step, name):
 
 
 def test_the_step_without_a_fault_passes(step):
-    from mlm.lowering import lower
+    from mlm.preflight.lowering import lower
 
     lowered = lower(step.function, step.signature)
     assert lowered.findings == () and lowered.program
@@ -139,8 +139,8 @@ def test_the_step_without_a_fault_passes(step):
 
 def test_a_batch_that_overflows_the_memory_is_named(step, tmp_path):
     from mlm.framework import tf
-    from mlm.lowering import lower
-    from mlm.tpu_compiler import NO_MEMORY, compile_for
+    from mlm.preflight.lowering import lower
+    from mlm.preflight.tpu_compiler import NO_MEMORY, compile_for
 
     def large(batch):
         # Products that a batch of many more samples would make.

@@ -13,8 +13,8 @@ from tokenizers import AddedToken, Tokenizer, models
 from mlm.atomic import write_json
 from mlm.configuration import load_schema, resolve, run_section
 from mlm.digests import file_sha256
-from mlm.manifests import Manifest, ShardEntry, totals, write_manifest
-from mlm.tfrecord import SampleWriter
+from mlm.shards.manifests import Manifest, ShardEntry, totals, write_manifest
+from mlm.shards.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH = 500, 16
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
@@ -138,7 +138,7 @@ def write_inputs(root: Path) -> None:
 
 def small_job(root: Path, name: str = "small", overrides: dict | None = None):
     """(RunSettings, RunFiles) of a run below `root`, where `write_inputs` wrote."""
-    from mlm.pretraining_job import RunFiles, RunSettings
+    from mlm.pretraining.stage import RunFiles, RunSettings
 
     overrides = _merged(
         {"pretraining": {"checkpoint": {"directory": str(root / "state")}}}, overrides or {}
@@ -173,7 +173,7 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
     from mlm.errors import MlmError
-    from mlm.pretraining_job import train_and_export
+    from mlm.pretraining.stage import train_and_export
 
     _arm(fault)
     try:
@@ -189,15 +189,15 @@ def _arm(fault: dict) -> None:
 
     `environment` is set, and `lease` replaces the renewal and rest of leases, before all else.
     """
-    import mlm.checkpointing
-    import mlm.locking
-    import mlm.training
+    import mlm.pretraining.checkpointing
+    import mlm.pretraining.locking
+    import mlm.pretraining.training
 
     os.environ.update(fault.get("environment", {}))
     if "lease" in fault:
-        mlm.locking.Lease.__init__.__defaults__ = fault["lease"]
+        mlm.pretraining.locking.Lease.__init__.__defaults__ = fault["lease"]
     if "write" in fault:
-        count, real = iter(range(1000)), mlm.checkpointing._write
+        count, real = iter(range(1000)), mlm.pretraining.checkpointing._write
 
         def write(path, content):
             if next(count) == fault["write"]:
@@ -205,9 +205,9 @@ def _arm(fault: dict) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             real(path, content)
 
-        mlm.checkpointing._write = write
+        mlm.pretraining.checkpointing._write = write
     if "seconds" in fault or "step" in fault:
-        checked, begun = mlm.training._Loop._check_finite, []
+        checked, begun = mlm.pretraining.training._Loop._check_finite, []
 
         def check(loop, step):
             checked(loop, step)
@@ -218,7 +218,7 @@ def _arm(fault: dict) -> None:
                 os.kill(os.getpid(), number)
             begun.append(step)
 
-        mlm.training._Loop._check_finite = check
+        mlm.pretraining.training._Loop._check_finite = check
 
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -230,7 +230,7 @@ def run_child(root: Path, name: str, overrides: dict | None = None, fault: dict 
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     # Imports take longer than the training: they are done once and forked. No TensorFlow
     # operation has run by then.
-    _CONTEXT.set_forkserver_preload(["mlm.pretraining_job", "small_run"])
+    _CONTEXT.set_forkserver_preload(["mlm.pretraining.stage", "small_run"])
     child = _CONTEXT.Process(
         target=train_in_child, args=(str(root), name, overrides or {}, fault or {})
     )

@@ -8,7 +8,7 @@ from fake_bucket import fake_bucket
 from small_run import run_child, write_inputs
 
 from mlm.digests import file_sha256
-from mlm.manifests import read_manifest, write_manifest
+from mlm.shards.manifests import read_manifest, write_manifest
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 from small_run import LENGTH, VOCABULARY, small_samples, write_tokenizer
 
 from mlm.digests import file_sha256
-from mlm.export import write_configuration, write_weights
 from mlm.framework import tf
-from mlm.models import ModelRequest, build_model, model_configuration
-from mlm.prediction import masked_logits
-from mlm.tokenization import Encoder
+from mlm.pretraining.export import write_configuration, write_weights
+from mlm.pretraining.models import ModelRequest, build_model, model_configuration
+from mlm.pretraining.prediction import masked_logits
+from mlm.tokenizer.encoding import Encoder
 
 ROOT = Path(__file__).parents[2]
 FAMILIES = ("roberta", "roberta-prelayernorm", "bert", "distilbert", "albert", "electra")

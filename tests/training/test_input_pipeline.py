@@ -6,8 +6,8 @@ from small_run import LENGTH, VOCABULARY, write_split
 
 from mlm.errors import MlmError
 from mlm.framework import tf
-from mlm.input_pipeline import ShardFiles, evaluation_batches, training_batches
-from mlm.masking import MaskingPlan
+from mlm.pretraining.input_pipeline import ShardFiles, evaluation_batches, training_batches
+from mlm.pretraining.masking import MaskingPlan
 
 COUNTS = (17, 5, 30, 9, 1)
 PLAN = MaskingPlan(

@@ -6,10 +6,10 @@ import pytest
 from small_run import LENGTH, run_child, small_settings, write_inputs, write_tokenizer
 
 from mlm.errors import ConfigError, MlmError
-from mlm.manifests import read_manifest, write_manifest
-from mlm.models import ModelRequest, model_configuration
-from mlm.tokenization import Encoder, SpecialIds
-from mlm.training import number_of_steps
+from mlm.pretraining.models import ModelRequest, model_configuration
+from mlm.pretraining.training import number_of_steps
+from mlm.shards.manifests import read_manifest, write_manifest
+from mlm.tokenizer.encoding import Encoder, SpecialIds
 
 
 @pytest.fixture(scope="module")

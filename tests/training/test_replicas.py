@@ -8,10 +8,10 @@ from small_run import run_child, small_job, write_inputs
 
 from mlm.atomic import read_json
 from mlm.framework import tf
-from mlm.input_pipeline import ShardFiles, evaluation_batches, replica_shares
-from mlm.manifests import read_manifest
-from mlm.pretraining_job import masking_plan
-from mlm.tokenization import Encoder
+from mlm.pretraining.input_pipeline import ShardFiles, evaluation_batches, replica_shares
+from mlm.pretraining.stage import masking_plan
+from mlm.shards.manifests import read_manifest
+from mlm.tokenizer.encoding import Encoder
 
 NO_DROPOUT = {"config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}}
 FIFTY = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from mlm.digests import file_sha256
-from mlm.manifests import Manifest, ShardEntry, totals, write_manifest
-from mlm.tfrecord import SampleWriter
+from mlm.shards.manifests import Manifest, ShardEntry, totals, write_manifest
+from mlm.shards.tfrecord import SampleWriter
 
 LENGTH = 16
 SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
@@ -44,7 +44,7 @@ def write_word_tokenizer(directory: Path, size: int = 120) -> None:
 
 def samples(split: str, directory: Path) -> tuple[np.ndarray, np.ndarray]:
     """ids [samples, LENGTH] and the number of real tokens [samples]; the last one is short."""
-    from mlm.exported_model import load_tokenizer
+    from mlm.evaluation.exported_model import load_tokenizer
 
     tokenizer = load_tokenizer(directory)
     wanted = SAMPLES[split] * (LENGTH - 2)
@@ -118,7 +118,7 @@ def build_model(width: int = 32, vocabulary: int = 120):
 
 def export(model, directory: Path) -> Path:
     """Write `model` to `directory`, with the tokenizer beside it."""
-    from mlm.export import write_configuration, write_weights
+    from mlm.pretraining.export import write_configuration, write_weights
 
     directory.mkdir(parents=True, exist_ok=True)
     write_word_tokenizer(directory)

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from mlm.atomic import write_json
-from mlm.report_data import CURVE_COLUMNS
+from mlm.report.data import CURVE_COLUMNS
 
 SPLITS = {"train": (900, 0.9), "validation": (50, 0.05), "test": (50, 0.05)}
 MASK = "[MASK]"
@@ -147,7 +147,7 @@ def training(run: str, loss: float = 4.9, **other) -> dict:
             "tokenizer": sha("tokenizer"),
             "manifests": {"train": sha("mt"), "validation": sha("mv")},
         },
-        "packages": {"tensorflow": "2.20.0", "transformers": "4.54.1", "numpy": "2.4.6"},
+        "packages": {"tensorflow": "2.20.0", "transformers": "4.52.4", "numpy": "2.4.6"},
     } | other
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import report_artefacts as made
 
 from mlm.configuration import load_schema, resolve
-from mlm.report import write_report
-from mlm.report_catalogue import FIGURES
-from mlm.report_data import Results, read_artefact, read_run, read_splits
+from mlm.report.catalogue import FIGURES
+from mlm.report.data import Results, read_artefact, read_run, read_splits
+from mlm.report.page import write_report
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,19 +6,19 @@ from pathlib import Path
 import numpy as np
 
 from mlm.atomic import write_json
-from mlm.tfrecord import SampleWriter
+from mlm.shards.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH, SAMPLES = 64, 16, 50
 
 
 def small_pretraining(root: Path, **overrides):
-    """A mlm.training.Pretraining of one layer of width 16, on 50 samples of 16 tokens."""
+    """A Pretraining of one layer of width 16, on 50 samples of 16 tokens."""
     from transformers import RobertaConfig
 
-    from mlm.input_pipeline import ShardFiles
-    from mlm.masking import MaskingPlan
-    from mlm.optimisation import OptimizerSettings
-    from mlm.training import Pretraining
+    from mlm.pretraining.input_pipeline import ShardFiles
+    from mlm.pretraining.masking import MaskingPlan
+    from mlm.pretraining.optimisation import OptimizerSettings
+    from mlm.pretraining.training import Pretraining
 
     file = root / "train.tfrecord"
     if not file.exists():

@@ -4,9 +4,14 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from mlm.baselines import Bigram, unigram_probabilities, unigram_scores, with_hidden_neighbours
-from mlm.counts import count_tokens
-from mlm.predictions import NO_NEIGHBOUR, joined, positions_of
+from mlm.corpus.counts import count_tokens
+from mlm.evaluation.baselines import (
+    Bigram,
+    unigram_probabilities,
+    unigram_scores,
+    with_hidden_neighbours,
+)
+from mlm.evaluation.predictions import NO_NEIGHBOUR, joined, positions_of
 
 SPECIAL = [0, 1, 2, 3, 4]
 
@@ -51,7 +56,7 @@ def test_pairs_are_counted_as_one_by_one(speeches, monkeypatch):
     (train, _, _), vocabulary = speeches
     ids, mask = train[0][:200], train[1][:200].copy()
     mask[5, 20:] = False
-    monkeypatch.setattr("mlm.counts._MERGE_EVERY", 500)
+    monkeypatch.setattr("mlm.corpus.counts._MERGE_EVERY", 500)
     batches = [(ids[i : i + 30], mask[i : i + 30]) for i in range(0, 200, 30)]
     counts = count_tokens(batches, vocabulary, SPECIAL)
     assert _pairs(counts.after) == _plain_counts(ids, mask)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mlm.bootstrap import interval, resampled_means, sums_by_sample
+from mlm.evaluation.bootstrap import interval, resampled_means, sums_by_sample
 
 
 def _predictions(generator, samples: int, accuracy: float):
@@ -46,7 +46,7 @@ def test_the_same_seed_gives_the_same_means_and_another_seed_others():
 def test_blocks_of_draws_change_no_bit(monkeypatch):
     totals, counts = _predictions(np.random.default_rng(0), 50, 0.5)
     whole = resampled_means(totals, counts, 100, 3)
-    monkeypatch.setattr("mlm.bootstrap._BLOCK", 170)
+    monkeypatch.setattr("mlm.evaluation.bootstrap._BLOCK", 170)
     assert np.array_equal(whole, resampled_means(totals, counts, 100, 3))
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.calibration import calibration_bins, expected_calibration_error
+from mlm.evaluation.calibration import calibration_bins, expected_calibration_error
 
 
 def test_a_model_that_is_as_right_as_it_is_sure_has_no_error():

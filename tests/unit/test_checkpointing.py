@@ -3,10 +3,10 @@ import sys
 
 import pytest
 
-from mlm import checkpointing, locking
-from mlm.checkpointing import StateDirectory
 from mlm.errors import MlmError
 from mlm.framework import tf
+from mlm.pretraining import checkpointing, locking
+from mlm.pretraining.checkpointing import StateDirectory
 
 
 class Counter(tf.Module):

@@ -1,5 +1,6 @@
 """Rules name the modules that their scripts run: what the imports say and what Python does."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -46,3 +47,10 @@ def test_what_python_imports_is_among_the_edges(script):
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert set(ran.stdout.split()) <= edges
+
+
+def test_packages_hold_no_code_in_their_init_files():
+    """Edges leave them out, so there must be nothing in them to run."""
+    for init in (SCRIPTS / "mlm").rglob("__init__.py"):
+        body = ast.parse(init.read_text()).body
+        assert [type(n) for n in body] in ([ast.Expr], []), init

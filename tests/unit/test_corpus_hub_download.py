@@ -24,8 +24,8 @@ NAMES = {"train": "train", "test": "held"}
 READ = """
 import json, sys
 from mlm.errors import MlmError
-from mlm.formats import Reading
-from mlm.hub import hub_streams
+from mlm.corpus.formats import Reading
+from mlm.corpus.hub import hub_streams
 splits, wanted = json.loads(sys.argv[1])
 for dataset, config, revision in wanted:
     hub = {"dataset": dataset, "config": config, "revision": revision}

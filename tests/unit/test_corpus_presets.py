@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from mlm.configuration import load_schema, resolve
-from mlm.corpus import SPLITS, build_corpus
-from mlm.corpus_files import check_pinned, matched_files, used_settings
+from mlm.corpus.files import check_pinned, matched_files, used_settings
+from mlm.corpus.stage import SPLITS, build_corpus
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = load_schema(ROOT / "schemas" / "config.schema.yaml")

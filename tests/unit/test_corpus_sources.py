@@ -15,12 +15,12 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlm import decoding
 from mlm.configuration import load_schema, resolve
-from mlm.corpus import SPLITS, build_corpus
-from mlm.corpus_files import matched_files, used_settings
+from mlm.corpus import decoding
+from mlm.corpus.files import matched_files, used_settings
+from mlm.corpus.formats import Reading, read_documents
+from mlm.corpus.stage import SPLITS, build_corpus
 from mlm.errors import MlmError
-from mlm.formats import Reading, read_documents
 
 SCHEMA = load_schema(Path(__file__).parents[2] / "schemas" / "config.schema.yaml")
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]

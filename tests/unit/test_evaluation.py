@@ -7,11 +7,11 @@ import pytest
 
 from mlm.atomic import canonical_json
 from mlm.errors import ConfigError, MlmError
-from mlm.evaluation import Paths, evaluate
-from mlm.evaluation_file import read_evaluation, rounded, write_figures
-from mlm.evaluation_settings import EvaluationSettings
-from mlm.manifests import read_manifest
-from mlm.split_samples import all_samples, evenly_spread, read_samples
+from mlm.evaluation.file import read_evaluation, rounded, write_figures
+from mlm.evaluation.settings import EvaluationSettings
+from mlm.evaluation.stage import Paths, evaluate
+from mlm.shards.manifests import read_manifest
+from mlm.shards.split_samples import all_samples, evenly_spread, read_samples
 
 SECTION = {
     "batch_size": 64,
@@ -36,8 +36,8 @@ def one_device():
     """No change of devices or threads in a process that other tests share."""
     from types import SimpleNamespace
 
-    from mlm import accelerators
     from mlm.framework import tf
+    from mlm.pretraining import accelerators
 
     with pytest.MonkeyPatch.context() as patch:
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
@@ -74,8 +74,8 @@ def random_model(root):
 def memorised_model(root):
     """The evaluation of a model that was trained on the very masks of the train split."""
     from mlm.framework import tf, tf_keras
-    from mlm.masking import MaskingPlan, mask_batch
-    from mlm.prediction import masked_logits
+    from mlm.pretraining.masking import MaskingPlan, mask_batch
+    from mlm.pretraining.prediction import masked_logits
 
     model = project.build_model(width=64)
     train = all_samples(read_manifest(root / "train.json"), root)
@@ -113,8 +113,8 @@ def test_a_model_that_memorised_train_is_said_to_have(memorised_model):
 
 def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
     """The model's full logits, masks and softmax once more, sample by sample."""
-    from mlm.exported_model import load_model
-    from mlm.masking import MaskingPlan, mask_batch
+    from mlm.evaluation.exported_model import load_model
+    from mlm.pretraining.masking import MaskingPlan, mask_batch
 
     model = load_model(root / "random")
     plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
@@ -196,7 +196,7 @@ def test_kept_and_random_tokens_are_told_apart(root):
 
 
 def test_minimal_pairs_are_scored_by_the_sum_over_single_masks(root):
-    from mlm.exported_model import load_model, load_tokenizer
+    from mlm.evaluation.exported_model import load_model, load_tokenizer
 
     pair = ["the public of the states", "the the of public states"]
     found = _evaluated(root, minimal_pairs=[pair])["minimal_pairs"]
@@ -239,7 +239,7 @@ def test_a_changed_shard_is_refused(root, tmp_path):
 def test_an_empty_test_split_is_a_clear_error(root, tmp_path):
     import shutil
 
-    from mlm.manifests import write_manifest
+    from mlm.shards.manifests import write_manifest
 
     shutil.copytree(root, tmp_path / "copy")
     manifest = read_manifest(root / "test.json")

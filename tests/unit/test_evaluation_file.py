@@ -3,7 +3,7 @@ import json
 import pytest
 
 from mlm.errors import MlmError
-from mlm.evaluation_file import read_evaluation, read_fill_mask, rounded, write_figures
+from mlm.evaluation.file import read_evaluation, read_fill_mask, rounded, write_figures
 
 CONTENT = {"run": "base", "test": {"loss": 1 / 3}, "baselines": {}, "verdicts": []}
 

@@ -2,7 +2,7 @@ import evaluated_project as project
 import pytest
 
 from mlm.errors import MlmError
-from mlm.fill_mask import answers
+from mlm.evaluation.fill_mask import answers
 
 
 @pytest.fixture(scope="module")

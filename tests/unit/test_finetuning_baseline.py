@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from mlm.finetuning_scores import macro_f1, score
-from mlm.finetuning_words import finetuning_verdicts
-from mlm.paired_differences import Bootstrap, Comparison
-from mlm.ridge_baseline import TfIdf, ridge_predictions, terms
+from mlm.finetuning.paired_differences import Bootstrap, Comparison
+from mlm.finetuning.ridge_baseline import TfIdf, ridge_predictions, terms
+from mlm.finetuning.scores import macro_f1, score
+from mlm.finetuning.words import finetuning_verdicts
 
 HOW = Bootstrap(resamples=500, confidence=0.95, seed=0)
 

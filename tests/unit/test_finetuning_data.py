@@ -5,9 +5,15 @@ from collections import Counter
 import pytest
 
 from mlm.errors import MlmError
-from mlm.examples import Example, LabelledCsv, read_examples, read_labelled_csv, write_examples
-from mlm.folds import assign_folds
-from mlm.year_task import PretrainingSplit, year_examples, year_of
+from mlm.finetuning.examples import (
+    Example,
+    LabelledCsv,
+    read_examples,
+    read_labelled_csv,
+    write_examples,
+)
+from mlm.finetuning.folds import assign_folds
+from mlm.finetuning.year_task import PretrainingSplit, year_examples, year_of
 
 HEADER = "id,url_legal,license,excerpt,target,standard_error\n"
 

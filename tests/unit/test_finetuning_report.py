@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from report_results import results_in
 
-from mlm.finetuning_words import finetuning_verdicts
-from mlm.report import numbers_of, render
-from mlm.report_data import read_artefact
-from mlm.report_figures import figures
+from mlm.finetuning.words import finetuning_verdicts
+from mlm.report.data import read_artefact
+from mlm.report.figures import figures
+from mlm.report.page import numbers_of, render
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,7 +62,7 @@ def page_with(tmp_path, content):
     name = results.runs[0].name
     extras = {"finetune": read_artefact(path, "finetune", f"results/runs/{name}/finetune.json")}
     results = replace(results, runs=[replace(results.runs[0], extras=extras)])
-    from mlm.finetuning_figures import finetuning_figures
+    from mlm.report.finetuning_figures import finetuning_figures
 
     drawn = figures(results) | finetuning_figures(results)
     return results, drawn, render(results, drawn, ROOT / "report")

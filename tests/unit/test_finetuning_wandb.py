@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from mlm.errors import MlmError
-from mlm.finetuning_files import EpochRow
-from mlm.wandb_log import WandbSettings, log_epochs
+from mlm.finetuning.files import EpochRow
+from mlm.finetuning.wandb_log import WandbSettings, log_epochs
 
 ROWS = [EpochRow(0, e, 1.0 / e, 1.5 / e, 0.5, 2.0, 0.0, 100.0) for e in (1, 2)]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlm.errors import MlmError
-from mlm.initialisation import NeighbourHeads, peaked_frequencies, position_waves
+from mlm.pretraining.initialisation import NeighbourHeads, peaked_frequencies, position_waves
 
 LENGTH = 64
 OFFSETS = NeighbourHeads().offsets
@@ -33,7 +33,7 @@ def small_config(family: str, **fields):
 
 
 def built(family: str, initialisation: str, seed: int = 0, **fields):
-    from mlm.models import build_model
+    from mlm.pretraining.models import build_model
 
     return build_model(small_config(family, **fields), initialisation, seed)
 

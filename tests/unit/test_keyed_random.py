@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mlm.framework import tf
-from mlm.keyed_random import threefry, uniform
+from mlm.pretraining.keyed_random import threefry, uniform
 
 
 # The known answers that come with Random123 (Salmon et al., 2011), threefry2x32, 20 rounds.

@@ -5,8 +5,8 @@ import pytest
 from test_sharding import corpus_of, make
 
 from mlm.errors import MlmError
-from mlm.manifest_merging import merge
-from mlm.manifests import (
+from mlm.shards.manifest_merging import merge
+from mlm.shards.manifests import (
     check_sequence_length,
     check_shards,
     project_root,
@@ -14,7 +14,7 @@ from mlm.manifests import (
     shards_root,
     write_manifest,
 )
-from mlm.shard_summaries import read_summary
+from mlm.shards.summaries import read_summary
 
 TEXTS = [f"document number {i}" for i in range(10)]
 

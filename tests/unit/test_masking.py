@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlm.framework import tf
-from mlm.masking import MaskingPlan, mask_batch
+from mlm.pretraining.masking import MaskingPlan, mask_batch
 
 VOCABULARY, LENGTH = 500, 64
 CLS, PAD, SEP, UNK, MASK = range(5)

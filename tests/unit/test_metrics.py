@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from mlm.metrics import (
+from mlm.evaluation.metrics import (
     Resampling,
     Text,
     bits_per_character,
@@ -16,7 +16,7 @@ from mlm.metrics import (
     position_bins,
     summary,
 )
-from mlm.predictions import Scores
+from mlm.evaluation.predictions import Scores
 
 RESAMPLING = Resampling(resamples=200, confidence=0.95, seed=0)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlm.errors import MlmError
-from mlm.minimal_pairs import encoded_pairs, score_pairs
+from mlm.evaluation.minimal_pairs import encoded_pairs, score_pairs
 
 
 class Letters(SimpleNamespace):

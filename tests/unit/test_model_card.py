@@ -3,7 +3,7 @@
 import report_artefacts as made
 from huggingface_hub import ModelCard, metadata_load
 
-from mlm.model_card import model_card
+from mlm.pretraining.model_card import model_card
 
 
 def read(tmp_path, text):
@@ -33,7 +33,7 @@ def test_an_evaluation_adds_the_test_figures(tmp_path):
 
 def test_the_card_says_how_the_model_was_made():
     text = model_card(made.training("base"), corpus="embedded")
-    for words in ("1,463,744", "1,600", "State of the Union", "transformers 4.54.1", "0.003"):
+    for words in ("1,463,744", "1,600", "State of the Union", "transformers 4.52.4", "0.003"):
         assert words in text
 
 

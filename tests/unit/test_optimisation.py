@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from mlm.optimisation import OptimizerSettings, WarmupThenDecay, decays
+from mlm.pretraining.optimisation import OptimizerSettings, WarmupThenDecay, decays
 
 
 def settings(**changes) -> OptimizerSettings:

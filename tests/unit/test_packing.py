@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.packing import Packer
+from mlm.shards.packing import Packer
 
 documents = st.lists(st.lists(st.integers(2, 2**31 - 1), max_size=40), max_size=12)
 

@@ -5,7 +5,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from mlm.pieces import texts_of, word_starts
+from mlm.tokenizer.pieces import texts_of, word_starts
 
 SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
 TEXT = "the constitutional obligations of the government and of the people"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from mlm.errors import MlmError
-from mlm.manifests import check_shards, read_manifest, write_manifest
-from mlm.object_storage import list_files, local_copy
-from mlm.prebuilt import find_shards, prebuilt_manifest
-from mlm.tfrecord import SampleWriter
-from mlm.verification import SampleSchema, verify_split
+from mlm.shards.manifests import check_shards, read_manifest, write_manifest
+from mlm.shards.object_storage import list_files, local_copy
+from mlm.shards.prebuilt import find_shards, prebuilt_manifest
+from mlm.shards.tfrecord import SampleWriter
+from mlm.shards.verification import SampleSchema, verify_split
 
 SCHEMA = SampleSchema(sequence_length=4, vocabulary_size=100, pad_id=1)
 

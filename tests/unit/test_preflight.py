@@ -6,15 +6,15 @@ import pytest
 from small_pretraining import LENGTH, write_manifest_of
 
 from mlm.atomic import write_json
-from mlm.data_readiness import Reach, check_data
 from mlm.errors import MlmError
-from mlm.manifests import read_manifest
-from mlm.preflight import PreflightFiles, PreflightSettings, _compile_all, preflight
-from mlm.preflight_findings import ADVICE, ERROR, RULES, Finding
-from mlm.preflight_job import number_of_updates
-from mlm.preflight_table import table
-from mlm.preflight_verdict import show_and_require
-from mlm.tpu_compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
+from mlm.preflight.checks import PreflightFiles, PreflightSettings, _compile_all, preflight
+from mlm.preflight.data_readiness import Reach, check_data
+from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
+from mlm.preflight.stage import number_of_updates
+from mlm.preflight.table import table
+from mlm.preflight.tpu_compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
+from mlm.preflight.verdict import show_and_require
+from mlm.shards.manifests import read_manifest
 
 VM = Reach("local", "state")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mlm.roofline import estimate
-from mlm.tpu_chips import CHIPS, TOPOLOGIES, nearest_targets, number_of_chips
+from mlm.preflight.roofline import estimate
+from mlm.preflight.tpu_chips import CHIPS, TOPOLOGIES, nearest_targets, number_of_chips
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mlm import tpu_compiler
-from mlm.tpu_compiler import (
+from mlm.preflight import tpu_compiler
+from mlm.preflight.tpu_compiler import (
     COMPILED,
     HOST_MEMORY,
     NO_COMPILER,

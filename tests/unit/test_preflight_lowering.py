@@ -5,11 +5,16 @@ import pytest
 from small_pretraining import small_pretraining
 
 from mlm.framework import tf
-from mlm.lowering import lower, train_step_of
-from mlm.preflight_findings import failed
-from mlm.shape_survey import check_calls, count_traces, position_is_restorable, survey_epoch
-from mlm.tile_sizes import padding_waste, tile_advice
-from mlm.xla_rules import check_graph
+from mlm.preflight.findings import failed
+from mlm.preflight.lowering import lower, train_step_of
+from mlm.preflight.shape_survey import (
+    check_calls,
+    count_traces,
+    position_is_restorable,
+    survey_epoch,
+)
+from mlm.preflight.tile_sizes import padding_waste, tile_advice
+from mlm.preflight.xla_rules import check_graph
 
 SIGNATURE = {"x": tf.TensorSpec((8, 16), tf.float32, name="x")}
 WEIGHTS = tf.Variable(np.ones((16, 16), np.float32))
@@ -166,7 +171,7 @@ def test_a_partial_last_batch_is_caught_with_its_shape():
 
 def test_a_pipeline_that_forgets_its_position_is_caught(small):
     run, _, _ = small
-    from mlm.input_pipeline import training_batches
+    from mlm.pretraining.input_pipeline import training_batches
 
     def forgetful(*args, start_step, steps, **kwargs):
         return training_batches(*args, start_step=0, steps=steps, **kwargs)

@@ -15,11 +15,11 @@ from report_results import hostile as hostile_results
 from report_results import results_in, written
 
 from mlm.configuration import load_schema, resolve
-from mlm.report import render
-from mlm.report_catalogue import FIGURES
-from mlm.report_data import Results, read_artefact
-from mlm.report_figures import figures
-from mlm.report_sections import SECTIONS
+from mlm.report.catalogue import FIGURES
+from mlm.report.data import Results, read_artefact
+from mlm.report.figures import figures
+from mlm.report.page import render
+from mlm.report.sections import SECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "link", "br", "path", "use", "rect"}

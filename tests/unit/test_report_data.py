@@ -6,7 +6,7 @@ import pytest
 import report_artefacts as made
 
 from mlm.errors import MlmError
-from mlm.report_data import read_artefact, read_benchmarks, read_curves, read_run, read_speed
+from mlm.report.data import read_artefact, read_benchmarks, read_curves, read_run, read_speed
 
 
 def written(path, content):

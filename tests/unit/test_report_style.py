@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mlm.theming import ROLES, SERIES
+from mlm.report.theming import ROLES, SERIES
 
 CSS = (Path(__file__).resolve().parents[2] / "report" / "style.css").read_text(encoding="utf-8")
 #: Pairs of text and what it stands on (WCAG 2.2, 1.4.3: 4.5 to 1).

@@ -2,9 +2,9 @@
 
 import pytest
 
-from mlm import verdicts
-from mlm.metrics import Difference
-from mlm.report_words import against, count, decimal, percent, rate, short, size, tone, value
+from mlm.evaluation import verdicts
+from mlm.evaluation.metrics import Difference
+from mlm.report.words import against, count, decimal, percent, rate, short, size, tone, value
 
 LOSS = {"loss": 5.0, "loss_interval": [4.9, 5.1]}
 

@@ -38,10 +38,10 @@ def test_params_that_cannot_be_read_are_still_told():
 
 
 def test_an_edited_module_and_an_edited_input_are_told_apart():
-    reason = "Updated input files: scripts/mlm/packing.py, data/a.txt"
+    reason = "Updated input files: scripts/mlm/shards/packing.py, data/a.txt"
     assert reasons_in_words(reason, {}) == [
         "data/a.txt changed",
-        "the code it uses was edited: scripts/mlm/packing.py",
+        "the code it uses was edited: scripts/mlm/shards/packing.py",
     ]
 
 

@@ -2,8 +2,8 @@
 
 import report_artefacts as made
 
-from mlm.report_data import Artefact, RunResults
-from mlm.run_comparison import best_run, comparable, flattened, seed_groups, standings
+from mlm.report.data import Artefact, RunResults
+from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
 
 
 def run(name, loss=4.9, interval=0.05, overrides=None, **evaluation) -> RunResults:

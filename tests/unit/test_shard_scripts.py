@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from test_tokenizer_files import TEXTS, make
 
-from mlm.tfrecord import decode_samples, read_records
-from mlm.tokenization import Encoder
+from mlm.shards.tfrecord import decode_samples, read_records
+from mlm.tokenizer.encoding import Encoder
 
 ROOT = Path(__file__).parents[2]
 LENGTH = 16

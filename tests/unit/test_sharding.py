@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlm.errors import MlmError
-from mlm.sharding import (
+from mlm.shards.sharding import (
     ShardSettings,
     document_range,
     number_of_documents,
     read_documents,
     write_shard,
 )
-from mlm.tfrecord import decode_samples, read_records
+from mlm.shards.tfrecord import decode_samples, read_records
 
 LENGTH = 8
 
@@ -130,6 +130,8 @@ def test_a_failing_shard_leaves_nothing_behind(tmp_path, monkeypatch):
 
 def test_a_token_lost_on_the_way_is_no_shard(tmp_path, monkeypatch):
     corpus = corpus_of(tmp_path, ["some words", "b"])
-    monkeypatch.setattr("mlm.sharding._concatenated", lambda e: __import__("numpy").array(e[0][1:]))
+    monkeypatch.setattr(
+        "mlm.shards.sharding._concatenated", lambda e: __import__("numpy").array(e[0][1:])
+    )
     with pytest.raises(RuntimeError, match="tokens came in"):
         make(tmp_path, corpus)

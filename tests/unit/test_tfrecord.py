@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlm.errors import MlmError
-from mlm.tfrecord import (
+from mlm.shards.tfrecord import (
     SampleError,
     SampleWriter,
     decode_samples,

@@ -8,11 +8,11 @@ import pyarrow.parquet
 import pytest
 
 from mlm.errors import ConfigError, MlmError
-from mlm.pretrained_tokenizer import check_ids, load_pretrained, source_files
-from mlm.tokenization import Encoder
-from mlm.tokenizer_files import TOKENIZER_FILES, copy_tokenizer
-from mlm.tokenizer_settings import tokenizer_problems
-from mlm.tokenizer_stage import make_tokenizer
+from mlm.tokenizer.encoding import Encoder
+from mlm.tokenizer.files import TOKENIZER_FILES, copy_tokenizer
+from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
+from mlm.tokenizer.settings import tokenizer_problems
+from mlm.tokenizer.stage import make_tokenizer
 
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 SECTION = {

@@ -16,11 +16,11 @@ from hypothesis import settings as tries
 from hypothesis import strategies as st
 
 from mlm.errors import ConfigError, MlmError
-from mlm.tokenization import SPECIAL_NAMES, Encoder
-from mlm.tokenizer_settings import TokenizerSettings
-from mlm.tokenizer_training import train_tokenizer
-from mlm.training_text import TrainingText
-from mlm.unigram_training import sentencepiece_model
+from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
+from mlm.tokenizer.settings import TokenizerSettings
+from mlm.tokenizer.training import train_tokenizer
+from mlm.tokenizer.training_text import TrainingText
+from mlm.tokenizer.unigram_training import sentencepiece_model
 
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 SECTION = {
@@ -168,8 +168,8 @@ def test_the_text_of_special_strings_stays_text(plain, kind):
 
 TRAIN_ONCE = """
 import json, sys
-from mlm.tokenizer_settings import TokenizerSettings
-from mlm.tokenizer_training import train_tokenizer
+from mlm.tokenizer.settings import TokenizerSettings
+from mlm.tokenizer.training import train_tokenizer
 section = json.loads(sys.argv[2])
 sys.stdout.write(json.dumps(train_tokenizer(sys.argv[1], TokenizerSettings.of(section)).tokenizer))
 """

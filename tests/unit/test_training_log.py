@@ -2,7 +2,7 @@ import csv
 
 import pytest
 
-from mlm.training_log import Progress, Row, in_words, write_rows
+from mlm.pretraining.training_log import Progress, Row, in_words, write_rows
 
 ROW = Row(20, 0.5, 4.25, 0.125, None, None, 3e-4, 1234.5)
 
@@ -27,7 +27,7 @@ def test_durations_read_well(seconds, words):
 
 def test_the_time_left_does_not_count_the_compilation(monkeypatch, capsys):
     clock = iter([100.0, 110.0, 110.0])
-    monkeypatch.setattr("mlm.training_log.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("mlm.pretraining.training_log.time.monotonic", lambda: next(clock))
     progress = Progress("base", steps=40, first_step=0, tokens_per_step=64, _start=0.0)
     progress.begin(1)
     assert progress.rate(21) == pytest.approx(20 * 64 / 10)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.training_text import cut, evenly
+from mlm.tokenizer.training_text import cut, evenly
 
 words = st.text(alphabet="ab é국", max_size=200)
 

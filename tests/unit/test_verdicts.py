@@ -1,5 +1,10 @@
-from mlm.metrics import Difference
-from mlm.verdicts import against_baseline, between_train_and_test, on_calibration, on_size
+from mlm.evaluation.metrics import Difference
+from mlm.evaluation.verdicts import (
+    against_baseline,
+    between_train_and_test,
+    on_calibration,
+    on_size,
+)
 
 
 def _difference(mean, low, high):

@@ -6,8 +6,8 @@ import pytest
 from test_manifests import made  # noqa: F401
 
 from mlm.errors import MlmError
-from mlm.tfrecord import SampleWriter, encode_samples, read_records
-from mlm.verification import (
+from mlm.shards.tfrecord import SampleWriter, encode_samples, read_records
+from mlm.shards.verification import (
     SampleSchema,
     as_json,
     raise_problems,

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.shown_samples import prediction_pieces, preview_pieces
-from mlm.visible_text import is_shown_by_name, plain, spaced, visible
+from mlm.report.shown_samples import prediction_pieces, preview_pieces
+from mlm.report.visible_text import is_shown_by_name, plain, spaced, visible
 
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 

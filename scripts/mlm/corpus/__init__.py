@@ -1,0 +1,1 @@
+"""Text in, documents out: sources, filters, splits."""

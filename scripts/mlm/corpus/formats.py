@@ -1,0 +1,207 @@
+"""Readers of the file formats that documents come in: one iterator of texts each.
+
+Each raises MlmError with file and line (or row) for what it cannot read. A missing value
+(null) is an empty text, which the filters count. With `errors` replace, undecodable bytes
+stand in the texts as lone surrogates and NULs as they are, for `decoding.clean`.
+"""
+
+import csv
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mlm.corpus.decoding import LONGEST_DOCUMENT, check_text, decode, text_lines, too_long
+from mlm.errors import MlmError
+
+_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are read: the settings of the section `corpus` of the same names."""
+
+    text_column: str
+    errors: str
+    document_per: str = "line"
+    quoted_fields: bool = True
+
+
+def read_documents(
+    stream: BinaryIO, name: str, file_format: str, reading: Reading
+) -> Iterator[str]:
+    """The documents in `stream`, in order; `name` is the file's name for messages."""
+    return _READERS[file_format](stream, name, reading)
+
+
+def _text_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
+    lines = text_lines(stream, name, reading.errors)
+    if reading.document_per == "line":
+        yield from lines
+        return
+    whole_file = reading.document_per == "file"
+    gathered, size, start = [], 0, 1
+    for number, line in enumerate(lines, 1):
+        if whole_file or not (line.isspace() or not line):
+            start = start if gathered else number
+            gathered.append(line)
+            size += len(line) + 1
+            if size > LONGEST_DOCUMENT:
+                raise too_long(name, start, reading.document_per)
+        elif gathered:
+            yield "\n".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield "\n".join(gathered).rstrip("\n")
+
+
+def _json_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
+    for number, line in enumerate(text_lines(stream, name, reading.errors), 1):
+        if not line or line.isspace():
+            continue
+        where = f"{name}, line {number}"
+        try:
+            # A raw NUL is no JSON; the policy `replace` lets it pass to be replaced.
+            record = json.loads(line, strict="\0" not in line)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise MlmError(
+                f"{where}: no valid JSON ({error}). Expected one object a line, such as "
+                f'{{"{reading.text_column}": "..."}}'
+            ) from None
+        if not isinstance(record, dict):
+            raise MlmError(
+                f"{where}: {_type_name(record)}, expected an object with the field "
+                f"{reading.text_column!r}"
+            )
+        if reading.text_column not in record:
+            raise _missing_column(where, reading.text_column, sorted(record))
+        yield _text_value(record[reading.text_column], where, reading)
+
+
+def _separated_documents(separator: str) -> Callable[[BinaryIO, str, Reading], Iterator[str]]:
+    def documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
+        csv.field_size_limit(LONGEST_DOCUMENT)
+        rows = csv.reader(
+            text_lines(stream, name, reading.errors, keep_ends=True),
+            delimiter=separator,
+            quoting=csv.QUOTE_MINIMAL if reading.quoted_fields else csv.QUOTE_NONE,
+            strict=True,
+        )
+        try:
+            header = next(rows, [])
+            if reading.text_column not in header:
+                raise _missing_column(f"{name}, line 1", reading.text_column, header)
+            column = header.index(reading.text_column)
+            for row in rows:
+                if row and len(row) != len(header):
+                    raise MlmError(
+                        f"{name}, line {rows.line_num}: {len(row)} fields, but the header names "
+                        f"{len(header)}. {_QUOTES_ADVICE}"
+                    )
+                if row:
+                    yield row[column]
+        except csv.Error as error:
+            raise MlmError(f"{name}, line {rows.line_num}: {error}. {_QUOTES_ADVICE}") from None
+
+    return documents
+
+
+_QUOTES_ADVICE = (
+    "A field that holds the separator, a line end or a double quote stands in double quotes, "
+    "and a double quote in it is doubled; where quotes are ordinary characters, set "
+    "corpus.files.quoted_fields to false"
+)
+
+
+def _parquet_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
+    if hasattr(stream, "seekable"):
+        yield from _parquet_rows(stream, name, reading)
+        return
+    # Parquet is read from its end, so a compressed file is unpacked to disk first.
+    with tempfile.TemporaryFile() as unpacked:
+        shutil.copyfileobj(stream, unpacked, 1 << 20)
+        yield from _parquet_rows(unpacked, name, reading)
+
+
+def _parquet_rows(handle: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
+    try:
+        file = pq.ParquetFile(handle, buffer_size=1 << 20)
+        schema = file.schema_arrow
+        if reading.text_column not in schema.names:
+            raise _missing_column(name, reading.text_column, schema.names)
+        check_column_type(schema.field(reading.text_column).type, name, reading.text_column)
+        batches = file.iter_batches(_ROWS, columns=[reading.text_column], use_threads=False)
+        row = 0
+        for batch in batches:
+            yield from column_texts(batch.column(0), name, row, reading)
+            row += batch.num_rows
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise MlmError(f"{name}: no whole parquet file ({error}). Fetch it again") from None
+
+
+def check_column_type(kind: pa.DataType, name: str, column: str) -> None:
+    """Raise MlmError unless the column's type `kind` is one of text."""
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    text = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
+    if not any(is_kind(value) for is_kind in text):
+        raise MlmError(
+            f"{name}: the column {column!r} is of type {kind}, expected string. Name another "
+            "one in corpus.text_column, or convert it"
+        )
+
+
+def column_texts(column: pa.Array, name: str, first_row: int, reading: Reading) -> Iterator[str]:
+    """The texts of an Arrow column whose first value is row `first_row` of `name`."""
+    try:
+        texts = column.to_pylist()
+    except UnicodeDecodeError:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        texts = column.cast(pa.large_binary(), safe=False).to_pylist()
+    for row, text in enumerate(texts, first_row + 1):
+        where = f"{name}, row {row}"
+        if isinstance(text, bytes):
+            text = decode(text, where, 1, 0, reading.errors)
+        yield _text_value(text, where, reading)
+
+
+def _text_value(value: object, where: str, reading: Reading) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise MlmError(
+            f"{where}: {reading.text_column!r} holds {_type_name(value)}, expected text. A column "
+            "of text must hold text in every row (or null, which counts as empty)"
+        )
+    if reading.errors == "strict":
+        check_text(value, where)
+    return value
+
+
+def _missing_column(where: str, column: str, found: list[str]) -> MlmError:
+    known = ", ".join(map(repr, found[:20])) or "none"
+    return MlmError(
+        f"{where}: no column {column!r}; there are: {known}. Name the column of the text in "
+        "corpus.text_column"
+    )
+
+
+def _type_name(value: object) -> str:
+    names = {dict: "an object", list: "a list", bool: "true or false", int: "a number"}
+    return names.get(type(value), "a number" if isinstance(value, float) else "text")
+
+
+_READERS = {
+    "txt": _text_documents,
+    "jsonl": _json_documents,
+    "csv": _separated_documents(","),
+    "tsv": _separated_documents("\t"),
+    "parquet": _parquet_documents,
+}

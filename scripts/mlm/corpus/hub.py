@@ -1,0 +1,161 @@
+"""A dataset of the Hugging Face Hub at one pinned commit, from the network or from a cache.
+
+Only data files are read: `datasets` runs no code that a dataset brings along. Offline, the
+library itself would take whatever version was cached last; here the commit must be the one
+that was asked for.
+"""
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import datasets
+import huggingface_hub
+import pyarrow as pa
+from huggingface_hub.errors import LocalEntryNotFoundError
+
+from mlm.corpus.formats import Reading, check_column_type, column_texts
+from mlm.errors import MlmError
+
+
+def hub_streams(
+    hub: dict, splits: dict[str, str], reading: Reading
+) -> tuple[dict[str, Callable[[], Iterator[str]]], Callable[[], float]]:
+    """The streams of texts by split, and a function that gives the share read so far.
+
+    `hub` is the section `corpus.hub`, `splits` the dataset's own name of each split to read.
+    The dataset is downloaded here, unless it is cached.
+
+    Raises MlmError where the dataset cannot be had, is of another commit, or has no such
+    configuration, split or column of text.
+    """
+    builder = _builder(hub["dataset"], hub["config"], hub["revision"])
+    try:
+        builder.download_and_prepare()
+        available = builder.as_dataset()
+    except (datasets.exceptions.DatasetsError, ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        cause = f" ({error.__cause__})" if error.__cause__ else ""
+        raise MlmError(f"{_named(hub)} could not be read: {error}{cause}") from error
+    for split, name in splits.items():
+        if name not in available:
+            raise MlmError(
+                f"corpus.hub.splits.{split}: {_named(hub)} has no split {name!r}; there are: "
+                f"{', '.join(map(repr, available))}. Name one of them, or null to carve "
+                f"{split} from train"
+            )
+        _check_column(available[name], f"{_named(hub)}, split {name}", reading.text_column)
+    total, done = sum(available[name].num_rows for name in splits.values()), [0]
+
+    def stream(name: str) -> Iterator[str]:
+        row, where = 0, f"{_named(hub)}, split {name}"
+        for column in _columns(available[name], reading.text_column):
+            yield from column_texts(column, where, row, reading)
+            row += len(column)
+            done[0] += len(column)
+        if row != available[name].num_rows:
+            raise MlmError(
+                f"{where}: {row:,} rows in the cache, {available[name].num_rows:,} expected. "
+                f"Remove {available[name].cache_files[0]['filename']} and its neighbours, and "
+                "run again"
+            )
+
+    streams = {split: lambda n=name: stream(n) for split, name in splits.items()}
+    return streams, lambda: done[0] / max(total, 1)
+
+
+def _columns(split: datasets.Dataset, column: str) -> Iterator[pa.Array]:
+    """The text of a split in batches, read from its cache files one after the other."""
+    # Not through the library: it maps the files, and all of them would count as memory.
+    for file in split.cache_files:
+        with pa.OSFile(file["filename"]) as handle, pa.ipc.open_stream(handle) as reader:
+            for batch in reader:
+                yield batch.column(column)
+
+
+def _named(hub: dict) -> str:
+    config = f" ({hub['config']})" if hub["config"] else ""
+    return f"the Hub dataset {hub['dataset']}{config} at {hub['revision'][:12]}"
+
+
+def _check_column(split: datasets.Dataset, name: str, column: str) -> None:
+    if column not in split.column_names:
+        raise MlmError(
+            f"{name}: no column {column!r}; there are: "
+            f"{', '.join(map(repr, split.column_names))}. Name the column of the text in "
+            "corpus.text_column"
+        )
+    check_column_type(split.data.schema.field(column).type, name, column)
+
+
+def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBuilder:
+    """The builder of the dataset at `revision`: from the Hub, or from one of its two caches."""
+    if Path(name).is_dir():
+        raise MlmError(
+            f"corpus.hub.dataset: {name!r} is a directory here, and would be read instead of "
+            "the Hub's dataset. Set corpus.source to files to read it, or work elsewhere"
+        )
+    try:
+        builder = datasets.load_dataset_builder(name, config, revision=revision)
+        if builder.hash == revision:
+            return builder
+        obstacle = f"the cache holds the commit {builder.hash} only"
+    except datasets.exceptions.DatasetNotFoundError as error:
+        raise MlmError(
+            f"corpus.hub: {error} Check corpus.hub.dataset and corpus.hub.revision; a private "
+            "or gated dataset needs a token in the environment variable HF_TOKEN"
+        ) from None
+    except OSError as error:  # what requests, huggingface_hub and datasets raise for no network
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            raise
+        obstacle = str(error).strip()
+    except ValueError as error:
+        if "cache" not in str(error):
+            raise MlmError(f"corpus.hub.config: {error}") from None
+        obstacle = str(error)
+    return _from_snapshot(name, config, revision, obstacle)
+
+
+def _from_snapshot(
+    name: str, config: str | None, revision: str, obstacle: str
+) -> datasets.DatasetBuilder:
+    """The builder of a dataset whose repository was downloaded as it is (`hf download`)."""
+    try:
+        directory = huggingface_hub.snapshot_download(
+            name, repo_type="dataset", revision=revision, local_files_only=True
+        )
+        _refuse_unfinished(Path(directory))
+        builder = datasets.load_dataset_builder(directory, config)
+        if all((builder.config.data_files or {}).values()):
+            return builder
+        obstacle += f"; {directory} holds a part of it only"
+    except LocalEntryNotFoundError:
+        pass
+    except FileNotFoundError as error:  # none of the configuration's files was downloaded
+        obstacle += f"; {error}"
+    except ValueError as error:
+        raise MlmError(f"corpus.hub.config: {error}") from None
+    arguments = ", ".join(map(repr, (name, config) if config else (name,)))
+    raise MlmError(
+        f"The Hub dataset {name} at the commit {revision} is needed, but neither the Hub "
+        f"({datasets.config.HF_ENDPOINT}) nor a cache gave it: {obstacle}.\n"
+        "With a network, on this machine or on another one whose HF_HOME is then copied to "
+        f"{huggingface_hub.constants.HF_HOME} here:\n"
+        f"  hf download --repo-type dataset --revision {revision} {name}\n"
+        f'or: python -c "import datasets; datasets.load_dataset({arguments}, '
+        f"revision='{revision}')\"\n"
+        "Then run the same command here; HF_HUB_OFFLINE=1 spares the waiting. Or set "
+        "corpus.source to files and name files of your own"
+    )
+
+
+def _refuse_unfinished(snapshot: Path) -> None:
+    # A download that was cut off leaves such files; reading the rest would lose text silently.
+    unfinished = list((snapshot.parents[1] / "blobs").glob("*.incomplete"))
+    broken = [path for path in snapshot.rglob("*") if not path.exists()]
+    if unfinished or broken:
+        raise MlmError(
+            f"The download in {snapshot} is not finished: {len(unfinished) + len(broken)} of its "
+            "files are missing or incomplete. Run the same hf download again, with a network"
+        )

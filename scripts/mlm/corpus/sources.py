@@ -1,0 +1,120 @@
+"""Where documents come from: one stream for each split that the source has by itself."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlm.corpus.decompression import ReadingPosition
+from mlm.corpus.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
+from mlm.corpus.files import file_format
+from mlm.corpus.formats import Reading, read_documents
+from mlm.digests import file_sha256
+
+
+@dataclass(frozen=True)
+class Source:
+    """A corpus before its filters.
+
+    `streams` gives, by split, the documents' text in order. `described` goes into the
+    split's JSON. `carved` are the shares of train that become the splits that are not in
+    `streams`. `progress` is the share that was read, from 0 to 1, or None where unknown.
+    """
+
+    streams: dict[str, Callable[[], Iterator[str]]]
+    described: dict[str, dict]
+    carved: dict[str, float] = field(default_factory=dict)
+    progress: Callable[[], float | None] = lambda: None
+
+
+def open_source(settings: dict, files: dict[str, list[str]]) -> Source:
+    """The source that `settings` (of `corpus_files.used_settings`) asks for.
+
+    `files` are the matched files by split, for the source `files`. Nothing is read yet but
+    what is needed to know the splits. Raises MlmError where the source cannot be opened.
+    """
+    if settings["source"] == "embedded":
+        return _embedded(settings)
+    if settings["source"] == "files":
+        return _from_files(settings, files)
+    return _from_hub(settings)
+
+
+def _embedded(settings: dict) -> Source:
+    groups = speeches_by_split(settings["seed"], settings["held_out"])
+    described = {"kind": "embedded", "package": PACKAGE, "sha256": SHA256}
+
+    def stream(texts: dict[str, str]) -> Iterator[str]:
+        for speech in texts.values():
+            yield from paragraphs(speech)
+
+    return Source(
+        streams={split: lambda t=texts: stream(t) for split, texts in groups.items()},
+        described={split: described | {"speeches": list(texts)} for split, texts in groups.items()},
+    )
+
+
+def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
+    reading = Reading(
+        text_column=settings["text_column"],
+        errors=settings["encoding_errors"],
+        document_per=settings["files"]["document_per"],
+        quoted_fields=settings["files"]["quoted_fields"],
+    )
+    given = {split: paths for split, paths in files.items() if paths}
+    position = ReadingPosition(sum(Path(p).stat().st_size for ps in given.values() for p in ps))
+
+    def stream(paths: list[str]) -> Iterator[str]:
+        for path in paths:
+            kind, compression = file_format(path)
+            with position.opened(path, compression) as opened:
+                yield from read_documents(opened, path, kind, reading)
+
+    described = {
+        split: {
+            "kind": "files",
+            "document_per": reading.document_per,
+            "files": [_identity(path) for path in paths],
+        }
+        for split, paths in given.items()
+    }
+    return Source(
+        streams={split: lambda p=paths: stream(p) for split, paths in given.items()},
+        described=described | _carved_from(described["train"], settings),
+        carved=settings["held_out"],
+        progress=position.share,
+    )
+
+
+def _from_hub(settings: dict) -> Source:
+    # Imported here: `datasets` takes 1.7 s, which the other sources need not wait for.
+    from mlm.corpus.hub import hub_streams
+
+    hub = settings["hub"]
+    reading = Reading(text_column=settings["text_column"], errors=settings["encoding_errors"])
+    given = {split: name for split, name in hub["splits"].items() if name}
+    streams, progress = hub_streams(hub, given, reading)
+    described = {
+        split: {"kind": "hub", "split": name}
+        | {key: hub[key] for key in ("dataset", "config", "revision")}
+        for split, name in given.items()
+    }
+    return Source(
+        streams=streams,
+        described=described | _carved_from(described["train"], settings),
+        carved=settings["held_out"],
+        progress=progress,
+    )
+
+
+def _carved_from(train: dict, settings: dict) -> dict[str, dict]:
+    """What the splits carved from train say of themselves."""
+    return {
+        split: train | {"carved_from": "train", "share": share, "seed": settings["seed"]}
+        for split, share in settings["held_out"].items()
+    }
+
+
+def _identity(path: str) -> dict:
+    # Where an absolute path was configured, the directory is this machine's own affair.
+    name = Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
+    return {"path": name, "bytes": Path(path).stat().st_size, "sha256": file_sha256(path)}

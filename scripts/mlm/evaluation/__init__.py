@@ -1,0 +1,1 @@
+"""How good the model is, beside baselines that need no training."""

@@ -1,0 +1,122 @@
+"""What an evaluation reads from the shards: the test split whole, and counts of train."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mlm.corpus.counts import TokenCounts, count_tokens
+from mlm.errors import MlmError
+from mlm.evaluation.metrics import Text
+from mlm.evaluation.predictions import Positions, joined, positions_of
+from mlm.shards.manifests import Manifest, check_shards
+from mlm.shards.split_samples import Samples, all_samples, evenly_spread, read_samples
+
+#: Tokens of train that the baselines count; of a larger split, samples at equal distances.
+#: This bounds the memory of the counts to less than 2 GB.
+COUNTED_TOKENS = 50_000_000
+#: Tokens of validation that the bigram's weights are fitted on.
+_FITTED_TOKENS = 20_000
+
+
+@dataclass(frozen=True)
+class EvaluationData:
+    """The test samples, a sample of train, and what the baselines are made from.
+
+    `train` is None where none was asked for. `counted` of the train split's samples went
+    into `counts`. `fitted` are positions of validation, every text token of some samples.
+    """
+
+    test: Samples
+    train: Samples | None
+    counts: TokenCounts
+    counted: int
+    fitted: Positions
+    sequence_length: int
+
+
+def read_evaluation_data(
+    manifests: dict[str, Manifest],
+    root: str | Path,
+    train_samples: int,
+    vocabulary: int,
+    special_ids: list[int],
+) -> EvaluationData:
+    """Check the shards of all three splits against their manifests and read them.
+
+    `vocabulary` is the number of ids and `special_ids` those that are never predicted.
+    Raises MlmError for shards that are not the manifests', splits of different sequence
+    length, an empty test split, and ids beyond the vocabulary.
+    """
+    lengths = {split: m.sequence_length for split, m in manifests.items()}
+    if len(set(lengths.values())) != 1:
+        raise MlmError(f"The splits differ in sequence length: {lengths}. Remake the shards.")
+    for manifest in manifests.values():
+        check_shards(manifest, root)
+    test = _checked(manifests["test"], all_samples(manifests["test"], root), vocabulary)
+    train = manifests["train"]
+    every = max(1, -(-train.num_tokens // COUNTED_TOKENS))
+    chosen = evenly_spread(train.num_samples, train_samples)
+    gathered: list[Samples] = []
+    counted = [0]
+
+    def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for samples in read_samples(train, root, every, frozenset(chosen.tolist())):
+            _check_ids(train, samples.input_ids, vocabulary)
+            gathered.append(samples[np.isin(samples.index, chosen)])
+            kept = samples[samples.index % every == 0]
+            counted[0] += len(kept)
+            yield kept.input_ids, kept.attention_mask
+
+    counts = count_tokens(batches(), vocabulary, special_ids)
+    return EvaluationData(
+        test=test,
+        train=joined(gathered) if len(chosen) else None,
+        counts=counts,
+        counted=counted[0],
+        fitted=_text_positions(manifests["validation"], root, special_ids),
+        sequence_length=train.sequence_length,
+    )
+
+
+def text_of(manifest: Manifest, characters: int | None) -> Text:
+    """The split's text tokens: all real tokens but the two around each document."""
+    frame = 2 * manifest.documents if manifest.documents is not None else 0
+    return Text(manifest.num_tokens - frame, characters)
+
+
+def _checked(manifest: Manifest, samples: Samples, vocabulary: int) -> Samples:
+    if not len(samples):
+        raise MlmError(
+            "The test split has no samples, so that there is nothing to evaluate. Raise "
+            "corpus.held_out.test, or give the split more text."
+        )
+    _check_ids(manifest, samples.input_ids, vocabulary)
+    return samples
+
+
+def _check_ids(manifest: Manifest, ids: np.ndarray, vocabulary: int) -> None:
+    largest = int(ids.max(initial=0))
+    if largest >= vocabulary:
+        raise MlmError(
+            f"The {manifest.split} shards hold the token id {largest}; the model's tokenizer has "
+            f"ids up to {vocabulary - 1}. They do not belong together: remake the shards."
+        )
+
+
+def _text_positions(manifest: Manifest, root, special_ids: list[int]) -> Positions:
+    """Every text token of samples spread over the split, each with both neighbours."""
+    wanted = evenly_spread(manifest.num_samples, _FITTED_TOKENS // manifest.sequence_length + 1)
+    parts = []
+    for samples in read_samples(
+        manifest, root, manifest.num_samples + 1, frozenset(wanted.tolist())
+    ):
+        ids, mask = samples.input_ids, samples.attention_mask
+        parts.append(positions_of(ids, mask, ids, mask & ~np.isin(ids, special_ids)))
+    if not parts:
+        raise MlmError(
+            "The validation split has no samples; the bigram baseline is fitted on it. Raise "
+            "corpus.held_out.validation, or give the split more text."
+        )
+    return joined(parts)

@@ -1,0 +1,223 @@
+"""Per-position answers as the parts of evaluation.json."""
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from mlm.evaluation import verdicts
+from mlm.evaluation.baselines import (
+    COMPONENTS,
+    Bigram,
+    unigram_probabilities,
+    unigram_scores,
+    with_hidden_neighbours,
+)
+from mlm.evaluation.calibration import calibration_bins, expected_calibration_error
+from mlm.evaluation.data import EvaluationData
+from mlm.evaluation.metrics import (
+    Difference,
+    Resampling,
+    Summary,
+    Text,
+    bits_per_character,
+    extreme_samples,
+    frequency_bands,
+    frequency_ranks,
+    independent_difference,
+    paired_difference,
+    part,
+    perplexity,
+    position_bins,
+)
+from mlm.evaluation.predictions import SHOWN_AS, Positions, Scored, Scores
+from mlm.shards.split_samples import Samples
+from mlm.tokenizer.pieces import texts_of
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A baseline at the model's positions.
+
+    `sees` says what it is told; `difference` is the model's loss minus the baseline's, over
+    the positions where the model could not see the token itself.
+    """
+
+    key: str
+    name: str
+    sees: str
+    scores: Scores
+    difference: Difference
+    weights: dict[str, float] | None
+
+
+def compare_with_baselines(
+    data: EvaluationData, special: list[int], test: Scored, mask_id: int, resampling: Resampling
+) -> list[Compared]:
+    """The unigram and the bigrams at the positions of `test`, in the order they are shown."""
+    bigram = Bigram(data.counts, special)
+    bigram.fit(data.fitted)
+    all_seen = bigram.scores(test.positions)
+    weights = dict(zip(COMPONENTS, map(float, bigram.weights), strict=True))
+    positions = test.positions
+    hidden = positions.shown_as(mask_id) != SHOWN_AS.index("kept")
+    if not hidden.any():
+        hidden[:] = True
+
+    def compared(key, name, sees, scores, weights=None):
+        difference = paired_difference(
+            positions.sample[hidden],
+            test.scores.loss[hidden],
+            scores.loss[hidden],
+            resampling,
+        )
+        return Compared(key, name, sees, scores, difference, weights)
+
+    return [
+        compared(
+            "unigram",
+            "the unigram baseline",
+            "no context: token frequencies of the train split",
+            unigram_scores(unigram_probabilities(data.counts, special), positions.truth),
+        ),
+        compared(
+            "bigram_hidden",
+            "the two-sided bigram that sees what the model sees",
+            "the left and the right neighbour, unless they are to be predicted too",
+            _with_hidden_neighbours(bigram, positions, all_seen),
+            weights,
+        ),
+        compared(
+            "bigram",
+            "the two-sided bigram that sees every neighbour",
+            "the left and the right neighbour, also where the model is not shown them",
+            all_seen,
+            weights,
+        ),
+    ]
+
+
+def _with_hidden_neighbours(bigram: Bigram, positions: Positions, all_seen: Scores) -> Scores:
+    """The bigram's Scores without the hidden neighbours; most positions have none."""
+    changed = positions.left_hidden | positions.right_hidden
+    again = bigram.scores(with_hidden_neighbours(positions[changed]), "bigram, hidden neighbours")
+    values = {}
+    for name in Scores.__dataclass_fields__:
+        values[name] = getattr(all_seen, name).copy()
+        values[name][changed] = getattr(again, name)
+    return Scores(**values)
+
+
+def baselines_json(
+    compared: list[Compared], text: Text, data: EvaluationData, train_samples: int
+) -> dict:
+    """`baselines` of evaluation.json, by key."""
+    return {
+        c.key: {
+            "loss": (loss := float(np.mean(c.scores.loss))),
+            "perplexity": perplexity(loss),
+            "accuracy": float(np.mean(c.scores.correct)),
+            "top5_accuracy": float(np.mean(c.scores.rank <= 5)),
+            "bits_per_character": bits_per_character(loss, text),
+            "difference": c.difference.mean,
+            "difference_interval": [c.difference.low, c.difference.high],
+            "sees": c.sees,
+            "counted": {
+                "tokens": data.counts.tokens,
+                "samples": data.counted,
+                "of_samples": train_samples,
+            },
+            **({"weights": c.weights} if c.weights else {}),
+        }
+        for c in compared
+    }
+
+
+def frequency_json(test: Scored, unigram: np.ndarray, uppers: list[int]) -> list[dict]:
+    """`frequency_bands`: by the true token's rank in the train split."""
+    bands = frequency_bands(test.positions.truth, test.scores, frequency_ranks(unigram), uppers)
+    return [
+        {
+            "label": f"{first:,} to {last:,}" if last else f"{first:,} and rarer",
+            "first_rank": first,
+            "last_rank": last,
+            **asdict(figures),
+        }
+        for first, last, figures in bands
+    ]
+
+
+def parts_json(
+    test: Scored, starts: np.ndarray, mask_id: int, sequence_length: int, bins: int
+) -> dict:
+    """`positions`, `word_initial`, `shown_as` and `calibration`.
+
+    `starts` [vocabulary] says with which ids a word starts.
+    """
+    positions, scores = test.positions, test.scores
+    initial = starts[positions.truth]
+    shown_as = positions.shown_as(mask_id)
+    curve = calibration_bins(scores.top_probability, scores.correct, bins)
+    return {
+        "positions": [
+            {"first": first, "last": last, **asdict(figures)}
+            for first, last, figures in position_bins(positions.position, scores, sequence_length)
+        ],
+        "word_initial": {
+            "initial": asdict(part(scores, initial)),
+            "continuation": asdict(part(scores, ~initial)),
+        },
+        "shown_as": {
+            name: asdict(part(scores, shown_as == number)) for number, name in enumerate(SHOWN_AS)
+        },
+        "calibration": {
+            "expected_calibration_error": expected_calibration_error(curve),
+            "bins": [asdict(b) for b in curve],
+        },
+    }
+
+
+def samples_json(test: Scored, samples: Samples, tokenizer, count: int) -> dict:
+    """`samples`: the best and the worst predicted ones, token by token, without padding."""
+    best, worst = extreme_samples(test.positions.sample, test.scores, count)
+
+    def shown(index: int, loss: float, accuracy: float) -> dict:
+        row = samples[int(np.searchsorted(samples.index, index))]
+        ids = row.input_ids[row.attention_mask].tolist()
+        of_sample = np.flatnonzero(test.positions.sample == index)
+        places = np.flatnonzero(row.attention_mask).tolist()
+        at = dict(zip(test.positions.position[of_sample].tolist(), of_sample, strict=True))
+        guesses = texts_of(tokenizer, test.scores.top[of_sample].tolist())
+        guess_at = dict(zip(at, guesses, strict=True))
+        tokens = []
+        for place, text in zip(places, texts_of(tokenizer, ids), strict=True):
+            predicted = None
+            if place in at:
+                predicted = {
+                    "text": guess_at[place],
+                    "probability": float(test.scores.top_probability[at[place]]),
+                    "correct": bool(test.scores.correct[at[place]]),
+                }
+            tokens.append({"text": text, "truth": place in at, "predicted": predicted})
+        return {"index": index, "loss": loss, "accuracy": accuracy, "tokens": tokens}
+
+    return {"best": [shown(*s) for s in best], "worst": [shown(*s) for s in worst]}
+
+
+def verdict_sentences(
+    test: tuple[Scored, Summary],
+    train: tuple[Scored, Summary] | None,
+    compared: list[Compared],
+    calibration_error: float,
+    resampling: Resampling,
+) -> list[str]:
+    """`verdicts`: what the figures say, the comparison with the unigram first."""
+    scored, summary = test
+    sentences = [verdicts.against_baseline(c.name, c.difference) for c in compared]
+    if train is not None:
+        pairs = [(s.positions.sample, s.scores.loss) for s in (scored, train[0])]
+        gap = independent_difference(*pairs, resampling)
+        sentences.append(verdicts.between_train_and_test(summary.loss, train[1].loss, gap))
+    confidence = float(np.mean(scored.scores.top_probability))
+    sentences.append(verdicts.on_calibration(calibration_error, confidence, summary.accuracy))
+    sentences.append(verdicts.on_size(summary.num_predictions, summary.num_samples))
+    return [s for s in sentences if s is not None]

@@ -1,0 +1,97 @@
+"""The most probable tokens in place of the mask of a prompt."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mlm.errors import MlmError
+from mlm.evaluation.exported_model import check_vocabulary, load_model, load_tokenizer
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A token, the prompt with it, and its probability."""
+
+    token: str
+    sequence: str
+    score: float
+
+
+def use_cpu(threads: int) -> None:
+    """Do the arithmetic on `threads` threads of the CPU; call before any other TensorFlow.
+
+    A few prompts need no accelerator, and a fixed number of threads gives the same answers
+    to the last digit at any --cores.
+    """
+    from mlm.framework import tf
+
+    tf.config.set_visible_devices([], "GPU")
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+
+def answers(model_directory: str | Path, prompts: Sequence[str], top_k: int) -> list[list[Answer]]:
+    """The `top_k` answers to each prompt, the most probable first.
+
+    They are those of transformers' fill-mask pipeline. Raises MlmError with every prompt
+    that does not hold the tokenizer's mask token exactly once, or is too long.
+    """
+    tokenizer = load_tokenizer(model_directory)
+    encoded = _encoded(prompts, tokenizer, _longest(model_directory))
+    model = load_model(model_directory)
+    check_vocabulary(model, tokenizer, model_directory)
+    return [_answers(model, tokenizer, ids, top_k) for ids in encoded]
+
+
+def _longest(model_directory: str | Path) -> int:
+    """The longest sequence the model takes, special tokens included."""
+    from transformers import AutoConfig
+
+    from mlm.pretraining.models import ROBERTA_FAMILY
+
+    config = AutoConfig.from_pretrained(model_directory, local_files_only=True)
+    positions = getattr(config, "max_position_embeddings", None) or 2**31
+    return positions - (2 if config.model_type in ROBERTA_FAMILY else 0)
+
+
+def _encoded(prompts: Sequence[str], tokenizer, longest: int) -> list[list[int]]:
+    problems, encoded = [], []
+    for prompt in prompts:
+        ids = tokenizer(prompt)["input_ids"]
+        masks = ids.count(tokenizer.mask_token_id)
+        if masks != 1:
+            problems.append(
+                f"{prompt!r} holds the mask token {tokenizer.mask_token} {masks} times; exactly "
+                "once is expected"
+            )
+        elif len(ids) > longest:
+            problems.append(f"{prompt!r} has {len(ids)} tokens; the model takes at most {longest}")
+        encoded.append(ids)
+    if problems:
+        raise MlmError("evaluation.prompts:\n" + "\n".join(f"  - {p}" for p in problems))
+    return encoded
+
+
+def _answers(model, tokenizer, ids: list[int], top_k: int) -> list[Answer]:
+    row = np.array([ids], np.int32)
+    place = ids.index(tokenizer.mask_token_id)
+    logits = model(
+        {"input_ids": row, "attention_mask": np.ones_like(row)}, training=False
+    ).logits.numpy()[0, place]
+    # The model may have more rows than the tokenizer has ids.
+    logits = logits.astype(np.float64)
+    probabilities = np.exp(logits - logits.max())
+    probabilities /= probabilities.sum()
+    best = np.argsort(-probabilities[: len(tokenizer)], kind="stable")[:top_k]
+    return [
+        Answer(
+            token=tokenizer.decode([i]),
+            sequence=tokenizer.decode(
+                [*ids[:place], i, *ids[place + 1 :]], skip_special_tokens=True
+            ),
+            score=float(probabilities[i]),
+        )
+        for i in best.tolist()
+    ]

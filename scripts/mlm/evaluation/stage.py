@@ -1,0 +1,138 @@
+"""The evaluation of an exported model: from shards to every figure of evaluation.json."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mlm.atomic import read_json
+from mlm.digests import file_sha256
+from mlm.errors import MlmError
+from mlm.evaluation.data import EvaluationData, read_evaluation_data, text_of
+from mlm.evaluation.exported_model import check_vocabulary, load_model, load_tokenizer
+from mlm.evaluation.figures import (
+    baselines_json,
+    compare_with_baselines,
+    frequency_json,
+    parts_json,
+    samples_json,
+    verdict_sentences,
+)
+from mlm.evaluation.metrics import Resampling, summary
+from mlm.evaluation.minimal_pairs import EncodedPairs, ScoredPair, encoded_pairs, score_pairs
+from mlm.evaluation.predictions import Scored
+from mlm.evaluation.settings import EvaluationSettings
+from mlm.shards.manifests import read_manifest
+from mlm.tokenizer.pieces import word_starts
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The model's directory, the splits' manifests, and the `root` of the shards' paths."""
+
+    model: Path
+    manifests: dict[str, Path]
+    root: Path = Path()
+
+
+def evaluate(
+    run: str, paths: Paths, characters: dict[str, int], settings: EvaluationSettings
+) -> dict:
+    """All figures of run `run`, JSON-like; without format version, not yet rounded.
+
+    `characters` are those of the splits' text where known. Raises MlmError where shards,
+    tokenizer and model do not belong together or a split is empty.
+    """
+    manifests = {split: read_manifest(path) for split, path in paths.manifests.items()}
+    tokenizer = load_tokenizer(paths.model)
+    special = sorted(set(tokenizer.all_special_ids))
+    data = read_evaluation_data(
+        manifests, paths.root, settings.train_samples, len(tokenizer), special
+    )
+    text = {s: text_of(manifests[s], characters.get(s)) for s in ("train", "test")}
+    encoded = encoded_pairs(settings.minimal_pairs, tokenizer, data.sequence_length)
+    test, train, pairs = _scored(paths.model, tokenizer, special, data, encoded, settings)
+
+    resampling = Resampling(**settings.bootstrap, seed=settings.seed)
+    test_summary = summary(test.positions.sample, test.scores, text["test"], resampling)
+    train_summary = None
+    if train is not None:
+        train_summary = summary(train.positions.sample, train.scores, text["train"], resampling)
+    mask_id = tokenizer.mask_token_id
+    compared = compare_with_baselines(data, special, test, mask_id, resampling)
+    starts = word_starts(read_json(paths.model / "tokenizer.json"))
+    parts = parts_json(test, starts, mask_id, data.sequence_length, settings.calibration_bins)
+    return {
+        "run": run,
+        "test": asdict(test_summary),
+        "train": asdict(train_summary) if train_summary else None,
+        "baselines": baselines_json(compared, text["test"], data, manifests["train"].num_samples),
+        "frequency_bands": frequency_json(test, data.counts.unigram, settings.frequency_bands),
+        **parts,
+        "samples": samples_json(test, data.test, tokenizer, settings.samples),
+        "minimal_pairs": _pairs_json(pairs),
+        "verdicts": verdict_sentences(
+            (test, test_summary),
+            (train, train_summary) if train is not None else None,
+            compared,
+            parts["calibration"]["expected_calibration_error"],
+            resampling,
+        ),
+        "settings": settings.shown(),
+        "digests": {
+            "model": file_sha256(paths.model / "model.safetensors"),
+            "tokenizer": file_sha256(paths.model / "tokenizer.json"),
+            "manifest": file_sha256(paths.manifests["test"]),
+        },
+    }
+
+
+def _scored(
+    directory: Path,
+    tokenizer,
+    special: list[int],
+    data: EvaluationData,
+    pairs: EncodedPairs | None,
+    settings: EvaluationSettings,
+) -> tuple[Scored, Scored | None, list[ScoredPair]]:
+    """The model's answers on test and on the sample of train, and the minimal pairs."""
+    from mlm.evaluation.scoring import Scorer
+    from mlm.framework import make_deterministic
+    from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
+    from mlm.pretraining.masking import MaskingPlan
+
+    # Whatever the precision of the training, figures are computed in float32.
+    accelerator = AcceleratorSettings.of({**settings.accelerator, "precision": "float32"})
+    strategy = open_accelerator(accelerator).strategy
+    make_deterministic(settings.seed)
+    with strategy.scope():
+        model = load_model(directory)
+    check_vocabulary(model, tokenizer, directory)
+    plan = MaskingPlan(
+        share=settings.mask_share,
+        mask_token=settings.mask_token,
+        random_token=settings.random_token,
+        mask_id=tokenizer.mask_token_id,
+        special_ids=tuple(special),
+        vocabulary_size=len(tokenizer),
+        sequence_length=data.sequence_length,
+    )
+    scorer = Scorer(model, strategy, settings.batch_size, plan, settings.seed)
+    test = scorer.score(data.test, "test")
+    if not len(test.positions):
+        raise MlmError(
+            f"No token of the test split's {len(data.test)} samples was chosen for prediction. "
+            "Raise evaluation.mask_share, or give the split more text."
+        )
+    train = None
+    if data.train is not None:
+        scored = scorer.score(data.train, "train")
+        train = scored if len(scored.positions) else None
+    return test, train, score_pairs(pairs, scorer.log_probabilities) if pairs else []
+
+
+def _pairs_json(pairs: list[ScoredPair]) -> dict | None:
+    if not pairs:
+        return None
+    return {
+        "accuracy": sum(p.correct for p in pairs) / len(pairs),
+        "pairs": [{**asdict(p), "scores": list(p.scores), "correct": p.correct} for p in pairs],
+    }

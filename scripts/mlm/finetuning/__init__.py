@@ -1,0 +1,1 @@
+"""A task on top of the pretrained model, in Flax."""

@@ -1,0 +1,70 @@
+"""Which fold an example is held out in: stratified by the target, never dividing a group.
+
+Units (groups, or single examples) are ordered by a keyed hash inside strata of the target and
+dealt to the folds in turn, so that every fold holds every stratum alike. Strata of a number
+are bins of equal population, as many as Sturges' rule gives; those of a class are the classes.
+"""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from mlm.errors import MlmError
+from mlm.finetuning.examples import Example
+
+
+def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) -> list[int]:
+    """The fold of each example, from 0 on; the order of the examples changes nothing.
+
+    Raises MlmError where there are fewer units than folds, where a class is seen once, and
+    where a class is in so few groups that a fold would have nothing to learn it from.
+    """
+    units: dict[str, list[Example]] = defaultdict(list)
+    for example in examples:
+        units[example.unit].append(example)
+    grouped = any(e.group for e in examples)
+    if len(units) < folds:
+        what = "groups" if grouped else "rows"
+        raise MlmError(
+            f"finetune.folds: {folds} folds need at least {folds} {what}, and the data has "
+            f"{len(units)}. Give more data, or fewer folds"
+        )
+    if task == "classification":
+        _check_classes(examples, units)
+        strata = {u: Counter(e.target for e in found) for u, found in units.items()}
+        strata = {u: min(c, key=lambda t: (-c[t], t)) for u, c in strata.items()}
+    else:
+        strata = _bins({u: sum(float(e.target) for e in f) / len(f) for u, f in units.items()})
+    ordered = sorted(units, key=lambda u: (strata[u], _keyed(seed, u), u))
+    fold_of = {unit: place % folds for place, unit in enumerate(ordered)}
+    return [fold_of[e.unit] for e in examples]
+
+
+def _bins(means: dict[str, float]) -> dict[str, int]:
+    """The stratum of each unit: bins of equal population, at most Sturges' number of them."""
+    ordered = sorted(means, key=lambda u: (means[u], u))
+    number = len(ordered).bit_length()
+    return {unit: place * number // len(ordered) for place, unit in enumerate(ordered)}
+
+
+def _check_classes(examples: Sequence[Example], units: dict[str, list[Example]]) -> None:
+    places: dict[str, set[str]] = defaultdict(set)
+    for example in examples:
+        places[example.target].add(example.unit)
+    if len(places) < 2:
+        raise MlmError(
+            f"finetune.task: classification needs two classes, and the data has only "
+            f"{next(iter(places))!r}"
+        )
+    for name, found in sorted(places.items()):
+        if len(found) == 1:
+            unit = next(iter(found))
+            where = f"in the {unit}" if len(units[unit]) > 1 else f"at the {unit}"
+            raise MlmError(
+                f"finetune.data: the class {name!r} is seen only once ({where}), so that it "
+                "could be learned or tested, but not both. Add examples of it, or drop it"
+            )
+
+
+def _keyed(seed: int, unit: str) -> bytes:
+    return hashlib.blake2b(unit.encode(), digest_size=8, key=b"fold %d" % seed).digest()

@@ -1,0 +1,228 @@
+"""What a fine-tuning came to: every fold of every start together, beside the baseline."""
+
+import shutil
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mlm.atomic import read_json, replacing, write_json
+from mlm.digests import file_sha256
+from mlm.environment import installed_version
+from mlm.finetuning.examples import Example, read_examples
+from mlm.finetuning.files import (
+    EpochRow,
+    Prediction,
+    read_history,
+    read_predictions,
+    write_history,
+    write_prediction_rows,
+)
+from mlm.finetuning.paired_differences import Bootstrap, Comparison, Measured
+from mlm.finetuning.scores import macro_f1
+from mlm.finetuning.words import finetuning_verdicts
+
+FORMAT_VERSION = 1
+#: The models that are compared: two starts of the same network, and the baseline.
+STARTS = ("pretrained", "random")
+BASELINE = "tfidf_ridge"
+_PAIRS = (("pretrained", "random"), ("pretrained", BASELINE), ("random", BASELINE))
+#: Points kept for a plot of predicted against true.
+_POINTS = 600
+_PACKAGES = ("flax", "jax", "jaxlib", "numpy", "optax", "scipy", "tokenizers", "transformers")
+
+
+@dataclass(frozen=True)
+class ResultFiles:
+    """What the folds left, by start in the order of the folds, and what is written."""
+
+    examples: str
+    summary: str
+    ridge: str
+    predictions: dict[str, list[str]]
+    histories: dict[str, list[str]]
+    weights: list[str]
+    tokenizer: list[str]
+    directory: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the examples that scores are given for, by their places."""
+
+    name: str
+    places: np.ndarray
+
+
+def parts_of(examples: Sequence[Example]) -> list[Part]:
+    """All examples; those pretraining never trained on, and the others, where that is known."""
+    split = np.array([e.split for e in examples])
+    found = [Part("all", np.arange(len(examples)))]
+    if (split != "").any():
+        found.append(Part("unseen", np.flatnonzero((split != "train") & (split != ""))))
+        found.append(Part("seen", np.flatnonzero(split == "train")))
+    return [part for part in found if len(part.places)]
+
+
+def figures_of(rows: Sequence[Prediction], task: str) -> np.ndarray:
+    """What a score averages: squared errors, or 1 where the class is right."""
+    if task == "regression":
+        return np.array([(float(r.prediction) - float(r.target)) ** 2 for r in rows])
+    return np.array([float(r.prediction == r.target) for r in rows])
+
+
+def _rounded(measured: Measured) -> dict:
+    return {
+        "score": round(measured.score, 6),
+        "interval": [round(x, 6) for x in measured.interval],
+    }
+
+
+def in_order(examples: Sequence[Example], files: Sequence[str]) -> list[Prediction]:
+    """The predictions of all folds in the order of the examples, each example once."""
+    rows = {row.id: row for path in files for row in read_predictions(path)}
+    return [rows[e.id] for e in examples]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The folds together: by model its predictions, in the order of the examples."""
+
+    examples: list[Example]
+    fold_of: np.ndarray
+    predictions: dict[str, list[Prediction]]
+    histories: dict[str, list[list[EpochRow]]]
+
+
+def read_found(files: ResultFiles) -> Found:
+    """Everything that the folds and the baseline left."""
+    examples, fold_of = read_examples(files.examples)
+    predictions = {start: in_order(examples, files.predictions[start]) for start in STARTS}
+    predictions[BASELINE] = in_order(examples, [files.ridge])
+    histories = {s: [read_history(path) for path in files.histories[s]] for s in STARTS}
+    return Found(examples, np.array(fold_of), predictions, histories)
+
+
+def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> None:
+    """Write metrics.json, oof*.csv, history*.csv and the best fold's model."""
+    found = read_found(files)
+    metrics = {"format_version": FORMAT_VERSION, "run": run} | scores_of(found, section, seed)
+    weights = Path(files.weights[metrics["best_fold"]])
+    metrics |= {
+        "data": {k: v for k, v in read_json(files.summary).items() if k != "format_version"},
+        "settings": {k: v for k, v in section.items() if k not in ("data", "task", "confidence")},
+        "digests": {"examples": file_sha256(files.examples), "model": file_sha256(weights)},
+        "packages": {p: v for p in _PACKAGES if (v := installed_version(p)) is not None},
+    }
+    directory = Path(files.directory)
+    for name, rows in found.predictions.items():
+        suffix = "" if name == "pretrained" else f"_{name}"
+        write_prediction_rows(directory / f"oof{suffix}.csv", rows)
+    for start, histories in found.histories.items():
+        suffix = "" if start == "pretrained" else f"_{start}"
+        rows = [row for history in histories for row in history]
+        write_history(directory / f"history{suffix}.csv", rows)
+    _copy_model(weights.parent, files.tokenizer, directory / "model")
+    write_json(directory / "metrics.json", metrics)
+
+
+def scores_of(found: Found, section: dict, seed: int) -> dict:
+    """Every model's scores and curves, the paired differences, and what they mean."""
+    task, parts = section["task"], parts_of(found.examples)
+    figures = {name: figures_of(rows, task) for name, rows in found.predictions.items()}
+    units = np.array([e.unit for e in found.examples])
+    compared = {
+        part.name: Comparison(
+            {name: values[part.places] for name, values in figures.items()},
+            units[part.places],
+            rooted=task == "regression",
+            how=Bootstrap(section["resamples"], section["confidence"], seed),
+        )
+        for part in parts
+    }
+    models = {
+        name: _fold_scores(figures[name], found.fold_of, section["folds"], task)
+        | {part: _rounded(comparison.of(name)) for part, comparison in compared.items()}
+        for name in found.predictions
+    }
+    if task == "classification":
+        for name, rows in found.predictions.items():
+            said, true = [r.prediction for r in rows], [r.target for r in rows]
+            models[name]["macro_f1"] = round(macro_f1(said, true), 6)
+    for start in STARTS:
+        models[start]["curves"] = _curves(found.histories[start])
+    pick = min if task == "regression" else max
+    folds = models["pretrained"]["folds"]
+    described = {
+        "task": task,
+        "score": "rmse" if task == "regression" else "accuracy",
+        "confidence": section["confidence"],
+        "parts": {part.name: _described(part, found.examples) for part in parts},
+        "models": models,
+        "differences": [
+            {"model": name, "beside": other}
+            | {part: _rounded(c.difference(name, other)) for part, c in compared.items()}
+            for name, other in _PAIRS
+        ],
+        "best_fold": folds.index(pick(folds)),
+        "shown": _shown(found.examples, found.predictions, task),
+    }
+    return described | {"verdicts": finetuning_verdicts(described)}
+
+
+def _described(part: Part, examples: Sequence[Example]) -> dict:
+    groups = {examples[i].group for i in part.places if examples[i].group}
+    return {"examples": len(part.places), "groups": len(groups)}
+
+
+def _fold_scores(figures: np.ndarray, fold_of: np.ndarray, folds: int, task: str) -> dict:
+    scores = [float(figures[fold_of == fold].mean()) for fold in range(folds)]
+    if task == "regression":
+        scores = [score**0.5 for score in scores]
+    return {
+        "folds": [round(score, 6) for score in scores],
+        "mean": round(statistics.fmean(scores), 6),
+        "spread": round(statistics.stdev(scores), 6),
+    }
+
+
+def _curves(histories: Sequence[Sequence[EpochRow]]) -> list[dict]:
+    """Means over the folds by epoch, without anything that time changes."""
+    return [
+        {"epoch": rows[0].epoch}
+        | {
+            key: round(statistics.fmean(getattr(row, key) for row in rows), 6)
+            for key in ("train_loss", "validation_loss", "score")
+        }
+        for rows in zip(*histories, strict=True)
+    ]
+
+
+def _shown(examples: Sequence[Example], models: dict, task: str) -> dict:
+    """True and predicted of an even choice of examples; or counts by true and said class."""
+    if task == "regression":
+        step = max(1, -(-len(examples) // _POINTS))
+        chosen = range(0, len(examples), step)
+        return {
+            "true": [float(examples[i].target) for i in chosen],
+            **{name: [float(rows[i].prediction) for i in chosen] for name, rows in models.items()},
+        }
+    classes = sorted({e.target for e in examples})
+    return {
+        "classes": classes,
+        **{
+            name: [
+                [sum(r.target == a and r.prediction == b for r in rows) for b in classes]
+                for a in classes
+            ]
+            for name, rows in models.items()
+        },
+    }
+
+
+def _copy_model(fold: Path, tokenizer: Sequence[str], place: Path) -> None:
+    for source in [fold / "model.safetensors", fold / "config.json", *map(Path, tokenizer)]:
+        with replacing(place / source.name) as temporary:
+            shutil.copyfile(source, temporary)

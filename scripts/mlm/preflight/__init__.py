@@ -1,0 +1,1 @@
+"""The train step compiled for TPU targets on a machine without one."""

@@ -1,0 +1,208 @@
+"""The largest per-replica batch that fits a target's memory, by bisection.
+
+Every batch that is tried is lowered anew, in a TensorFlow process of its own, and compiled for
+the target: memory does not grow evenly, since near the limit the compiler computes values twice
+instead of keeping them (rematerialisation).
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlm.atomic import write_json
+from mlm.errors import MlmError
+from mlm.preflight.roofline import LABEL
+from mlm.preflight.tpu_chips import CHIPS, generation_of
+from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, Compilation, compile_for
+from mlm.shards.manifests import read_manifest
+
+if TYPE_CHECKING:  # runs in a process of its own, by name
+    from mlm import lowering_job  # noqa: F401
+
+PRECISIONS = ("float32", "bfloat16")
+#: Growth of the FLOPs of one sample from which values are taken to be computed twice.
+_REMATERIALISED = 1.01
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One batch that was compiled: its peak in bytes and FLOPs of one sample, if it fits."""
+
+    batch: int
+    fits: bool
+    peak: int | None = None
+    flops_per_sample: float | None = None
+
+
+@dataclass
+class Search:
+    """What a search found; `largest` is 0 where no batch fits.
+
+    `too_large` is the smallest batch found not to fit, None up to the largest candidate.
+    `rematerialises_from` is the smallest batch tried whose samples cost more FLOPs than those
+    of the cheapest batch.
+    """
+
+    largest: int = 0
+    too_large: int | None = None
+    rematerialises_from: int | None = None
+    trials: list[Trial] = field(default_factory=list)
+
+
+def candidates(largest: int) -> list[int]:
+    """Batches worth trying: 1, 2, 4, and the multiples of 8, ascending, up to `largest`."""
+    return [b for b in (1, 2, 4) if b <= largest] + list(range(8, largest + 1, 8))
+
+
+def search(batches: list[int], guess: int, attempt: Callable[[int], Trial]) -> Search:
+    """The largest of `batches` (ascending) that fits, trying `guess` first.
+
+    From the guess outwards in growing strides, then by bisection: about twice the logarithm
+    of the guess' error in trials.
+    """
+    tried: dict[int, Trial] = {}
+
+    def fits(place: int) -> bool:
+        batch = batches[place]
+        if batch not in tried:
+            tried[batch] = attempt(batch)
+        return tried[batch].fits
+
+    low, high = -1, len(batches)  # batches[low] fits, batches[high] does not
+    place, stride = max((i for i, b in enumerate(batches) if b <= guess), default=0), 1
+    if fits(place):
+        low = place
+        while high == len(batches) and low < len(batches) - 1:
+            place = min(low + stride, len(batches) - 1)
+            low, high = (place, high) if fits(place) else (low, place)
+            stride *= 2
+    else:
+        high = place
+        while low == -1 and high > 0:
+            place = max(high - stride, 0)
+            low, high = (place, high) if fits(place) else (low, place)
+            stride *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    trials = [tried[b] for b in sorted(tried)]
+    return Search(
+        largest=batches[low] if low >= 0 else 0,
+        too_large=batches[high] if high < len(batches) else None,
+        rematerialises_from=_rematerialises_from(trials),
+        trials=trials,
+    )
+
+
+def _rematerialises_from(trials: list[Trial]) -> int | None:
+    costs = {t.batch: t.flops_per_sample for t in trials if t.fits and t.flops_per_sample}
+    cheapest = min(costs.values(), default=0.0)
+    return min((b for b, cost in costs.items() if cost > cheapest * _REMATERIALISED), default=None)
+
+
+def first_guess(found: Compilation, batch: int, hbm: int) -> int:
+    """The batch whose temporaries would fill `hbm` bytes, if they grew with the batch."""
+    fixed = found.peak - found.temporaries
+    return max(1, int((hbm - fixed) * batch / max(found.temporaries, 1)))
+
+
+class Programs:
+    """The run's step lowered for other batches and precisions, each made once."""
+
+    def __init__(self, request: dict, directory: str):
+        self._request, self._directory = request, Path(directory)
+
+    def path(self, precision: str, batch: int) -> Path:
+        """The StableHLO of the step. Raises MlmError where it cannot be lowered."""
+        program = self._directory / f"{precision}-{batch}.stablehlo"
+        if not program.exists():
+            options = {
+                "precision": precision,
+                "per_replica_batch_size": batch,
+                "survey": False,
+                "epoch_batches": None,
+            }
+            summary = str(program.with_suffix(".json"))
+            request = self._request | {
+                "options": options,
+                "program": str(program),
+                "summary": summary,
+            }
+            ran = subprocess.run(
+                [sys.executable, "-m", "mlm.preflight.lowering_stage"],
+                input=json.dumps(request),
+                capture_output=True,
+                text=True,
+                cwd=Path.cwd(),
+                env=_environment(),
+            )
+            if ran.returncode or not program.stat().st_size:
+                said = (ran.stderr.strip().splitlines() or ["nothing"])[-1]
+                raise MlmError(
+                    f"the step could not be lowered for a batch of {batch} in {precision}: {said}"
+                )
+        return program
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+
+
+def find_batches(request: dict, targets: list[str], batch: int, largest: int, output: str) -> None:
+    """Write for every target and precision the largest batch that fits, to `output`.
+
+    `request` holds the `settings` and `files` of the run as `lowering_job` takes them, `batch`
+    is the run's own, where the guess comes from. No batch is tried that the train split does
+    not fill. A target that the compiler does not know has null.
+    """
+    samples = read_manifest(request["files"]["manifests"]["train"]).num_samples
+    accumulation = request["settings"]["pretraining"]["optimizer"]["accumulation"]
+    largest = max(1, min(largest, samples // accumulation))
+    found: dict[str, dict] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        programs = Programs(request, directory)
+        for target in targets:
+            found[target] = {
+                precision: _find(programs, target, precision, batch, largest)
+                for precision in PRECISIONS
+            }
+    write_json(output, {"format_version": 1, "label": LABEL, "targets": found})
+
+
+def _find(programs: Programs, target: str, precision: str, batch: int, largest: int) -> dict | None:
+    facts = CHIPS.get(generation_of(target))
+    known: dict[int, Compilation] = {}
+
+    def compiled(size: int) -> Compilation:
+        if size not in known:
+            known[size] = compile_for(target, programs.path(precision, size))
+            outcome = known[size].outcome
+            print(f"{target} {precision}: batch {size}: {outcome}", file=sys.stderr)
+        return known[size]
+
+    def attempt(size: int) -> Trial:
+        answer = compiled(size)
+        if answer.outcome != COMPILED:
+            return Trial(size, fits=False)
+        return Trial(size, True, answer.peak, answer.flops / size)
+
+    batches = candidates(largest)
+    start = max((b for b in batches if b <= batch), default=batches[0])
+    first = compiled(start)
+    if first.outcome not in (COMPILED, NO_MEMORY):
+        return None
+    guess = start
+    if facts is not None and first.outcome == COMPILED:
+        hbm = facts.hbm_bytes * first.chips // first.replicas
+        guess = min(first_guess(first, start, hbm), largest)
+    result = search(batches, guess, attempt)
+    if start not in {t.batch for t in result.trials}:
+        result.trials = sorted([*result.trials, attempt(start)], key=lambda t: t.batch)
+        result.rematerialises_from = _rematerialises_from(result.trials)
+    return asdict(result)

@@ -1,0 +1,319 @@
+"""Preflight: compile a run's step for real TPU targets and say what would fail there.
+
+What it cannot see: nothing is executed, so numerics, the speed of TPU kernels, the input
+pipeline's speed and the network stay unseen.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from mlm.atomic import read_json, write_json
+from mlm.errors import MlmError
+from mlm.preflight.data_readiness import Reach, check_data
+from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
+from mlm.preflight.roofline import LABEL, estimate
+from mlm.preflight.tpu_chips import CHIPS, generation_of
+from mlm.preflight.tpu_compiler import (
+    COMPILED,
+    HOST_MEMORY,
+    NO_MEMORY,
+    REFUSED,
+    Compilation,
+    compile_for,
+    compiler_versions,
+)
+from mlm.shards.manifests import Manifest, read_manifest
+
+FORMAT_VERSION = 1
+#: Bytes of StableHLO from which compilations run one by one: a base model's (0.8 MB) takes
+#: 3 to 4 GB of memory, a small one's (0.2 MB) less than 1 GB.
+_LARGE_PROGRAM = 400_000
+UNSEEN = (
+    "nothing is executed: numerics and loss curves",
+    "the speed of the kernels that a production TPU runs, and of the input pipeline",
+    "the network, the storage and the rights of the machine that trains",
+)
+
+
+@dataclass(frozen=True)
+class PreflightSettings:
+    """Targets, and the (low, high) share of a chip's peak that estimates assume."""
+
+    targets: tuple[str, ...]
+    utilisation: tuple[float, float]
+
+    @classmethod
+    def of(cls, targets: list[str], utilisation: dict) -> "PreflightSettings":
+        """From the resolved section's `targets` and `utilisation`.
+
+        Raises MlmError for a range whose low end is above the high one.
+        """
+        if utilisation["low"] > utilisation["high"]:
+            raise MlmError(
+                f"preflight.utilisation: low is {utilisation['low']}, above high, which is "
+                f"{utilisation['high']}"
+            )
+        return cls(tuple(targets), (utilisation["low"], utilisation["high"]))
+
+
+@dataclass
+class TargetReport:
+    """What preflight says of one target; `memory` and `estimate` are None where unknown."""
+
+    target: str
+    outcome: str
+    message: str = ""
+    replicas: int = 0
+    chips: int = 0
+    hosts: int = 0
+    fits: bool | None = None
+    hbm_per_replica: int | None = None
+    memory: dict[str, int] | None = None
+    flops_per_step: float | None = None
+    flops_per_run: float | None = None
+    bytes_accessed: float | None = None
+    all_reduces: int = 0
+    global_batch_size: int | None = None
+    estimate: dict | None = None
+    largest_batch: dict | None = None
+    findings: list[Finding] = field(default_factory=list)
+
+
+def report_on(
+    target: str,
+    found: Compilation,
+    lowering: dict,
+    manifest: Manifest,
+    reach: Reach,
+    utilisation: tuple[float, float],
+    steps_for: Callable[[int], int],
+) -> TargetReport:
+    """The verdict on one target from the compiler's answer.
+
+    `steps_for` gives the run's updates for a global batch size.
+    """
+    report = TargetReport(
+        target=target,
+        outcome=found.outcome,
+        message=found.message,
+        replicas=found.replicas,
+        chips=found.chips,
+        hosts=found.hosts,
+        all_reduces=found.all_reduces,
+    )
+    facts = CHIPS.get(generation_of(target))
+    if found.replicas:
+        report.global_batch_size = (
+            lowering["per_replica_batch_size"] * found.replicas * lowering["accumulation"]
+        )
+        report.findings += check_data(
+            manifest,
+            reach,
+            target=target,
+            replicas=found.replicas,
+            hosts=found.hosts,
+            global_batch=report.global_batch_size,
+        )
+    if facts is None and found.outcome in (COMPILED, NO_MEMORY, REFUSED):
+        report.findings.append(
+            Finding(
+                "known_chip",
+                WARNING,
+                f"no published figures are known here for {generation_of(target)!r} (known: "
+                f"{', '.join(CHIPS)}): no estimate of time, and no memory but the compiler's",
+                target=target,
+            )
+        )
+    if facts is not None and found.replicas:
+        report.hbm_per_replica = facts.hbm_bytes * found.chips // found.replicas
+    if found.outcome == NO_MEMORY:
+        report.fits = False
+        report.findings.append(_too_large(target, found.message))
+    elif found.outcome != COMPILED:
+        report.findings.append(Finding("compiles", ERROR, found.message, target=target))
+    else:
+        _add_figures(report, found, facts, utilisation, steps_for)
+    return report
+
+
+def _too_large(target: str, message: str) -> Finding:
+    advice = "Lower pretraining.per_replica_batch_size, or use bfloat16"
+    return Finding("fits", ERROR, f"{message}. {advice}", target=target)
+
+
+def _add_figures(report, found: Compilation, facts, utilisation, steps_for) -> None:
+    report.memory = {
+        "arguments": found.arguments,
+        "outputs": found.outputs,
+        "aliased": found.aliased,
+        "temporaries": found.temporaries,
+        "code": found.code,
+        "peak": found.peak,
+        "compiler_peak": found.compiler_peak,
+    }
+    # The compiler refuses what its own limit cannot hold; the datasheet is the second opinion.
+    report.fits = report.hbm_per_replica is None or found.peak <= report.hbm_per_replica
+    if not report.fits:
+        report.findings.append(
+            _too_large(
+                report.target,
+                f"one replica needs {found.peak} bytes and has {report.hbm_per_replica}",
+            )
+        )
+    report.flops_per_step, report.bytes_accessed = found.flops, found.bytes_accessed
+    if any(f.rule == "full_global_batch" for f in report.findings):
+        return
+    steps = steps_for(report.global_batch_size)
+    report.flops_per_run = found.flops * found.replicas * steps
+    if facts is not None:
+        report.estimate = asdict(
+            estimate(
+                facts,
+                flops=found.flops,
+                bytes_accessed=found.bytes_accessed,
+                replicas=found.replicas,
+                chips=found.chips,
+                steps=steps,
+                utilisation=utilisation,
+            )
+        ) | {"steps": steps, "utilisation": list(utilisation), "label": LABEL}
+
+
+@dataclass(frozen=True)
+class PreflightFiles:
+    """Where a preflight reads and writes; `batches` is None where none were searched."""
+
+    program: str
+    lowering: str
+    manifest: str
+    report: str
+    batches: str | None = None
+
+
+def preflight(
+    settings: PreflightSettings,
+    files: PreflightFiles,
+    reach: Reach,
+    steps_for: Callable[[int], int],
+    compiler: Callable[[str, str], Compilation] = compile_for,
+    at_once: int = 1,
+) -> dict:
+    """Compile for every target, judge, and write the report, which is also returned.
+
+    `at_once` compilations run side by side; their number changes no byte. A target that fails
+    takes nothing from the others. Without a program (the step could not be lowered) no target
+    is compiled for.
+    """
+    lowering, manifest = read_json(files.lowering), read_manifest(files.manifest)
+    findings = [Finding(**f) for f in lowering["findings"]]
+    batches = read_json(files.batches)["targets"] if files.batches else {}
+    reports = []
+    if Path(files.program).stat().st_size:
+        if Path(files.program).stat().st_size > _LARGE_PROGRAM:
+            at_once = 1
+        answers = _compile_all(settings.targets, files.program, compiler, at_once)
+        for target, found in zip(settings.targets, answers, strict=True):
+            report = report_on(
+                target, found, lowering, manifest, reach, settings.utilisation, steps_for
+            )
+            report.largest_batch = batches.get(target)
+            reports.append(report)
+    findings += [f for r in reports for f in r.findings]
+    result = {
+        "format_version": FORMAT_VERSION,
+        "run": lowering["run"],
+        "passed": not failed(findings),
+        "label": LABEL,
+        "unseen": list(UNSEEN),
+        "step": {k: v for k, v in lowering.items() if k not in ("findings", "format_version")},
+        "rules": _verdicts(findings, _unasked(lowering, compiled=bool(reports))),
+        "findings": [asdict(f) for f in findings],
+        "targets": [_as_json(r) for r in reports],
+        "chips": _chips(settings.targets),
+        "packages": compiler_versions(),
+    }
+    write_json(files.report, result)
+    return result
+
+
+def _compile_all(targets, program: str, compiler, at_once: int) -> list[Compilation]:
+    """The compiler's answers in the order of `targets`, told as they come."""
+
+    def compiled(target: str) -> Compilation:
+        begun = time.monotonic()
+        found = compiler(target, program)
+        seconds = time.monotonic() - begun
+        print(f"{target}: {found.outcome} after {seconds:.0f} s", file=sys.stderr)
+        return found
+
+    print(f"Compiling for {', '.join(targets)}", file=sys.stderr)
+    with ThreadPoolExecutor(at_once) as pool:
+        answers = list(pool.map(compiled, targets))
+    # What did not find room beside the others may find it alone.
+    return [
+        compiled(target) if answer.outcome == HOST_MEMORY and at_once > 1 else answer
+        for target, answer in zip(targets, answers, strict=True)
+    ]
+
+
+def _as_json(report: TargetReport) -> dict:
+    found = asdict(report)
+    del found["findings"]
+    return found
+
+
+_OF_THE_STEP = (
+    "static_control_flow",
+    "static_shapes",
+    "known_gather_sizes",
+    "no_float64",
+    "no_host_ops",
+    "lowers_to_xla",
+    "tile_sizes",
+)
+_OF_THE_DATA = ("one_compilation", "position_restorable")
+_OF_A_TARGET = (
+    "compiles",
+    "fits",
+    "known_chip",
+    "full_global_batch",
+    "shards_for_workers",
+    "readable_paths",
+)
+
+
+def _unasked(lowering: dict, compiled: bool) -> set[str]:
+    """The rules that could not be asked, since a step before them failed."""
+    rules = set() if compiled else set(_OF_A_TARGET)
+    if "parameters" not in lowering:
+        rules |= {*_OF_THE_STEP, *_OF_THE_DATA}
+    elif "survey" not in lowering:
+        rules |= {*_OF_THE_DATA}
+    return rules
+
+
+def _verdicts(findings: list[Finding], unasked: set[str]) -> list[dict]:
+    """For every rule what it asks and whether it is kept, broken, or advised on."""
+    ranks = (ADVICE, WARNING, ERROR)
+    worst: dict[str, str] = {}
+    for finding in findings:
+        worst[finding.rule] = max(
+            worst.get(finding.rule, ADVICE), finding.severity, key=ranks.index
+        )
+    return [
+        {
+            "rule": name,
+            "asks": asks,
+            "verdict": worst.get(name, "not asked" if name in unasked else "kept"),
+        }
+        for name, asks in RULES.items()
+    ]
+
+
+def _chips(targets: tuple[str, ...]) -> list[dict]:
+    generations = sorted({generation_of(t) for t in targets} & CHIPS.keys())
+    return [asdict(CHIPS[g]) for g in generations]

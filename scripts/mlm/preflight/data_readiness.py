@@ -1,0 +1,88 @@
+"""Is the data ready for a target: enough shards and samples, and paths that it can reach."""
+
+from dataclasses import dataclass
+
+from mlm.preflight.findings import ERROR, WARNING, Finding
+from mlm.shards.manifests import Manifest
+
+
+@dataclass(frozen=True)
+class Reach:
+    """From where the run's data is read and its state written.
+
+    `tpu_name` is "local" on a TPU VM, whose own processes read and write; anything else is a
+    TPU node, whose workers do and which has no disk of its own. `state_directory` is where
+    checkpoints go.
+    """
+
+    tpu_name: str
+    state_directory: str
+
+
+def check_data(
+    manifest: Manifest, reach: Reach, *, target: str, replicas: int, hosts: int, global_batch: int
+) -> list[Finding]:
+    """What the train split lacks for a target of `replicas` replicas on `hosts` hosts."""
+    found = []
+    if manifest.num_samples < global_batch:
+        found.append(
+            Finding(
+                "full_global_batch",
+                ERROR,
+                f"the train split has {manifest.num_samples} samples; one step of {replicas} "
+                f"replicas takes {global_batch}. Lower pretraining.per_replica_batch_size",
+                target=target,
+            )
+        )
+    if len(manifest.shards) < hosts:
+        found.append(
+            Finding(
+                "shards_for_workers",
+                ERROR,
+                f"the train split has {len(manifest.shards)} shards for {hosts} input workers "
+                f"(hosts); raise shards.count.train to {hosts} or more",
+                target=target,
+            )
+        )
+    return found + _reachable(manifest, reach, target, hosts)
+
+
+def _reachable(manifest: Manifest, reach: Reach, target: str, hosts: int) -> list[Finding]:
+    local = [s.path for s in manifest.shards if not s.path.startswith("gs://")]
+    state_is_local = not reach.state_directory.startswith("gs://")
+    if reach.tpu_name != "local":
+        found = []
+        if local:
+            found.append(
+                Finding(
+                    "readable_paths",
+                    ERROR,
+                    f"{len(local)} of {len(manifest.shards)} shards are on a local disk (the first "
+                    f"is {local[0]}), which the TPU node {reach.tpu_name!r} cannot read. Keep the "
+                    "shards on gs:// (shards.prebuilt), or run on a TPU VM "
+                    "(accelerator.tpu.name: local)",
+                    target=target,
+                )
+            )
+        if state_is_local:
+            found.append(
+                Finding(
+                    "readable_paths",
+                    ERROR,
+                    f"pretraining.checkpoint.directory is {reach.state_directory}, a local "
+                    f"directory; a TPU node writes its state from the workers. Name a gs:// prefix",
+                    target=target,
+                )
+            )
+        return found
+    if hosts > 1 and (local or state_is_local):
+        return [
+            Finding(
+                "readable_paths",
+                WARNING,
+                f"{hosts} hosts read the shards and write the state, each on its own disk: put "
+                "both on gs:// or on a file system that all hosts share",
+                target=target,
+            )
+        ]
+    return []

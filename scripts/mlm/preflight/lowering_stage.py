@@ -1,0 +1,152 @@
+"""The lowering as a job: from a run's settings and files to its StableHLO and what was found."""
+
+import json
+import sys
+from dataclasses import asdict, dataclass, replace
+
+from mlm.atomic import replacing, write_json
+from mlm.errors import MlmError
+from mlm.preflight.findings import ERROR, Finding
+from mlm.preflight.lowering import Lowered, TrainStep, lower, train_step_of
+from mlm.preflight.shape_survey import position_is_restorable, survey_epoch
+from mlm.preflight.tile_sizes import Dimension, tile_advice
+from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
+from mlm.pretraining.models import ROBERTA_FAMILY
+from mlm.pretraining.stage import RunFiles, RunSettings, pretraining_of
+from mlm.pretraining.training import Pretraining
+from mlm.shards.manifests import read_manifest
+from mlm.tokenizer.encoding import Encoder
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class LoweringOptions:
+    """What a lowering takes beyond the run itself.
+
+    `precision` and `per_replica_batch_size` override the run's where they are not None;
+    `survey` turns the look at the data off, for further lowerings of the same run.
+    `epoch_batches` is the number of the first epoch's batches looked at, None for all.
+    """
+
+    precision: str | None = None
+    per_replica_batch_size: int | None = None
+    survey: bool = True
+    epoch_batches: int | None = None
+
+
+def tpu_precision(accelerator: dict) -> str:
+    """The precision that a run has on a TPU."""
+    precision = accelerator["precision"]
+    return "bfloat16" if precision == "auto" else precision
+
+
+def lower_run(
+    settings: RunSettings, files: RunFiles, options: LoweringOptions, program: str, summary: str
+) -> None:
+    """Write the run's step to `program` and what was found on the way to `summary`.
+
+    A step that breaks a rule is an answer, not an error: `program` is then an empty file
+    where nothing could be lowered.
+    """
+    if options.per_replica_batch_size:
+        settings = replace(
+            settings,
+            pretraining=settings.pretraining
+            | {"per_replica_batch_size": options.per_replica_batch_size},
+        )
+    precision = options.precision or tpu_precision(settings.accelerator)
+    _open_cpu(precision)
+    findings = _pad_id(settings, files)
+    described: dict = {"precision": precision}
+    lowered = Lowered(None, ())
+    try:
+        manifests = {split: read_manifest(path) for split, path in files.manifests.items()}
+        run = pretraining_of(settings, files, manifests, replicas=1)
+    except MlmError as error:
+        if not findings:
+            findings.append(Finding("settings", ERROR, str(error)))
+    else:
+        print(f"{run.name}: building the model and tracing its step", file=sys.stderr)
+        step = train_step_of(run)
+        lowered = lower(step.function, step.signature)
+        findings += lowered.findings
+        advice, dimensions = tile_advice(run, precision)
+        findings += advice
+        described |= _described(run, step, dimensions)
+        if options.survey and lowered.program is not None:
+            survey, found = survey_epoch(run, step, options.epoch_batches)
+            findings += found + position_is_restorable(run)
+            described["survey"] = asdict(survey)
+    with replacing(program) as temporary:
+        temporary.write_bytes(lowered.program or b"")
+    write_json(
+        summary,
+        {
+            "format_version": FORMAT_VERSION,
+            "run": settings.name,
+            "lowered": lowered.program is not None,
+            "findings": [asdict(f) for f in findings],
+            **described,
+        },
+    )
+
+
+def _open_cpu(precision: str) -> None:
+    """A CPU to trace on, with the precision that the TPU will have."""
+    open_accelerator(
+        AcceleratorSettings(
+            kind="cpu",
+            precision=precision,
+            virtual_replicas=None,
+            cpu_threads=2,
+            tpu_name="local",
+            tpu_zone=None,
+            tpu_project=None,
+        )
+    )
+
+
+def _pad_id(settings: RunSettings, files: RunFiles) -> list[Finding]:
+    """The pad token's id, looked at before the model refuses it in its own words."""
+    family, pad = settings.model["family"], Encoder.load(files.tokenizer).special_ids.pad
+    if family not in ROBERTA_FAMILY or pad == 1:
+        return []
+    return [
+        Finding(
+            "pad_id",
+            ERROR,
+            f"the pad token has id {pad}; {family} in TensorFlow takes id 1 for padding whatever "
+            "its configuration says. Give <pad> id 1 in the tokenizer, or choose another family",
+        )
+    ]
+
+
+def _described(run: Pretraining, step: TrainStep, dimensions: list[Dimension]) -> dict:
+    return {
+        "model_type": run.model_config.model_type,
+        "parameters": step.parameters,
+        "per_replica_batch_size": run.per_replica_batch_size,
+        "accumulation": run.optimizer.accumulation,
+        "sequence_length": run.plan.sequence_length,
+        "vocabulary_size": run.plan.vocabulary_size,
+        "slots": run.plan.slots,
+        "inputs": {k: [list(s.shape), s.dtype.name] for k, s in sorted(step.signature.items())},
+        "dimensions": [asdict(d) for d in dimensions],
+    }
+
+
+def main() -> None:
+    """One lowering in a process of its own: the request is JSON on stdin."""
+    request = json.load(sys.stdin)
+    lower_run(
+        RunSettings(**request["settings"]),
+        RunFiles(**request["files"]),
+        LoweringOptions(**request["options"]),
+        request["program"],
+        request["summary"],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The preflight as a job: from a lowered step and settings to preflight.json."""
+
+import math
+
+from mlm.preflight.checks import PreflightFiles, PreflightSettings, preflight
+from mlm.preflight.data_readiness import Reach
+from mlm.shards.manifests import read_manifest
+
+
+def number_of_updates(section: dict, samples: int, sequence_length: int, batch: int) -> int:
+    """Updates that `steps`, `epochs` or `tokens` of section `pretraining` come to."""
+    if section["steps"]:
+        return section["steps"]
+    if section["epochs"]:
+        return max(1, math.ceil(section["epochs"] * samples / batch))
+    return max(1, math.ceil(section["tokens"] / (batch * sequence_length)))
+
+
+def preflight_run(
+    settings: PreflightSettings,
+    files: PreflightFiles,
+    *,
+    pretraining: dict,
+    tpu_name: str,
+    state_directory: str,
+    at_once: int,
+) -> None:
+    """Write the preflight of one run, with `at_once` compilations side by side.
+
+    `pretraining` holds the run's `steps`, `epochs` and `tokens`.
+    """
+    manifest = read_manifest(files.manifest)
+
+    def steps_for(global_batch: int) -> int:
+        return number_of_updates(
+            pretraining, manifest.num_samples, manifest.sequence_length, global_batch
+        )
+
+    preflight(settings, files, Reach(tpu_name, state_directory), steps_for, at_once=at_once)

@@ -1,0 +1,67 @@
+"""Preflight's answer for the terminal: a table of targets, and what is wrong in words."""
+
+from mlm.preflight.findings import ADVICE, Finding
+
+_HEADINGS = (
+    "target",
+    "verdict",
+    "replicas",
+    "peak HBM",
+    "HBM",
+    "largest batch",
+    "FLOPs/step",
+    "time",
+)
+
+
+def shown_bytes(number: int | None) -> str:
+    """A size in GiB or MiB."""
+    if number is None:
+        return "?"
+    return f"{number / 2**30:.2f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
+
+
+def shown_seconds(seconds: float) -> str:
+    """A span in the unit that suits it."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds * 1000:.2g} ms"
+
+
+def table(report: dict) -> str:
+    """All targets of one preflight.json, and its findings, as text."""
+    rows = [_HEADINGS, *(_row(t) for t in report["targets"])]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
+    lines = [
+        f"Preflight of {report['run']} ({report['label']})",
+        *("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows),
+    ]
+    findings = [Finding(**f) for f in report["findings"]]
+    lines += [f"  {f.in_words()}" for f in findings if f.severity != ADVICE]
+    advice = sum(f.severity == ADVICE for f in findings)
+    verdict = "passed" if report["passed"] else "FAILED"
+    lines.append(f"{report['run']}: {verdict}" + (f", {advice} pieces of advice" if advice else ""))
+    return "\n".join(lines)
+
+
+def _row(target: dict) -> tuple[str, ...]:
+    verdict = {True: "fits", False: "does not fit", None: target["outcome"].replace("_", " ")}
+    found = target["estimate"]
+    time = "?"
+    if found:
+        time = " to ".join(shown_seconds(s) for s in found["run_seconds"])
+    batches = target["largest_batch"] or {}
+    largest = ", ".join(
+        f"{kind} {values['largest']}" for kind, values in sorted(batches.items()) if values
+    )
+    return (
+        target["target"],
+        verdict[target["fits"]],
+        str(target["replicas"] or "?"),
+        shown_bytes((target["memory"] or {}).get("peak")),
+        shown_bytes(target["hbm_per_replica"]),
+        largest or "-",
+        f"{target['flops_per_step']:.3g}" if target["flops_per_step"] else "?",
+        time,
+    )

@@ -1,0 +1,268 @@
+"""XLA's TPU compiler on a machine without a TPU: the only place that touches private JAX.
+
+libtpu holds the compiler for every TPU generation and can be given the description of a
+topology instead of a device (ahead-of-time compilation, as in `jax.experimental.topologies`).
+JAX's public interface compiles functions traced by JAX; a module that TensorFlow lowered has
+to go through the private parts named in `PRIVATE_INTERFACE`. They are pinned with jax and
+libtpu in envs/requirements.txt, and a test says at once when an update moves them.
+
+Each compilation runs in a process of its own (`python -m mlm.preflight.tpu_compiler`), so that
+one that dies, or is killed for its memory, takes no other target with it.
+"""
+
+import importlib
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from mlm.preflight.tpu_chips import nearest_targets
+
+#: What is used of JAX beyond its public interface: module, attribute.
+PRIVATE_INTERFACE = (
+    ("jax.experimental.topologies", "get_topology_desc"),
+    ("jax._src.interpreters.mlir", "make_ir_context"),
+    ("jaxlib.mlir.ir", "Module"),
+    ("jaxlib.mlir.ir", "DenseElementsAttr"),
+    ("jaxlib.xla_client", "CompileOptions"),
+    ("jaxlib.xla_client", "DeviceAssignment"),
+    ("jaxlib.xla_client", "DeviceList"),
+)
+
+#: Environment that lets libtpu load where there is no TPU and no metadata server. The first
+#: one alone would leave a lock file that a second process stumbles over.
+ENVIRONMENT = {
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_STDERR_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+
+#: How a compilation can end.
+COMPILED, NO_MEMORY, REFUSED = "compiled", "out_of_hbm", "refused"
+UNKNOWN_TARGET, NO_COMPILER, HOST_MEMORY = "unknown_target", "no_compiler", "out_of_host_memory"
+
+#: The libtpu that TensorFlow needs on a TPU is older, and this JAX cannot load it.
+OLDEST_LIBTPU = (0, 0, 42)
+
+HOW_TO_GET_LIBTPU = (
+    "libtpu, the TPU compiler, is not installed. It comes with envs/requirements.txt on Linux "
+    "x86-64 (pip install --require-hashes -r envs/requirements.txt); it needs no TPU"
+)
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """The compiler's answer for one program on one target. Sizes in bytes, for one replica.
+
+    `outcome` is one of the names above, `message` says why where it is not "compiled".
+    `peak` is what the HBM holds: arguments + outputs − outputs that reuse an argument +
+    temporaries + code. `compiler_peak` is XLA's own figure, which counts buffers in the core's
+    own memory as well.
+    `flops`, `bytes_accessed` and `transcendentals` are XLA's own counts for one step.
+    """
+
+    outcome: str
+    message: str = ""
+    replicas: int = 0
+    hosts: int = 0
+    chips: int = 0
+    arguments: int = 0
+    outputs: int = 0
+    aliased: int = 0
+    temporaries: int = 0
+    code: int = 0
+    compiler_peak: int = 0
+    flops: float = 0.0
+    bytes_accessed: float = 0.0
+    transcendentals: float = 0.0
+    all_reduces: int = 0
+
+    @property
+    def peak(self) -> int:
+        return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
+
+
+def compile_for(target: str, program: str | Path) -> Compilation:
+    """Compile the StableHLO in the file `program` for all devices of `target`, in a process.
+
+    The program's all-reduces, whatever group they were written for, go over every replica of
+    the target. Never raises for what is wrong with the target or the program: that is the
+    answer.
+    """
+    request = json.dumps({"target": target, "program": str(program)})
+    scripts = str(Path(__file__).parents[1])
+    environment = os.environ | ENVIRONMENT
+    environment["PYTHONPATH"] = os.pathsep.join(
+        p for p in (scripts, environment.get("PYTHONPATH")) if p
+    )
+    process = subprocess.run(
+        [sys.executable, "-m", "mlm.preflight.tpu_compiler"],
+        input=request,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    answer = process.stdout.strip().rpartition("\n")[2]
+    if process.returncode == 0 and answer:
+        return Compilation(**json.loads(answer))
+    return _died(process)
+
+
+def _died(process: subprocess.CompletedProcess) -> Compilation:
+    last = _first_lines("\n".join(process.stderr.strip().splitlines()[-3:]))
+    if process.returncode == -signal.SIGKILL or re.search(
+        r"MemoryError|bad_alloc|Cannot allocate memory", process.stderr
+    ):
+        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+        return Compilation(
+            HOST_MEMORY,
+            f"the compiler ran out of this machine's memory (the largest compilation so far "
+            f"took {peak} MB). Give the job more (--set-resources), or compile for this target "
+            "alone",
+        )
+    return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {last}")
+
+
+def _first_lines(text: str, limit: int = 600) -> str:
+    """The part of a compiler's message that a person reads."""
+    text = text.split("Suspected Python Code Location")[0].split("\nError encountered")[0]
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[:limit] + " …"
+
+
+def compiler_versions() -> dict[str, str]:
+    """Versions of the packages whose compiler speaks here."""
+    return {p: version(p) for p in ("jax", "jaxlib", "libtpu") if find_spec(p) is not None}
+
+
+def missing_private_interface() -> list[str]:
+    """What of `PRIVATE_INTERFACE` the installed JAX no longer has."""
+    missing = []
+    for module, attribute in PRIVATE_INTERFACE:
+        try:
+            found = hasattr(importlib.import_module(module), attribute)
+        except ImportError:
+            found = False
+        if not found:
+            missing.append(f"{module}.{attribute}")
+    return missing
+
+
+def _compile_here(target: str, program: str) -> Compilation:
+    """`compile_for` in this process, whose environment is already `ENVIRONMENT`."""
+    if find_spec("libtpu") is None:
+        return Compilation(NO_COMPILER, HOW_TO_GET_LIBTPU)
+    if tuple(map(int, re.findall(r"\d+", version("libtpu"))[:3])) < OLDEST_LIBTPU:
+        return Compilation(
+            NO_COMPILER,
+            f"libtpu {version('libtpu')} is the one that TensorFlow needs on a TPU; the compiler "
+            f"needs {'.'.join(map(str, OLDEST_LIBTPU))} or later. Run the preflight in the "
+            "environment of envs/requirements.txt, on any machine: it needs no TPU",
+        )
+    missing = missing_private_interface()
+    if missing:
+        return Compilation(
+            NO_COMPILER,
+            f"the installed jax lacks {', '.join(missing)}; install the pinned versions of "
+            "envs/requirements.txt",
+        )
+    import jax
+    from jax.experimental import topologies
+
+    try:
+        devices = topologies.get_topology_desc(platform="tpu", topology_name=target).devices
+    except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
+        return Compilation(
+            UNKNOWN_TARGET,
+            f"no TPU topology is called {target!r}; nearest: "
+            f"{', '.join(nearest_targets(target))}. The compiler says: {_first_lines(str(error))}",
+        )
+    shape = {
+        "replicas": len(devices),
+        "hosts": len({d.process_index for d in devices}),
+        "chips": len({tuple(d.coords) for d in devices}),
+    }
+    try:
+        executable, all_reduces = _compiled(devices, program)
+    except (jax.errors.JaxRuntimeError, RuntimeError) as error:
+        text = str(error)
+        memory = "RESOURCE_EXHAUSTED" in text or "exceeds available HBM" in text
+        return Compilation(NO_MEMORY if memory else REFUSED, _first_lines(text), **shape)
+    stats, costs = executable.get_compiled_memory_stats(), executable.cost_analysis()
+    return Compilation(
+        COMPILED,
+        **shape,
+        arguments=stats.argument_size_in_bytes,
+        outputs=stats.output_size_in_bytes,
+        aliased=stats.alias_size_in_bytes,
+        temporaries=stats.temp_size_in_bytes,
+        code=stats.generated_code_size_in_bytes,
+        compiler_peak=stats.peak_memory_in_bytes,
+        flops=float(costs["flops"]),
+        bytes_accessed=float(costs["bytes accessed"]),
+        transcendentals=float(costs.get("transcendentals", 0.0)),
+        all_reduces=all_reduces,
+    )
+
+
+def _compiled(devices, program: str):
+    """The executable for one replica on each device, and the number of its all-reduces."""
+    import numpy as np
+    from jax._src.interpreters import mlir
+    from jaxlib import xla_client
+    from jaxlib.mlir import ir
+
+    options = xla_client.CompileOptions()
+    options.num_replicas, options.num_partitions = len(devices), 1
+    options.device_assignment = xla_client.DeviceAssignment.create(
+        np.array([[d.id] for d in devices], np.int32)
+    )
+    with mlir.make_ir_context():
+        module = ir.Module.parse(Path(program).read_bytes())
+        groups = ir.DenseElementsAttr.get(np.arange(len(devices), dtype=np.int64)[np.newaxis, :])
+        all_reduces = _adapt(module.operation, groups)
+        executable = devices[0].client.compile(
+            module,
+            executable_devices=xla_client.DeviceList(tuple(devices)),
+            compile_options=options,
+        )
+    return executable, all_reduces
+
+
+def _adapt(operation, groups) -> int:
+    """Drop the CPU lowering's copies, which libtpu refuses; reduce over `groups`."""
+    all_reduces = 0
+    for region in operation.regions:
+        for block in region:
+            for inner in list(block):
+                inner = inner.operation
+                all_reduces += _adapt(inner, groups)
+                if inner.name == "mhlo.copy":
+                    inner.results[0].replace_all_uses_with(inner.operands[0])
+                    inner.erase()
+                elif inner.name == "stablehlo.all_reduce":
+                    inner.attributes["replica_groups"] = groups
+                    all_reduces += 1
+    return all_reduces
+
+
+def main() -> None:
+    """One request as JSON on stdin, one answer as JSON on the last line of stdout."""
+    request = json.load(sys.stdin)
+    answer = _compile_here(request["target"], request["program"])
+    print(json.dumps(asdict(answer)))
+
+
+if __name__ == "__main__":
+    main()

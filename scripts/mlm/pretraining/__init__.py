@@ -1,0 +1,1 @@
+"""Masked batches, the train step, saved states, the exported model."""

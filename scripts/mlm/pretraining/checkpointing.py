@@ -1,0 +1,213 @@
+"""The state of a training: saved so that a kill costs time only.
+
+A state is a directory `step-00000200` with the variables, the progress so far, and
+`complete.json`, written last, which names every other file with its size and sha256 and says
+what the training was made from. Locally it is written under another name and renamed. What
+is incomplete or damaged is passed over.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import sys
+from dataclasses import dataclass, field
+
+from mlm.errors import MlmError
+from mlm.framework import tf, tf_keras
+from mlm.pretraining.locking import FileLock, Lease
+
+_MARKER = "complete.json"
+_STATE = re.compile(r"step-(\d{8,})/?")
+
+
+def trackable_state(model, optimizer) -> tf.train.Checkpoint:
+    """Everything that a resumed process needs to go on with the same bits.
+
+    The dropout layers' random generators are named one by one: TensorFlow does not find them
+    by itself, and without them a resumed training draws other dropouts.
+    """
+    generators = []
+    for layer in model.submodules:
+        if isinstance(layer, tf_keras.layers.Dropout):
+            generator = getattr(layer._random_generator, "_generator", None)
+            if generator is None:
+                layer._random_generator._maybe_init()
+                generator = layer._random_generator._generator
+            if generator is not None:
+                generators.append(generator)
+    return tf.train.Checkpoint(model=model, optimizer=optimizer, generators=generators)
+
+
+@dataclass
+class StateDirectory:
+    """Saved states under `path`, a local directory or a gs:// prefix; the last `keep` stay."""
+
+    path: str
+    keep: int
+    fingerprint: str = ""
+    _lock: FileLock | Lease | None = field(default=None, repr=False)
+
+    @property
+    def _local(self) -> bool:
+        return "://" not in self.path
+
+    def acquire(self) -> None:
+        """Make the directory and lock it for this process; see `release`.
+
+        Raises MlmError where another process holds it or nothing can be written.
+        """
+        try:
+            tf.io.gfile.makedirs(self.path)
+            self._lock = FileLock(self.path) if self._local else Lease(self.path)
+            for name in tf.io.gfile.listdir(self.path) if self._local else ():
+                if name.rstrip("/").endswith(".partial"):
+                    tf.io.gfile.rmtree(f"{self.path}/{name}")
+        except (OSError, tf.errors.OpError) as error:
+            raise MlmError(
+                f"pretraining.checkpoint.directory: cannot write to {self.path} "
+                f"({_reason(error)}). Training state must be saved somewhere: give the right to "
+                f"write, or name another directory{_missing_support(self.path, error)}"
+            ) from error
+
+    def release(self) -> None:
+        """Let other processes have the directory."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def steps(self) -> list[int]:
+        """Steps of the states that are there, newest first, complete or not."""
+        if not tf.io.gfile.isdir(self.path):
+            return []
+        found = (_STATE.fullmatch(name) for name in tf.io.gfile.listdir(self.path))
+        return sorted((int(match[1]) for match in found if match), reverse=True)
+
+    def others(self) -> list[str]:
+        """States of the same run that other settings, data or code have made: directories."""
+        run = self.path.rpartition("/")[0]
+        if not tf.io.gfile.isdir(run):
+            return []
+        names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(run))
+        found = [StateDirectory(f"{run}/{name}", self.keep) for name in names]
+        return [other.path for other in found if other.path != self.path and other.steps()]
+
+    def _place(self, step: int) -> str:
+        return f"{self.path}/step-{step:08d}"
+
+    def save(self, step: int, state: tf.train.Checkpoint, progress: dict) -> None:
+        """Write the state after `step` updates, then drop what is older than the last `keep`.
+
+        Raises MlmError when the disk is full, the states before it staying as they were, and
+        when another process has taken the directory over.
+        """
+        if self._lock is not None:
+            self._lock.check()
+        final = self._place(step)
+        place = final + ".partial" if self._local else final
+        try:
+            if not self._local and tf.io.gfile.exists(final):
+                tf.io.gfile.rmtree(final)
+            tf.io.gfile.makedirs(place)
+            state.write(f"{place}/variables")
+            _write(f"{place}/progress.json", json.dumps(progress).encode())
+            files = {name: _size_and_digest(f"{place}/{name}") for name in _files(place)}
+            marker = {"fingerprint": self.fingerprint, "files": files}
+            _write(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
+            if self._local:
+                _flush_and_rename(place, final)
+        except (OSError, tf.errors.OpError) as error:
+            with contextlib.suppress(OSError, tf.errors.OpError):
+                tf.io.gfile.rmtree(place)
+            raise MlmError(
+                f"The state after step {step} could not be saved in {self.path}: "
+                f"{_reason(error)}. The states before it are untouched; free space "
+                "or rights there, and the same command goes on from the last one"
+            ) from error
+        for old in self.steps()[self.keep :]:
+            tf.io.gfile.rmtree(self._place(old))
+
+    def restore(self, state: tf.train.Checkpoint) -> tuple[int, dict] | None:
+        """Load the newest whole state into `state`; its step and progress, or None.
+
+        Damaged states are named on stderr and passed over. Raises MlmError for a state that
+        other settings, data or code have made.
+        """
+        for step in self.steps():
+            place = self._place(step)
+            found, fault = _marker_or_fault(place)
+            if fault:
+                print(f"Warning: state {place} is passed over: {fault}", file=sys.stderr)
+                continue
+            if found["fingerprint"] != self.fingerprint:
+                raise MlmError(
+                    f"{place} is the state of another training: it was made from settings, data "
+                    f"and code with the fingerprint {found['fingerprint']}, and this run has "
+                    f"{self.fingerprint}. Move it away, or name another "
+                    "pretraining.checkpoint.directory"
+                )
+            state.read(f"{place}/variables").assert_consumed()
+            return step, json.loads(_read(f"{place}/progress.json"))
+        return None
+
+
+def _flush_and_rename(place: str, final: str) -> None:
+    for name in os.listdir(place):
+        with open(f"{place}/{name}", "rb+") as handle:
+            os.fsync(handle.fileno())
+    if os.path.exists(final):
+        tf.io.gfile.rmtree(final)
+    os.rename(place, final)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what the system says."""
+    text = getattr(error, "strerror", None) or getattr(error, "message", None) or str(error)
+    return (text.splitlines() or [type(error).__name__])[0]
+
+
+def _missing_support(path: str, error: Exception) -> str:
+    if path.startswith("gs://") and isinstance(error, tf.errors.UnimplementedError):
+        return (
+            ". For gs:// TensorFlow needs the package tensorflow-io-gcs-filesystem (pip install "
+            "tensorflow-io-gcs-filesystem) and credentials (gcloud auth application-default login)"
+        )
+    return ""
+
+
+def _files(place: str) -> list[str]:
+    return sorted(name for name in tf.io.gfile.listdir(place) if name != _MARKER)
+
+
+def _read(path: str) -> bytes:
+    with tf.io.gfile.GFile(path, "rb") as handle:
+        return handle.read()
+
+
+def _write(path: str, content: bytes) -> None:
+    with tf.io.gfile.GFile(path, "wb") as handle:
+        handle.write(content)
+
+
+def _size_and_digest(path: str) -> list:
+    content = _read(path)
+    return [len(content), hashlib.sha256(content).hexdigest()]
+
+
+def _marker_or_fault(place: str) -> tuple[dict, str | None]:
+    """The marker of the state at `place`, and what is wrong with the state, in words."""
+    if not tf.io.gfile.exists(f"{place}/{_MARKER}"):
+        return {}, "it was never completed"
+    try:
+        marker = json.loads(_read(f"{place}/{_MARKER}"))
+        files, _ = marker["files"], marker["fingerprint"]
+    except (ValueError, KeyError, TypeError):
+        return {}, f"{_MARKER} is damaged"
+    for name, expected in files.items():
+        path = f"{place}/{name}"
+        if not tf.io.gfile.exists(path):
+            return marker, f"{name} is missing"
+        if _size_and_digest(path) != expected:
+            return marker, f"{name} is damaged"
+    return marker, None

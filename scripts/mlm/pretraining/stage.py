@@ -1,0 +1,230 @@
+"""One pretraining as a job: from files and settings to an exported model and its record."""
+
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mlm.atomic import replacing, write_json, write_text
+from mlm.digests import file_sha256, value_sha256
+from mlm.environment import package_versions
+from mlm.errors import MlmError
+from mlm.pretraining.accelerators import Accelerator, AcceleratorSettings, open_accelerator
+from mlm.pretraining.checkpointing import StateDirectory
+from mlm.pretraining.export import write_configuration, write_weights
+from mlm.pretraining.input_pipeline import ShardFiles
+from mlm.pretraining.masking_settings import masking_plan
+from mlm.pretraining.model_card import model_card
+from mlm.pretraining.models import ModelRequest, model_configuration, number_of_parameters
+from mlm.pretraining.optimisation import OptimizerSettings
+from mlm.pretraining.prediction import head_in_words
+from mlm.pretraining.training import Pretraining, Trained, number_of_steps, pretrain
+from mlm.pretraining.training_log import write_rows
+from mlm.shards.manifests import (
+    Manifest,
+    check_sequence_length,
+    check_shards,
+    read_manifest,
+    shards_root,
+)
+from mlm.tokenizer.encoding import Encoder
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What the configuration says of one run, in resolved sections."""
+
+    name: str
+    model: dict
+    pretraining: dict
+    accelerator: dict
+    seed: int
+    sequence_length: int
+    corpus: str
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """Where a run reads and writes; `code` are the library files that it depends on."""
+
+    tokenizer: str
+    manifests: dict[str, str]
+    code: tuple[str, ...]
+    model_directory: str
+    log: str
+    summary: str
+
+
+def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
+    """The manifests of the run, checked against the tokenizer, the length and the shards.
+
+    Raises MlmError before anything is trained on data that is not what it claims to be.
+    """
+    manifests = {split: read_manifest(path) for split, path in files.manifests.items()}
+    tokenizer_sha256 = file_sha256(files.tokenizer)
+    for split, manifest in manifests.items():
+        check_sequence_length(manifest, sequence_length)
+        if manifest.tokenizer_sha256 != tokenizer_sha256:
+            raise MlmError(
+                f"{files.manifests[split]}: its shards were made with another tokenizer "
+                f"({manifest.tokenizer_sha256[:12]}…) than {files.tokenizer} "
+                f"({tokenizer_sha256[:12]}…). Delete results/shards/{split} and run again"
+            )
+        check_shards(manifest, shards_root(manifest, files.manifests[split]))
+    return manifests
+
+
+def pretraining_of(
+    settings: RunSettings, files: RunFiles, manifests: dict[str, Manifest], replicas: int
+) -> Pretraining:
+    """The run with every setting resolved against its data and the number of replicas."""
+    section = settings.pretraining
+    encoder = Encoder.load(files.tokenizer)
+    request = ModelRequest.of(settings.model)
+    length = settings.sequence_length
+    batch = section["per_replica_batch_size"] * replicas * section["optimizer"]["accumulation"]
+    steps = number_of_steps(section, manifests["train"].num_samples, length, batch)
+    plan = masking_plan(section["masking"], encoder, files.tokenizer, length)
+    fixed = {"share": 0.15, "mask_token": 0.8, "random_token": 0.1}
+    shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
+    return Pretraining(
+        name=settings.name,
+        model_config=model_configuration(request, encoder, length),
+        initialisation=request.initialisation,
+        seed=settings.seed if section["seed"] is None else section["seed"],
+        plan=plan,
+        # Validation asks the same at every share, so that runs compare.
+        validation_plan=masking_plan(
+            section["masking"] | fixed | {"whole_word": False, "slots": None},
+            encoder,
+            files.tokenizer,
+            length,
+        ),
+        train=shards["train"],
+        validation=shards["validation"],
+        optimizer=OptimizerSettings.of(section["optimizer"], steps),
+        per_replica_batch_size=section["per_replica_batch_size"],
+        steps=steps,
+        shuffle_window=section["shuffle_window"],
+        validation_every=section["validation"]["every"],
+        validation_samples=section["validation"]["samples"],
+        log_every=section["log_every"],
+        steps_per_execution=section["steps_per_execution"],
+        checkpoint_every=section["checkpoint"]["every"],
+        profile=tuple(section["profile"]) if section["profile"] else None,
+        export_every_epochs=section["export_every_epochs"],
+    )
+
+
+def fingerprint(settings: RunSettings, files: RunFiles) -> str:
+    """What a saved state must have been made from for this run to go on from it.
+
+    A hash of the run's settings, its manifests, its tokenizer and the code that trains;
+    where and how often states are saved is left out.
+    """
+    return value_sha256(
+        {
+            "settings": {
+                **asdict(settings),
+                "pretraining": {k: v for k, v in settings.pretraining.items() if k != "checkpoint"},
+            },
+            "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
+            "tokenizer": file_sha256(files.tokenizer),
+            "code": sorted([Path(p).name, file_sha256(p)] for p in files.code),
+        }
+    )[:16]
+
+
+def train_and_export(settings: RunSettings, files: RunFiles) -> None:
+    """Check the data, train or resume, and write the model, training.csv and training.json."""
+    manifests = read_checked_manifests(files, settings.sequence_length)
+    accelerator = open_accelerator(AcceleratorSettings.of(settings.accelerator))
+    run = pretraining_of(settings, files, manifests, accelerator.replicas)
+    checkpoint = settings.pretraining["checkpoint"]
+    root, made_from = checkpoint["directory"].rstrip("/"), fingerprint(settings, files)
+    states = StateDirectory(
+        path=f"{root}/{settings.name}/{made_from}",
+        keep=checkpoint["keep"],
+        fingerprint=made_from,
+    )
+    print(
+        f"{run.name}: {run.model_config.model_type}, {accelerator.name} with "
+        f"{accelerator.replicas} replica(s), {accelerator.precision}; {run.steps} steps of "
+        f"{run.global_batch_size(accelerator.replicas)} samples; "
+        f"{head_in_words(run.model_config.model_type)}",
+        file=sys.stderr,
+    )
+    trained = pretrain(run, accelerator, states)
+    if trained.overflow:
+        print(
+            f"Warning: {trained.overflow} masked tokens found no prediction slot and were left "
+            "unmasked; raise pretraining.masking.slots",
+            file=sys.stderr,
+        )
+    _export(trained, files)
+    summary = _summary(settings, files, manifests, run, accelerator, trained)
+    write_text(f"{files.model_directory}/README.md", model_card(summary, corpus=settings.corpus))
+    write_rows(files.log, trained.rows)
+    write_json(files.summary, summary)
+
+
+def _export(trained: Trained, files: RunFiles) -> None:
+    place = Path(files.model_directory)
+    write_weights(trained.model, place / "model.safetensors")
+    write_configuration(trained.model, place / "config.json")
+    source = Path(files.tokenizer).parent
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        with replacing(place / name) as temporary:
+            shutil.copyfile(source / name, temporary)
+
+
+def _summary(
+    settings: RunSettings,
+    files: RunFiles,
+    manifests: dict[str, Manifest],
+    run: Pretraining,
+    accelerator: Accelerator,
+    trained: Trained,
+) -> dict:
+    """training.json: what was trained how, without anything that differs between two runs."""
+    batch = run.global_batch_size(accelerator.replicas)
+    last = trained.rows[-1]
+    optimizer = asdict(run.optimizer)
+    return {
+        "format_version": FORMAT_VERSION,
+        "run": settings.name,
+        "seed": run.seed,
+        "strategy": accelerator.name,
+        "accelerator": accelerator.kind,
+        "precision": accelerator.precision,
+        "replicas": accelerator.replicas,
+        "global_batch_size": batch,
+        "per_replica_batch_size": run.per_replica_batch_size,
+        "sequence_length": settings.sequence_length,
+        "steps": run.steps,
+        "epochs": round(run.steps * batch / run.train.num_samples, 6),
+        "steps_per_epoch": round(run.train.num_samples / batch, 6),
+        "tokens": run.steps * batch * settings.sequence_length,
+        "parameters": number_of_parameters(trained.model),
+        "model_type": run.model_config.model_type,
+        "initialisation": run.initialisation,
+        "head": head_in_words(run.model_config.model_type),
+        "slots": run.plan.slots,
+        "overflow": trained.overflow,
+        "masking": settings.pretraining["masking"],
+        "optimizer": optimizer,
+        "final": {
+            "loss": round(last.loss, 6),
+            "accuracy": round(last.accuracy, 6),
+            "validation_loss": round(last.validation_loss, 6),
+            "validation_accuracy": round(last.validation_accuracy, 6),
+        },
+        "digests": {
+            "model": file_sha256(f"{files.model_directory}/model.safetensors"),
+            "tokenizer": manifests["train"].tokenizer_sha256,
+            "manifests": {s: file_sha256(p) for s, p in sorted(files.manifests.items())},
+        },
+        "packages": package_versions(),
+    }

@@ -1,0 +1,92 @@
+"""One update of the weights, and one look at the validation split: what the device runs."""
+
+from mlm.framework import tf
+from mlm.pretraining.optimisation import OptimizerSettings
+from mlm.pretraining.prediction import masked_logits
+
+
+def masked_cross_entropy(logits: tf.Tensor, batch: dict) -> tuple[tf.Tensor, tf.Tensor]:
+    """Weighted sums over a batch: cross-entropy in nats, and correct predictions.
+
+    `logits` is [batch, slots, vocabulary]; `batch` holds `labels` and `weights`
+    [batch, slots]. Both results are float32 scalars.
+    """
+    loss = tf.nn.sparse_softmax_cross_entropy_with_logits(batch["labels"], logits)
+    right = tf.cast(tf.argmax(logits, axis=-1, output_type=tf.int32) == batch["labels"], tf.float32)
+    return tf.reduce_sum(loss * batch["weights"]), tf.reduce_sum(right * batch["weights"])
+
+
+def replica_train_step(model, optimizer, settings: OptimizerSettings):
+    """The function that every replica runs on its share of a batch.
+
+    It takes a batch of [per-replica batch × accumulation, …] tensors whose weights are
+    divided by the number of predictions in the global batch, updates the weights once, and
+    returns the replica's addends of the batch's loss, accuracy and overflow.
+    """
+
+    def step(batch: dict) -> dict[str, tf.Tensor]:
+        variables = model.trainable_variables
+        parts = {k: tf.split(v, settings.accumulation) for k, v in batch.items()}
+        gradients, loss, right = None, 0.0, 0.0
+        for i in range(settings.accumulation):
+            part = {k: v[i] for k, v in parts.items()}
+            with tf.GradientTape() as tape:
+                logits = masked_logits(model, part, training=True)
+                part_loss, part_right = masked_cross_entropy(logits, part)
+            found = tape.gradient(part_loss, variables)
+            found = [
+                tf.zeros_like(v) if g is None else tf.convert_to_tensor(g)
+                for g, v in zip(found, variables, strict=True)
+            ]
+            gradients = (
+                found
+                if gradients is None
+                else [a + b for a, b in zip(gradients, found, strict=True)]
+            )
+            loss, right = loss + part_loss, right + part_right
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            gradients = context.all_reduce("sum", gradients)
+        if settings.clip_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, settings.clip_norm)
+        optimizer.apply_gradients(
+            zip(gradients, variables, strict=True), skip_gradients_aggregation=True
+        )
+        overflow = tf.cast(tf.reduce_sum(batch["overflow"]), tf.float32)
+        return {"loss": loss, "accuracy": right, "overflow": overflow}
+
+    return step
+
+
+def distributed_train_step(strategy: tf.distribute.Strategy, replica_step):
+    """A compiled function of (iterator, n) that runs n steps and returns their summed metrics.
+
+    n is a tensor, so that any number of steps runs in the one traced function.
+    """
+
+    @tf.function
+    def run_steps(iterator, n):
+        loss = right = overflow = tf.constant(0.0)
+        for _ in tf.range(n):
+            found = strategy.run(replica_step, args=(next(iterator),))
+            loss += strategy.reduce("SUM", found["loss"], axis=None)
+            right += strategy.reduce("SUM", found["accuracy"], axis=None)
+            overflow += strategy.reduce("SUM", found["overflow"], axis=None)
+        return {"loss": loss, "accuracy": right, "overflow": overflow}
+
+    return run_steps
+
+
+def distributed_validation_step(strategy: tf.distribute.Strategy, model):
+    """A compiled function of a batch that returns sums of loss, right answers, predictions."""
+
+    def replica_step(batch):
+        loss, right = masked_cross_entropy(masked_logits(model, batch, training=False), batch)
+        return loss, right, tf.reduce_sum(batch["weights"])
+
+    @tf.function
+    def run(batch):
+        found = strategy.run(replica_step, args=(batch,))
+        return [strategy.reduce("SUM", value, axis=None) for value in found]
+
+    return run

@@ -1,0 +1,331 @@
+"""The report's figures, drawn with matplotlib from the results of the runs."""
+
+from collections.abc import Callable, Sequence
+
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from mlm.report.catalogue import FIGURES, ordered_baselines
+from mlm.report.data import Artefact, Results, RunResults
+from mlm.report.theming import (
+    BASELINE,
+    GRID,
+    INK,
+    MUTED,
+    Figure,
+    drawing,
+    legend_below,
+    series_colour,
+    series_dash,
+    themed,
+)
+
+
+def figures(results: Results) -> dict[str, Figure]:
+    """All figures by name; one whose data no run has is there all the same, and empty."""
+    runs = results.runs
+    draw: dict[str, Callable[[], Figure]] = {
+        "piece_lengths": lambda: _piece_lengths(results.tokenizer),
+        "training_loss": lambda: _curve(runs, "loss", "training_loss", "nats per masked token"),
+        "training_accuracy": lambda: _curve(runs, "accuracy", "training_accuracy", "accuracy"),
+        "learning_rate": lambda: _learning_rate(runs),
+        "test_loss": lambda: _bars(runs, "loss", "test_loss"),
+        "test_accuracy": lambda: _bars(runs, "accuracy", "test_accuracy"),
+        "frequency_bands": lambda: _frequency_bands(runs),
+        "positions": lambda: _positions(runs),
+        "calibration": lambda: _calibration(runs),
+    }
+    return {name: draw[name]() for name in FIGURES}
+
+
+def _themed(figure, name: str, alternative: str) -> Figure:
+    return themed(figure, name, FIGURES[name][1], alternative)
+
+
+def _piece_lengths(tokenizer: Artefact | None) -> Figure:
+    """Bars of how many pieces of the vocabulary have how many characters."""
+    counted = (tokenizer.content.get("pieces_by_length") if tokenizer else None) or {}
+    lengths = sorted((int(k), v) for k, v in counted.items())
+    with drawing(height=2.8) as (figure, axes):
+        axes.bar(
+            [n for n, _ in lengths], [c for _, c in lengths], width=0.8, color=series_colour(0)
+        )
+        axes.grid(axis="x", visible=False)
+        axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+        axes.set_xlabel("characters, the mark of a word's beginning included")
+        axes.set_ylabel("pieces")
+        common = max(lengths, key=lambda x: x[1], default=(0, 0))[0]
+        alternative = (
+            f"Bar chart of the vocabulary's pieces by length: 1 to {lengths[-1][0]} characters, "
+            f"most often {common}."
+            if lengths
+            else "Bar chart without data."
+        )
+        return _themed(figure, "piece_lengths", alternative)
+
+
+def _column(run: RunResults, column: str) -> tuple[list[float], list[float]]:
+    """Steps and values of the rows of training.csv in which `column` has a value."""
+    rows = [(r["step"], r[column]) for r in run.curves if r[column] is not None]
+    return [s for s, _ in rows], [v for _, v in rows]
+
+
+def _smoothed(values: list[float], window: int) -> list[float]:
+    """Means over the last `window` values, fewer at the beginning."""
+    return [
+        sum(values[max(0, i + 1 - window) : i + 1]) / min(i + 1, window) for i in range(len(values))
+    ]
+
+
+def _look(index: int) -> dict:
+    """Colour and line style of the `index`-th run."""
+    return {"color": series_colour(index), "linestyle": series_dash(index)}
+
+
+def _short(name: str, longest: int = 22) -> str:
+    """A run's name for a legend or an axis: the middle of a long one is left out."""
+    if len(name) <= longest:
+        return name
+    end = longest // 3
+    return f"{name[: longest - end - 1]}…{name[-end:]}"
+
+
+def _curve(runs: Sequence[RunResults], metric: str, name: str, unit: str) -> Figure:
+    said = []
+    with drawing() as (figure, axes):
+        for i, run in enumerate(runs):
+            look, label = _look(i), _short(run.name)
+            steps, values = _column(run, metric)
+            axes.plot(steps, values, color=look["color"], alpha=0.25, linewidth=0.8)
+            window = max(1, len(values) // 40)
+            (train,) = axes.plot(
+                steps, _smoothed(values, window), **look, linewidth=1.3, alpha=0.75
+            )
+            steps, values = _column(run, f"validation_{metric}")
+            # One entry a run: with several, the caption tells train from validation.
+            if len(runs) == 1 or not values:
+                train.set_label("train" if len(runs) == 1 else label)
+            if values:
+                label = "validation" if len(runs) == 1 else label
+                axes.plot(steps, values, **look, linewidth=2, marker="o", markersize=4, label=label)
+                said.append(
+                    f"{run.name}: {_said(values[0], metric)} at step {steps[0]:.0f} to "
+                    f"{_said(values[-1], metric)} at step {steps[-1]:.0f}"
+                )
+        if metric == "loss":
+            _baseline_lines(axes, runs)
+        else:
+            axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            axes.set_ylim(bottom=0)
+        axes.set_xlabel("step")
+        axes.set_ylabel(unit)
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        legend_below(figure)
+        words = "; ".join(said) or "no validation was recorded"
+        alternative = f"Line plot, {metric} over steps, train and validation. Validation: {words}."
+        return _themed(figure, name, alternative)
+
+
+def _said(value: float, metric: str) -> str:
+    return f"{value:.1%}" if metric == "accuracy" else f"{value:.2f}"
+
+
+def _baseline_lines(axes, runs: Sequence[RunResults]) -> None:
+    """The baselines' test loss as horizontal lines, where all runs have the same."""
+    found: dict[str, set[float]] = {}
+    for run in runs:
+        for _, name, figures in ordered_baselines(run.evaluation.content["baselines"]):
+            if figures.get("loss") is not None:
+                found.setdefault(name, set()).add(figures["loss"])
+    dashes = ((0, (1, 2)), (0, (4, 2)), (0, (4, 2, 1, 2)), (0, (8, 3)))
+    for i, (name, losses) in enumerate(found.items()):
+        if len(losses) == 1:
+            axes.axhline(
+                losses.pop(),
+                color=MUTED,
+                linestyle=dashes[i % len(dashes)],
+                linewidth=1.2,
+                label=name,
+            )
+
+
+def _learning_rate(runs: Sequence[RunResults]) -> Figure:
+    peaks = []
+    with drawing(height=2.8) as (figure, axes):
+        for i, run in enumerate(runs):
+            steps, values = _column(run, "learning_rate")
+            axes.plot(
+                steps,
+                values,
+                **_look(i),
+                linewidth=1.8,
+                label=_short(run.name),
+            )
+            if values:
+                peaks.append(f"{run.name} {max(values):.2g}")
+        axes.set_xlabel("step")
+        axes.set_ylabel("learning rate")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        legend_below(figure)
+        alternative = f"Line plot of the learning rate over steps. Highest: {', '.join(peaks)}."
+        return _themed(figure, "learning_rate", alternative)
+
+
+def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
+    """Horizontal bars of a test metric for each run and each distinct baseline."""
+    bars: list[tuple[str, float, list | None, str]] = []
+    for i, run in enumerate(runs):
+        test = run.evaluation.content["test"]
+        if test.get(metric) is not None:
+            bars.append((run.name, test[metric], test.get(f"{metric}_interval"), series_colour(i)))
+    found: dict[str, dict[float, list[str]]] = {}
+    for run in runs:
+        for _, label, figures in ordered_baselines(run.evaluation.content["baselines"]):
+            if (value := figures.get(metric)) is not None:
+                found.setdefault(label, {}).setdefault(value, []).append(run.name)
+    for label, values in found.items():
+        for value, names in values.items():
+            of = "" if len(values) == 1 else f" ({', '.join(names)})"
+            bars.append((label.replace(" baseline", "") + of, value, None, BASELINE))
+    with drawing(height=0.8 + 0.36 * max(1, len(bars))) as (figure, axes):
+        largest = max((b[2][1] if b[2] else b[1] for b in bars), default=1.0) or 1.0
+        for y, (_, value, interval, colour) in enumerate(bars):
+            axes.barh(y, value, height=0.62, color=colour)
+            end = value
+            if interval:
+                reach = [[max(0, value - interval[0])], [max(0, interval[1] - value)]]
+                axes.errorbar(value, y, xerr=reach, color=INK, capsize=3, linewidth=1.2)
+                end = max(end, interval[1])
+            axes.text(end + 0.015 * largest, y, _said(value, metric), va="center", fontsize=9.5)
+        axes.set_yticks(range(len(bars)), [_short(b[0]) for b in bars])
+        axes.tick_params(axis="y", length=0, labelcolor=INK)
+        axes.invert_yaxis()
+        axes.set_xlim(0, largest * 1.16)
+        axes.grid(axis="y", visible=False)
+        axes.spines["left"].set_visible(False)
+        if metric == "accuracy":
+            axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            axes.set_xlabel("guessed right (more is better)")
+        else:
+            axes.set_xlabel("nats (less is better)")
+        said = "; ".join(
+            f"{label} {_said(value, metric)}"
+            + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
+            for label, value, ci, _ in bars
+        )
+        return _themed(figure, name, f"Bar chart of the test {metric}: {said}.")
+
+
+def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
+    said = []
+    with drawing() as (figure, axes):
+        labels: list[str] = []
+        for i, run in enumerate(runs):
+            bands = run.evaluation.content.get("frequency_bands") or []
+            for band in bands:
+                if band["label"] not in labels:
+                    labels.append(band["label"])
+            known = [b for b in bands if b.get("accuracy") is not None]
+            x = [labels.index(b["label"]) for b in known]
+            y = [b["accuracy"] for b in known]
+            axes.plot(
+                x,
+                y,
+                **_look(i),
+                marker="o",
+                markersize=5,
+                linewidth=1.6,
+                label=_short(run.name),
+            )
+            said.append(
+                f"{run.name}: " + ", ".join(f"{b['label']} {b['accuracy']:.1%}" for b in known)
+            )
+        axes.set_xticks(range(len(labels)), labels, rotation=30 if len(labels) > 5 else 0)
+        axes.tick_params(axis="x", labelcolor=INK)
+        axes.margins(x=0.08)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set_xlabel("rank of the true token by its frequency in train")
+        axes.set_ylabel("accuracy")
+        legend_below(figure)
+        alternative = f"Line plot of the accuracy by frequency of the token. {'; '.join(said)}."
+        return _themed(figure, "frequency_bands", alternative)
+
+
+def _positions(runs: Sequence[RunResults]) -> Figure:
+    said = []
+    with drawing() as (figure, axes):
+        for i, run in enumerate(runs):
+            found = [
+                p
+                for p in run.evaluation.content.get("positions") or []
+                if p.get("loss") is not None
+            ]
+            x = [(p["first"] + p["last"]) / 2 for p in found]
+            y = [p["loss"] for p in found]
+            axes.plot(
+                x,
+                y,
+                **_look(i),
+                marker="o",
+                markersize=3.5,
+                linewidth=1.6,
+                label=_short(run.name),
+            )
+            if found:
+                said.append(f"{run.name}: between {min(y):.2f} and {max(y):.2f}")
+        _at_least(axes, 0.5)
+        axes.set_xlabel("position in the sample")
+        axes.set_ylabel("nats per masked token")
+        legend_below(figure)
+        alternative = f"Line plot of the test loss by position. {'; '.join(said)}."
+        return _themed(figure, "positions", alternative)
+
+
+def _at_least(axes, span: float) -> None:
+    """Widen the y axis to `span`, so that mere noise does not look like a mountain."""
+    low, high = axes.get_ylim()
+    missing = max(0.0, span - (high - low)) / 2
+    axes.set_ylim(low - missing, high + missing)
+
+
+def _calibration(runs: Sequence[RunResults]) -> Figure:
+    said = []
+    with drawing() as (figure, axes):
+        axes.plot(
+            [0, 1],
+            [0, 1],
+            color=GRID,
+            linewidth=1.5,
+            linestyle=(0, (4, 3)),
+            label="confidence = accuracy",
+        )
+        for i, run in enumerate(runs):
+            calibration = run.evaluation.content.get("calibration") or {}
+            bins = [b for b in calibration.get("bins", []) if b.get("num_predictions")]
+            axes.plot(
+                [b["confidence"] for b in bins],
+                [b["accuracy"] for b in bins],
+                **_look(i),
+                marker="o",
+                markersize=5,
+                linewidth=1.6,
+                label=_short(run.name),
+            )
+            error = calibration.get("expected_calibration_error")
+            if error is not None:
+                said.append(f"{run.name} {error:.3f}")
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set_xlabel("confidence in the first guess")
+        axes.set_ylabel("share that was right")
+        legend_below(figure)
+        alternative = (
+            "Reliability plot: share of right guesses by confidence, beside the diagonal of "
+            f"perfect calibration. Expected calibration error: {', '.join(said) or 'not known'}."
+        )
+        return _themed(figure, "calibration", alternative)

@@ -1,0 +1,100 @@
+"""The report: one HTML file for people, one JSON file for machines, and its figures."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from mlm.atomic import write_json, write_text
+from mlm.report import words as report_words
+from mlm.report.data import FORMAT_VERSION, Results, storable
+from mlm.report.figures import figures
+from mlm.report.finetuning_figures import finetuning_figures
+from mlm.report.run_comparison import best_run, seed_groups, standings
+from mlm.report.sections import SECTIONS
+from mlm.report.theming import Figure
+from mlm.report.visible_text import plain, visible
+
+
+def write_report(
+    results: Results, templates: Path, page: str, numbers: str, drawings: Mapping[str, str]
+) -> None:
+    """Write the page, the numbers, and each figure of `drawings` (name -> path).
+
+    The bytes depend on `results` and the files in `templates` alone.
+    """
+    drawn = figures(results) | finetuning_figures(results)
+    for name, path in drawings.items():
+        write_text(path, _standalone(drawn[name]))
+    write_json(numbers, storable(numbers_of(results)))
+    write_text(page, render(results, drawn, templates))
+
+
+def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> str:
+    """The page as HTML text, from the templates in the directory `templates`."""
+    environment = Environment(
+        loader=FileSystemLoader(templates, encoding="utf-8"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    words = ("count", "decimal", "percent", "rate", "size", "short", "value")
+    environment.filters |= {name: getattr(report_words, name) for name in words}
+    environment.filters |= {"visible": visible, "plain": plain, "svg": lambda f: Markup(f.svg)}
+    sections = [
+        {"name": name, "title": SECTIONS[name].title, "view": view}
+        for name in results.sections
+        if (view := SECTIONS[name].view(results)) is not None
+    ]
+    style = Markup((templates / "style.css").read_text(encoding="utf-8"))
+    return environment.get_template("page.html.j2").render(
+        title=results.title, sections=sections, figures=drawn, results=results, style=style
+    )
+
+
+def numbers_of(results: Results) -> dict[str, Any]:
+    """All numbers of the report for machines, see `format_version`.
+
+    `runs` has the training, evaluation and fill-mask artefacts of each run and its curves (one
+    list a column); `comparison` the best run, the differences, and the groups of seeds.
+    """
+    seed = results.config.get("seed", 0)
+    return {
+        "format_version": FORMAT_VERSION,
+        "title": results.title,
+        "corpus": {k: a.content for k, a in results.corpus.items()},
+        "tokenizer": results.tokenizer.content if results.tokenizer else None,
+        "manifests": {k: a.content for k, a in results.manifests.items()},
+        "runs": {
+            run.name: {
+                "overrides": run.overrides,
+                "training": run.training.content,
+                "evaluation": run.evaluation.content,
+                "fill_mask": run.fill_mask.content,
+                "curves": {
+                    column: [row[column] for row in run.curves]
+                    for column in (run.curves[0] if run.curves else ())
+                },
+                **{stage: a.content for stage, a in run.extras.items()},
+            }
+            for run in results.runs
+        },
+        "comparison": {
+            "best": best_run(results.runs).name,
+            "standings": [asdict(s) for s in standings(results.runs)],
+            "seeds": [asdict(g) for g in seed_groups(results.runs, seed)],
+        },
+        "cost": results.cost,
+        "artefacts": dict(report_words.digest_rows(results)),
+        "code": results.code,
+        "config": results.config,
+    }
+
+
+def _standalone(figure: Figure) -> str:
+    """The figure as an SVG file of its own, which needs a size."""
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + figure.svg

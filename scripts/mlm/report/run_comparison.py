@@ -1,0 +1,125 @@
+"""Comparing runs: which is best, which differences mean something, what seeds alone change."""
+
+import copy
+import statistics
+from dataclasses import dataclass
+
+from mlm.digests import value_sha256
+from mlm.report.data import RunResults
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a run stands. `difference` is its test loss less that of the best run, in nats;
+    `apart` tells that the two confidence intervals do not overlap (None: not known)."""
+
+    run: str
+    best: bool
+    loss: float | None
+    difference: float | None
+    apart: bool | None
+
+
+@dataclass(frozen=True)
+class SeedGroup:
+    """Runs that differ in nothing but the seed, with mean and spread over them.
+
+    The spread is the sample standard deviation (n - 1).
+    """
+
+    runs: tuple[str, ...]
+    seeds: tuple[int, ...]
+    overrides: dict
+    loss_mean: float
+    loss_spread: float
+    accuracy_mean: float
+    accuracy_spread: float
+
+
+def best_run(runs: list[RunResults]) -> RunResults:
+    """The run of the lowest test loss; the first of equals, and of runs that have none."""
+    return min(runs, key=lambda r: _order(r.evaluation.content["test"].get("loss")))
+
+
+def _order(loss: float | None) -> float:
+    return float("inf") if loss is None else loss
+
+
+def standings(runs: list[RunResults]) -> list[Standing]:
+    """A Standing for each run, in the order given."""
+    best = best_run(runs)
+    reference = best.evaluation.content["test"]
+    rows = []
+    for run in runs:
+        test = run.evaluation.content["test"]
+        loss, interval = test.get("loss"), test.get("loss_interval")
+        difference = apart = None
+        if loss is not None and reference.get("loss") is not None:
+            difference = loss - reference["loss"]
+            if interval and reference.get("loss_interval"):
+                apart = interval[0] > reference["loss_interval"][1]
+        rows.append(Standing(run.name, run is best, loss, difference, apart))
+    return rows
+
+
+def comparable(runs: list[RunResults]) -> list[str]:
+    """Reasons why the test figures of the runs may not be set side by side; empty if none."""
+    reasons = []
+    manifests = {(r.evaluation.content.get("digests") or {}).get("manifest") for r in runs}
+    if len(manifests) > 1:
+        reasons.append("The runs were evaluated on different test data.")
+    choices = set()
+    for run in runs:
+        settings = run.evaluation.content.get("settings") or {}
+        choices.add(tuple(str(settings.get(k)) for k in ("mask_share", "seed")))
+    if len(choices) > 1:
+        reasons.append("The runs were evaluated on different masks (mask_share or seed).")
+    return reasons
+
+
+def seed_groups(runs: list[RunResults], seed: int) -> list[SeedGroup]:
+    """Groups of two or more runs with the same settings but for the seed.
+
+    `seed` is the one that a run without its own takes.
+    """
+    groups: dict[str, list[tuple[int, RunResults]]] = {}
+    settings: dict[str, dict] = {}
+    for run in runs:
+        if run.evaluation.content["test"].get("loss") is None:
+            continue
+        rest = copy.deepcopy(run.overrides)
+        own = rest.get("pretraining", {}).pop("seed", None)
+        rest = {k: v for k, v in rest.items() if v}
+        key = value_sha256(rest)
+        settings[key] = rest
+        groups.setdefault(key, []).append((seed if own is None else own, run))
+    return [_group(members, settings[key]) for key, members in groups.items() if len(members) > 1]
+
+
+def _group(members: list[tuple[int, RunResults]], overrides: dict) -> SeedGroup:
+    def figures(key: str) -> tuple[float, float]:
+        values = [r.evaluation.content["test"][key] for _, r in members]
+        return statistics.fmean(values), statistics.stdev(values)
+
+    loss, accuracy = figures("loss"), figures("accuracy")
+    return SeedGroup(
+        runs=tuple(r.name for _, r in members),
+        seeds=tuple(s for s, _ in members),
+        overrides=overrides,
+        loss_mean=loss[0],
+        loss_spread=loss[1],
+        accuracy_mean=accuracy[0],
+        accuracy_spread=accuracy[1],
+    )
+
+
+def flattened(overrides: dict, prefix: str = "") -> dict[str, object]:
+    """Nested overrides as `{"pretraining.seed": 1}`."""
+    flat: dict[str, object] = {}
+    for key in sorted(overrides):
+        value, name = overrides[key], f"{prefix}{key}"
+        if isinstance(value, dict) and value:
+            flat |= flattened(value, f"{name}.")
+        elif not isinstance(value, dict):
+            flat[name] = value
+    return flat

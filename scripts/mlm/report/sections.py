@@ -1,0 +1,206 @@
+"""What each section of the report shows: one function a section, from results to plain values.
+
+A function returns the variables of the template `report/sections/<name>.html.j2`, or None
+where there is nothing to show and the section is left out. A further section is such a
+function, an entry in SECTIONS, a template, and a word in the configuration's schema.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlm.atomic import canonical_json
+from mlm.report import sections_of_data, sections_of_finetuning, sections_of_runs
+from mlm.report.catalogue import ordered_baselines
+from mlm.report.data import Results
+from mlm.report.run_comparison import best_run, flattened
+from mlm.report.words import (
+    MOST,
+    against,
+    count,
+    decimal,
+    digest_rows,
+    percent,
+    verdicts,
+    what_was_trained,
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section's heading and the function that gives what its template shows."""
+
+    title: str
+    view: Callable[[Results], dict | None]
+
+
+@dataclass(frozen=True)
+class Card:
+    """A headline figure; `state` is better, worse or even where it is a comparison."""
+
+    label: str
+    value: str
+    unit: str = ""
+    note: str = ""
+    state: str = ""
+
+
+def summary(results: Results) -> dict:
+    """Headline figures of the best run, its standing to the baselines, and the verdicts."""
+    best = best_run(results.runs)
+    evaluation = best.evaluation.content
+    test = evaluation["test"]
+    bounds = test.get("loss_interval")
+    confidence = (evaluation.get("settings") or {}).get("bootstrap") or {}
+    level = f"{100 * confidence.get('confidence', 0.95):g} %"
+    cards = [
+        Card(
+            "Test loss",
+            decimal(test.get("loss"), 3),
+            "nats",
+            f"{level} interval {decimal(bounds[0], 3)} to {decimal(bounds[1], 3)}"
+            if bounds
+            else "",
+        ),
+        Card(
+            "Perplexity",
+            decimal(test.get("perplexity"), 1),
+            "",
+            "as unsure as an even choice among so many tokens",
+        ),
+        Card(
+            "Right first guesses",
+            percent(test.get("accuracy")),
+            "",
+            f"right among the first five: {percent(test.get('top5_accuracy'))}",
+        ),
+        Card(
+            "Bits per character",
+            decimal(test.get("bits_per_character"), 3),
+            "",
+            "compares across tokenizers",
+        ),
+    ]
+    for key, name, baseline in ordered_baselines(evaluation["baselines"]):
+        standing = against(test, baseline)
+        if standing and key != "bigram_hidden":
+            cards.append(
+                Card(f"Beside the {name}", standing.value, "nats", standing.words, standing.state)
+            )
+    return {
+        "sentences": what_was_trained(results, best),
+        "best": best.name,
+        "several": len(results.runs) > 1,
+        "cards": cards,
+        "verdicts": verdicts(best),
+    }
+
+
+def pipeline(results: Results) -> dict:
+    """The stages from left to right, each with what it made, and the section that shows it."""
+    steps: list[dict] = []
+
+    def stage(name: str, section: str, *lines: str) -> None:
+        link = section if section in results.sections else None
+        steps.append({"name": name, "section": link, "lines": [x for x in lines if x]})
+
+    if results.corpus:
+        documents = sum(a.content["documents"] for a in results.corpus.values())
+        stage("Corpus", "corpus", f"{count(documents)} documents", "split, filtered, deduplicated")
+    if results.tokenizer:
+        tokenizer = results.tokenizer.content
+        stage(
+            "Tokenizer",
+            "tokenizer",
+            str(tokenizer["kind"]),
+            f"{count(tokenizer['vocabulary_size'])} tokens",
+        )
+    manifests = [a.content for a in results.manifests.values()]
+    stage(
+        "Shards",
+        "shards",
+        f"{count(sum(len(m['shards']) for m in manifests))} files",
+        f"{count(sum(m['num_tokens'] for m in manifests))} tokens",
+    )
+    runs = results.runs
+    for extra, title in (("preflight", "Preflight"),):
+        if any(extra in r.extras for r in runs):
+            stage(title, extra, "compiled ahead")
+    steps_taken = sorted({r.training.content["steps"] for r in runs})
+    stage(
+        "Pretraining",
+        "training",
+        _plural(len(runs), "run"),
+        " to ".join(dict.fromkeys([count(steps_taken[0]), count(steps_taken[-1])])) + " steps",
+    )
+    predictions = best_run(runs).evaluation.content["test"].get("num_predictions")
+    stage("Evaluation", "evaluation", "fixed masks", f"{count(predictions)} predictions")
+    prompts = best_run(runs).fill_mask.content["prompts"]
+    stage("Fill-mask", "fill_mask", _plural(len(prompts), "prompt"))
+    if any("finetune" in r.extras for r in runs):
+        stage("Fine-tuning", "finetune")
+    stage("Report", "provenance", "this page")
+    return {"stages": steps}
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def provenance(results: Results) -> dict:
+    """Digests of every artefact, the configuration, package versions, how to reproduce."""
+    packages: dict[str, dict[str, str]] = {}
+    for run in results.runs:
+        for package, version in (run.training.content.get("packages") or {}).items():
+            packages.setdefault(package, {})[run.name] = version
+    return {
+        "artefacts": digest_rows(results, MOST),
+        "config": canonical_json(results.config),
+        "code": results.code,
+        "packages": {p: sorted(set(v.values())) for p, v in sorted(packages.items())},
+    }
+
+
+def extra(stage: str) -> Callable[[Results], dict | None]:
+    """The view of a stage that runs only when asked: all its figures in one table."""
+
+    def view(results: Results) -> dict | None:
+        found = [r for r in results.runs if stage in r.extras]
+        tables = {r.name: flattened(r.extras[stage].content) for r in found}
+        keys = list(dict.fromkeys(k for t in tables.values() for k in t))
+        keys = [k for k in keys if k not in ("format_version", "run")]
+        return {"tables": tables, "keys": keys} if tables else None
+
+    return view
+
+
+def cost(results: Results) -> dict | None:
+    """Time and memory of each job, where they were asked for."""
+    if not results.cost:
+        return None
+    return {
+        "rows": results.cost,
+        "seconds": sum(r["seconds"] or 0 for r in results.cost),
+        "speed": [
+            (r.name, results.speed.get(r.name), r.training.content.get("tokens"))
+            for r in results.runs
+        ],
+    }
+
+
+SECTIONS = {
+    "summary": Section("Summary", summary),
+    "pipeline": Section("From text to report", pipeline),
+    "corpus": Section("Corpus", sections_of_data.corpus),
+    "tokenizer": Section("Tokenizer", sections_of_data.tokenizer),
+    "shards": Section("Shards", sections_of_data.shards),
+    "preflight": Section("Preflight", extra("preflight")),
+    "preview": Section("What the model is shown", sections_of_data.preview),
+    "training": Section("Training", sections_of_runs.training),
+    "runs": Section("Runs compared", sections_of_runs.runs),
+    "evaluation": Section("Evaluation", sections_of_runs.evaluation),
+    "fill_mask": Section("Fill in the mask", sections_of_runs.fill_mask),
+    "samples": Section("Best and worst samples", sections_of_runs.samples),
+    "finetune": Section("Fine-tuning", sections_of_finetuning.finetuning),
+    "cost": Section("Cost", cost),
+    "provenance": Section("Provenance", provenance),
+}

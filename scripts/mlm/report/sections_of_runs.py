@@ -1,0 +1,148 @@
+"""Sections of the report about the runs: how they were trained and how good they are."""
+
+from dataclasses import dataclass, replace
+
+from mlm.report.catalogue import ordered_baselines
+from mlm.report.data import Results, RunResults
+from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
+from mlm.report.shown_samples import prediction_pieces, special_tokens
+from mlm.report.words import settings_rows, verdicts
+
+
+def training(results: Results) -> dict:
+    """Curves of every run, and the settings that were in force."""
+    return {
+        "runs": results.runs,
+        "settings": settings_rows(results.runs),
+        "figures": ["training_loss", "training_accuracy", "learning_rate"],
+        "final": [(r.name, r.training.content["final"]) for r in results.runs],
+        "overflow": [
+            (r.name, r.training.content["overflow"])
+            for r in results.runs
+            if r.training.content.get("overflow")
+        ],
+    }
+
+
+def runs(results: Results) -> dict:
+    """The table of runs and, where several differ in the seed alone, mean and spread."""
+    by_name = {run.name: run for run in results.runs}
+    rows = []
+    for standing in standings(results.runs):
+        run = by_name[standing.run]
+        evaluation = run.evaluation.content
+        calibration = evaluation.get("calibration") or {}
+        rows.append(
+            {
+                "standing": standing,
+                "test": evaluation["test"],
+                "training": run.training.content,
+                "calibration": calibration.get("expected_calibration_error"),
+                "overrides": flattened(run.overrides),
+                "verdicts": verdicts(run),
+            }
+        )
+    return {
+        "rows": rows,
+        "reasons": comparable(results.runs),
+        "several": len(rows) > 1,
+        "groups": seed_groups(results.runs, results.config.get("seed", 0)),
+    }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A row of test metrics: of a run's model, or of a baseline (`beside`)."""
+
+    run: str
+    what: str
+    figures: dict
+    beside: bool = True
+
+
+def evaluation(results: Results) -> dict:
+    """Test metrics beside the baselines, and where the model is good and bad."""
+    rows: list[Measured] = []
+    for run in results.runs:
+        content = run.evaluation.content
+        rows.append(Measured(run.name, "on test", content["test"], beside=False))
+        if content.get("train"):
+            rows.append(Measured(run.name, "on a sample of train", content["train"]))
+    shared: dict[str, list[Measured]] = {}
+    for run in results.runs:
+        for _, name, figures in ordered_baselines(run.evaluation.content["baselines"]):
+            alike = next((m for m in shared.get(name, []) if _same(m.figures, figures)), None)
+            if alike is None:
+                shared.setdefault(name, []).append(Measured(run.name, name, figures))
+    for found in shared.values():
+        alike = len(found) == 1 and len(results.runs) > 1
+        rows += [replace(m, run="all runs") for m in found] if alike else found
+    parts = []
+    for key, (heading, names) in _PARTS.items():
+        found = [(r.name, _measured(r.evaluation.content.get(key), names)) for r in results.runs]
+        # One part alone is the whole, which the table above has.
+        if any(len(rows_of) > 1 for _, rows_of in found):
+            parts.append((heading, found))
+    pairs = [
+        (run.name, run.evaluation.content["minimal_pairs"])
+        for run in results.runs
+        if run.evaluation.content.get("minimal_pairs")
+    ]
+    return {
+        "rows": rows,
+        "parts": parts,
+        "pairs": pairs,
+        "figures": ["test_loss", "test_accuracy", "frequency_bands", "positions", "calibration"],
+    }
+
+
+#: Parts of the predictions: key in evaluation.json, heading, and what each is called.
+_PARTS = {
+    "word_initial": (
+        "By place in the word",
+        {"initial": "first of a word", "continuation": "later in a word"},
+    ),
+    "shown_as": (
+        "By what the model was shown",
+        {"mask": "the mask token", "random": "another token", "kept": "the token itself"},
+    ),
+}
+
+
+def _measured(parts: dict | None, names: dict[str, str]) -> list[tuple[str, dict]]:
+    """Name and figures of those parts that hold any prediction."""
+    found = [(name, (parts or {}).get(key) or {}) for key, name in names.items()]
+    return [(name, figures) for name, figures in found if figures.get("num_predictions")]
+
+
+def _same(one: dict, other: dict) -> bool:
+    return all(one.get(k) == other.get(k) for k in ("loss", "accuracy"))
+
+
+def fill_mask(results: Results) -> dict | None:
+    """Each prompt's answers, a column a run."""
+    prompts: dict[str, dict[str, list]] = {}
+    for run in results.runs:
+        for prompt in run.fill_mask.content["prompts"]:
+            prompts.setdefault(prompt["prompt"], {})[run.name] = prompt["answers"]
+    mask = special_tokens(results).get("mask", "[MASK]")
+    return (
+        {"prompts": prompts, "runs": [r.name for r in results.runs], "mask": mask}
+        if prompts
+        else None
+    )
+
+
+def samples(results: Results) -> dict | None:
+    """The best and the worst predicted samples of each run."""
+    special = special_tokens(results)
+
+    def shown(run: RunResults, which: str) -> list:
+        found = (run.evaluation.content.get("samples") or {}).get(which) or []
+        return [prediction_pieces(s, special) for s in found]
+
+    groups = [
+        {"run": r.name, "best": shown(r, "best"), "worst": shown(r, "worst")} for r in results.runs
+    ]
+    groups = [g for g in groups if g["best"] or g["worst"]]
+    return {"groups": groups, "best": best_run(results.runs).name} if groups else None

@@ -1,0 +1,1 @@
+"""Documents to fixed-length samples in TFRecord files, named by manifests."""

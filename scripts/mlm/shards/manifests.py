@@ -1,0 +1,180 @@
+"""The manifest: what a split's shards are, and the check that they are still that.
+
+`results/manifests/{split}.json` is the edge between the data stages and their consumers. It
+is written last; whoever reads a shard checks it against the manifest first.
+"""
+
+import os
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from mlm.atomic import read_json, write_json
+from mlm.digests import file_sha256
+from mlm.errors import MlmError
+from mlm.shards.object_storage import file_size, is_remote
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class ShardEntry:
+    """One shard: `path` is relative to the project's root, or as `shards.prebuilt` gave it.
+
+    `num_tokens` counts real tokens (mask 1), `num_padding` the others; `num_bytes` and
+    `sha256` are those of the file.
+    """
+
+    name: str
+    path: str
+    num_samples: int
+    num_tokens: int
+    num_padding: int
+    num_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All shards of a split, in order, and their totals.
+
+    `corpus_sha256` and `documents` are None where the shards were not made from a corpus.
+    """
+
+    split: str
+    sequence_length: int
+    compression: str
+    tokenizer_sha256: str
+    corpus_sha256: str | None
+    documents: int | None
+    special_literals: int | None
+    num_samples: int
+    num_tokens: int
+    num_padding: int
+    shards: tuple[ShardEntry, ...]
+
+
+def as_json(manifest: Manifest) -> dict[str, Any]:
+    """The manifest as it stands in its file."""
+    return {"format_version": FORMAT_VERSION, **asdict(manifest)}
+
+
+def write_manifest(path: str | os.PathLike, manifest: Manifest) -> None:
+    """Write the manifest, atomically."""
+    write_json(path, as_json(manifest))
+
+
+def read_manifest(path: str | os.PathLike) -> Manifest:
+    """The manifest in `path`.
+
+    Raises MlmError where it is of another format version, lacks something, or its totals are
+    not those of its shards.
+    """
+    try:
+        found = read_json(path)
+        version = found.get("format_version")
+    except (ValueError, AttributeError):
+        raise MlmError(f"{path}: is no manifest (no JSON object). Remake it.") from None
+    if version != FORMAT_VERSION:
+        raise MlmError(
+            f"{path}: format_version is {version}; {FORMAT_VERSION} is expected. It was made by "
+            "another version of the workflow: delete it and run again."
+        )
+    try:
+        shards = tuple(ShardEntry(**_known(ShardEntry, s)) for s in found["shards"])
+        manifest = Manifest(**{**_known(Manifest, found), "shards": shards})
+    except (TypeError, KeyError) as error:
+        raise MlmError(f"{path}: is incomplete ({error}). Delete it and run again.") from None
+    for key in ("num_samples", "num_tokens", "num_padding"):
+        total = sum(getattr(s, key) for s in shards)
+        if total != getattr(manifest, key):
+            raise MlmError(
+                f"{path}: {key} is {getattr(manifest, key)}, but its shards add up to {total}. "
+                "Delete it and run again."
+            )
+    return manifest
+
+
+def _known(kind: type, found: dict) -> dict:
+    names = {field.name for field in fields(kind)}
+    return {key: value for key, value in found.items() if key in names}
+
+
+def project_root(path: str | os.PathLike) -> Path:
+    """The directory above `results/manifests/`, which the shards' paths are relative to.
+
+    "." in a project's own directory; below .snakemake/storage where results live in a bucket
+    and Snakemake has fetched them; "." for a manifest at any other place.
+    """
+    place = Path(path)
+    return place.parents[2] if place.parts[-3:-1] == ("results", "manifests") else Path()
+
+
+def shards_root(manifest: Manifest, path: str | os.PathLike) -> Path:
+    """The directory that the paths in the manifest at `path` are relative to.
+
+    Shards that were made elsewhere are named as `shards.prebuilt` gave them: relative to the
+    working directory.
+    """
+    return Path() if manifest.corpus_sha256 is None else project_root(path)
+
+
+def check_sequence_length(manifest: Manifest, expected: int) -> None:
+    """Raise MlmError where the samples are of another length than `expected` tokens."""
+    if manifest.sequence_length != expected:
+        raise MlmError(
+            f"The {manifest.split} shards hold samples of {manifest.sequence_length} tokens; "
+            f"{expected} are expected. Make shards.sequence_length and the shards agree."
+        )
+
+
+def shard_problem(shard: ShardEntry, file: Path) -> str | None:
+    """What is wrong with a shard's local file, or None; its size is looked at first."""
+    size = file_size(str(file))
+    if size is None or size != shard.num_bytes:
+        return _size_problem(shard, size)
+    digest = file_sha256(file)
+    if digest != shard.sha256:
+        return (
+            f"{shard.path}: its content changed since the manifest was written (sha256 "
+            f"{digest[:12]}…, expected {shard.sha256[:12]}…)"
+        )
+    return None
+
+
+def _size_problem(shard: ShardEntry, size: int | None) -> str | None:
+    if size is None:
+        return f"{shard.path}: is missing"
+    if size != shard.num_bytes:
+        return f"{shard.path}: has {size} bytes; the manifest says {shard.num_bytes}"
+    return None
+
+
+def check_shards(manifest: Manifest, root: str | os.PathLike = ".") -> None:
+    """Raise MlmError, naming every shard that is not what the manifest says.
+
+    `root` is the directory that the shards' paths are relative to. Local files are compared
+    by size and sha256; of files in object storage only the size is, since the rest would
+    download them all.
+    """
+    problems = [
+        problem
+        for shard in manifest.shards
+        if (
+            problem := _size_problem(shard, file_size(shard.path))
+            if is_remote(shard.path)
+            else shard_problem(shard, Path(root) / shard.path)
+        )
+    ]
+    if problems:
+        lines = "\n".join(f"  - {p}" for p in problems)
+        raise MlmError(
+            f"The {manifest.split} shards are not those of their manifest:\n{lines}\n"
+            "Delete the shards named here and run again, so that they are remade."
+        )
+
+
+def totals(entries: tuple[ShardEntry, ...]) -> dict[str, int]:
+    """The sums over shards that a manifest states."""
+    keys = ("num_samples", "num_tokens", "num_padding")
+    return {key: sum(getattr(e, key) for e in entries) for key in keys}

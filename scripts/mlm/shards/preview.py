@@ -1,0 +1,118 @@
+"""A few samples as the model meets them: decoded, before and after masking."""
+
+import itertools
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlm.errors import MlmError
+from mlm.pretraining.masking import MaskingPlan, mask_batch
+from mlm.shards.manifests import Manifest, shard_problem
+from mlm.shards.object_storage import is_remote, local_copy
+from mlm.shards.tfrecord import decode_samples, read_records
+from mlm.tokenizer.pieces import texts_of
+
+FORMAT_VERSION = 1
+FIRST_EPOCH = 0
+
+
+@dataclass(frozen=True)
+class PreviewToken:
+    """A token's text; `masked` is what the model is shown in its place, None if not chosen."""
+
+    text: str
+    masked: str | None
+
+
+@dataclass(frozen=True)
+class PreviewSample:
+    """Sample `index` of the split: its text, the text as masked, and every token."""
+
+    index: int
+    text: str
+    masked: str
+    tokens: tuple[PreviewToken, ...]
+
+
+def chosen_samples(manifest: Manifest, count: int) -> list[tuple[int, int]]:
+    """(shard, place in it) of `count` samples, spread over the shards; fewer if there are.
+
+    Each shard gives its first ones, so that nothing else of it has to be read.
+    """
+    chosen: list[tuple[int, int]] = []
+    for place in range(max((s.num_samples for s in manifest.shards), default=0)):
+        long_enough = [i for i, s in enumerate(manifest.shards) if s.num_samples > place]
+        wanted = min(count - len(chosen), len(long_enough))
+        chosen += [(long_enough[i * len(long_enough) // wanted], place) for i in range(wanted)]
+        if len(chosen) >= count:
+            break
+    return sorted(chosen)
+
+
+def read_chosen(
+    manifest: Manifest, chosen: list[tuple[int, int]], root: str | Path = "."
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Index in the split [n], ids and attention mask [n, sequence] of the chosen samples.
+
+    Raises MlmError where a shard is not what the manifest says.
+    """
+    first = [0, *itertools.accumulate(s.num_samples for s in manifest.shards)]
+    records, index = [], []
+    for number, group in itertools.groupby(chosen, key=lambda c: c[0]):
+        shard, places = manifest.shards[number], [place for _, place in group]
+        path = shard.path if is_remote(shard.path) else str(Path(root) / shard.path)
+        with local_copy(path) as file:
+            if problem := shard_problem(shard, file):
+                raise MlmError(f"{problem}. Delete it and run again, so that it is remade.")
+            with file.open("rb") as stream:
+                start = list(itertools.islice(read_records(stream, shard.path), places[-1] + 1))
+        records += [start[place] for place in places]
+        index += [first[number] + place for place in places]
+    return np.array(index, np.int64), *decode_samples(records, manifest.sequence_length)
+
+
+def preview_samples(
+    manifest: Manifest,
+    plan: MaskingPlan,
+    seed: int,
+    tokenizer: Any,
+    count: int,
+    root: str | Path = ".",
+) -> list[PreviewSample]:
+    """`count` samples of a split, masked as training masks them in its first epoch.
+
+    `tokenizer` is transformers' fast tokenizer. Padding at the end is left out.
+    """
+    index, ids, mask = read_chosen(manifest, chosen_samples(manifest, count), root)
+    if not len(index):
+        return []
+    batch = mask_batch(ids, mask, index, plan, seed, FIRST_EPOCH)
+    shown, positions = batch["input_ids"].numpy(), batch["positions"].numpy()
+    used = batch["weights"].numpy() > 0
+    samples = []
+    for row, number in enumerate(index.tolist()):
+        length = int(np.flatnonzero(mask[row])[-1]) + 1
+        plain, masked = ids[row, :length].tolist(), shown[row, :length].tolist()
+        hidden = set(positions[row][used[row]].tolist())
+        texts = zip(texts_of(tokenizer, plain), texts_of(tokenizer, masked), strict=True)
+        tokens = tuple(
+            PreviewToken(text, other if place in hidden else None)
+            for place, (text, other) in enumerate(texts)
+        )
+        decoded = [
+            tokenizer.decode(tokens_, clean_up_tokenization_spaces=False)
+            for tokens_ in (plain, masked)
+        ]
+        samples.append(PreviewSample(number, *decoded, tokens))
+    return samples
+
+
+def as_json(run: str, samples: list[PreviewSample]) -> dict[str, Any]:
+    """The samples as they stand in preview.json."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "run": run,
+        "samples": [asdict(s) | {"tokens": [asdict(t) for t in s.tokens]} for s in samples],
+    }

@@ -1,0 +1,102 @@
+"""A split's samples as arrays, read from its shards without TensorFlow."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from mlm.errors import MlmError
+from mlm.evaluation.predictions import joined
+from mlm.progress_line import Progress
+from mlm.shards.manifests import Manifest
+from mlm.shards.object_storage import is_remote, local_copy
+from mlm.shards.tfrecord import SampleError, decode_samples, read_records
+
+_BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples of a split: `index` [samples] is their place in it, from 0.
+
+    `input_ids` int32 and `attention_mask` bool are [samples, sequence].
+    """
+
+    index: np.ndarray
+    input_ids: np.ndarray
+    attention_mask: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, chosen) -> "Samples":
+        return Samples(self.index[chosen], self.input_ids[chosen], self.attention_mask[chosen])
+
+
+def read_samples(
+    manifest: Manifest, root: str | Path = ".", every: int = 1, also: frozenset[int] = frozenset()
+) -> Iterator[Samples]:
+    """The samples of a split in order, in batches: each `every`-th, and those in `also`.
+
+    `root` is the directory that the manifest's paths are relative to; a shard in object storage
+    is downloaded while it is read. Raises MlmError for a damaged record, a sample of
+    another length, or another number of samples than the manifest's.
+    """
+    progress = Progress(f"reading {manifest.split}", manifest.num_samples, "samples")
+    index = 0
+    for shard in manifest.shards:
+        first = index
+        waiting: list[tuple[int, bytes]] = []
+        with _opened(shard.path, root) as stream:
+            for record in read_records(stream, shard.path):
+                if index % every == 0 or index in also:
+                    waiting.append((index, record))
+                if len(waiting) == _BATCH:
+                    yield _decoded(waiting, manifest, shard.path, first)
+                    progress.to(index)
+                    waiting = []
+                index += 1
+        if waiting:
+            yield _decoded(waiting, manifest, shard.path, first)
+        if index - first != shard.num_samples:
+            raise MlmError(
+                f"{shard.path}: holds {index - first} samples; its manifest says "
+                f"{shard.num_samples}. Delete the shard and run again, so that it is remade."
+            )
+
+
+def all_samples(manifest: Manifest, root: str | Path = ".") -> Samples:
+    """The whole split at once: 5 bytes a token."""
+    parts = list(read_samples(manifest, root))
+    if not parts:
+        nothing = np.zeros((0, manifest.sequence_length))
+        return Samples(np.zeros(0, np.int64), nothing.astype(np.int32), nothing.astype(bool))
+    return joined(parts)
+
+
+def evenly_spread(total: int, count: int) -> np.ndarray:
+    """`count` different indices below `total` at equal distances, or all there are."""
+    count = min(count, total)
+    return np.arange(count, dtype=np.int64) * total // max(count, 1)
+
+
+@contextmanager
+def _opened(path: str, root: str | Path) -> Iterator[BinaryIO]:
+    place = path if is_remote(path) else str(Path(root) / path)
+    with local_copy(place) as copy, open(copy, "rb") as stream:
+        yield stream
+
+
+def _decoded(
+    waiting: list[tuple[int, bytes]], manifest: Manifest, path: str, first: int
+) -> Samples:
+    try:
+        ids, mask = decode_samples([r for _, r in waiting], manifest.sequence_length)
+    except SampleError as error:
+        number = waiting[error.place][0] - first
+        raise MlmError(f"{path}: record {number}: {error}.") from None
+    index = np.array([i for i, _ in waiting], np.int64)
+    return Samples(index, ids.astype(np.int32), mask.astype(bool))

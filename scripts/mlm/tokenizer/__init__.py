@@ -1,0 +1,1 @@
+"""Training a tokenizer, and encoding text with it."""

@@ -1,0 +1,68 @@
+"""The tokenizer's files in the layout of transformers, the same bytes every time."""
+
+import os
+import shutil
+from pathlib import Path
+
+from mlm.atomic import canonical_json, read_json, replacing, write_text
+from mlm.tokenizer.encoding import SPECIAL_NAMES
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+def tokenizer_files(
+    tokenizer: dict,
+    special_tokens: dict[str, str],
+    unknown_literal: str | None,
+    model_max_length: int | None = None,
+) -> dict[str, str]:
+    """The three files' contents by name, from a tokenizer.json's content.
+
+    `special_tokens` holds the five texts by name; `model_max_length` is left out where it is
+    not known. The key `unknown_literal` of the second
+    is this project's own; `mlm.tokenizer.encoding.Encoder.load` reads it.
+    """
+    tokens = {f"{name}_token": special_tokens[name] for name in SPECIAL_NAMES}
+    flags = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+        "added_tokens_decoder": {
+            str(token["id"]): {flag: token[flag] for flag in flags}
+            for token in tokenizer["added_tokens"]
+        },
+        "unknown_literal": unknown_literal,
+        **tokens,
+    }
+    if model_max_length is not None:
+        config["model_max_length"] = model_max_length
+    contents = tokenizer, config, tokens
+    return {
+        name: canonical_json(content)
+        for name, content in zip(TOKENIZER_FILES, contents, strict=True)
+    }
+
+
+def write_tokenizer(directory: str | os.PathLike, files: dict[str, str]) -> None:
+    """Write the files of `tokenizer_files` into `directory`, each atomically."""
+    for name, content in files.items():
+        write_text(Path(directory) / name, content)
+
+
+def copy_tokenizer(
+    source: str | os.PathLike, target: str | os.PathLike, model_max_length: int
+) -> None:
+    """Copy a saved tokenizer beside a model that reads `model_max_length` tokens at most.
+
+    The length is known to the model alone, and written into the copy's configuration:
+    transformers truncates to it when asked to truncate.
+    """
+    source, target = Path(source), Path(target)
+    for name in TOKENIZER_FILES:
+        if name != "tokenizer_config.json":
+            with replacing(target / name) as temporary:
+                shutil.copyfile(source / name, temporary)
+    config = read_json(source / "tokenizer_config.json")
+    config["model_max_length"] = model_max_length
+    write_text(target / "tokenizer_config.json", canonical_json(config))

@@ -1,0 +1,69 @@
+"""The stage from the corpus to the tokenizer's files and figures."""
+
+from pathlib import Path
+from typing import Any
+
+from mlm.atomic import write_json
+from mlm.errors import ConfigError
+from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
+from mlm.tokenizer.files import tokenizer_files, write_tokenizer
+from mlm.tokenizer.pretrained import Ready, check_ids, load_pretrained
+from mlm.tokenizer.settings import TokenizerSettings, tokenizer_problems
+from mlm.tokenizer.statistics import tokenizer_statistics
+from mlm.tokenizer.training import train_tokenizer
+
+
+def make_tokenizer(
+    corpora: dict[str, str], section: dict[str, Any], families: list[str], outputs: Any
+) -> None:
+    """Train or load the tokenizer of `section`, and write its files and `tokenizer_stats.json`.
+
+    `corpora` names the Parquet file of each split; `families` the model types that will
+    read the ids; `outputs` has the paths `tokenizer` (tokenizer.json, the other two files
+    beside it) and `stats`. Nothing is written before all is known to be right.
+    """
+    if section["kind"] == "pretrained":
+        made, training = _pretrained(section)
+    else:
+        made, training = _trained(corpora["train"], section)
+    encoder = Encoder(made.tokenizer, made.special_tokens, section["unknown_literal"])
+    for family in families:
+        check_ids(encoder, family)
+    files = tokenizer_files(
+        made.tokenizer, made.special_tokens, section["unknown_literal"], made.model_max_length
+    )
+    statistics = tokenizer_statistics(encoder, corpora, training)
+    write_tokenizer(Path(outputs.tokenizer).parent, files)
+    write_json(outputs.stats, statistics)
+
+
+def _trained(corpus: str, section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:
+    """A tokenizer trained on `corpus`, and what the statistics say of it."""
+    settings = TokenizerSettings.of(section)
+    trained = train_tokenizer(corpus, settings)
+    special = dict(zip(SPECIAL_NAMES, settings.special_tokens, strict=True))
+    return Ready(trained.tokenizer, special, None), {
+        "kind": settings.kind,
+        "byte_fallback": settings.byte_fallback,
+        "training": {
+            "documents": trained.documents,
+            "bytes": trained.bytes,
+            "sampled": trained.sampled,
+        },
+    }
+
+
+def _pretrained(section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:
+    """The tokenizer that `section` names, and what the statistics say of it."""
+    if problems := tokenizer_problems(section):
+        raise ConfigError(problems)
+    source = section["pretrained"]
+    path = source["path"]
+    loaded = load_pretrained(path, source["revision"])
+    return loaded, {
+        "kind": "pretrained",
+        "byte_fallback": bool(loaded.tokenizer["model"].get("byte_fallback")),
+        "training": None,
+        # Of a directory, its name: where it lies on this machine is no part of the result.
+        "pretrained": {**source, "path": Path(path).name if Path(path).is_dir() else path},
+    }

@@ -1,0 +1,85 @@
+"""Training a tokenizer of any kind, the same bytes every time."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from mlm.errors import MlmError
+from mlm.tokenizer.assembly import assemble
+from mlm.tokenizer.merge_training import train_bpe, train_wordpiece
+from mlm.tokenizer.settings import BYTE_PIECES, TokenizerSettings, alphabet_too_large
+from mlm.tokenizer.training_text import TrainingText
+from mlm.tokenizer.unigram_training import train_unigram
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A tokenizer.json's content and what it was trained on."""
+
+    tokenizer: dict
+    documents: int
+    bytes: int
+    sampled: bool
+
+
+def train_tokenizer(corpus: str | os.PathLike, settings: TokenizerSettings) -> Trained:
+    """A tokenizer of `settings.vocabulary_size` ids, trained on a Parquet file's texts.
+
+    Its first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte
+    fallback, the 256 bytes, then what was learned. The result is a function of the texts
+    and the settings. Raises MlmError where the text does not suffice for the vocabulary.
+    """
+    text, start = TrainingText(corpus, settings), time.monotonic()
+    print(
+        f"Training a {settings.kind} tokenizer of {settings.vocabulary_size:,} ids"
+        f"{' on an even sample of the train split' if text.sampled else ''} ...",
+        file=sys.stderr,
+    )
+    with _signs_of_life():
+        train = {"unigram": _unigram, "bpe": train_bpe, "wordpiece": train_wordpiece}
+        model = train[settings.kind](text, settings)
+    seconds = time.monotonic() - start
+    print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
+    return Trained(assemble(model, settings), text.documents, text.bytes, text.sampled)
+
+
+@contextmanager
+def _signs_of_life(every: float = 30.0) -> Iterator[None]:
+    """A line on stderr every `every` seconds: the trainers themselves say nothing till the end."""
+    done, start = threading.Event(), time.monotonic()
+
+    def speak() -> None:
+        while not done.wait(every):
+            print(f"... still training, {time.monotonic() - start:.0f} s", file=sys.stderr)
+
+    speaker = threading.Thread(target=speak, daemon=True)
+    speaker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        speaker.join()
+
+
+def _unigram(text: TrainingText, settings: TokenizerSettings):
+    """A Unigram model: special tokens, bytes, learned pieces, characters set apart."""
+    from tokenizers import models
+
+    learned = train_unigram(text, settings)
+    # Their number is known only after the reading; the rarest pieces make room for them.
+    # Their score decides nothing: no other piece holds these characters.
+    apart = [(c, min(score for _, score in learned)) for c in text.boundaries]
+    longer = [i for i, (piece, _) in enumerate(learned) if len(piece) > 1]
+    if len(longer) < len(apart):
+        raise MlmError(
+            alphabet_too_large(settings.vocabulary_size + len(apart) - len(longer), settings)
+        )
+    dropped = set(longer[len(longer) - len(apart) :])
+    kept = [piece for i, piece in enumerate(learned) if i not in dropped]
+    bytes_ = BYTE_PIECES if settings.byte_fallback else ()
+    reserved = [(piece, 0.0) for piece in (*settings.special_tokens, *bytes_)]
+    return models.Unigram([*reserved, *kept, *apart], 3, settings.byte_fallback)

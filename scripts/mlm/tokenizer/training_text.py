@@ -1,0 +1,165 @@
+"""The text that a tokenizer is trained on: streamed, cleaned, cut, and sampled evenly."""
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from mlm.errors import MlmError
+from mlm.tokenizer.settings import TokenizerSettings
+
+#: Longest stretch of text that a trainer is given at once. Trainers are slow on very long
+#: lines, and sentencepiece leaves out what is longer than its limit.
+LONGEST_SENTENCE = 2000
+#: Characters that end a stretch of training text and have a piece of their own if they occur:
+#: line ends, which no word runs across, and what sentencepiece uses as marks of its own and
+#: gives no piece to (tab, U+001F, U+2585, NUL).
+BOUNDARIES = "\n\r\t\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\0\u2585"
+#: What ends a lossless tokenizer's escapes; see `mlm.tokenizer.assembly`.
+ESCAPES = (("\u241b", "\u241b0"), ("\u2581", "\u241b1"))
+_LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
+
+
+def read_documents(path: str | os.PathLike, batch: int = 1000) -> Iterator[list[str]]:
+    """The column `text` of a Parquet file, `batch` documents at a time."""
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(path) as file:
+        for rows in file.iter_batches(batch_size=batch, columns=["text"]):
+            yield rows.column(0).to_pylist()
+
+
+def text_bytes(path: str | os.PathLike) -> int:
+    """UTF-8 bytes of the column `text` of a Parquet file."""
+    import pyarrow.compute
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(path) as file:
+        return sum(
+            pyarrow.compute.sum(pyarrow.compute.binary_length(rows.column(0))).as_py() or 0
+            for rows in file.iter_batches(columns=["text"])
+        )
+
+
+@dataclass
+class TrainingText:
+    """The training text of a corpus, as an iterable that can be read again.
+
+    Replacements are made, special strings are broken up (none may become a piece), stretches
+    longer than LONGEST_SENTENCE are cut, at a space where there is
+    one. Of a corpus larger than `max_training_bytes` an even share is given: stretches from
+    its beginning to its end, chosen by position alone.
+
+    After a reading, `documents`, `bytes` and `boundaries` (those of BOUNDARIES that occur)
+    say what was read; `sampled` whether it was a share.
+    """
+
+    path: str | os.PathLike
+    settings: TokenizerSettings
+    documents: int = 0
+    bytes: int = 0
+    boundaries: str = ""
+    sampled: bool = field(init=False)
+    _total: int = field(init=False)
+
+    def __post_init__(self):
+        self._total = text_bytes(self.path)
+        self.sampled = self._total > self.settings.max_training_bytes
+        if not self._total:
+            raise MlmError(
+                f"{self.path} holds no text: there is nothing to train a tokenizer on. Check "
+                "corpus.source and corpus.filters."
+            )
+
+    def __iter__(self) -> Iterator[str]:
+        sentences = self._sentences()
+        if self.sampled:
+            sentences = evenly(sentences, self.settings.max_training_bytes / self._total)
+        self.bytes = 0
+        for sentence in sentences:
+            self.bytes += len(sentence) if sentence.isascii() else len(sentence.encode())
+            yield sentence
+
+    def _sentences(self) -> Iterator[str]:
+        self.documents, found, progress = 0, set(), _Progress("Reading the training text")
+        for texts in read_documents(self.path):
+            for text in texts:
+                text = replaced(text, self.settings)
+                if present := [c for c in BOUNDARIES if c in text]:
+                    found.update(present)
+                    text = text.translate(_LINE_ENDS)
+                text = broken(text, self.settings)
+                self.documents += 1
+                for line in text.split("\n"):
+                    yield from cut(line) if len(line) > LONGEST_SENTENCE else (line,)
+            progress.show(self.documents, "documents")
+        self.boundaries = "".join(sorted(found))
+
+
+def replaced(text: str, settings: TokenizerSettings) -> str:
+    """`text` with the configured replacements made."""
+    for old, new in settings.replacements:
+        text = text.replace(old, new)
+    return text
+
+
+def broken(text: str, settings: TokenizerSettings) -> str:
+    """`text` with a line end in each special string, after its first character.
+
+    So no piece learned is one, while their characters are. The unknown literal, which is
+    never encoded as text, is left out.
+    """
+    if settings.unknown_literal:
+        text = text.replace(settings.unknown_literal, "\n")
+    for literal in settings.special_tokens:
+        text = text.replace(literal, f"{literal[0]}\n{literal[1:]}" if literal[1:] else "\n")
+    if settings.byte_fallback:
+        for old, new in ESCAPES:
+            text = text.replace(old, new)
+        text = text.replace("<0x", "<\n0x")
+    return text
+
+
+def cut(line: str, longest: int = LONGEST_SENTENCE) -> Iterator[str]:
+    """`line` in stretches of at most `longest` characters, ended at a space where possible.
+
+    The space at a cut is left out: the next stretch begins a word without it.
+    """
+    start = 0
+    while len(line) - start > longest:
+        space = line.rfind(" ", start + 1, start + longest + 1)
+        end = space if space > start else start + longest
+        yield line[start:end]
+        start = end + (end == space)
+    yield line[start:]
+
+
+def evenly(sentences: Iterable[str], share: float) -> Iterator[str]:
+    """Sentences spread evenly over the input, at most `share` of its bytes in total.
+
+    A sentence is taken when the bytes taken so far have fallen behind their share, so the
+    choice depends on the text alone.
+    """
+    seen = taken = 0
+    for sentence in sentences:
+        size = len(sentence) if sentence.isascii() else len(sentence.encode())
+        seen += size
+        if taken + size <= seen * share:
+            taken += size
+            yield sentence
+
+
+class _Progress:
+    """A line on stderr every ten seconds, with the rate."""
+
+    def __init__(self, what: str):
+        self._what, self._start = what, time.monotonic()
+        self._last = self._start
+
+    def show(self, count: int, unit: str) -> None:
+        now = time.monotonic()
+        if now - self._last >= 10:
+            self._last = now
+            rate = count / (now - self._start)
+            print(f"{self._what}: {count:,} {unit}, {rate:,.0f}/s", file=sys.stderr)

@@ -1,0 +1,73 @@
+"""Unigram pieces and their scores, by sentencepiece's trainer (Kudo, 2018, arXiv 1804.10959).
+
+The trainer of `tokenizers` gives other scores and another order of the ids on every run;
+sentencepiece gives the same bytes as long as the number of its threads stays the same.
+"""
+
+import io
+import re
+from collections.abc import Iterable
+
+from mlm.errors import MlmError
+from mlm.tokenizer.settings import TokenizerSettings, alphabet_too_large, corpus_too_small
+
+_TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
+_TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
+
+
+def train_unigram(sentences: Iterable[str], settings: TokenizerSettings) -> list[tuple[str, float]]:
+    """Pieces and log probabilities, most probable first, without special tokens and bytes.
+
+    There are `settings.vocabulary_size` of them less the ids of those; the boundaries of
+    `mlm.tokenizer.training_text` are not among them. Raises MlmError for a corpus with too little
+    text, or too many characters, for the vocabulary.
+    """
+    import sentencepiece
+
+    model = sentencepiece_model(sentences, settings)
+    trained = sentencepiece.SentencePieceProcessor(model_proto=model)
+    return [(trained.id_to_piece(i), trained.get_score(i)) for i in range(1, len(trained))]
+
+
+def sentencepiece_model(sentences: Iterable[str], settings: TokenizerSettings) -> bytes:
+    """What sentencepiece's trainer writes: the pieces of `train_unigram` after `<unk>`."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(sentences),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=settings.vocabulary_size - settings.reserved + 1,
+            character_coverage=settings.character_coverage,
+            num_threads=settings.training_threads,
+            normalization_rule_name="identity",
+            # Spaces at the ends of lines and in runs would make the lone mark so probable
+            # that words are spelled as the mark and the rest ("▁", "and"). Learning goes
+            # without them; encoding keeps them.
+            remove_extra_whitespaces=True,
+            add_dummy_prefix=not settings.byte_fallback,
+            max_sentence_length=1 << 20,
+            train_extremely_large_corpus=settings.max_training_bytes > 1 << 30,
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise MlmError(_in_words(str(error), settings)) from None
+    return model.getvalue()
+
+
+def _in_words(message: str, settings: TokenizerSettings) -> str:
+    """What a user can do about a refusal of sentencepiece's trainer."""
+    others = settings.reserved - 1
+    if match := _TOO_HIGH.search(message):
+        return corpus_too_small(int(match[2]) + others, settings)
+    if match := _TOO_LOW.search(message):
+        return alphabet_too_large(int(match[2]) + others, settings)
+    if "sentences_.empty()" in message:
+        return "The train split holds no text to train a tokenizer on: all of it is empty."
+    return f"The tokenizer could not be trained; sentencepiece says: {message}"
