@@ -15,6 +15,7 @@ from mlm.errors import MlmError
 from mlm.finetuning.flax_model import (
     flattened,
     longest_sequence,
+    nested,
     pretrained_model,
     pytorch_name,
     pytorch_value,
@@ -118,7 +119,14 @@ def test_logits_equal_tensorflows(directory, tmp_path):
     """The same checkpoint, head included, on padded and unpadded rows, in a process of its own:
     transformers finds TensorFlow when it is imported, or never."""
     model = loaded(directory)
-    write_flax_model(tmp_path, model.params, model.config)
+    # Weights of a fresh model are so small that every passage has the same logit.
+    grown = nested(
+        {
+            path: value * (10 if path[-1] in ("kernel", "embedding") else 1)
+            for path, value in flattened(model.params).items()
+        }
+    )
+    write_flax_model(tmp_path, grown, model.config)
     ids = np.random.default_rng(0).integers(5, 120, (8, 16))
     ids[:, 0] = 0
     mask = np.ones_like(ids)
@@ -129,6 +137,6 @@ def test_logits_equal_tensorflows(directory, tmp_path):
     subprocess.run(
         [sys.executable, "-c", TENSORFLOW, scripts, str(tmp_path)], check=True, env=environment
     )
-    flax = np.asarray(model(ids, mask).logits)
+    flax = np.asarray(model(ids, mask, params=grown).logits)
     assert np.abs(flax - np.load(tmp_path / "logits.npy")).max() < 1e-4
-    assert np.ptp(flax) > 1e-3
+    assert np.ptp(flax) > 1e-2
