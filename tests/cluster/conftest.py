@@ -107,7 +107,10 @@ def python_with():
                 check=True,
             ).stdout.strip()
             # What this environment holds is seen there too, and not installed again.
-            seen = [sysconfig.get_path("purelib"), *map(str, (ROOT / "plugins").glob("*"))]
+            # The executor of this repository only beside what it extends: Snakemake imports
+            # every plugin that it finds.
+            seen = [sysconfig.get_path("purelib")]
+            seen += [str(place) for place in (ROOT / "plugins").glob("*") if "gke" in names]
             Path(found, "parent.pth").write_text("\n".join(seen) + "\n")
             pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
             for name in names:

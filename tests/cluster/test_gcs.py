@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.cluster.conftest import DIFFERS, digests, start
+from tests.cluster.conftest import DIFFERS, SMALL, digests, start
 from tests.workflow.conftest import ROOT, Project
 
 pytestmark = pytest.mark.workflow
@@ -25,6 +25,17 @@ def in_an_empty_place(place, local_run) -> Project:
     shutil.copytree(local_run.path / "data", place / "data")
     shutil.copy(local_run.path / "tiny.yaml", place)
     return Project(place)
+
+
+@pytest.fixture
+def nothing_done(tmp_path) -> Project:
+    """A working directory with the least corpus that a plan can be made for."""
+    (tmp_path / "data").mkdir()
+    for name in ("train-a", "validation", "test"):
+        (tmp_path / "data" / f"{name}.txt").write_text("words\n")
+    project = Project(tmp_path)
+    project.write_config(SMALL)
+    return project
 
 
 def arguments(prefix: str) -> list[str]:
@@ -64,21 +75,17 @@ def test_everything_in_a_bucket_gives_the_bytes_of_a_local_run(
         ("mlm-test/tiny", "a bucket and a prefix in it are expected"),
     ],
 )
-def test_a_wrong_bucket_is_named_and_not_made(
-    storage_server, python, local_run, tmp_path, prefix, words
-):
-    project = in_an_empty_place(tmp_path / "empty", local_run)
-    run = start(project, python, *arguments(prefix), environment=storage_server.environment)
+def test_a_wrong_bucket_is_named_and_not_made(storage_server, python, nothing_done, prefix, words):
+    run = start(nothing_done, python, *arguments(prefix), environment=storage_server.environment)
     output = run.finished(status=1)
     assert words in output
     assert "Traceback" not in output
     assert "mispelt-bucket" not in storage_server.buckets()
 
 
-def test_a_machine_without_credentials_is_told_so(python, local_run, tmp_path):
-    project = in_an_empty_place(tmp_path / "empty", local_run)
+def test_a_machine_without_credentials_is_told_so(python, nothing_done, tmp_path):
     nobody = {k: "" for k in os.environ if k.startswith(("GOOGLE_", "CLOUDSDK_"))}
     nobody |= {"HOME": str(tmp_path), "NO_GCE_CHECK": "true"}
-    run = start(project, python, *arguments("gs://some-bucket/tiny"), environment=nobody)
+    run = start(nothing_done, python, *arguments("gs://some-bucket/tiny"), environment=nobody)
     # The storage plugin's words: it asks for them before the workflow is read.
     assert "Your default credentials were not found" in run.finished(status=1)

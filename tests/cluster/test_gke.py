@@ -92,7 +92,7 @@ def test_a_pod_asks_for_the_tpu_of_its_rule(api, submit, storage_server, tmp_pat
     }
     assert container["image"] == IMAGE
     assert container["command"] == ["/bin/sh"]
-    assert "snakemake" in container["args"][1] and "pretrained.txt" in container["args"][1]
+    assert "-m snakemake" in container["args"][1] and "--mode remote" in container["args"][1]
 
     other = api.pod_of("corpus")
     assert not other.get("nodeSelector")
