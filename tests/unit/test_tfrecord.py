@@ -113,9 +113,9 @@ def test_what_is_no_example_is_named(samples):
 
 
 def test_tensorflow_is_not_needed():
-    modules = ["packing", "tfrecord", "sharding", "manifests", "shard_summaries"]
+    modules = ["packing", "tfrecord", "sharding", "manifests", "summaries"]
     code = "import importlib, sys\n"
-    code += f"for m in {modules}: importlib.import_module('mlm.' + m)\n"
+    code += f"for m in {modules}: importlib.import_module('mlm.shards.' + m)\n"
     code += "assert not [m for m in sys.modules if m.split('.')[0] in ('tensorflow', 'keras')]"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": "scripts"})
 

@@ -151,7 +151,7 @@ class Programs:
 
 
 def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 def find_batches(request: dict, targets: list[str], batch: int, largest: int, output: str) -> None:

@@ -101,7 +101,7 @@ def compile_for(target: str, program: str | Path) -> Compilation:
     answer.
     """
     request = json.dumps({"target": target, "program": str(program)})
-    scripts = str(Path(__file__).parents[1])
+    scripts = str(Path(__file__).parents[2])
     environment = os.environ | ENVIRONMENT
     environment["PYTHONPATH"] = os.pathsep.join(
         p for p in (scripts, environment.get("PYTHONPATH")) if p

@@ -228,7 +228,7 @@ def source_line(traceback) -> str:
 
 def _shown(path: Path) -> str:
     """A path that is the same on every machine: below the code's root, else the bare name."""
-    for root in (Path(__file__).parents[2], *map(Path, sys.path[:1])):
+    for root in (Path(__file__).parents[3], *map(Path, sys.path[:1])):
         if root.resolve() in path.parents:
             return str(path.relative_to(root.resolve()))
     return path.name
