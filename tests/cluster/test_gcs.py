@@ -9,7 +9,8 @@ import pytest
 from tests.cluster.conftest import DIFFERS, SMALL, digests, start
 from tests.workflow.conftest import ROOT, Project
 
-pytestmark = pytest.mark.workflow
+# Beside the workflow, a service of its own: run with -m slow.
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 PROFILE = ("--profile", str(ROOT / "profiles" / "gcs"), "--snakefile", str(ROOT / "Snakefile"))
 

@@ -9,7 +9,8 @@ from tests.cluster.conftest import start
 from tests.cluster.kubernetes_api import KubernetesApi
 from tests.workflow.conftest import ROOT, Project
 
-pytestmark = pytest.mark.workflow
+# Beside the workflow, a service of its own: run with -m slow.
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 IMAGE = "europe-docker.pkg.dev/project/repository/mlm-from-scratch:test"
 

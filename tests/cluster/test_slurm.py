@@ -7,7 +7,8 @@ import pytest
 from tests.cluster.conftest import SMALL, digests, start
 from tests.workflow.conftest import ROOT, Project, copy_of_the_repository
 
-pytestmark = pytest.mark.workflow
+# Beside the workflow, a service of its own: run with -m slow.
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 #: Ask Slurm more often than a real cluster likes to be asked.
 QUICK = (
