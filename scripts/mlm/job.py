@@ -4,11 +4,16 @@ import errno
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from typing import Any, TextIO
 
 from mlm.errors import MlmError
+
+
+#: Time that a job has to clean up after SIGTERM.
+_CLEAN_UP_SECONDS = 15.0
 
 
 class _Tee:
@@ -51,6 +56,17 @@ def os_error_in_words(error: OSError) -> str | None:
     return None
 
 
+def _end(number: int, _frame) -> None:
+    """End the process like an error does; by force if that has not helped in a while.
+
+    Python drops an exception that a signal raises inside a garbage collector's callback.
+    """
+    force = threading.Timer(_CLEAN_UP_SECONDS, os._exit, [128 + number])
+    force.daemon = True
+    force.start()
+    sys.exit(128 + number)
+
+
 def run(main: Callable[[Any], None], snakemake: Any) -> None:
     """Call `main(snakemake)` with its output copied to the rule's log.
 
@@ -59,7 +75,7 @@ def run(main: Callable[[Any], None], snakemake: Any) -> None:
     """
     os.makedirs(os.path.dirname(snakemake.log[0]) or ".", exist_ok=True)
     # A scheduler's SIGTERM ends the job like an error does, so that temporary files go.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    signal.signal(signal.SIGTERM, _end)
     with open(snakemake.log[0], "w", encoding="utf-8") as log:
         terminals = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = _Tee(sys.stdout, log), _Tee(sys.stderr, log)
