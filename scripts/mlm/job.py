@@ -11,7 +11,6 @@ from typing import Any, TextIO
 
 from mlm.errors import MlmError
 
-
 #: Time that a job has to clean up after SIGTERM.
 _CLEAN_UP_SECONDS = 15.0
 
