@@ -1,19 +1,9 @@
 """The preflight as a job: from a lowered step and settings to preflight.json."""
 
-import math
-
 from mlm.preflight.checks import PreflightFiles, PreflightSettings, preflight
 from mlm.preflight.data_readiness import Reach
+from mlm.pretraining.length import number_of_updates
 from mlm.shards.manifests import read_manifest
-
-
-def number_of_updates(section: dict, samples: int, sequence_length: int, batch: int) -> int:
-    """Updates that `steps`, `epochs` or `tokens` of section `pretraining` come to."""
-    if section["steps"]:
-        return section["steps"]
-    if section["epochs"]:
-        return max(1, math.ceil(section["epochs"] * samples / batch))
-    return max(1, math.ceil(section["tokens"] / (batch * sequence_length)))
 
 
 def preflight_run(

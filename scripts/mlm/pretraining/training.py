@@ -17,6 +17,7 @@ from mlm.pretraining.input_pipeline import (
     replica_shares,
     training_batches,
 )
+from mlm.pretraining.length import number_of_updates
 from mlm.pretraining.masking import MaskingPlan
 from mlm.pretraining.models import build_model
 from mlm.pretraining.optimisation import OptimizerSettings, WarmupThenDecay, build_optimizer
@@ -68,11 +69,7 @@ def number_of_steps(section: dict, samples: int, sequence_length: int, batch: in
             f"pretraining: one step takes {batch} samples (batch × replicas × accumulation), but "
             f"the train split has only {samples}. Lower pretraining.per_replica_batch_size"
         )
-    if section["steps"]:
-        return section["steps"]
-    if section["epochs"]:
-        return max(1, math.ceil(section["epochs"] * samples / batch))
-    return max(1, math.ceil(section["tokens"] / (batch * sequence_length)))
+    return number_of_updates(section, samples, sequence_length, batch)
 
 
 @dataclass
