@@ -11,8 +11,20 @@ FROM_CORPUS = settings["shards"]["source"] == "corpus"
 # Stages that run only when asked and that the report then shows, with what they write.
 REPORT_EXTRAS = {
     name: path
-    for name, path in (("finetune", "results/runs/{run}/finetune/metrics.json"),)
-    if settings[name]["enabled"] and name in settings["report"]["sections"]
+    for name, path, wanted in (
+        (
+            "preflight",
+            "results/runs/{run}/preflight.json",
+            settings["preflight"]["enabled"]
+            or (settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]),
+        ),
+        (
+            "finetune",
+            "results/runs/{run}/finetune/metrics.json",
+            settings["finetune"]["enabled"],
+        ),
+    )
+    if wanted and name in settings["report"]["sections"]
 }
 # Stages whose code the report names by its digest: an edit of it remakes what is shown.
 REPORT_STAGES = "corpus tokenizer shard manifest preview pretrain evaluate fill_mask report".split()

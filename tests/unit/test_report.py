@@ -160,9 +160,7 @@ def test_sections_are_those_asked_for_in_that_order(tmp_path):
 
 def test_all_sections_have_a_template():
     templates = {p.name for p in (ROOT / "report" / "sections").iterdir()}
-    without = {n for n in SECTIONS if f"{n}.html.j2" not in templates}
-    assert without == {"preflight"}
-    assert "extra.html.j2" in templates
+    assert {f"{n}.html.j2" for n in SECTIONS} == templates
 
 
 def test_a_report_on_shards_made_elsewhere_has_no_corpus(tmp_path):
@@ -172,16 +170,40 @@ def test_a_report_on_shards_made_elsewhere_has_no_corpus(tmp_path):
     assert "shards made elsewhere" in found.text
 
 
+PREFLIGHT = {
+    "format_version": 1,
+    "run": "base",
+    "passed": False,
+    "label": "compiler and datasheet estimate, not measured",
+    "unseen": ["nothing is executed"],
+    "findings": [{"rule": "no_host_ops", "severity": "error", "message": "two shapes"}],
+    "targets": [
+        {
+            "target": "v5e:2x2",
+            "outcome": "compiled",
+            "fits": False,
+            "replicas": 4,
+            "memory": {"peak": 4_750_000_000},
+            "hbm_per_replica": 2**32,
+            "largest_batch": None,
+            "flops_per_step": 1e12,
+            "estimate": None,
+        }
+    ],
+}
+
+
 def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
     results = results_in(tmp_path)
     path = tmp_path / "preflight.json"
-    path.write_text('{"format_version": 1, "peak_memory": {"bytes": 4750000000}}')
+    path.write_text(json.dumps(PREFLIGHT))
     extras = {"preflight": read_artefact(path, "preflight", "preflight.json")}
     run = replace(results.runs[0], extras=extras)
     found = Page(page_of(replace(results, runs=[run])))
     order = [a["id"] for a in found.all("section")]
     assert order.index("preflight") == order.index("shards") + 1
-    assert "4,750,000,000" in found.text
+    assert "v5e:2x2" in found.text and "4.42 GiB" in found.text and "does not fit" in found.text
+    assert "not measured" in found.text and "no_host_ops: two shapes" in found.text
 
 
 def test_cost_is_shown_where_it_was_asked_for(tmp_path):

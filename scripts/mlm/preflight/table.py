@@ -2,7 +2,8 @@
 
 from mlm.preflight.findings import ADVICE, Finding
 
-_HEADINGS = (
+#: Of the columns of `row`.
+HEADINGS = (
     "target",
     "verdict",
     "replicas",
@@ -31,11 +32,11 @@ def shown_seconds(seconds: float) -> str:
 
 def table(report: dict) -> str:
     """All targets of one preflight.json, and its findings, as text."""
-    rows = [_HEADINGS, *(_row(t) for t in report["targets"])]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
+    rows = [HEADINGS, *(row(t) for t in report["targets"])]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(HEADINGS))]
     lines = [
         f"Preflight of {report['run']} ({report['label']})",
-        *("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows),
+        *("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows),
     ]
     findings = [Finding(**f) for f in report["findings"]]
     lines += [f"  {f.in_words()}" for f in findings if f.severity != ADVICE]
@@ -45,7 +46,8 @@ def table(report: dict) -> str:
     return "\n".join(lines)
 
 
-def _row(target: dict) -> tuple[str, ...]:
+def row(target: dict) -> tuple[str, ...]:
+    """What is told of one target of preflight.json, as text in the order of HEADINGS."""
     verdict = {True: "fits", False: "does not fit", None: target["outcome"].replace("_", " ")}
     found = target["estimate"]
     time = "?"

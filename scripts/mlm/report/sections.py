@@ -9,10 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlm.atomic import canonical_json
+from mlm.preflight.findings import Finding
+from mlm.preflight.table import HEADINGS, row
 from mlm.report import sections_of_data, sections_of_finetuning, sections_of_runs
 from mlm.report.catalogue import ordered_baselines
 from mlm.report.data import Results
-from mlm.report.run_comparison import best_run, flattened
+from mlm.report.run_comparison import best_run
 from mlm.report.words import (
     MOST,
     against,
@@ -160,17 +162,31 @@ def provenance(results: Results) -> dict:
     }
 
 
-def extra(stage: str) -> Callable[[Results], dict | None]:
-    """The view of a stage that runs only when asked: all its figures in one table."""
+def preflight(results: Results) -> dict | None:
+    """What the TPU compiler said of each run's train step, where it was asked."""
+    found = {r.name: r.extras["preflight"].content for r in results.runs if "preflight" in r.extras}
+    if not found:
+        return None
+    first = next(iter(found.values()))
+    return {
+        "headings": HEADINGS,
+        "label": first["label"],
+        "unseen": first["unseen"],
+        "runs": [
+            {
+                "name": name,
+                "passed": content["passed"],
+                "rows": [row(target) for target in content["targets"]],
+                "findings": [Finding(**f).in_words() for f in content["findings"]],
+            }
+            for name, content in found.items()
+        ],
+    }
 
-    def view(results: Results) -> dict | None:
-        found = [r for r in results.runs if stage in r.extras]
-        tables = {r.name: flattened(r.extras[stage].content) for r in found}
-        keys = list(dict.fromkeys(k for t in tables.values() for k in t))
-        keys = [k for k in keys if k not in ("format_version", "run")]
-        return {"tables": tables, "keys": keys} if tables else None
 
-    return view
+#: Floating-point operations a weight and token, forward and backward: Kaplan et al., "Scaling
+#: laws for neural language models" (2020), section 2.1.
+FLOPS_PER_WEIGHT = 6
 
 
 def cost(results: Results) -> dict | None:
@@ -181,7 +197,12 @@ def cost(results: Results) -> dict | None:
         "rows": results.cost,
         "seconds": sum(r["seconds"] or 0 for r in results.cost),
         "speed": [
-            (r.name, results.speed.get(r.name), r.training.content.get("tokens"))
+            (
+                r.name,
+                results.speed.get(r.name),
+                r.training.content["tokens"],
+                FLOPS_PER_WEIGHT * r.training.content["parameters"] * r.training.content["tokens"],
+            )
             for r in results.runs
         ],
     }
@@ -193,7 +214,7 @@ SECTIONS = {
     "corpus": Section("Corpus", sections_of_data.corpus),
     "tokenizer": Section("Tokenizer", sections_of_data.tokenizer),
     "shards": Section("Shards", sections_of_data.shards),
-    "preflight": Section("Preflight", extra("preflight")),
+    "preflight": Section("Preflight", preflight),
     "preview": Section("What the model is shown", sections_of_data.preview),
     "training": Section("Training", sections_of_runs.training),
     "runs": Section("Runs compared", sections_of_runs.runs),
