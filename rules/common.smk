@@ -95,3 +95,15 @@ def staged_shards(*splits):
     if workflow.storage_settings.default_storage_provider is None:
         return []
     return lambda wildcards: [file for split in splits for file in SHARD_FILES[split]]
+
+
+def of_finetune(*keys):
+    """The keys of section `finetune`, for `params`."""
+    return canonical({key: settings["finetune"][key] for key in keys})
+
+
+def of_folds(start, name):
+    """The file `name` of every fold of `start`, in order."""
+    return expand(
+        f"results/runs/{{{{run}}}}/finetune/{start}/fold-{{fold}}/{name}", fold=FINETUNE_FOLDS
+    )

@@ -28,18 +28,6 @@ wildcard_constraints:
     fold=r"\d+",
 
 
-def of_finetune(*keys):
-    """The keys of section `finetune`, for `params`."""
-    return canonical({key: FINETUNE[key] for key in keys})
-
-
-def of_folds(start, name):
-    """The file `name` of every fold of `start`, in order."""
-    return expand(
-        f"results/runs/{{{{run}}}}/finetune/{start}/fold-{{fold}}/{name}", fold=FINETUNE_FOLDS
-    )
-
-
 rule finetune:
     """Fine-tune every run on every fold, compare, and show it where the report is asked to."""
     input:

@@ -297,6 +297,18 @@ def test_the_status_command_says_why_in_words(built):
     assert "evaluate [run=base]: follows from pretrain" in ran.stdout
 
 
+def test_a_run_removed_remakes_the_report_alone(built):
+    """Near the end, since it makes a second run for real."""
+    config = copy.deepcopy(TINY)
+    config["runs"] = {"base": {}, "second": {"pretraining": {"seed": 1}}}
+    built.write_config(config)
+    built.snakemake()
+    assert "second" in (built.path / "results" / "report.html").read_text()
+    built.write_config(TINY)
+    assert built.would_run() == {"report"}
+    built.snakemake()
+
+
 def test_a_new_title_really_remakes_the_report_alone(built):
     """Last, since it changes the built workflow: run, not only announced."""
     built.write_config(with_setting("report.title", "Quite another title"))
