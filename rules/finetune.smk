@@ -95,12 +95,8 @@ rule finetune_ridge:
 rule finetune_fold:
     """Train on all folds but one, from the pretrained weights or from random ones."""
     input:
+        **MODEL_FILES,
         table="results/finetune/examples.csv",
-        model="results/runs/{run}/model/model.safetensors",
-        config="results/runs/{run}/model/config.json",
-        tokenizer="results/runs/{run}/model/tokenizer.json",
-        tokenizer_config="results/runs/{run}/model/tokenizer_config.json",
-        special_tokens_map="results/runs/{run}/model/special_tokens_map.json",
         code=code("finetune_fold"),
     output:
         predictions="results/runs/{run}/finetune/{start}/fold-{fold}/predictions.csv",
