@@ -32,6 +32,7 @@ from mlm.tokenizer.encoding import SPECIAL_NAMES  # noqa: E402
 from mlm.tokenizer.settings import TokenizerSettings  # noqa: E402
 from mlm.tokenizer.training import train_tokenizer  # noqa: E402
 from mlm.tokenizer.training_text import read_documents  # noqa: E402
+from mlm.tokenizer.unigram_training import imported_sentencepiece  # noqa: E402
 
 
 def write_corpus(directory: Path, config: dict) -> dict[str, Path]:
@@ -96,8 +97,9 @@ def main() -> int:
     made: dict[str, list[str]] = {name: [] for name in trainers}
     with tempfile.TemporaryDirectory() as directory:
         corpus = write_corpus(Path(directory), config)
-        import sentencepiece  # noqa: F401  (so that no round pays for an import)
-        import tokenizers  # noqa: F401
+        import tokenizers  # noqa: F401  (so that no round pays for an import)
+
+        imported_sentencepiece()
 
         for number in range(arguments.rounds):
             for name, train in trainers.items():

@@ -1,17 +1,24 @@
 """Unigram pieces and their scores, by sentencepiece's trainer (Kudo, 2018, arXiv 1804.10959).
 
 The trainer of `tokenizers` gives other scores and another order of the ids on every run;
-sentencepiece gives the same bytes as long as the number of its threads stays the same.
+sentencepiece gives the same bytes as long as the number of its threads stays the same. It is
+given every word once, with its number, in the order in which they first occur: no piece spans
+words, so whole sentences would say no more and take longer to read and to sort.
 """
 
 import io
+import os
 import re
+from collections import Counter
 from collections.abc import Iterable
+from types import ModuleType
 
 from mlm.errors import MlmError
 from mlm.tokenizer.settings import TokenizerSettings, alphabet_too_large, corpus_too_small
 
 _TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
+#: Stands for the space before a word, in sentencepiece and in the pieces of a Unigram model.
+WORD_START = "\u2581"
 _TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 
 
@@ -22,31 +29,26 @@ def train_unigram(sentences: Iterable[str], settings: TokenizerSettings) -> list
     `mlm.tokenizer.training_text` are not among them. Raises MlmError for a corpus with too little
     text, or too many characters, for the vocabulary.
     """
-    import sentencepiece
-
     model = sentencepiece_model(sentences, settings)
-    trained = sentencepiece.SentencePieceProcessor(model_proto=model)
+    trained = imported_sentencepiece().SentencePieceProcessor(model_proto=model)
     return [(trained.id_to_piece(i), trained.get_score(i)) for i in range(1, len(trained))]
 
 
 def sentencepiece_model(sentences: Iterable[str], settings: TokenizerSettings) -> bytes:
     """What sentencepiece's trainer writes: the pieces of `train_unigram` after `<unk>`."""
-    import sentencepiece
-
     model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=iter(sentences),
+        imported_sentencepiece().SentencePieceTrainer.Train(
+            sentence_iterator=iter(
+                f"{word}\t{count}" for word, count in word_counts(sentences, settings).items()
+            ),
+            input_format="tsv",
             model_writer=model,
             model_type="unigram",
             vocab_size=settings.vocabulary_size - settings.reserved + 1,
             character_coverage=settings.character_coverage,
             num_threads=settings.training_threads,
             normalization_rule_name="identity",
-            # Spaces at the ends of lines and in runs would make the lone mark so probable
-            # that words are spelled as the mark and the rest ("▁", "and"). Learning goes
-            # without them; encoding keeps them.
-            remove_extra_whitespaces=True,
             add_dummy_prefix=not settings.byte_fallback,
             max_sentence_length=1 << 20,
             train_extremely_large_corpus=settings.max_training_bytes > 1 << 30,
@@ -59,6 +61,36 @@ def sentencepiece_model(sentences: Iterable[str], settings: TokenizerSettings) -
     except RuntimeError as error:
         raise MlmError(_in_words(str(error), settings)) from None
     return model.getvalue()
+
+
+def imported_sentencepiece() -> ModuleType:
+    """The package, whose OpenMP threads sleep while they wait.
+
+    By default they spin: where another process has one of the cores, sorting the suffixes then
+    takes ten times as long. OpenMP reads the setting when the package is first imported.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    import sentencepiece
+
+    return sentencepiece
+
+
+def word_counts(sentences: Iterable[str], settings: TokenizerSettings) -> Counter[str]:
+    """How often each word occurs, in the order of the first occurrences.
+
+    sentencepiece puts its mark for a space before each, except with byte fallback: there, the
+    words after the first of a sentence bring WORD_START themselves, and the first, which
+    encoding puts no space before, has none. Spaces at the ends of lines and in runs are left
+    out: they would make the lone mark so probable that words are spelled as the mark and the
+    rest ("▁", "and"). Encoding keeps them.
+    """
+    counts: Counter[str] = Counter()
+    for sentence in sentences:
+        words = [word for word in sentence.split(" ") if word]
+        if settings.byte_fallback:
+            words[1:] = [WORD_START + word for word in words[1:]]
+        counts.update(words)
+    return counts
 
 
 def _in_words(message: str, settings: TokenizerSettings) -> str:
