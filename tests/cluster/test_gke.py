@@ -1,6 +1,7 @@
 """The executor for TPU node pools, and profiles/gke, against an API on this machine."""
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,9 @@ def test_a_pod_asks_for_the_tpu_of_its_rule(api, submit, storage_server, tmp_pat
     }
     assert container["image"] == IMAGE
     assert container["command"] == ["/bin/sh"]
-    assert "-m snakemake" in container["args"][1] and "--mode remote" in container["args"][1]
+    words = shlex.split(container["args"][1])
+    assert ["-m", "snakemake"] == words[1:3]
+    assert words[words.index("--mode") + 1] == "remote"
 
     other = api.pod_of("corpus")
     assert not other.get("nodeSelector")
