@@ -95,7 +95,7 @@ def test_a_pod_asks_for_the_tpu_of_its_rule(api, submit, storage_server, tmp_pat
     assert container["image"] == IMAGE
     assert container["command"] == ["/bin/sh"]
     words = shlex.split(container["args"][1])
-    assert ["-m", "snakemake"] == words[1:3]
+    assert words[1:3] == ["-m", "snakemake"]
     assert words[words.index("--mode") + 1] == "remote"
 
     other = api.pod_of("corpus")
