@@ -80,7 +80,7 @@ def measured(way: str, model: str | None, steps: int, devices: int, batch: int) 
             abstract_batch(rows, length),
         )
     else:
-        state = jax.device_put_replicated(state, jax.devices()[:devices])
+        state = jax.tree.map(lambda leaf: jnp.stack([leaf] * devices), state)
         data = {k: v.reshape(devices, batch, *v.shape[1:]) for k, v in data.items()}
         step = jax.pmap(_pmapped(flax, optimizer, losses), axis_name="data")
     state, loss = step(state, data)
