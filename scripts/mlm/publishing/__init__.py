@@ -1,0 +1,1 @@
+"""Publishing: tokenizer, shards and models in repositories of the Hugging Face Hub."""

@@ -1,0 +1,451 @@
+"""A Hub on 127.0.0.1 for tests: accounts, repositories, LFS storage, and faults on demand.
+
+It speaks what the client speaks: whoami, repos/create, info, tree, preupload, the LFS batch with
+single and multipart uploads, commits in NDJSON, branches, and downloads. Whatever is uploaded
+is checked against the size and sha256 that were announced.
+
+    python -m tests.publishing.hub_server --rate 1000000
+
+prints its address and serves until it is ended, with an account whose token is `hf_benchmark`.
+"""
+
+import argparse
+import base64
+import hashlib
+import http.server
+import json
+import re
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, unquote, urlsplit
+
+BLOCK = 16384
+
+
+@dataclass
+class Account:
+    """Who holds a token: `role` is that of the token, `orgs` those that may be written to."""
+
+    name: str
+    role: str = "write"
+    orgs: tuple[str, ...] = ()
+
+
+@dataclass
+class Fault:
+    """What befalls the next `times` requests that match, after `after` that pass.
+
+    `status` is answered instead; with `reset_after`, the connection is cut off after so many
+    bytes of the body. `headers` and `body` go with the answer.
+    """
+
+    method: str
+    path: str
+    status: int | None = None
+    reset_after: int | None = None
+    times: int = 1
+    after: int = 0
+    headers: dict = field(default_factory=dict)
+    body: dict = field(default_factory=dict)
+
+    def strikes(self, method: str, path: str) -> bool:
+        """Whether this request is struck; counts."""
+        if method != self.method or not re.search(self.path, path):
+            return False
+        if self.after > 0:
+            self.after -= 1
+            return False
+        self.times -= 1
+        return self.times >= 0
+
+
+@dataclass
+class Repo:
+    """A repository: files by path in every commit, and the branches' newest commits."""
+
+    private: bool
+    commits: dict[str, dict[str, tuple[str, bytes]]] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    parents: dict[str, str] = field(default_factory=dict)
+    branches: dict[str, str] = field(default_factory=dict)
+
+    def commit(self, branch: str, title: str, files: dict[str, tuple[str, bytes]]) -> str:
+        """Put `files` on the branch; the commit's id."""
+        parent = self.branches.get(branch, "")
+        material = repr((title, parent, len(self.commits))).encode()
+        made = hashlib.sha1(material).hexdigest()
+        self.commits[made], self.titles[made], self.parents[made] = files, title, parent
+        self.branches[branch] = made
+        return made
+
+    def history(self, revision: str) -> list[str]:
+        """Ids of the commits up to `revision`, the newest first."""
+        found, at = [], self.branches.get(revision, revision)
+        while at:
+            found.append(at)
+            at = self.parents.get(at, "")
+        return found
+
+
+class Refusal(Exception):
+    """An answer that is no success."""
+
+    def __init__(self, status: int, message: str, code: str | None = None):
+        super().__init__(message)
+        self.status, self.message, self.code = status, message, code
+
+
+class HubServer:
+    """The server, its state, and what it was asked: `requests` holds (method, path, status)."""
+
+    def __init__(self, accounts: dict[str, Account], *, rate: float | None = None, port: int = 0):
+        self.accounts, self.rate = accounts, rate
+        self.repos: dict[tuple[str, str], Repo] = {}
+        self.storage: dict[str, bytes] = {}
+        self.parts: dict[tuple[str, int], bytes] = {}
+        self.faults: list[Fault] = []
+        self.requests: list[tuple[str, str, int]] = []
+        self.uploads: list[str] = []
+        self.page, self.multipart_above = 1000, 1 << 40
+        self.wrong: list[str] = []
+        self.lock = threading.RLock()
+        handler = type("Handler", (_Handler,), {"hub": self})
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+        self._server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> "HubServer":
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def files(self, name: str, kind: str = "model", branch: str = "main") -> dict[str, bytes]:
+        """What a branch holds, without what the Hub put there itself."""
+        repo = self.repos[kind, name]
+        found = repo.commits[repo.branches[branch]]
+        return {p: self.bytes_of(e) for p, e in found.items() if p != ".gitattributes"}
+
+    def bytes_of(self, entry: tuple[str, bytes]) -> bytes:
+        """The bytes of a file: in git itself, or in the LFS storage."""
+        return self.storage[entry[1].decode()] if entry[0] == "lfs" else entry[1]
+
+    def count(self, method: str, path: str) -> int:
+        """How many requests there were whose path matches."""
+        return sum(m == method and bool(re.search(path, p)) for m, p, _ in self.requests)
+
+    def make_repo(self, kind: str, name: str, private: bool) -> Repo:
+        """A repository with the first commit that the Hub makes."""
+        repo = self.repos[kind, name] = Repo(private)
+        repo.commit("main", "initial commit", {".gitattributes": ("git", b"*.safetensors lfs\n")})
+        return repo
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    hub: HubServer
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing on the terminal."""
+
+    def do_GET(self) -> None:
+        self._serve("GET")
+
+    def do_HEAD(self) -> None:
+        self._serve("HEAD")
+
+    def do_POST(self) -> None:
+        self._serve("POST")
+
+    def do_PUT(self) -> None:
+        self._serve("PUT")
+
+    def _serve(self, method: str) -> None:
+        self.path_only = urlsplit(self.path).path
+        self.query = parse_qs(urlsplit(self.path).query)
+        with self.hub.lock:
+            fault = next((f for f in self.hub.faults if f.strikes(method, self.path_only)), None)
+        if fault and fault.reset_after is not None:
+            self._read(fault.reset_after)
+            return self._cut(method)
+        self.body = self._read()
+        if fault:
+            return self._answer(fault.status, fault.body, fault.headers)
+        try:
+            with self.hub.lock:
+                for pattern, verb, act in _ROUTES:
+                    match = re.fullmatch(pattern, self.path_only)
+                    if match and verb == method.replace("HEAD", "GET"):
+                        return act(self, *map(unquote, match.groups()))
+            raise Refusal(404, f"no such address: {method} {self.path_only}")
+        except Refusal as refusal:
+            headers = {"X-Error-Message": refusal.message}
+            headers |= {"X-Error-Code": refusal.code} if refusal.code else {}
+            self._answer(refusal.status, {"error": refusal.message}, headers)
+
+    def _read(self, at_most: int | None = None) -> bytes:
+        left = int(self.headers.get("Content-Length") or 0)
+        left = left if at_most is None else min(left, at_most)
+        blocks = []
+        while left > 0:
+            block = self.rfile.read(min(BLOCK, left))
+            if not block:
+                break
+            blocks.append(block)
+            left -= len(block)
+            if self.hub.rate and self.command == "PUT":
+                time.sleep(len(block) / self.hub.rate)
+        return b"".join(blocks)
+
+    def _cut(self, method: str) -> None:
+        """End the connection the hard way, as a broken network does."""
+        self.hub.requests.append((method, self.path_only, 0))
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+        self.close_connection = True
+        self.rfile, self.wfile = open("/dev/null", "rb"), open("/dev/null", "wb")
+
+    def _answer(self, status: int, body: object = None, headers: dict | None = None) -> None:
+        self.hub.requests.append((self.command, self.path_only, status))
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(content)
+
+    # Who asks, and for what.
+
+    def account(self) -> Account:
+        given = self.headers.get("Authorization", "")
+        account = self.hub.accounts.get(given.removeprefix("Bearer "))
+        if account is None:
+            raise Refusal(401, "Invalid credentials in Authorization header")
+        return account
+
+    def may_write(self, name: str) -> None:
+        account, owner = self.account(), name.split("/")[0]
+        if owner not in (account.name, *account.orgs):
+            raise Refusal(403, f"You don't have the rights to write under the namespace {owner!r}")
+        if account.role == "none":
+            raise Refusal(403, "This token lacks the permission to write to this repository")
+
+    def repo(self, kind: str, name: str) -> Repo:
+        account = self.account()
+        repo = self.hub.repos.get((kind.removesuffix("s"), name))
+        owners = (account.name, *account.orgs)
+        if repo is None or (repo.private and name.split("/")[0] not in owners):
+            raise Refusal(404, "Repository not found", "RepoNotFound")
+        return repo
+
+    def at(self, repo: Repo, revision: str) -> str:
+        found = repo.branches.get(revision, revision)
+        if found not in repo.commits:
+            raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")
+        return found
+
+    # The answers.
+
+    def whoami(self) -> None:
+        account = self.account()
+        token = {"displayName": "test", "role": account.role}
+        orgs = [{"name": name, "type": "org"} for name in account.orgs]
+        auth = {"type": "access_token", "accessToken": token}
+        self._answer(200, {"name": account.name, "type": "user", "orgs": orgs, "auth": auth})
+
+    def create(self) -> None:
+        asked, account = json.loads(self.body), self.account()
+        name, kind = f"{asked['organization'] or account.name}/{asked['name']}", asked["type"]
+        self.may_write(name)
+        url = f"{self.hub.address}/{'datasets/' if kind == 'dataset' else ''}{name}"
+        if (kind, name) in self.hub.repos:
+            return self._answer(409, {"error": "You already created this repo", "url": url})
+        self.hub.make_repo(kind, name, bool(asked.get("private")))
+        return self._answer(200, {"url": url, "name": name, "id": name})
+
+    def info(self, kind: str, name: str, revision: str = "main") -> None:
+        repo = self.repo(kind, name)
+        sha = self.at(repo, revision)
+        siblings = [{"rfilename": path} for path in sorted(repo.commits[sha])]
+        answer = {"id": name, "sha": sha, "private": repo.private, "siblings": siblings}
+        self._answer(200, answer | {"tags": [], "downloads": 0, "likes": 0})
+
+    def tree(self, kind: str, name: str, revision: str) -> None:
+        repo = self.repo(kind, name)
+        found = sorted(repo.commits[self.at(repo, revision)].items())
+        first = int(self.query.get("cursor", ["0"])[0])
+        entries = []
+        for path, entry in found[first : first + self.hub.page]:
+            content = self.hub.bytes_of(entry)
+            oid = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+            shown = {"type": "file", "path": path, "size": len(content), "oid": oid}
+            if entry[0] == "lfs":
+                sha256 = entry[1].decode()
+                shown["lfs"] = {"oid": sha256, "size": len(content), "pointerSize": 134}
+            entries.append(shown)
+        headers = {}
+        if first + self.hub.page < len(found):
+            link = f"{self.hub.address}{self.path_only}?recursive=True"
+            headers["Link"] = f'<{link}&cursor={first + self.hub.page}>; rel="next"'
+        self._answer(200, entries, headers)
+
+    def validate(self) -> None:
+        self._answer(200, {"errors": [], "warnings": []})
+
+    def preupload(self, kind: str, name: str, revision: str) -> None:
+        self.may_write(name)
+        repo = self.repo(kind, name)
+        self.at(repo, revision)
+        answers = []
+        for file in json.loads(self.body)["files"]:
+            binary = b"\0" in base64.b64decode(file["sample"]) or file["size"] > 10_000_000
+            mode = "lfs" if binary else "regular"
+            answers.append({"path": file["path"], "uploadMode": mode, "shouldIgnore": False})
+        self._answer(200, {"files": answers})
+
+    def batch(self, prefix: str | None, name: str) -> None:
+        self.may_write(name)
+        self.repo("dataset" if prefix else "model", name)
+        objects = []
+        for asked in json.loads(self.body)["objects"]:
+            oid, size = asked["oid"], asked["size"]
+            answer = {"oid": oid, "size": size}
+            if oid not in self.hub.storage:
+                answer["actions"] = self._actions(oid, size)
+            objects.append(answer)
+        self._answer(200, {"transfer": "basic", "objects": objects})
+
+    def _actions(self, oid: str, size: int) -> dict:
+        href = f"{self.hub.address}/storage/{oid}/{size}?X-Amz-Signature=signed-secret"
+        upload: dict = {"href": href}
+        if size > self.hub.multipart_above:
+            chunk = self.hub.multipart_above
+            count = -(-size // chunk)
+            parts = {str(n): href.replace("?", f"/{n}?") for n in range(1, count + 1)}
+            upload["header"] = {"chunk_size": str(chunk)} | parts
+        verify = {"href": f"{self.hub.address}/verify/{oid}"}
+        return {"upload": upload, "verify": verify}
+
+    def store(self, oid: str, size: str) -> None:
+        if self.headers.get("Authorization"):
+            self.hub.wrong.append("the token was sent to the storage")
+        self._keep(oid, int(size), self.body)
+        self._answer(200, {})
+
+    def store_part(self, oid: str, _size: str, number: str) -> None:
+        self.hub.parts[oid, int(number)] = self.body
+        self._answer(200, {}, {"ETag": f'"{hashlib.md5(self.body).hexdigest()}"'})
+
+    def complete(self, oid: str, size: str) -> None:
+        numbers = [part["partNumber"] for part in json.loads(self.body)["parts"]]
+        self._keep(oid, int(size), b"".join(self.hub.parts[oid, n] for n in numbers))
+        self._answer(200, {})
+
+    def _keep(self, oid: str, size: int, content: bytes) -> None:
+        if len(content) != size or hashlib.sha256(content).hexdigest() != oid:
+            self.hub.wrong.append(f"{oid}: {len(content)} bytes of {size} came")
+            raise Refusal(400, "the content is not what was announced")
+        self.hub.storage[oid] = content
+        self.hub.uploads.append(oid)
+
+    def verify(self, oid: str) -> None:
+        self.account()
+        asked = json.loads(self.body)
+        if len(self.hub.storage.get(oid, b"")) != asked["size"]:
+            raise Refusal(404, "there is no such object")
+        self._answer(200, {})
+
+    def commit(self, kind: str, name: str, revision: str) -> None:
+        self.may_write(name)
+        repo = self.repo(kind, name)
+        lines = [json.loads(line) for line in self.body.splitlines()]
+        header, head = lines[0]["value"], repo.branches.get(revision)
+        if header.get("parentCommit") not in (None, head):
+            raise Refusal(412, "A commit has happened since. Please refresh and try again.")
+        files = dict(repo.commits[self.at(repo, revision)])
+        for line in lines[1:]:
+            value = line["value"]
+            if line["key"] == "file":
+                files[value["path"]] = ("git", base64.b64decode(value["content"]))
+            elif line["key"] == "lfsFile":
+                if value["oid"] not in self.hub.storage:
+                    raise Refusal(400, f"there is no LFS object {value['oid']}")
+                files[value["path"]] = ("lfs", value["oid"].encode())
+            elif line["key"] == "deletedFile":
+                del files[value["path"]]
+        made = repo.commit(revision, header["summary"], files)
+        url = f"{self.hub.address}/{name}/commit/{made}"
+        self._answer(200, {"commitUrl": url, "commitOid": made, "success": True})
+
+    def branch(self, kind: str, name: str, branch: str) -> None:
+        self.may_write(name)
+        repo = self.repo(kind, name)
+        if branch in repo.branches:
+            raise Refusal(409, "Reference already exists")
+        start = json.loads(self.body or b"{}").get("startingPoint", "main")
+        repo.branches[branch] = self.at(repo, start)
+        self._answer(200, {})
+
+    def commits(self, kind: str, name: str, revision: str) -> None:
+        repo = self.repo(kind, name)
+        self.at(repo, revision)
+        date = "2024-01-01T00:00:00.000Z"
+        self._answer(
+            200,
+            [
+                {"id": c, "title": repo.titles[c], "message": "", "authors": [], "date": date}
+                for c in repo.history(revision)
+            ],
+        )
+
+    def resolve(self, prefix: str | None, name: str, revision: str, path: str) -> None:
+        repo = self.repo("dataset" if prefix else "model", name)
+        sha = self.at(repo, revision)
+        if path not in repo.commits[sha]:
+            raise Refusal(404, "Entry not found", "EntryNotFound")
+        content = self.hub.bytes_of(repo.commits[sha][path])
+        tag = hashlib.sha256(content).hexdigest()
+        self._answer(200, content, {"ETag": f'"{tag}"', "X-Repo-Commit": sha})
+
+
+_KIND, _NAME = r"/api/(models|datasets)", r"([^/]+/[^/]+)"
+_ROUTES: list[tuple[str, str, Callable]] = [
+    (r"/api/whoami-v2", "GET", _Handler.whoami),
+    (r"/api/repos/create", "POST", _Handler.create),
+    (r"/api/validate-yaml", "POST", _Handler.validate),
+    (rf"{_KIND}/{_NAME}", "GET", _Handler.info),
+    (rf"{_KIND}/{_NAME}/revision/([^/]+)", "GET", _Handler.info),
+    (rf"{_KIND}/{_NAME}/tree/([^/]+)", "GET", _Handler.tree),
+    (rf"{_KIND}/{_NAME}/commits/([^/]+)", "GET", _Handler.commits),
+    (rf"{_KIND}/{_NAME}/preupload/([^/]+)", "POST", _Handler.preupload),
+    (rf"{_KIND}/{_NAME}/commit/([^/]+)", "POST", _Handler.commit),
+    (rf"{_KIND}/{_NAME}/branch/([^/]+)", "POST", _Handler.branch),
+    (rf"/(datasets/|){_NAME}\.git/info/lfs/objects/batch", "POST", _Handler.batch),
+    (r"/storage/([0-9a-f]+)/(\d+)", "PUT", _Handler.store),
+    (r"/storage/([0-9a-f]+)/(\d+)/(\d+)", "PUT", _Handler.store_part),
+    (r"/storage/([0-9a-f]+)/(\d+)", "POST", _Handler.complete),
+    (r"/verify/([0-9a-f]+)", "POST", _Handler.verify),
+    (rf"/(datasets/|){_NAME}/resolve/([^/]+)/(.+)", "GET", _Handler.resolve),
+]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--rate", type=float, help="bytes per second of an upload")
+    given = arguments.parse_args()
+    with HubServer({"hf_benchmark": Account("someone")}, rate=given.rate) as hub:
+        print(hub.address, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()
