@@ -19,6 +19,7 @@ include: "rules/pretrain.smk"
 include: "rules/evaluate.smk"
 include: "rules/finetune.smk"
 include: "rules/report.smk"
+include: "rules/publish.smk"
 
 
 rule all:

@@ -12,6 +12,7 @@ import yaml
 
 from mlm.errors import ConfigError
 from mlm.evaluation.settings import evaluation_problems
+from mlm.publishing.settings import publish_problems
 from mlm.tokenizer.settings import tokenizer_problems
 
 #: Sections that a run may override.
@@ -193,7 +194,7 @@ def _with_defaults(value: Any, schema: dict, root: dict | None = None) -> Any:
 
 def _consistency_problems(config: dict) -> list[str]:
     """What no single key shows: settings that contradict each other."""
-    problems = _corpus_problems(config) + _report_problems(config)
+    problems = _corpus_problems(config) + _report_problems(config) + publish_problems(config)
     problems += [
         f"runs: {name!r} cannot be a file name; use letters, digits, '_', '-' and '.' (at most "
         "64, the first a letter or digit)"

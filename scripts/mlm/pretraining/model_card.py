@@ -26,18 +26,19 @@ def model_card(
     license: str = "other",
     language: str | None = None,
     prompt: str = "We must [MASK] our forces.",
+    place: str = "path/to/this/directory",
 ) -> str:
     """README.md text: a YAML header that the Hub understands, then the card itself.
 
     `summary` is the content of training.json and `evaluation` that of evaluation.json where
     there is one; `corpus` is a source of the configuration or words for it; `prompt` holds the
-    mask token once. The same arguments give the same text. Raises ValueError where
-    huggingface_hub refuses the metadata.
+    mask token once; `place` is what the example opens: a directory or a repository. The same
+    arguments give the same text. Raises ValueError where huggingface_hub refuses the metadata.
     """
     corpus = " ".join(_SOURCES.get(corpus, corpus).split())
     figures = _figures(summary, evaluation)
     header = _metadata(summary, corpus, figures, license, language, prompt).to_yaml()
-    return f"---\n{header}\n---\n\n{_body(summary, corpus, figures, prompt)}"
+    return f"---\n{header}\n---\n\n{_body(summary, corpus, figures, prompt, place)}"
 
 
 def _figures(summary: dict, evaluation: dict | None) -> dict[str, dict[str, float]]:
@@ -91,7 +92,9 @@ def _metadata(
     )
 
 
-def _body(summary: dict, corpus: str, figures: dict[str, dict[str, float]], prompt: str) -> str:
+def _body(
+    summary: dict, corpus: str, figures: dict[str, dict[str, float]], prompt: str, place: str
+) -> str:
     shown = {
         "Architecture": summary["model_type"],
         "Parameters": f"{summary['parameters']:,}",
@@ -119,7 +122,7 @@ def _body(summary: dict, corpus: str, figures: dict[str, dict[str, float]], prom
         "## Use",
         "```python\n"
         "from transformers import pipeline\n\n"
-        'fill = pipeline("fill-mask", model="path/to/this/directory", framework="tf")\n'
+        f'fill = pipeline("fill-mask", model="{place}", framework="tf")\n'
         f"fill({prompt!r})\n```",
         "TensorFlow, Flax and PyTorch open the one `model.safetensors`.",
         "## Training",

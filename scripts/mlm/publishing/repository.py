@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
-from huggingface_hub.errors import RepositoryNotFoundError
+from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
 from mlm.digests import file_sha256
@@ -150,8 +150,11 @@ class Repository:
         return done.oid
 
     def commits(self) -> list[tuple[str, str]]:
-        """Ids and titles of the branch's commits, the newest first."""
-        found = self._api.list_repo_commits(**self._place, revision=self.destination.branch)
+        """Ids and titles of the branch's commits, the newest first; none where there is none."""
+        try:
+            found = self._api.list_repo_commits(**self._place, revision=self.destination.branch)
+        except (RepositoryNotFoundError, RevisionNotFoundError):
+            return []
         return [(commit.commit_id, commit.title) for commit in found]
 
 

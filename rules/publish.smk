@@ -1,0 +1,154 @@
+# Publishing: tokenizer, shards and models in repositories of the Hugging Face Hub.
+#
+# Requires  results/tokenizer/, results/manifests/{split}.json and the shards they name,
+#           results/runs/{run}/model/, training.json, evaluation.json; HF_TOKEN
+# Gives     results/publish/tokenizer.json, dataset.json, model-{run}.json: what went where, with
+#           the ids of the commits
+#
+#   HF_TOKEN=… snakemake --cores 2 publish   nothing is published otherwise
+from mlm.publishing.secrecy import token_from_environment
+from mlm.publishing.settings import model_repository, published_runs
+
+PUBLISH = settings["publish"]
+PUBLISH_CARD = canonical(
+    {key: PUBLISH[key] for key in ("license", "language", "source")}
+    | {
+        "kind": settings["corpus"]["source"],
+        "hub": {key: settings["corpus"]["hub"][key] for key in ("dataset", "config", "revision")},
+    }
+)
+PUBLISH_RECORDS = [
+    *[f"results/publish/{what}.json" for what in ("tokenizer", "dataset") if PUBLISH[what]],
+    *[f"results/publish/model-{run}.json" for run in published_runs(settings)],
+]
+
+
+# Where snakemake itself runs: there is the token, and it need not travel.
+localrules:
+    publish_tokenizer,
+    publish_dataset,
+    publish_model,
+
+
+def publish_to(repository, kind):
+    """The destination in `repository`, for `params`."""
+    return {"repository": repository, "kind": kind, "private": PUBLISH["private"]}
+
+
+def publish_records(wildcards):
+    """The records of all that the configuration names, and the token to make them with."""
+    if not PUBLISH_RECORDS:
+        raise WorkflowError(
+            "publish: no repository is named. Set publish.tokenizer, publish.dataset or "
+            "publish.model in the configuration, each to owner/name; what is null is not "
+            "published"
+        )
+    # Before hours of training, not after them.
+    if workflow.is_main_process and not workflow.dryrun:
+        try:
+            token_from_environment()
+        except MlmError as error:
+            raise WorkflowError(str(error))
+    return PUBLISH_RECORDS
+
+
+rule publish:
+    """Publish everything that the configuration names a repository for. A target."""
+    input:
+        publish_records,
+
+
+rule publish_tokenizer:
+    """Publish the tokenizer with a card."""
+    input:
+        tokenizer=TOKENIZER_FILES,
+        stats=["results/tokenizer/tokenizer_stats.json"] if FROM_CORPUS else [],
+        code=code("publish_tokenizer"),
+    output:
+        "results/publish/tokenizer.json",
+    log:
+        "logs/publish_tokenizer/publish_tokenizer.log",
+    benchmark:
+        "logs/benchmarks/publish_tokenizer/publish_tokenizer.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    # How often a failure is tried again changes nothing that is published.
+    resources:
+        mem_mb=500,
+        runtime=60,
+        attempts=PUBLISH["attempts"],
+    params:
+        to=publish_to(PUBLISH["tokenizer"], "model"),
+        card=PUBLISH_CARD,
+    script:
+        "../scripts/publish_tokenizer.py"
+
+
+rule publish_dataset:
+    """Publish the shards with their manifests and a card."""
+    input:
+        manifests=[f"results/manifests/{split}.json" for split in SPLITS],
+        shards=[file for split in SPLITS for file in SHARD_FILES[split]],
+        tokenizer=TOKENIZER_FILES,
+        code=code("publish_dataset"),
+    output:
+        "results/publish/dataset.json",
+    log:
+        "logs/publish_dataset/publish_dataset.log",
+    benchmark:
+        "logs/benchmarks/publish_dataset/publish_dataset.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=1440,
+        attempts=PUBLISH["attempts"],
+    params:
+        to=publish_to(PUBLISH["dataset"], "dataset"),
+        card=PUBLISH_CARD,
+    script:
+        "../scripts/publish_dataset.py"
+
+
+rule publish_model:
+    """Publish a run's model with its card and its figures."""
+    input:
+        model=[
+            f"results/runs/{{run}}/model/{name}"
+            for name in (
+                "model.safetensors",
+                "config.json",
+                "tokenizer.json",
+                "tokenizer_config.json",
+                "special_tokens_map.json",
+            )
+        ],
+        training="results/runs/{run}/training.json",
+        evaluation="results/runs/{run}/evaluation.json",
+        code=code("publish_model"),
+    output:
+        "results/publish/model-{run}.json",
+    log:
+        "logs/publish_model/{run}.log",
+    benchmark:
+        "logs/benchmarks/publish_model/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=240,
+        attempts=PUBLISH["attempts"],
+    params:
+        to=lambda wildcards: publish_to(model_repository(PUBLISH, wildcards.run), "model"),
+        card=PUBLISH_CARD,
+        prompt=lambda wildcards: next(
+            iter(run_section(settings, wildcards.run, "evaluation")["prompts"]),
+            f"We must {settings['tokenizer']['special_tokens']['mask']} our forces.",
+        ),
+        # Where the training pushed checkpoints to, if it did.
+        branch=PUBLISH["checkpoints"]["branch"] if PUBLISH["checkpoints"]["every"] else None,
+    script:
+        "../scripts/publish_model.py"

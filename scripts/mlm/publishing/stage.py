@@ -1,0 +1,192 @@
+"""Publishing as jobs: what goes into each repository, and the record of where it went."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from mlm.atomic import canonical_json, read_json, write_json
+from mlm.errors import MlmError
+from mlm.pretraining.model_card import model_card
+from mlm.publishing.cards import CardSettings, dataset_card, tokenizer_card
+from mlm.publishing.repository import PublishedFile
+from mlm.publishing.settings import Destination
+from mlm.publishing.transfer import Upload, Uploaded, connected, publish
+from mlm.shards.manifests import Manifest, as_json, read_manifest, shards_root
+from mlm.tokenizer.files import TOKENIZER_FILES
+
+FORMAT_VERSION = 1
+CARD = "README.md"
+#: Of evaluation.json what holds no text of the corpus.
+_FIGURES = (
+    "format_version",
+    "run",
+    "test",
+    "train",
+    "baselines",
+    "frequency_bands",
+    "positions",
+    "word_initial",
+    "calibration",
+    "verdicts",
+    "digests",
+)
+_SHARD = re.compile(r"data/(train|validation|test)/[^/]+\.tfrecord")
+_STEP = re.compile(r"Step (\d+)")
+
+
+@dataclass(frozen=True)
+class PublishSettings:
+    """Where something goes, what its card says, and how often a failure is tried again."""
+
+    destination: Destination
+    card: CardSettings
+    attempts: int
+
+
+def publish_settings(to: dict, card: dict, attempts: int) -> PublishSettings:
+    """From a rule's params: a destination's fields, and what CardSettings.of takes."""
+    return PublishSettings(Destination(**to), CardSettings.of(card), attempts)
+
+
+def publish_tokenizer(
+    settings: PublishSettings, directory: str | Path, stats: str | Path | None, record: str
+) -> None:
+    """Publish the tokenizer in `directory`; write the record. `stats`: tokenizer_stats.json."""
+    directory, repository = Path(directory), settings.destination.repository
+    tokens = read_json(directory / "special_tokens_map.json")
+    tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}
+    card = tokenizer_card(repository, tokens, stats and read_json(stats), settings.card)
+    files = [PublishedFile.of(name, directory / name) for name in TOKENIZER_FILES]
+    _publish(settings, files, card, "Publish the tokenizer", record, {"what": "tokenizer"})
+
+
+def publish_dataset(
+    settings: PublishSettings,
+    manifests: dict[str, str],
+    tokenizer: str | Path,
+    record: str,
+) -> None:
+    """Publish the shards that the manifests (paths by split) name; write the record.
+
+    `tokenizer` is the directory of the tokenizer that made them. Shards that an earlier
+    publication left there under other names are removed. Raises MlmError for a shard that is
+    not what its manifest says.
+    """
+    found = {split: read_manifest(path) for split, path in manifests.items()}
+    files = []
+    for split, manifest in found.items():
+        files += _shards(manifest, shards_root(manifest, manifests[split]))
+    files += [
+        PublishedFile.of(f"tokenizer/{name}", Path(tokenizer) / name) for name in TOKENIZER_FILES
+    ]
+    for split, manifest in found.items():
+        content = canonical_json(as_json(_as_published(manifest))).encode()
+        files.append(PublishedFile.of(f"manifests/{split}.json", content))
+    card = dataset_card(settings.destination.repository, found, settings.card)
+    _publish(settings, files, card, "Publish the shards", record, {"what": "dataset"}, stale=_SHARD)
+
+
+def publish_model(
+    settings: PublishSettings,
+    directory: str | Path,
+    results: dict[str, str],
+    prompt: str,
+    branch: str | None,
+    record: str,
+) -> None:
+    """Publish the model in `directory` with its card and figures; write the record.
+
+    `results` are the paths of training.json and evaluation.json by `training` and
+    `evaluation`, `prompt` the card's example, and `branch` that of checkpoints which were
+    pushed during the training, whose commits the record then names.
+    """
+    directory = Path(directory)
+    training, evaluation = (read_json(results[name]) for name in ("training", "evaluation"))
+    card = model_card(
+        training,
+        corpus=settings.card.corpus,
+        evaluation=evaluation,
+        license=settings.card.license,
+        language=settings.card.language,
+        prompt=prompt,
+        place=settings.destination.repository,
+    )
+    names = ("model.safetensors", "config.json", *TOKENIZER_FILES)
+    figures = {key: evaluation[key] for key in _FIGURES if key in evaluation}
+    files = [PublishedFile.of(name, directory / name) for name in names]
+    files += [
+        PublishedFile.of("training.json", Path(results["training"])),
+        PublishedFile.of("evaluation.json", canonical_json(figures).encode()),
+    ]
+    about = {"what": "model", "run": training["run"]}
+    if branch is not None:
+        about["checkpoints"] = _checkpoints(replace(settings.destination, branch=branch))
+    _publish(settings, files, card, f"Publish the model of run {training['run']}", record, about)
+
+
+def _publish(
+    settings: PublishSettings,
+    files: Sequence[PublishedFile],
+    card: str,
+    title: str,
+    record: str,
+    about: dict,
+    stale: re.Pattern | None = None,
+) -> None:
+    """Upload `files` and then the card, and write what went where to `record`."""
+    files = (*files, PublishedFile.of(CARD, card.encode()))
+    done = publish(settings.destination, Upload(files, title, settings.attempts, stale))
+    write_json(record, _record(settings.destination, files, done, about))
+
+
+def _record(
+    destination: Destination, files: Sequence[PublishedFile], done: Uploaded, about: dict
+) -> dict:
+    """What went where, without clock, address of the Hub, or anything secret."""
+    return {
+        "format_version": FORMAT_VERSION,
+        **about,
+        "destination": asdict(destination),
+        "commit": done.commit,
+        "files": [
+            {"path": f.path, "num_bytes": f.size, "sha256": f.sha256}
+            for f in sorted(files, key=lambda f: f.path)
+        ],
+    }
+
+
+def _shards(manifest: Manifest, root: Path) -> list[PublishedFile]:
+    files = []
+    for shard in manifest.shards:
+        file = PublishedFile.of(_path_of(manifest.split, shard.name), root / shard.path)
+        if file.sha256 != shard.sha256:
+            raise MlmError(
+                f"{shard.path}: its content changed since the manifest was written (sha256 "
+                f"{file.sha256[:12]}…, expected {shard.sha256[:12]}…). Delete it and run again, "
+                "so that it is remade; nothing was published"
+            )
+        files.append(file)
+    return files
+
+
+def _path_of(split: str, name: str) -> str:
+    return f"data/{split}/{name}"
+
+
+def _as_published(manifest: Manifest) -> Manifest:
+    """The manifest with the shards' paths in the repository."""
+    shards = tuple(replace(s, path=_path_of(manifest.split, s.name)) for s in manifest.shards)
+    return replace(manifest, shards=shards)
+
+
+def _checkpoints(destination: Destination) -> dict:
+    """The branch's pushes, in the order of their steps: the newest commit of each."""
+    with connected(destination) as connection:
+        commits = connection.repository().commits()
+    newest: dict[int, str] = {}
+    for commit, title in commits:
+        if match := _STEP.fullmatch(title):
+            newest.setdefault(int(match[1]), commit)
+    pushed = [{"step": step, "commit": newest[step]} for step in sorted(newest)]
+    return {"branch": destination.branch, "commits": pushed}

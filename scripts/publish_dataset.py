@@ -1,0 +1,20 @@
+"""Rule `publish_dataset`: the shards with their manifests in a dataset repository."""
+
+from pathlib import Path
+
+from mlm.job import run
+
+
+def main(job):
+    from mlm.publishing.stage import publish_dataset, publish_settings
+
+    publish_dataset(
+        publish_settings(job.params.to, job.params.card, job.resources.attempts),
+        {Path(manifest).stem: manifest for manifest in job.input.manifests},
+        Path(job.input.tokenizer[0]).parent,
+        job.output[0],
+    )
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

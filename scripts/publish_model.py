@@ -1,0 +1,22 @@
+"""Rule `publish_model`: one run's model with its card and its figures."""
+
+from pathlib import Path
+
+from mlm.job import run
+
+
+def main(job):
+    from mlm.publishing.stage import publish_model, publish_settings
+
+    publish_model(
+        publish_settings(job.params.to, job.params.card, job.resources.attempts),
+        Path(job.input.model[0]).parent,
+        {"training": job.input.training, "evaluation": job.input.evaluation},
+        job.params.prompt,
+        job.params.branch,
+        job.output[0],
+    )
+
+
+if __name__ == "__main__":
+    run(main, snakemake)
