@@ -5,6 +5,8 @@
 # Gives     results/runs/{run}/model/   the model in the Hugging Face layout
 #           results/runs/{run}/training.csv, training.json
 # Keeps     state/{run}/{fingerprint}/  what an interrupted training goes on from
+# Pushes    checkpoints to the Hub meanwhile, where publish.checkpoints.every asks for it
+from mlm.publishing.settings import model_repository
 
 
 rule pretrain:
@@ -48,6 +50,13 @@ rule pretrain:
         checkpoint_every=setting_of_run("pretraining", "checkpoint", "every"),
         checkpoint_keep=setting_of_run("pretraining", "checkpoint", "keep"),
         checkpoint_directory=setting_of_run("pretraining", "checkpoint", "directory"),
+        # So do checkpoints pushed to the Hub; 0: none.
+        push_every=settings["publish"]["checkpoints"]["every"] or 0,
+        push_repository=lambda wildcards: model_repository(settings["publish"], wildcards.run) or "",
+        push_branch=settings["publish"]["checkpoints"]["branch"],
+        push_private=int(settings["publish"]["private"]),
+        push_attempts=settings["publish"]["attempts"],
+        push_wait=settings["publish"]["checkpoints"]["wait"],
     params:
         model=of_run("model"),
         pretraining=of_run("pretraining", without="checkpoint"),

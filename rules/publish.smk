@@ -7,7 +7,7 @@
 #
 #   HF_TOKEN=… snakemake --cores 2 publish   nothing is published otherwise
 from mlm.publishing.secrecy import token_from_environment
-from mlm.publishing.settings import model_repository, published_runs
+from mlm.publishing.settings import published_runs
 
 PUBLISH = settings["publish"]
 PUBLISH_CARD = canonical(

@@ -7,6 +7,7 @@ from mlm.job import run
 
 def main(job):
     from mlm.pretraining.stage import RunFiles, RunSettings, train_and_export
+    from mlm.publishing.background import PushSettings
 
     checkpoint = {
         key: getattr(job.resources, f"checkpoint_{key}") for key in ("every", "keep", "directory")
@@ -28,7 +29,16 @@ def main(job):
         log=job.output.log,
         summary=job.output.summary,
     )
-    train_and_export(settings, files)
+    asked = job.resources
+    pushing = PushSettings(
+        every=asked.push_every,
+        repository=asked.push_repository,
+        branch=asked.push_branch,
+        private=bool(asked.push_private),
+        attempts=asked.push_attempts,
+        wait=asked.push_wait,
+    )
+    train_and_export(settings, files, pushing if pushing.every else None)
 
 
 if __name__ == "__main__":

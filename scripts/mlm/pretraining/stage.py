@@ -20,6 +20,7 @@ from mlm.pretraining.optimisation import OptimizerSettings
 from mlm.pretraining.prediction import head_in_words
 from mlm.pretraining.training import Pretraining, Trained, number_of_steps, pretrain
 from mlm.pretraining.training_log import write_rows
+from mlm.publishing.background import PushSettings, background_pushes
 from mlm.shards.manifests import (
     Manifest,
     check_sequence_length,
@@ -30,6 +31,7 @@ from mlm.shards.manifests import (
 from mlm.tokenizer.encoding import Encoder
 
 FORMAT_VERSION = 1
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,13 @@ def fingerprint(settings: RunSettings, files: RunFiles) -> str:
     )[:16]
 
 
-def train_and_export(settings: RunSettings, files: RunFiles) -> None:
-    """Check the data, train or resume, and write the model, training.csv and training.json."""
+def train_and_export(
+    settings: RunSettings, files: RunFiles, pushing: PushSettings | None = None
+) -> None:
+    """Check the data, train or resume, and write the model, training.csv and training.json.
+
+    `pushing` says where checkpoints are pushed to meanwhile; it changes none of these.
+    """
     manifests = read_checked_manifests(files, settings.sequence_length)
     accelerator = open_accelerator(AcceleratorSettings.of(settings.accelerator))
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
@@ -156,18 +163,21 @@ def train_and_export(settings: RunSettings, files: RunFiles) -> None:
         f"{head_in_words(run.model_config.model_type)}",
         file=sys.stderr,
     )
-    trained = pretrain(run, accelerator, states)
-    if trained.overflow:
-        print(
-            f"Warning: {trained.overflow} masked tokens found no prediction slot and were left "
-            "unmasked; raise pretraining.masking.slots",
-            file=sys.stderr,
-        )
-    _export(trained, files)
-    summary = _summary(settings, files, manifests, run, accelerator, trained)
-    write_text(f"{files.model_directory}/README.md", model_card(summary, corpus=settings.corpus))
-    write_rows(files.log, trained.rows)
-    write_json(files.summary, summary)
+    beside = tuple(Path(files.tokenizer).parent / name for name in _TOKENIZER_FILES)
+    with background_pushes(pushing, states.path, beside) as pushes:
+        trained = pretrain(run, accelerator, states, pushes)
+        if trained.overflow:
+            print(
+                f"Warning: {trained.overflow} masked tokens found no prediction slot and were left "
+                "unmasked; raise pretraining.masking.slots",
+                file=sys.stderr,
+            )
+        _export(trained, files)
+        summary = _summary(settings, files, manifests, run, accelerator, trained)
+        card = model_card(summary, corpus=settings.corpus)
+        write_text(f"{files.model_directory}/README.md", card)
+        write_rows(files.log, trained.rows)
+        write_json(files.summary, summary)
 
 
 def _export(trained: Trained, files: RunFiles) -> None:
@@ -175,7 +185,7 @@ def _export(trained: Trained, files: RunFiles) -> None:
     write_weights(trained.model, place / "model.safetensors")
     write_configuration(trained.model, place / "config.json")
     source = Path(files.tokenizer).parent
-    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+    for name in _TOKENIZER_FILES:
         with replacing(place / name) as temporary:
             shutil.copyfile(source / name, temporary)
 

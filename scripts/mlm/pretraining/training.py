@@ -126,20 +126,25 @@ def _stop_signals() -> Iterator[list[str]]:
             signal.signal(number, handler)
 
 
-def pretrain(run: Pretraining, accelerator: Accelerator, states: StateDirectory) -> Trained:
+def pretrain(
+    run: Pretraining, accelerator: Accelerator, states: StateDirectory, pushes=None
+) -> Trained:
     """Train from the last saved state, or from the start, to the end.
 
+    `pushes` (mlm.publishing.background) is offered the model after every execution.
     Raises MlmError when stopped by a signal (after saving), on a loss that is not finite,
     and where the state cannot be written.
     """
     states.acquire()
     try:
-        return _pretrain(run, accelerator, states)
+        return _pretrain(run, accelerator, states, pushes)
     finally:
         states.release()
 
 
-def _pretrain(run: Pretraining, accelerator: Accelerator, states: StateDirectory) -> Trained:
+def _pretrain(
+    run: Pretraining, accelerator: Accelerator, states: StateDirectory, pushes
+) -> Trained:
     with accelerator.strategy.scope():
         model = build_model(run.model_config, run.initialisation, run.seed)
         optimizer = build_optimizer(run.optimizer, model.trainable_variables)
@@ -157,7 +162,7 @@ def _pretrain(run: Pretraining, accelerator: Accelerator, states: StateDirectory
         )
 
     with _stop_signals() as signals:
-        loop = _Loop(run, accelerator, states, model, optimizer, state, progressed)
+        loop = _Loop(run, accelerator, states, model, optimizer, state, progressed, pushes)
         loop.run(first_step, signals)
     return Trained(model=model, rows=progressed.rows, overflow=round(progressed.overflow))
 
@@ -165,11 +170,11 @@ def _pretrain(run: Pretraining, accelerator: Accelerator, states: StateDirectory
 class _Loop:
     """The steps themselves, between the boundaries where something is due."""
 
-    def __init__(self, run, accelerator, states, model, optimizer, state, progressed):
+    def __init__(self, run, accelerator, states, model, optimizer, state, progressed, pushes):
         self.run_settings: Pretraining = run
         self.strategy, self.states, self.state = accelerator.strategy, states, state
         self.batch = run.global_batch_size(accelerator.replicas)
-        self.model, self.progressed = model, progressed
+        self.model, self.progressed, self.pushes = model, progressed, pushes
         self.step_function = distributed_train_step(
             self.strategy, replica_train_step(model, optimizer, run.optimizer)
         )
@@ -198,6 +203,8 @@ class _Loop:
             if step % run.checkpoint_every == 0 or step == run.steps or signals:
                 self._save(step)
             self._export_epoch(step, count)
+            if self.pushes is not None:
+                self.pushes.offer(step, count, self.model)
             if signals and step < run.steps:
                 raise MlmError(
                     f"Stopped by {signals[0]} after step {step} of {run.steps}. The state is saved "

@@ -1,0 +1,247 @@
+"""Checkpoints pushed to the Hub while the training goes on.
+
+At a step where one is due, the weights are copied to the host and the training continues. A
+thread writes them to a directory, and a process of the lowest priority uploads it
+(mlm.publishing.push_worker). While a push is under way the newest checkpoint waits, and takes the
+place of one that waited before it. Nothing here stops or changes a training: what fails is
+told as a warning.
+
+The uploading code is no import of this module, so that an edit of it does not train again.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mlm.errors import MlmError
+from mlm.pretraining.export import write_configuration, write_weights
+from mlm.publishing.secrecy import token_from_environment
+
+_LIBRARY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class PushSettings:
+    """How often checkpoints are pushed, in steps, and where to.
+
+    `attempts` is how often in a row a push may fail in passing; `wait` the seconds that the
+    end of the training waits for the last one.
+    """
+
+    every: int
+    repository: str
+    branch: str
+    private: bool
+    attempts: int
+    wait: float
+
+
+@dataclass(frozen=True)
+class HeldWeight:
+    """A weight's value at one step, read like the variable that it was copied from."""
+
+    name: str
+    shape: object
+    value: np.ndarray
+
+    def numpy(self) -> np.ndarray:
+        """The copy."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The model at one step: copies of its weights, and the model itself for its settings."""
+
+    step: int
+    model: object
+    weights: tuple[HeldWeight, ...]
+
+    @classmethod
+    def of(cls, step: int, model) -> "Checkpoint":
+        """A copy of `model` now; the variables may change afterwards."""
+        held = (HeldWeight(v.name, v.shape, v.numpy()) for v in model.weights)
+        return cls(step, model, tuple(held))
+
+
+class BackgroundPushes:
+    """The pushes of one training; `offer` never waits.
+
+    `directory` is where checkpoints lie while they are uploaded, `beside` are files that go
+    with each of them.
+    """
+
+    def __init__(self, settings: PushSettings, directory: str, beside: tuple[Path, ...]):
+        self._settings, self._directory = settings, Path(directory)
+        self._beside = beside
+        self._changed = threading.Condition()
+        self._waiting: Checkpoint | None = None
+        self._under_way: int | None = None
+        self._ending = False
+        self._worker = self._start()
+        self._thread = threading.Thread(target=self._push_all, name="pushes", daemon=True)
+        self._thread.start()
+
+    def _start(self) -> subprocess.Popen:
+        settings = self._settings
+        told = {key: getattr(settings, key) for key in ("repository", "branch", "private")}
+        path = os.pathsep.join([str(_LIBRARY), *filter(None, [os.environ.get("PYTHONPATH")])])
+        return subprocess.Popen(
+            [
+                *(sys.executable, "-m", "mlm.publishing.push_worker"),
+                json.dumps(told | {"attempts": settings.attempts}),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONPATH": path},
+            text=True,
+        )
+
+    def offer(self, step: int, steps: int, model) -> None:
+        """Take the model after `step` if one is due since `steps` steps ago."""
+        every = self._settings.every
+        if step // every == (step - steps) // every or not self._thread.is_alive():
+            return
+        try:
+            checkpoint = Checkpoint.of(step, model)
+        except Exception as error:
+            return _warn(f"step {step} is not pushed: {type(error).__name__}: {error}")
+        with self._changed:
+            if self._waiting is not None:
+                _say(f"step {self._waiting.step} is not pushed: step {step} is newer")
+            self._waiting = checkpoint
+            self._changed.notify()
+        return None
+
+    def finish(self) -> None:
+        """Wait for what is under way or waiting, at most `wait` seconds; see `stop`."""
+        with self._changed:
+            self._ending = True
+            left = self._waiting.step if self._waiting else self._under_way
+            self._changed.notify()
+        if left is not None and self._thread.is_alive():
+            place = f"{self._settings.repository} ({self._settings.branch})"
+            wait = self._settings.wait
+            _say(
+                f"the training is done; waiting for the push of step {left} to {place}, at most "
+                f"{wait:.0f} s"
+            )
+            self._thread.join(wait)
+            if self._thread.is_alive():
+                _warn(
+                    f"the push of step {left} was not done after {wait:.0f} s and is given up. "
+                    "The training's own results are complete"
+                )
+
+    def stop(self) -> None:
+        """End without waiting: the push that is under way is given up."""
+        with self._changed:
+            self._ending, self._waiting = True, None
+            self._changed.notify()
+        self._worker.kill()
+        self._worker.wait()
+        self._thread.join()
+        self._worker.stdin.close()
+        self._worker.stdout.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _push_all(self) -> None:
+        """The thread: push the newest checkpoint, again and again."""
+        while (checkpoint := self._next()) is not None:
+            try:
+                self._push(checkpoint)
+            except Exception as error:
+                if self._worker.poll() is not None:
+                    if not self._ending:
+                        _warn("the pushing process has ended; no more checkpoints are pushed")
+                    return
+                _warn(f"step {checkpoint.step} is not pushed: {type(error).__name__}: {error}")
+            finally:
+                with self._changed:
+                    self._under_way = None
+
+    def _next(self) -> Checkpoint | None:
+        with self._changed:
+            while self._waiting is None and not self._ending:
+                self._changed.wait()
+            checkpoint, self._waiting = self._waiting, None
+            self._under_way = checkpoint.step if checkpoint else None
+            return checkpoint
+
+    def _push(self, checkpoint: Checkpoint) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.mkdir(parents=True)
+        write_weights(checkpoint, self._directory / "model.safetensors")
+        write_configuration(checkpoint.model, self._directory / "config.json")
+        for file in self._beside:
+            shutil.copyfile(file, self._directory / file.name)
+        request = {"step": checkpoint.step, "directory": str(self._directory.resolve())}
+        self._worker.stdin.write(json.dumps(request) + "\n")
+        self._worker.stdin.flush()
+        for line in self._worker.stdout:
+            answer = _answer(line)
+            if answer is None:
+                print(line, end="", file=sys.stderr)
+            elif "failure" in answer:
+                return _warn(f"step {checkpoint.step} is not pushed: {answer['failure']}")
+            else:
+                return _say(
+                    f"step {checkpoint.step} is in {self._settings.repository} "
+                    f"({self._settings.branch}), commit {answer['commit']}"
+                )
+        raise EOFError
+
+
+def _answer(line: str) -> dict | None:
+    """What the pushing process answered, or None for a line that is a warning of its own."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "step" in found else None
+
+
+def _say(words: str) -> None:
+    print(f"publish.checkpoints: {words}", file=sys.stderr, flush=True)
+
+
+def _warn(words: str) -> None:
+    _say(f"warning: {words}")
+
+
+@contextmanager
+def background_pushes(
+    settings: PushSettings | None, state: str, beside: tuple[Path, ...]
+) -> Iterator[BackgroundPushes | None]:
+    """The pushes of the training inside; None where none are asked for or there is no token.
+
+    The end waits for the last push; an error, such as being stopped, does not. `state` is the
+    training's own directory: checkpoints lie below it, or below a temporary one where it is
+    in a bucket.
+    """
+    pushes = None
+    if settings is not None:
+        try:
+            token_from_environment()
+            place = f"{state}/pushes" if "://" not in state else tempfile.mkdtemp("-pushes")
+            pushes = BackgroundPushes(settings, place, beside)
+        except (MlmError, OSError) as error:
+            _warn(f"no checkpoints are pushed: {error}")
+    try:
+        yield pushes
+        if pushes is not None:
+            pushes.finish()
+    finally:
+        if pushes is not None:
+            pushes.stop()
