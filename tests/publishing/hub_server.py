@@ -151,6 +151,8 @@ class HubServer:
 class _Handler(http.server.BaseHTTPRequestHandler):
     hub: HubServer
     protocol_version = "HTTP/1.1"
+    # An answer leaves in one piece, and at once.
+    wbufsize, disable_nagle_algorithm = 1 << 16, True
 
     def log_message(self, *_: object) -> None:
         """Say nothing on the terminal."""

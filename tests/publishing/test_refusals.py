@@ -1,0 +1,195 @@
+"""Whatever is wrong comes out as one clear message, without the token, and nothing is lost."""
+
+import traceback
+
+import pytest
+import requests
+
+from mlm.errors import MlmError
+from mlm.publishing.repository import PublishedFile
+from mlm.publishing.secrecy import scrubbed, token_from_environment
+from mlm.publishing.settings import Destination
+from mlm.publishing.transfer import Upload, publish
+from tests.publishing.conftest import LIMITED, READING, TOKEN
+from tests.publishing.hub_server import Fault
+
+FILES = (
+    PublishedFile.of("model.safetensors", b"\0" * 1000),
+    PublishedFile.of("README.md", b"---\nlicense: other\n---\n"),
+)
+
+
+def refusal(repository: str = "me/model", private: bool = True, attempts: int = 2) -> str:
+    with pytest.raises(MlmError) as caught:
+        publish(Destination(repository, "model", private), Upload(FILES, "Publish", attempts))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert not any(token in shown for token in (TOKEN, READING, LIMITED))
+    return str(caught.value)
+
+
+def test_without_a_token_nothing_is_asked(hub, monkeypatch):
+    for value in (None, "", "  \n"):
+        monkeypatch.delenv("HF_TOKEN") if value is None else monkeypatch.setenv("HF_TOKEN", value)
+        assert "in the environment variable HF_TOKEN, and there is none" in refusal()
+    assert hub.requests == []
+
+
+def test_a_stored_login_is_not_used(hub, monkeypatch, tmp_path):
+    monkeypatch.delenv("HF_TOKEN")
+    (tmp_path / "token").write_text(TOKEN)
+    monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "token"))
+    assert "there is none" in refusal()
+
+
+@pytest.mark.parametrize("value", [f"{TOKEN} x", f"{TOKEN}\n{TOKEN}", f"{TOKEN}é", f"{TOKEN}\x00"])
+def test_a_garbled_token_is_told_and_not_shown(monkeypatch, value):
+    monkeypatch.setattr("os.environ", {"HF_TOKEN": value})
+    with pytest.raises(MlmError, match="characters that no token has") as caught:
+        token_from_environment()
+    assert TOKEN not in str(caught.value)
+
+
+def test_the_blanks_around_a_token_do_no_harm(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", f" {TOKEN}\n")
+    assert token_from_environment() == TOKEN
+
+
+def test_an_unknown_token(hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_" + "Revoked" * 5)
+    message = refusal()
+    assert "does not know the token in HF_TOKEN (401): it is mistyped, expired or" in message
+    assert "Revoked" not in message
+
+
+def test_a_token_that_may_only_read(hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", READING)
+    assert "may only read (the token is me's)" in refusal()
+    assert hub.repos == {}
+
+
+def test_a_token_without_the_permission_to_write_there(hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", LIMITED)
+    hub.make_repo("model", "me/model", private=True)
+    message = refusal()
+    assert "Not allowed to write to the model repository me/model (403" in message
+    assert "lacks the permission" in message and "HF_TOKEN" in message
+    assert hub.files("me/model") == {}
+
+
+@pytest.mark.parametrize("exists", ["not", "private", "public"])
+@pytest.mark.parametrize("private", [True, False])
+def test_a_repository_of_someone_else(hub, exists, private):
+    if exists != "not":
+        hub.make_repo("model", "other/model", private=exists == "private")
+    message = refusal("other/model", private)
+    assert "belongs to someone else" in message
+    assert "the token is me's, in lab" in message
+    if exists != "not":
+        assert hub.files("other/model") == {}
+
+
+def test_a_repository_of_an_organisation_is_ones_own(hub):
+    publish(Destination("lab/model", "model", True), Upload(FILES, "Publish", 1))
+    assert set(hub.files("lab/model")) == {"model.safetensors", "README.md"}
+
+
+def test_nothing_private_goes_into_a_public_repository(hub):
+    hub.make_repo("model", "me/model", private=False)
+    assert "exists and is public, and publish.private is true" in refusal()
+    assert hub.files("me/model") == {} and hub.uploads == []
+
+
+def test_the_quota(hub):
+    words = "Private repository storage limit reached, please upgrade your plan"
+    hub.faults.append(Fault("POST", "batch", status=403, headers={"X-Error-Message": words}))
+    message = refusal()
+    assert "refuses to take more into the model repository me/model (403)" in message
+    assert words in message
+
+
+def test_too_many_requests_for_too_long(hub, pauses):
+    hub.faults.append(Fault("POST", "preupload", status=429, times=9))
+    assert "too many requests (429)" in refusal()
+    assert pauses == [1.0]
+
+
+def test_no_network(hub, monkeypatch, pauses):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    message = refusal(attempts=3)
+    assert "cannot be reached: Connection refused (http://127.0.0.1:9)" in message
+    assert message.endswith("the same command goes on from it")
+    assert pauses == [1.0, 2.0]
+
+
+def test_a_network_that_breaks_down_half_way(hub, pauses):
+    hub.faults.append(Fault("PUT", "storage", reset_after=500, times=100))
+    assert "cannot be reached" in refusal()
+    hub.faults.clear()
+    publish(Destination("me/model", "model", True), Upload(FILES, "Publish", 1))
+    assert hub.files("me/model")["model.safetensors"] == b"\0" * 1000
+
+
+def test_a_hub_that_does_not_answer(hub, pauses, monkeypatch):
+    monkeypatch.setattr("mlm.publishing.client.TIME_LIMITS", (1.0, 0.2))
+    hub.rate = 500
+    assert "cannot be reached: timed out" in refusal()
+
+
+def test_what_answers_is_no_hub(hub):
+    hub.faults.append(Fault("GET", "whoami", status=200, body={"hello": "world"}))
+    message = refusal()
+    assert "me/model failed" in message or "protocol" in message
+
+
+def test_an_endpoint_that_is_no_address(hub, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "huggingface.co")
+    assert "HF_ENDPOINT is 'huggingface.co'; an address" in refusal()
+
+
+def test_an_offline_environment(hub, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE" in refusal()
+
+
+def test_an_error_of_the_program_itself_shows_no_token(hub, monkeypatch, capsys):
+    def broken(*_):
+        raise RuntimeError(f"headers were Authorization: Bearer {TOKEN}")
+
+    monkeypatch.setattr("mlm.publishing.transfer._commit_in_groups", broken)
+    assert "RuntimeError" in refusal()
+    shown = capsys.readouterr().err
+    assert "in broken" in shown, "a bug keeps its traceback"
+    assert TOKEN not in shown
+
+
+def test_warnings_of_the_client_show_no_signed_link(hub, pauses, capsys):
+    hub.faults.append(Fault("PUT", "storage", status=503))
+    publish(Destination("me/model", "model", True), Upload(FILES, "Publish", 2))
+    shown = capsys.readouterr().err
+    assert "HTTP Error 503 thrown while requesting PUT" in shown
+    assert "signed-secret" not in shown and TOKEN not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"token {TOKEN}.",
+        "Bearer abcdef0123456789",
+        "authorization: Basic dXNlcjpzZWNyZXQ=",
+        "via http://user:s3cret@proxy:3128/",
+        "PUT https://bucket.s3.amazonaws.com/x?X-Amz-Signature=s3cret&y=1 failed",
+        "another hf_AbCdEfGhIjKl0123",
+    ],
+)
+def test_scrubbing(text):
+    secrets = (TOKEN, "abcdef", "dXNl", "s3cret", "hf_AbCdEfGh")
+    assert not [s for s in secrets if s in scrubbed(text, TOKEN)]
+
+
+def test_the_client_is_left_as_it_was_found(hub):
+    import huggingface_hub
+
+    publish(Destination("me/model", "model", True), Upload(FILES, "Publish", 1))
+    session = huggingface_hub.utils.get_session()
+    assert type(session.get_adapter("https://x")) is not requests.adapters.HTTPAdapter
+    assert "WithTimeLimits" not in type(session.get_adapter("https://x")).__name__
