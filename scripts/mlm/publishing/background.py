@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,8 +152,10 @@ class BackgroundPushes:
         self._worker.kill()
         self._worker.wait()
         self._thread.join()
-        self._worker.stdin.close()
-        self._worker.stdout.close()
+        for pipe in (self._worker.stdin, self._worker.stdout):
+            # What was written for a process that has ended cannot be flushed.
+            with suppress(OSError):
+                pipe.close()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _push_all(self) -> None:

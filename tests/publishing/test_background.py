@@ -1,0 +1,258 @@
+"""Checkpoints reach the Hub beside a training that neither waits for them nor is changed."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mlm.atomic import read_json
+from mlm.digests import file_sha256
+from mlm.publishing import background
+from mlm.publishing.background import PushSettings, background_pushes
+from tests.publishing import pushed_run
+from tests.publishing.conftest import TOKEN
+from tests.publishing.hub_server import Fault
+
+SETTINGS = PushSettings(
+    every=2, repository="me/model", branch="checkpoints", private=True, attempts=1, wait=20
+)
+
+
+class Model:
+    """One weight of 2,000 bytes, whose value is the step."""
+
+    def __init__(self, step: int):
+        value = np.full(500, step, np.float32)
+        self.weights = [SimpleNamespace(name="w", shape=(500,), numpy=value.copy)]
+
+
+@pytest.fixture
+def files(monkeypatch):
+    """Checkpoints written without TensorFlow."""
+
+    def write_weights(checkpoint, path):
+        Path(path).write_bytes(b"\0" + checkpoint.weights[0].numpy().tobytes())
+
+    monkeypatch.setattr(background, "write_weights", write_weights)
+    monkeypatch.setattr(background, "write_configuration", lambda _, path: path.write_text("{}"))
+
+
+def pushed(hub) -> list[int]:
+    """Steps in the order of their commits."""
+    repo = hub.repos.get(("model", "me/model"))
+    titles = [repo.titles[c] for c in reversed(repo.history("checkpoints"))] if repo else []
+    return [int(t.removeprefix("Step ")) for t in titles if t.startswith("Step ")]
+
+
+def until(condition, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def test_every_due_step_is_pushed_to_the_branch(hub, files, tmp_path, capsys):
+    beside = tmp_path / "tokenizer.json"
+    beside.write_text("{}\n")
+    with background_pushes(SETTINGS, str(tmp_path), (beside,)) as pushes:
+        for step in range(1, 7):
+            pushes.offer(step, 1, Model(step))
+            until(lambda s=step: s % 2 or pushed(hub)[-1:] == [s])
+    assert pushed(hub) == [2, 4, 6]
+    found = hub.files("me/model", branch="checkpoints")
+    assert set(found) == {"model.safetensors", "config.json", "tokenizer.json"}
+    assert found["model.safetensors"] == b"\0" + np.full(500, 6, np.float32).tobytes()
+    assert hub.files("me/model") == {} and hub.repos["model", "me/model"].private
+    assert not (tmp_path / "pushes").exists()
+    told = capsys.readouterr().err
+    commit = hub.repos["model", "me/model"].branches["checkpoints"]
+    assert f"step 6 is in me/model (checkpoints), commit {commit}" in told
+
+
+def test_a_step_between_two_executions_is_not_missed(hub, files, tmp_path):
+    with background_pushes(replace(SETTINGS, every=10), str(tmp_path), ()) as pushes:
+        for step in (4, 8, 12, 16):
+            pushes.offer(step, 4, Model(step))
+    assert pushed(hub) == [12]
+
+
+def test_an_offer_never_waits_and_the_newest_wins(hub, files, tmp_path, capsys):
+    hub.rate = 2_000  # A push takes a second and more.
+    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
+        pushes.offer(2, 1, Model(2))
+        until(lambda: hub.count("POST", "batch") == 1)
+        begun = time.monotonic()
+        for step in (4, 6, 8):
+            pushes.offer(step, 1, Model(step))
+        assert time.monotonic() - begun < 0.2
+        assert pushed(hub) == []
+    assert pushed(hub) == [2, 8]
+    told = capsys.readouterr().err
+    assert "step 4 is not pushed: step 6 is newer" in told
+    assert "the training is done; waiting for the push of step 8 to me/model (checkpoints)" in told
+
+
+def test_a_checkpoint_is_that_of_its_step(hub, files, tmp_path):
+    """What the model becomes while its checkpoint waits does not count."""
+    model = Model(2)
+    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
+        pushes.offer(2, 1, model)
+        model.weights[0].numpy = np.zeros(500, np.float32).copy
+    found = hub.files("me/model", branch="checkpoints")["model.safetensors"]
+    assert found == b"\0" + np.full(500, 2, np.float32).tobytes()
+
+
+def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, files, tmp_path, capsys):
+    hub.faults.append(Fault("POST", "/commit/", status=500, times=3))
+    with background_pushes(replace(SETTINGS, attempts=2), str(tmp_path), ()) as pushes:
+        pushes.offer(2, 1, Model(2))  # Fails twice, and is given up.
+        until(lambda: hub.count("POST", "/commit/") == 2)
+        until(lambda: pushes._under_way is None)
+        pushes.offer(4, 1, Model(4))  # Fails once.
+    assert pushed(hub) == [4]
+    told = capsys.readouterr().err
+    assert "warning: step 2 is not pushed: The Hub is out of order (500)" in told
+    assert "trying again in 1 s" in told
+
+
+@pytest.mark.parametrize("trouble", ["down", "foreign", "revoked"])
+def test_no_trouble_with_the_hub_is_an_error(hub, files, tmp_path, capsys, monkeypatch, trouble):
+    settings = SETTINGS
+    if trouble == "down":
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    elif trouble == "foreign":
+        settings = replace(SETTINGS, repository="other/model")
+    else:
+        monkeypatch.setenv("HF_TOKEN", "hf_" + "Revoked" * 5)
+    with background_pushes(settings, str(tmp_path), ()) as pushes:
+        pushes.offer(2, 1, Model(2))
+    told = capsys.readouterr().err
+    words = {"down": "cannot be reached", "foreign": "someone else", "revoked": "(401)"}[trouble]
+    assert "warning: step 2 is not pushed" in told and words in told
+    assert "Revoked" not in told and TOKEN not in told
+
+
+def test_without_a_token_the_training_goes_on(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
+        assert pushes is None
+    assert "warning: no checkpoints are pushed: Publishing needs a token" in capsys.readouterr().err
+
+
+def test_the_end_waits_no_longer_than_it_is_told(hub, files, tmp_path, capsys):
+    hub.rate = 20
+    begun = time.monotonic()
+    with background_pushes(replace(SETTINGS, wait=1), str(tmp_path), ()) as pushes:
+        pushes.offer(2, 1, Model(2))
+        until(lambda: hub.count("POST", "batch") == 1)
+    assert time.monotonic() - begun < 10
+    told = capsys.readouterr().err
+    assert "the push of step 2 was not done after 1 s and is given up" in told
+
+
+def test_a_training_that_is_stopped_does_not_wait(hub, files, tmp_path):
+    hub.rate = 20
+    with (
+        pytest.raises(KeyboardInterrupt),
+        background_pushes(SETTINGS, str(tmp_path), ()) as pushes,
+    ):
+        pushes.offer(2, 1, Model(2))
+        until(lambda: hub.count("POST", "batch") == 1)
+        begun = time.monotonic()
+        raise KeyboardInterrupt
+    assert time.monotonic() - begun < 3
+    assert pushes._worker.poll() is not None
+
+
+def test_a_pushing_process_that_dies_is_a_warning(hub, files, tmp_path, capsys):
+    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
+        pushes._worker.send_signal(signal.SIGKILL)
+        pushes._worker.wait()
+        pushes.offer(2, 1, Model(2))
+        until(lambda: not pushes._thread.is_alive())
+        pushes.offer(4, 1, Model(4))
+    assert "the pushing process has ended" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_a_warning(hub, files, tmp_path, capsys, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(background, "write_weights", full)
+    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
+        pushes.offer(2, 1, Model(2))
+    assert "warning: step 2 is not pushed: OSError" in capsys.readouterr().err
+
+
+def test_the_pushing_process_ends_with_the_training_and_knows_no_token_by_its_arguments(hub):
+    told = json.dumps({"repository": "me/m", "branch": "b", "private": True, "attempts": 1})
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "mlm.publishing.push_worker", told],
+        stdin=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "scripts")},
+    )
+    until(lambda: os.getpriority(os.PRIO_PROCESS, worker.pid) == 19)
+    assert TOKEN.encode() not in Path(f"/proc/{worker.pid}/cmdline").read_bytes()
+    worker.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert worker.poll() is None, "Ctrl-C is for the training to decide"
+    worker.stdin.close()
+    worker.wait(10)
+
+
+@pytest.fixture
+def inputs(monkeypatch, tmp_path):
+    """What a small training reads, below tmp_path."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "training"))
+    from small_run import write_inputs
+
+    write_inputs(tmp_path)
+
+
+def test_a_training_with_pushes_ends_in_the_same_bytes(hub, inputs, tmp_path):
+    asked = vars(replace(SETTINGS, every=10))
+    assert pushed_run.run(tmp_path, "plain") == 0
+    assert pushed_run.run(tmp_path, "pushed", asked) == 0
+
+    def result(name):
+        place = tmp_path / "runs" / name
+        with open(place / "training.csv") as file:
+            rows = [
+                {k: v for k, v in row.items() if k != "tokens_per_second"}
+                for row in csv.DictReader(file)
+            ]
+        summary = read_json(place / "training.json") | {"run": "", "code": ""}
+        return file_sha256(place / "model" / "model.safetensors"), rows, summary
+
+    assert result("pushed") == result("plain")
+    log = (tmp_path / "pushed.stderr").read_text()
+    assert pushed(hub)[-1:] == [40], log
+    # The last checkpoint is the model that the training ended in.
+    found = hub.files("me/model", branch="checkpoints")
+    model = tmp_path / "runs" / "pushed" / "model"
+    names = {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"}
+    assert set(found) == names | {"special_tokens_map.json"}
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+        assert found[name] == (model / name).read_bytes(), name
+    written = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert len(written) > 20
+    assert not [file for file in written if TOKEN.encode() in file.read_bytes()]
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_and_resumed_pushes_on(hub, inputs, tmp_path):
+    asked = vars(replace(SETTINGS, every=5))
+    assert pushed_run.run(tmp_path, "a", asked, {"step": 18}) == -signal.SIGKILL
+    assert pushed_run.run(tmp_path, "a", asked, {"step": 30, "signal": signal.SIGTERM}) == 3
+    assert pushed_run.run(tmp_path, "a", asked) == 0
+    assert pushed(hub)[-1] == 40
+    assert pushed(hub) == sorted(pushed(hub))
