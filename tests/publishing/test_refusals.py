@@ -146,6 +146,14 @@ def test_an_endpoint_that_is_no_address(hub, monkeypatch):
     assert "HF_ENDPOINT is 'huggingface.co'; an address" in refusal()
 
 
+def test_an_endpoint_with_a_password(hub, monkeypatch):
+    """The client would send it in the place of the token."""
+    monkeypatch.setenv("HF_ENDPOINT", hub.address.replace("//", "//user:s3cret@"))
+    message = refusal()
+    assert "HF_ENDPOINT holds a user name or password" in message and "s3cret" not in message
+    assert hub.requests == []
+
+
 def test_an_offline_environment(hub, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "HF_HUB_OFFLINE" in refusal()

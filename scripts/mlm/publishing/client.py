@@ -67,6 +67,11 @@ def hub_client(token: str) -> Iterator[huggingface_hub.HfApi]:
             f"HF_ENDPOINT is {scrubbed(endpoint, token)!r}; an address that begins with https:// "
             "is expected. Unset it for huggingface.co"
         )
+    if "@" in endpoint.split("/")[2]:
+        raise MlmError(
+            "HF_ENDPOINT holds a user name or password, which would be sent in the place of the "
+            "token. Take it out; its value is not shown here"
+        )
     logger = logging.getLogger("huggingface_hub")
     handlers, logger.handlers = logger.handlers, [_Scrubbing(token)]
     constants = huggingface_hub.constants

