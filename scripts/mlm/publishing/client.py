@@ -35,6 +35,8 @@ def _session() -> requests.Session:
     session = requests.Session()
     session.mount("http://", _WithTimeLimits())
     session.mount("https://", _WithTimeLimits())
+    # Else a .netrc would take the place of the token.
+    session.auth = lambda request: request
     return session
 
 

@@ -1,0 +1,135 @@
+"""`snakemake publish` on a built project, against a Hub on this machine."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.publishing.hub_server import Account, Fault, HubServer
+
+from .conftest import TINY, Project
+
+pytestmark = pytest.mark.workflow
+
+TOKEN = "hf_" + "Workflow" * 4
+PUBLISH = {
+    "tokenizer": "me/tokenizer",
+    "dataset": "me/shards",
+    "model": "me/model-{run}",
+    "license": "cc0-1.0",
+    "attempts": 1,
+}
+RULES = {"publish", "publish_tokenizer", "publish_dataset", "publish_model"}
+
+
+@pytest.fixture
+def project(built, tmp_path, monkeypatch) -> Project:
+    """A copy of the built project, up to date like it, without anyone's token."""
+    place = tmp_path / "project"
+    shutil.copytree(built.path, place)
+    for name in ("HF_TOKEN", "HF_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    return Project(place)
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    with HubServer({TOKEN: Account("me")}) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.address)
+        yield server
+    assert server.wrong == []
+
+
+def files_with(project: Project, text: str) -> list[str]:
+    """Files below the project, .snakemake and logs included, tests apart, that hold `text`."""
+    own = project.path / "tests"
+    found = [f for f in project.path.rglob("*") if f.is_file() and own not in f.parents]
+    assert any(".snakemake" in f.parts for f in found) and any("logs" in f.parts for f in found)
+    return [str(f) for f in found if text.encode() in f.read_bytes()]
+
+
+def test_publishing_from_the_first_time_to_nothing_to_be_done(project, hub, monkeypatch):
+    # Not asked for, not done; asked for without a repository or a token: told so.
+    project.write_config(TINY | {"publish": PUBLISH})
+    assert not project.would_run() & RULES
+    assert project.would_run("publish") & RULES == RULES
+    refused = project.snakemake("publish", check=False)
+    assert refused.returncode and "in the environment variable HF_TOKEN" in refused.stdout
+    project.write_config(TINY)
+    refused = project.snakemake("publish", check=False)
+    assert refused.returncode and "publish: no repository is named" in refused.stdout
+    assert hub.requests == []
+
+    # A Hub that breaks down half-way: told in words, and what arrived stays.
+    project.write_config(TINY | {"publish": PUBLISH})
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    hub.faults.append(Fault("POST", "models/me/model-base/commit", status=500, times=100))
+    broken = project.snakemake("publish", "--keep-going", check=False)
+    assert broken.returncode
+    assert "Error in rule publish_model: The Hub is out of order (500)" in broken.stdout
+    assert "the same command goes on from it" in broken.stdout
+    uploads = list(hub.uploads)
+    assert len(uploads) == 5, "four shards and the weights"
+
+    # The same command goes on: no large file is sent a second time.
+    hub.faults.clear()
+    project.snakemake("publish")
+    assert hub.uploads == uploads
+    results = project.path / "results"
+    for name, local in (("me/tokenizer", "tokenizer"), ("me/model-base", "runs/base/model")):
+        found = hub.files(name)
+        for file in (results / local).iterdir():
+            if file.suffix in (".json", ".safetensors") and "stats" not in file.name:
+                assert found[file.name] == file.read_bytes(), file
+        assert b"license: cc0-1.0" in found["README.md"]
+    shards = hub.files("me/shards", "dataset")
+    for split in ("train", "validation", "test"):
+        for file in (results / "shards" / split).glob("*.tfrecord"):
+            assert shards[f"data/{split}/{file.name}"] == file.read_bytes()
+    assert {repo.private for repo in hub.repos.values()} == {True}
+    for record, key in (
+        ("tokenizer", ("model", "me/tokenizer")),
+        ("dataset", ("dataset", "me/shards")),
+        ("model-base", ("model", "me/model-base")),
+    ):
+        told = json.loads((results / "publish" / f"{record}.json").read_text())
+        assert told["commit"] == hub.repos[key].branches["main"]
+
+    # Again: nothing to be done, neither here nor, without the records, there.
+    asked = len(hub.requests)
+    assert "Nothing to be done" in project.snakemake("publish").stdout
+    assert len(hub.requests) == asked
+    commits = {key: repo.branches["main"] for key, repo in hub.repos.items()}
+    shutil.rmtree(results / "publish")
+    project.snakemake("publish")
+    assert {m for m, _, _ in hub.requests[asked:]} == {"GET"}
+    assert commits == {key: repo.branches["main"] for key, repo in hub.repos.items()}
+    assert files_with(project, TOKEN) == []
+    # Nor the signature of an upload link.
+    assert files_with(project, "signed-secret") == []
+
+
+def test_checkpoint_pushes_are_no_part_of_a_training(project):
+    asked = PUBLISH | {"checkpoints": {"every": 4}}
+    for publish in (PUBLISH, asked, asked | {"private": False, "attempts": 9}):
+        project.write_config(TINY | {"publish": publish})
+        # The report shows the configuration.
+        assert project.would_run() == {"report"}
+
+
+def test_checkpoints_are_pushed_while_the_workflow_trains(project, hub, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    before = (project.path / "results/runs/base/model/model.safetensors").read_bytes()
+    asked = {"model": "me/model", "checkpoints": {"every": 6}}
+    project.write_config(TINY | {"publish": asked})
+    shutil.rmtree(project.path / "state")
+    project.snakemake("--forcerun", "pretrain", "--until", "pretrain")
+    assert (project.path / "results/runs/base/model/model.safetensors").read_bytes() == before
+    repo = hub.repos["model", "me/model"]
+    assert repo.private
+    titles = [repo.titles[c] for c in repo.history("checkpoints")]
+    assert titles[0] == "Step 12"
+    assert hub.files("me/model", branch="checkpoints")["model.safetensors"] == before
+    log = (project.path / "logs/pretrain/base.log").read_text()
+    assert repo.branches["checkpoints"] in log
+    assert files_with(project, TOKEN) == []
