@@ -15,6 +15,7 @@ from mlm.code_edges import code_files
 from mlm.configuration import SPLITS, load_schema, resolve, run_section
 from mlm.errors import MlmError
 from mlm.environment import check_environment, check_place
+from mlm.publishing.secrecy import token_from_environment
 
 try:
     check_place(Path.cwd())
@@ -107,3 +108,25 @@ def of_folds(start, name):
     return expand(
         f"results/runs/{{{{run}}}}/finetune/{start}/fold-{{fold}}/{name}", fold=FINETUNE_FOLDS
     )
+
+
+def publish_to(repository, kind):
+    """The destination `repository` of the Hub, for `params`."""
+    return {"repository": repository, "kind": kind, "private": settings["publish"]["private"]}
+
+
+def publish_records(wildcards):
+    """The records of all that is to be published. Without a repository or a token: an error."""
+    if not PUBLISH_RECORDS:
+        raise WorkflowError(
+            "publish: no repository is named. Set publish.tokenizer, publish.dataset or "
+            "publish.model in the configuration, each to owner/name; what is null is not "
+            "published"
+        )
+    # Before hours of training, not after them.
+    if workflow.is_main_process and not workflow.dryrun:
+        try:
+            token_from_environment()
+        except MlmError as error:
+            raise WorkflowError(str(error))
+    return PUBLISH_RECORDS

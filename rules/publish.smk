@@ -6,7 +6,6 @@
 #           the ids of the commits
 #
 #   HF_TOKEN=… snakemake --cores 2 publish   nothing is published otherwise
-from mlm.publishing.secrecy import token_from_environment
 from mlm.publishing.settings import published_runs
 
 PUBLISH = settings["publish"]
@@ -28,28 +27,6 @@ localrules:
     publish_tokenizer,
     publish_dataset,
     publish_model,
-
-
-def publish_to(repository, kind):
-    """The destination in `repository`, for `params`."""
-    return {"repository": repository, "kind": kind, "private": PUBLISH["private"]}
-
-
-def publish_records(wildcards):
-    """The records of all that the configuration names, and the token to make them with."""
-    if not PUBLISH_RECORDS:
-        raise WorkflowError(
-            "publish: no repository is named. Set publish.tokenizer, publish.dataset or "
-            "publish.model in the configuration, each to owner/name; what is null is not "
-            "published"
-        )
-    # Before hours of training, not after them.
-    if workflow.is_main_process and not workflow.dryrun:
-        try:
-            token_from_environment()
-        except MlmError as error:
-            raise WorkflowError(str(error))
-    return PUBLISH_RECORDS
 
 
 rule publish:
