@@ -99,6 +99,12 @@ def test_nothing_private_goes_into_a_public_repository(hub):
     assert hub.files("me/model") == {} and hub.uploads == []
 
 
+def test_a_licence_that_the_hub_does_not_know(hub):
+    body = {"errors": [{"message": '"license" must be one of [apache-2.0, …]'}]}
+    hub.faults.append(Fault("POST", "validate-yaml", status=400, body=body))
+    assert '"license" must be one of' in refusal()
+
+
 def test_the_quota(hub):
     words = "Private repository storage limit reached, please upgrade your plan"
     hub.faults.append(Fault("POST", "batch", status=403, headers={"X-Error-Message": words}))

@@ -19,19 +19,32 @@ from pathlib import Path
 _NICENESS = 19
 
 
-def answers_to(request: dict, destination, attempts: int) -> dict:
-    """The answer to one request: {"step", "commit"} or {"step", "failure": words}."""
-    from mlm.errors import MlmError
-    from mlm.publishing.repository import PublishedFile
-    from mlm.publishing.transfer import Upload, publish
+class Worker:
+    """Pushes to one branch of one repository."""
 
-    step, directory = request["step"], Path(request["directory"])
-    try:
-        files = tuple(PublishedFile.of(f.name, f) for f in sorted(directory.iterdir()))
-        done = publish(destination, Upload(files, f"Step {step}", attempts))
-    except (MlmError, OSError) as error:
-        return {"step": step, "failure": str(error)}
-    return {"step": step, "commit": done.commit}
+    def __init__(self, settings: dict):
+        from mlm.publishing.settings import Destination
+
+        self._attempts = settings.pop("attempts")
+        self._destination = Destination(kind="model", **settings)
+        self._holder = None
+
+    def answer(self, request: dict) -> dict:
+        """The answer to one request: {"step", "commit"} or {"step", "failure": words}."""
+        from mlm.errors import MlmError
+        from mlm.publishing.repository import PublishedFile
+        from mlm.publishing.transfer import Upload, publish
+
+        step, directory = request["step"], Path(request["directory"])
+        try:
+            files = tuple(PublishedFile.of(f.name, f) for f in sorted(directory.iterdir()))
+            upload = Upload(files, f"Step {step}", self._attempts)
+            done = publish(self._destination, upload, self._holder)
+        except (MlmError, OSError) as error:
+            self._holder = None
+            return {"step": step, "failure": str(error)}
+        self._holder = done.holder
+        return {"step": step, "commit": done.commit}
 
 
 def _requests(waiting: queue.SimpleQueue) -> None:
@@ -47,14 +60,9 @@ def main(argument: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     waiting: queue.SimpleQueue = queue.SimpleQueue()
     threading.Thread(target=_requests, args=(waiting,), daemon=True).start()
-    from mlm.publishing.settings import Destination
-
-    settings = json.loads(argument)
-    attempts = settings.pop("attempts")
-    destination = Destination(kind="model", **settings)
+    worker = Worker(json.loads(argument))
     while True:
-        answer = answers_to(waiting.get(), destination, attempts)
-        print(json.dumps(answer), flush=True)
+        print(json.dumps(worker.answer(waiting.get())), flush=True)
 
 
 if __name__ == "__main__":

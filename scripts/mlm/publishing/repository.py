@@ -78,7 +78,7 @@ class Repository:
     """The repository of a destination, behind the client `api`."""
 
     def __init__(self, api: HfApi, destination: Destination, holder: Holder):
-        self._api, self.destination, self._holder = api, destination, holder
+        self._api, self.destination, self.holder = api, destination, holder
         self._place = {"repo_id": destination.repository, "repo_type": destination.kind}
 
     def make(self) -> None:
@@ -88,9 +88,9 @@ class Repository:
         private is public already.
         """
         asked, place = self.destination, f"{self.destination.kind} {self.destination.repository}"
-        if self._holder.role == "read":
+        if self.holder.role == "read":
             raise MlmError(
-                f"The token in HF_TOKEN may only read{self._holder}. Publishing needs one with "
+                f"The token in HF_TOKEN may only read{self.holder}. Publishing needs one with "
                 "write permission: make it in the settings of the account"
             )
         try:
@@ -100,9 +100,9 @@ class Repository:
             found = self._api.repo_info(**self._place)
         if asked.private and not found.private:
             owner = asked.repository.split("/")[0]
-            if owner not in (self._holder.name, *self._holder.organisations):
+            if owner not in (self.holder.name, *self.holder.organisations):
                 raise MlmError(
-                    f"The {place} exists and belongs to someone else{self._holder}. Name a "
+                    f"The {place} exists and belongs to someone else{self.holder}. Name a "
                     "repository of your own in publish"
                 )
             raise MlmError(

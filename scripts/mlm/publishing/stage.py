@@ -8,11 +8,12 @@ from pathlib import Path
 from mlm.atomic import canonical_json, read_json, write_json
 from mlm.errors import MlmError
 from mlm.pretraining.model_card import model_card
+from mlm.progress_line import Progress
 from mlm.publishing.cards import CardSettings, dataset_card, tokenizer_card
 from mlm.publishing.repository import PublishedFile
 from mlm.publishing.settings import Destination
 from mlm.publishing.transfer import Upload, Uploaded, connected, publish
-from mlm.shards.manifests import Manifest, as_json, read_manifest, shards_root
+from mlm.shards.manifests import Manifest, ShardEntry, as_json, read_manifest, shards_root
 from mlm.tokenizer.files import TOKENIZER_FILES
 
 FORMAT_VERSION = 1
@@ -74,9 +75,13 @@ def publish_dataset(
     not what its manifest says.
     """
     found = {split: read_manifest(path) for split, path in manifests.items()}
-    files = []
+    size = sum(shard.num_bytes for manifest in found.values() for shard in manifest.shards)
+    files, progress = [], Progress("checking the shards", size, "bytes")
     for split, manifest in found.items():
-        files += _shards(manifest, shards_root(manifest, manifests[split]))
+        for shard in manifest.shards:
+            root = shards_root(manifest, manifests[split])
+            files.append(_checked(shard, split, root))
+            progress.to(sum(file.size for file in files))
     files += [
         PublishedFile.of(f"tokenizer/{name}", Path(tokenizer) / name) for name in TOKENIZER_FILES
     ]
@@ -156,18 +161,16 @@ def _record(
     }
 
 
-def _shards(manifest: Manifest, root: Path) -> list[PublishedFile]:
-    files = []
-    for shard in manifest.shards:
-        file = PublishedFile.of(_path_of(manifest.split, shard.name), root / shard.path)
-        if file.sha256 != shard.sha256:
-            raise MlmError(
-                f"{shard.path}: its content changed since the manifest was written (sha256 "
-                f"{file.sha256[:12]}…, expected {shard.sha256[:12]}…). Delete it and run again, "
-                "so that it is remade; nothing was published"
-            )
-        files.append(file)
-    return files
+def _checked(shard: ShardEntry, split: str, root: Path) -> PublishedFile:
+    """The shard as it will be published. Raises MlmError where it is not its manifest's."""
+    file = PublishedFile.of(_path_of(split, shard.name), root / shard.path)
+    if file.sha256 != shard.sha256:
+        raise MlmError(
+            f"{shard.path}: its content changed since the manifest was written (sha256 "
+            f"{file.sha256[:12]}…, expected {shard.sha256[:12]}…). Delete it and run again, "
+            "so that it is remade; nothing was published"
+        )
+    return file
 
 
 def _path_of(split: str, name: str) -> str:

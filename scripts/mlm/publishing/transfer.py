@@ -51,28 +51,33 @@ class Upload:
 
 @dataclass(frozen=True)
 class Uploaded:
-    """The end of an upload: the branch's commit that holds all, and how much was sent for it."""
+    """The end of an upload: the branch's commit that holds all, and what was sent for it.
+
+    `holder` is whose token it was; another upload to the same place need not ask again.
+    """
 
     commit: str
     sent: tuple[str, ...]
+    holder: Holder
 
 
-def publish(destination: Destination, upload: Upload) -> Uploaded:
+def publish(destination: Destination, upload: Upload, holder: Holder | None = None) -> Uploaded:
     """Bring the destination to what `upload` says; a repository that is missing is made.
 
+    With the `holder` of an earlier upload, the repository is taken to be there.
     Raises MlmError, in words without secrets, where the token or the destination will not
     do, and where the Hub or the network failed `attempts` times in a row.
     """
-    with connected(destination) as connection:
-        return bring(connection, upload)
+    with connected(destination, holder) as connection:
+        return bring(connection, upload, made=holder is not None)
 
 
 @contextmanager
-def connected(destination: Destination) -> Iterator["Connection"]:
+def connected(destination: Destination, holder: Holder | None = None) -> Iterator["Connection"]:
     """A connection for `destination`, out of which errors come as MlmError without secrets."""
     token = token_from_environment()
     with hub_client(token) as api:
-        connection = Connection(api, destination)
+        connection = Connection(api, destination, holder)
         try:
             yield connection
         except MlmError as error:
@@ -87,9 +92,8 @@ def connected(destination: Destination) -> Iterator["Connection"]:
 class Connection:
     """A client, a destination, and whose token it is once the Hub was asked."""
 
-    def __init__(self, api: HfApi, destination: Destination):
-        self._api, self._destination = api, destination
-        self._holder: Holder | None = None
+    def __init__(self, api: HfApi, destination: Destination, holder: Holder | None):
+        self._api, self._destination, self._holder = api, destination, holder
 
     @property
     def holder_in_words(self) -> str:
@@ -103,9 +107,12 @@ class Connection:
         return Repository(self._api, self._destination, self._holder)
 
 
-def bring(connection: Connection, upload: Upload) -> Uploaded:
-    """Compare and upload until nothing differs; see `publish`. Raises the client's errors."""
-    failures, sent, made = _Failures(upload.attempts), [], False
+def bring(connection: Connection, upload: Upload, made: bool) -> Uploaded:
+    """Compare and upload until nothing differs; see `publish`. Raises the client's errors.
+
+    `made` says that the repository is there.
+    """
+    failures, sent = _Failures(upload.attempts), []
     while True:
         try:
             repository = connection.repository()
@@ -118,7 +125,7 @@ def bring(connection: Connection, upload: Upload) -> Uploaded:
             gone = [p for p in sorted(there) if upload.stale and upload.stale.fullmatch(p)]
             gone = [p for p in gone if p not in wanted]
             if not differing and not gone:
-                return Uploaded(head, tuple(sorted(set(sent))))
+                return Uploaded(head, tuple(sorted(set(sent))), repository.holder)
             if again := sorted(f.path for f in differing if f.path in sent):
                 failures.note(NotThereYet(", ".join(again[:3])))
             _commit_in_groups(repository, upload, differing, gone, head, sent, failures.forget)

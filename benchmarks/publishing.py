@@ -1,0 +1,152 @@
+"""What pushing checkpoints in the background costs the training step.
+
+    python benchmarks/publishing.py
+
+One process trains the model of config.yaml (2 layers of 128, vocabulary 8,000) while checkpoints
+of it are pushed to a Hub on this machine that reads slowly. During a push, windows of a few steps
+alternate: the pushing process runs, then it is stopped (SIGSTOP), and so on until the Hub has
+everything. Neighbouring windows are compared, so that what else the machine does hits both. The
+first window of a push holds the taking and writing of the checkpoint as well.
+
+`cost_beside_a_push` is the median over all pairs of (seconds running / seconds stopped) - 1, with
+its 95 % bootstrap interval; the limit is for the median. `processor_share` says the same without
+the clock: the processor seconds of the pushing process over those of the training beside it.
+`seconds_standing_still` is what the training waits for a checkpoint to be taken.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+from train_step import masked_batch, model_and_optimizer, our_step  # the path of mlm too
+
+from mlm.framework import make_deterministic, tf
+from mlm.publishing.background import BackgroundPushes, PushSettings
+
+ROOT = Path(__file__).parents[1]
+
+LIMIT = 0.02
+TOKEN = "hf_benchmark"
+
+
+def slow_hub(rate: float) -> tuple[subprocess.Popen, str]:
+    """A Hub that takes `rate` bytes a second, in a process of its own; its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.publishing.hub_server", "--rate", str(rate)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        # Elsewhere in earnest: it shall not compete with the training.
+        preexec_fn=lambda: os.nice(19),
+    )
+    return process, process.stdout.readline().strip()
+
+
+class Trial:
+    """Pushes beside the steps of one model, run and stopped in turns."""
+
+    def __init__(self, step, model, pushes: BackgroundPushes, steps: int):
+        self._step, self._model, self._pushes, self._steps = step, model, pushes, steps
+        self._worker = psutil.Process(pushes._worker.pid)
+        self._number = 0
+        #: Of each pair of windows: seconds beside the running and the stopped process.
+        self.pairs: list[tuple[float, float]] = []
+        self.standing_still: list[float] = []
+        self.processor_shares: list[float] = []
+
+    def _window(self, running: bool) -> float:
+        (self._worker.resume if running else self._worker.suspend)()
+        begun = time.perf_counter()
+        for _ in range(self._steps):
+            self._step()
+        return time.perf_counter() - begun
+
+    def push(self) -> None:
+        """One push from its beginning to its end."""
+        self._number += 1
+        used, trained = sum(self._worker.cpu_times()[:2]), time.process_time()
+        begun = time.perf_counter()
+        self._pushes.offer(self._number, 1, self._model)
+        self.standing_still.append(time.perf_counter() - begun)
+        running = True
+        windows = [self._window(running) + self.standing_still[-1]]
+        while self._pushes._under_way or self._pushes._waiting:
+            running = not running
+            windows.append(self._window(running))
+        self._worker.resume()
+        # Each stopped window with the running ones before and behind it, in turns.
+        last = len(windows) - 1
+        for i in range(1, len(windows), 2):
+            neighbour = i - 1 if len(self.pairs) % 2 or i == last else i + 1
+            self.pairs.append((windows[neighbour], windows[i]))
+        spent = sum(self._worker.cpu_times()[:2]) - used
+        self.processor_shares.append(spent / (time.process_time() - trained))
+
+
+def interval(ratios: list[float]) -> list[float]:
+    """The 95 % bootstrap interval of the median."""
+    chance = random.Random(0)
+    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(2000))
+    return [round(medians[int(share * 2000)], 4) for share in (0.025, 0.975)]
+
+
+def measure(pairs: int, rate: float, steps: int) -> dict:
+    """Pushes until there are `pairs` pairs of windows; medians and their intervals."""
+    tf.config.threading.set_intra_op_parallelism_threads(2)
+    make_deterministic(0)
+    model, optimizer = model_and_optimizer(2, 128, 8_000, 128)
+    step = our_step(model, optimizer, masked_batch(8_000, 32, 128))
+    hub, address = slow_hub(rate)
+    os.environ |= {"HF_ENDPOINT": address, "HF_TOKEN": TOKEN}
+    settings = PushSettings(1, "someone/model", "checkpoints", True, attempts=1, wait=600)
+    with tempfile.TemporaryDirectory() as directory:
+        pushes = BackgroundPushes(settings, f"{directory}/pushes", ())
+        try:
+            trial = Trial(step, model, pushes, steps)
+            for _ in range(20):
+                step()
+            trial.push()  # Makes the repository, and is not counted.
+            trial.pairs.clear()
+            while len(trial.pairs) < pairs:
+                trial.push()
+        finally:
+            pushes.stop()
+            hub.stdin.close()
+            hub.wait()
+    ratios = [running / stopped - 1 for running, stopped in trial.pairs]
+    return {
+        "checkpoint_megabytes": round(sum(4 * int(tf.size(v)) for v in model.weights) / 1e6, 1),
+        "hub_megabytes_a_second": rate / 1e6,
+        "pushes": len(trial.standing_still) - 1,
+        "pairs": len(ratios),
+        "seconds_of_a_step": round(statistics.median(p[1] for p in trial.pairs) / steps, 4),
+        "seconds_standing_still": round(statistics.median(trial.standing_still), 4),
+        "cost_beside_a_push": round(statistics.median(ratios), 4),
+        "interval": interval(ratios),
+        "processor_share": round(statistics.median(trial.processor_shares[1:]), 4),
+        "limit": LIMIT,
+    }
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--pairs", type=int, default=300, help="pairs of windows")
+    arguments.add_argument("--rate", type=float, default=500_000, help="bytes the Hub takes a s")
+    arguments.add_argument("--steps", type=int, default=3, help="steps of a window")
+    given = arguments.parse_args()
+    found = measure(given.pairs, given.rate, given.steps)
+    print(json.dumps(found, indent=2))
+    return int(found["cost_beside_a_push"] > LIMIT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
