@@ -202,6 +202,8 @@ class BackgroundPushes:
                     f"step {checkpoint.step} is in {self._settings.repository} "
                     f"({self._settings.branch}), commit {answer['commit']}"
                 )
+        # Its output has ended, and it with it.
+        self._worker.wait()
         raise EOFError
 
 
