@@ -6,6 +6,8 @@
 #           the ids of the commits
 #
 #   HF_TOKEN=… snakemake --cores 2 publish   nothing is published otherwise
+#
+# The rules are local: where snakemake itself runs there is the token, and it need not travel.
 from mlm.publishing.settings import published_runs
 
 PUBLISH = settings["publish"]
@@ -20,13 +22,6 @@ PUBLISH_RECORDS = [
     *[f"results/publish/{what}.json" for what in ("tokenizer", "dataset") if PUBLISH[what]],
     *[f"results/publish/model-{run}.json" for run in published_runs(settings)],
 ]
-
-
-# Where snakemake itself runs: there is the token, and it need not travel.
-localrules:
-    publish_tokenizer,
-    publish_dataset,
-    publish_model,
 
 
 rule publish:
@@ -47,6 +42,7 @@ rule publish_tokenizer:
         "logs/publish_tokenizer/publish_tokenizer.log",
     benchmark:
         "logs/benchmarks/publish_tokenizer/publish_tokenizer.tsv"
+    localrule: True
     conda:
         "../envs/environment.yaml"
     threads: 1
@@ -75,6 +71,7 @@ rule publish_dataset:
         "logs/publish_dataset/publish_dataset.log",
     benchmark:
         "logs/benchmarks/publish_dataset/publish_dataset.tsv"
+    localrule: True
     conda:
         "../envs/environment.yaml"
     threads: 1
@@ -111,6 +108,7 @@ rule publish_model:
         "logs/publish_model/{run}.log",
     benchmark:
         "logs/benchmarks/publish_model/{run}.tsv"
+    localrule: True
     conda:
         "../envs/environment.yaml"
     threads: 1
