@@ -84,9 +84,9 @@ class Repo:
         return made
 
     def history(self, revision: str) -> list[str]:
-        """Ids of the commits up to `revision`, the newest first."""
+        """Ids of the commits up to `revision`, the newest first; none where it is not there."""
         found, at = [], self.branches.get(revision, revision)
-        while at:
+        while at in self.commits:
             found.append(at)
             at = self.parents.get(at, "")
         return found
