@@ -105,6 +105,8 @@ class BackgroundPushes:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=os.environ | {"PYTHONPATH": path},
+            # A Ctrl-C is for the training, which ends this process in its own time.
+            process_group=0,
             text=True,
         )
 

@@ -56,8 +56,8 @@ def _requests(waiting: queue.SimpleQueue) -> None:
 
 def main(argument: str) -> None:
     """Answer requests until standard input ends."""
-    os.nice(_NICENESS)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICENESS)
     waiting: queue.SimpleQueue = queue.SimpleQueue()
     threading.Thread(target=_requests, args=(waiting,), daemon=True).start()
     worker = Worker(json.loads(argument))
