@@ -16,8 +16,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
-sys.path.insert(0, str(SCRIPTS))
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, Compilation, compile_for
 

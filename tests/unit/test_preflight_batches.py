@@ -53,7 +53,7 @@ def test_the_guess_fills_what_the_weights_leave():
 def test_every_target_and_precision_is_searched_up_to_the_size_of_the_split(tmp_path, monkeypatch):
     """With a compiler that holds 20 samples in float32 and 40 in bfloat16, of 36."""
 
-    def compiler(target, program):
+    def compiler(target, program, quick):
         precision, batch = program.stem.split("-")
         if target == "v5e-8":
             return Compilation(UNKNOWN_TARGET)

@@ -18,6 +18,7 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -66,9 +67,10 @@ class Compilation:
     """The compiler's answer for one program on one target. Sizes in bytes, for one replica.
 
     `outcome` is one of the names above, `message` says why where it is not "compiled".
-    `peak` is what the HBM holds: arguments + outputs − outputs that reuse an argument +
-    temporaries + code. `compiler_peak` is XLA's own figure, which counts buffers in the core's
-    own memory as well.
+    `peak` is the most that is alive at any time, by XLA's own count
+    (`get_compiled_memory_stats().peak_memory_in_bytes`), without the program's `code`.
+    `allocated` adds up what is set aside for arguments, outputs that reuse none of them,
+    temporaries and code; the compiler counts buffers in the core's own memory to it.
     `flops`, `bytes_accessed` and `transcendentals` are XLA's own counts for one step, in which
     a loop's body counts once.
     `processor_seconds` and `host_memory` (bytes) are what the compilation itself took.
@@ -84,7 +86,7 @@ class Compilation:
     aliased: int = 0
     temporaries: int = 0
     code: int = 0
-    compiler_peak: int = 0
+    peak: int = 0
     flops: float = 0.0
     bytes_accessed: float = 0.0
     transcendentals: float = 0.0
@@ -93,8 +95,13 @@ class Compilation:
     host_memory: int = 0
 
     @property
-    def peak(self) -> int:
-        return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
+    def fixed(self) -> int:
+        """What does not grow with the batch, nearly."""
+        return self.arguments + self.outputs - self.aliased + self.code
+
+    @property
+    def allocated(self) -> int:
+        return self.fixed + self.temporaries
 
 
 def compile_for(target: str, program: str | Path, quick: bool = False) -> Compilation:
@@ -107,22 +114,27 @@ def compile_for(target: str, program: str | Path, quick: bool = False) -> Compil
     the target. Never raises for what is wrong with the target or the program: that is the
     answer.
     """
-    request = json.dumps({"target": target, "program": str(program), "quick": quick})
+    request = {"target": target, "program": str(program), "quick": quick}
+    return ask("mlm.preflight.tpu_compiler", request)
+
+
+def ask(module: str, request: dict) -> Compilation:
+    """What `python -m module`, which ends in `answer`, says to `request`, in a process."""
     scripts = str(Path(__file__).parents[2])
     environment = os.environ | ENVIRONMENT
     environment["PYTHONPATH"] = os.pathsep.join(
         p for p in (scripts, environment.get("PYTHONPATH")) if p
     )
     process = subprocess.run(
-        [sys.executable, "-m", "mlm.preflight.tpu_compiler"],
-        input=request,
+        [sys.executable, "-m", module],
+        input=json.dumps(request),
         capture_output=True,
         text=True,
         env=environment,
     )
-    answer = process.stdout.strip().rpartition("\n")[2]
-    if process.returncode == 0 and answer:
-        return Compilation(**json.loads(answer))
+    said = process.stdout.strip().rpartition("\n")[2]
+    if process.returncode == 0 and said:
+        return Compilation(**json.loads(said))
     return _died(process)
 
 
@@ -168,6 +180,15 @@ def missing_private_interface() -> list[str]:
 
 def _compile_here(target: str, program: str, quick: bool = False) -> Compilation:
     """`compile_for` in this process, whose environment is already `ENVIRONMENT`."""
+    return compile_here(target, lambda devices: _compiled(devices, program, quick))
+
+
+def compile_here(target: str, compiled: Callable) -> Compilation:
+    """The answer of `compiled`, a function of the target's devices.
+
+    It returns XLA's executable and the number of its all-reduces. Only in a process that was
+    started by `ask`, with `ENVIRONMENT`.
+    """
     if find_spec("libtpu") is None:
         return Compilation(NO_COMPILER, HOW_TO_GET_LIBTPU)
     if tuple(map(int, re.findall(r"\d+", version("libtpu"))[:3])) < OLDEST_LIBTPU:
@@ -201,7 +222,7 @@ def _compile_here(target: str, program: str, quick: bool = False) -> Compilation
         "chips": len({tuple(d.coords) for d in devices}),
     }
     try:
-        executable, all_reduces = _compiled(devices, program, quick)
+        executable, all_reduces = compiled(devices)
     except (jax.errors.JaxRuntimeError, RuntimeError) as error:
         text = str(error)
         memory = "RESOURCE_EXHAUSTED" in text or "exceeds available HBM" in text
@@ -215,7 +236,7 @@ def _compile_here(target: str, program: str, quick: bool = False) -> Compilation
         aliased=stats.alias_size_in_bytes,
         temporaries=stats.temp_size_in_bytes,
         code=stats.generated_code_size_in_bytes,
-        compiler_peak=stats.peak_memory_in_bytes,
+        peak=stats.peak_memory_in_bytes,
         flops=float(costs["flops"]),
         bytes_accessed=float(costs["bytes accessed"]),
         transcendentals=float(costs.get("transcendentals", 0.0)),
@@ -298,17 +319,16 @@ def _draw_as_the_device_does(philox) -> None:
     philox.erase()
 
 
-def main() -> None:
+def answer(compilation: Callable[[dict], Compilation]) -> None:
     """One request as JSON on stdin, one answer as JSON on the last line of stdout."""
-    request = json.load(sys.stdin)
-    answer = _compile_here(request["target"], request["program"], request["quick"])
+    found = compilation(json.load(sys.stdin))
     used = resource.getrusage(resource.RUSAGE_SELF)
     cost = {
         "processor_seconds": round(used.ru_utime + used.ru_stime, 1),
         "host_memory": used.ru_maxrss * 1024,
     }
-    print(json.dumps(asdict(answer) | cost))
+    print(json.dumps(asdict(found) | cost))
 
 
 if __name__ == "__main__":
-    main()
+    answer(lambda request: _compile_here(**request))
