@@ -56,6 +56,12 @@ UNKNOWN_TARGET, NO_COMPILER, HOST_MEMORY = "unknown_target", "no_compiler", "out
 #: The libtpu that TensorFlow needs on a TPU is older, and this JAX cannot load it.
 OLDEST_LIBTPU = (0, 0, 42)
 
+#: What the processes that compile say when this machine has no memory left for them.
+_NO_HOST_MEMORY = re.compile(
+    r"MemoryError|bad_alloc|Cannot allocate memory|failed to map segment|"
+    r"pthread_create|Resource temporarily unavailable"
+)
+
 HOW_TO_GET_LIBTPU = (
     "libtpu, the TPU compiler, is not installed. It comes with envs/requirements.txt on Linux "
     "x86-64 (pip install --require-hashes -r envs/requirements.txt); it needs no TPU"
@@ -68,9 +74,10 @@ class Compilation:
 
     `outcome` is one of the names above, `message` says why where it is not "compiled".
     `peak` is the most that is alive at any time, by XLA's own count
-    (`get_compiled_memory_stats().peak_memory_in_bytes`), without the program's `code`.
+    (`get_compiled_memory_stats().peak_memory_in_bytes`): without the program's `code`, and with
+    buffers in the core's own memory, 128 MiB on a v5e.
     `allocated` adds up what is set aside for arguments, outputs that reuse none of them,
-    temporaries and code; the compiler counts buffers in the core's own memory to it.
+    temporaries and code.
     `flops`, `bytes_accessed` and `transcendentals` are XLA's own counts for one step, in which
     a loop's body counts once.
     `processor_seconds` and `host_memory` (bytes) are what the compilation itself took.
@@ -140,17 +147,19 @@ def ask(module: str, request: dict) -> Compilation:
 
 def _died(process: subprocess.CompletedProcess) -> Compilation:
     last = _first_lines("\n".join(process.stderr.strip().splitlines()[-3:]))
-    if process.returncode == -signal.SIGKILL or re.search(
-        r"MemoryError|bad_alloc|Cannot allocate memory", process.stderr
-    ):
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
-        return Compilation(
-            HOST_MEMORY,
-            f"the compiler ran out of this machine's memory (the largest compilation so far "
-            f"took {peak} MB). Give the job more (--set-resources), or compile for this target "
-            "alone",
-        )
+    if process.returncode == -signal.SIGKILL or _NO_HOST_MEMORY.search(process.stderr):
+        return _out_of_host_memory(resource.RUSAGE_CHILDREN)
     return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {last}")
+
+
+def _out_of_host_memory(whose: int) -> Compilation:
+    peak = resource.getrusage(whose).ru_maxrss // 1024
+    return Compilation(
+        HOST_MEMORY,
+        f"the compiler ran out of this machine's memory (the largest compilation so far took "
+        f"{peak} MB). Give the job more (--set-resources compile_train_step:mem_mb=8000, or a "
+        "larger machine), or name fewer targets in preflight.targets",
+    )
 
 
 def _first_lines(text: str, limit: int = 600) -> str:
@@ -211,6 +220,10 @@ def compile_here(target: str, compiled: Callable) -> Compilation:
     try:
         devices = topologies.get_topology_desc(platform="tpu", topology_name=target).devices
     except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
+        if _NO_HOST_MEMORY.search(str(error)):
+            return _out_of_host_memory(resource.RUSAGE_SELF)
+        if "libtpu.so" in str(error):
+            return Compilation(NO_COMPILER, f"libtpu does not load: {_first_lines(str(error))}")
         return Compilation(
             UNKNOWN_TARGET,
             f"no TPU topology is called {target!r}; nearest: "
@@ -225,6 +238,8 @@ def compile_here(target: str, compiled: Callable) -> Compilation:
         executable, all_reduces = compiled(devices)
     except (jax.errors.JaxRuntimeError, RuntimeError) as error:
         text = str(error)
+        if _NO_HOST_MEMORY.search(text):
+            return _out_of_host_memory(resource.RUSAGE_SELF)
         memory = "RESOURCE_EXHAUSTED" in text or "exceeds available HBM" in text
         return Compilation(NO_MEMORY if memory else REFUSED, _first_lines(text), **shape)
     stats, costs = executable.get_compiled_memory_stats(), executable.cost_analysis()
