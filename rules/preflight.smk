@@ -101,6 +101,7 @@ rule compile_train_step:
     params:
         targets=settings["preflight"]["targets"],
         utilisation=canonical(settings["preflight"]["utilisation"]),
+        effort=settings["preflight"]["effort"],
         pretraining=of_run("pretraining", "steps", "epochs", "tokens"),
         tpu_name=settings["accelerator"]["tpu"]["name"],
         state_directory=lambda wildcards: run_section(settings, wildcards.run, "pretraining")[
@@ -131,6 +132,7 @@ rule preflight_finetune:
     params:
         targets=settings["preflight"]["targets"],
         utilisation=canonical(settings["preflight"]["utilisation"]),
+        effort=settings["preflight"]["effort"],
         finetune=of_finetune(
             "dropout",
             "epochs",

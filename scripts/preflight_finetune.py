@@ -8,7 +8,7 @@ def main(job):
     from mlm.preflight.finetuning_checks import FinetuningFiles, preflight_finetuning
 
     preflight_finetuning(
-        PreflightSettings.of(job.params.targets, job.params.utilisation),
+        PreflightSettings.of(job.params.targets, job.params.utilisation, job.params.effort),
         FinetuningFiles(
             lowering=job.input.lowering, examples=job.input.examples, report=job.output[0]
         ),

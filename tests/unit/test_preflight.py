@@ -53,7 +53,9 @@ def judge(
         report=str(tmp_path / "preflight.json"),
     )
     settings = PreflightSettings(targets, (0.2, 0.6))
-    return preflight(settings, files, reach, lambda batch: 100, lambda t, program: compiler[t])
+    return preflight(
+        settings, files, reach, lambda batch: 100, lambda t, program, quick: compiler[t]
+    )
 
 
 def errors(report):
@@ -202,3 +204,13 @@ def test_updates_follow_the_length_of_the_training():
     assert number_of_updates(length, samples=50, sequence_length=LENGTH, batch=8) == 13
     tokens = {"steps": None, "epochs": None, "tokens": 1000}
     assert number_of_updates(tokens, samples=50, sequence_length=LENGTH, batch=8) == 8
+
+
+@pytest.mark.parametrize(
+    "effort, small, large",
+    [("auto", False, True), ("quick", True, True), ("full", False, False)],
+)
+def test_the_effort_follows_the_size_where_it_is_left_open(effort, small, large):
+    settings = PreflightSettings(("v5e:2x2",), (0.2, 0.6), effort)
+    assert settings.quick(large=False) is small
+    assert settings.quick(large=True) is large

@@ -74,11 +74,14 @@ def abstract_step(
     )
 
 
-def compile_ahead(target: str, config: dict, section: dict, labels: int, bfloat16: bool):
+def compile_ahead(
+    target: str, config: dict, section: dict, labels: int, bfloat16: bool, quick: bool = False
+) -> Compilation:
     """What the compiler says of the step on all devices of the TPU topology `target`.
 
-    `config` is the content of a config.json; else as `abstract_step`. A process of its own
-    compiles, and needs libtpu. Returns a Compilation; its figures are those of one device.
+    `config` is the content of a config.json; else as `abstract_step`, and `quick` as in
+    `compile_for`. A process of its own compiles, and needs libtpu. The figures are those of one
+    device.
     """
     return ask(
         "mlm.finetuning.ahead",
@@ -88,11 +91,13 @@ def compile_ahead(target: str, config: dict, section: dict, labels: int, bfloat1
             "section": section,
             "labels": labels,
             "bfloat16": bfloat16,
+            "quick": quick,
         },
     )
 
 
-def _compiled(devices, config: dict, section: dict, labels: int, bfloat16: bool):
+def _compiled(devices, config: dict, section: dict, labels: int, bfloat16: bool, quick: bool):
+    import jax
     import numpy as np
     from jax.sharding import Mesh
 
@@ -101,6 +106,8 @@ def _compiled(devices, config: dict, section: dict, labels: int, bfloat16: bool)
         ahead = abstract_step(directory, section, labels, len(devices), bfloat16)
     mesh = Mesh(np.array(devices), ("data",))
     trained, _ = lowered(mesh, ahead.step, ahead.predict, ahead.state, ahead.batch)
+    if quick:
+        jax.config.update("jax_exec_time_optimization_effort", -1.0)
     trained = trained.compile()
     return trained.runtime_executable(), trained.as_text().count(" all-reduce(")
 

@@ -30,8 +30,9 @@ from mlm.preflight.tpu_compiler import (
 from mlm.shards.manifests import read_manifest
 
 FORMAT_VERSION = 1
-#: Bytes of StableHLO from which compilations run one by one: a base model's (0.8 MB) takes
-#: 3 to 4 GB of memory, a small one's (0.2 MB) less than 1 GB.
+#: Bytes of StableHLO from which compilations run one by one, and quickly where that is left
+#: open: a base model's (0.8 MB) takes 100 to 130 seconds and 3 to 6 GB of memory with full
+#: effort, a small one's (0.2 MB) seconds and less than 1 GB.
 _LARGE_PROGRAM = 400_000
 UNSEEN = (
     "nothing is executed: numerics and loss curves",
@@ -42,14 +43,18 @@ UNSEEN = (
 
 @dataclass(frozen=True)
 class PreflightSettings:
-    """Targets, and the (low, high) share of a chip's peak that estimates assume."""
+    """Targets, and the (low, high) share of a chip's peak that estimates assume.
+
+    `effort` is "full", "quick" (as in `compile_for`), or "auto", quick for a large program.
+    """
 
     targets: tuple[str, ...]
     utilisation: tuple[float, float]
+    effort: str = "full"
 
     @classmethod
-    def of(cls, targets: list[str], utilisation: dict) -> "PreflightSettings":
-        """From the resolved section's `targets` and `utilisation`.
+    def of(cls, targets: list[str], utilisation: dict, effort: str) -> "PreflightSettings":
+        """From the resolved section's `targets`, `utilisation` and `effort`.
 
         Raises MlmError for a range whose low end is above the high one.
         """
@@ -58,7 +63,11 @@ class PreflightSettings:
                 f"preflight.utilisation: low is {utilisation['low']}, above high, which is "
                 f"{utilisation['high']}"
             )
-        return cls(tuple(targets), (utilisation["low"], utilisation["high"]))
+        return cls(tuple(targets), (utilisation["low"], utilisation["high"]), effort)
+
+    def quick(self, large: bool) -> bool:
+        """Whether a program, large or not, is compiled with the least effort."""
+        return self.effort == "quick" or (self.effort == "auto" and large)
 
 
 @dataclass
@@ -229,11 +238,13 @@ def preflight(
         )
 
     reports = []
-    if Path(files.program).stat().st_size:
-        if Path(files.program).stat().st_size > _LARGE_PROGRAM:
+    size = Path(files.program).stat().st_size
+    quick = settings.quick(large=size > _LARGE_PROGRAM)
+    if size:
+        if size > _LARGE_PROGRAM:
             at_once = 1
         load = Load(lowering["per_replica_batch_size"], lowering["accumulation"], steps_for)
-        compiled = partial(compiler, program=files.program)
+        compiled = partial(compiler, program=files.program, quick=quick)
         answers = compile_all(settings.targets, compiled, at_once)
         for target, found in zip(settings.targets, answers, strict=True):
             report = report_on(target, found, load, settings.utilisation, check)
@@ -242,34 +253,40 @@ def preflight(
     findings += [f for r in reports for f in r.findings]
     rules = _verdicts(findings, _unasked(lowering, compiled=bool(reports)))
     step = {k: v for k, v in lowering.items() if k not in _NOT_SHOWN}
-    return write_verdict(files.report, lowering["run"], step, settings, findings, reports, rules)
+    verdict = Verdict(lowering["run"], step, quick, findings, reports, rules)
+    return write_verdict(files.report, verdict, settings.targets)
 
 
 #: Parts of lowering.json that preflight.json does not repeat.
 _NOT_SHOWN = ("findings", "format_version", "model_configuration")
 
 
-def write_verdict(
-    path: str,
-    run: str,
-    step: dict,
-    settings: PreflightSettings,
-    findings: list[Finding],
-    reports: list[TargetReport],
-    rules: list[dict],
-) -> dict:
-    """Write a preflight.json from all its findings and its targets' reports; its content."""
+@dataclass(frozen=True)
+class Verdict:
+    """All that is said of one step: `findings` are the targets' as well."""
+
+    run: str
+    step: dict
+    quick: bool
+    findings: list[Finding]
+    reports: list[TargetReport]
+    rules: list[dict]
+
+
+def write_verdict(path: str, verdict: Verdict, targets: tuple[str, ...]) -> dict:
+    """Write a preflight.json; its content."""
     result = {
         "format_version": FORMAT_VERSION,
-        "run": run,
-        "passed": not failed(findings),
+        "run": verdict.run,
+        "passed": not failed(verdict.findings),
         "label": LABEL,
+        "effort": "quick" if verdict.quick else "full",
         "unseen": list(UNSEEN),
-        "step": step,
-        "rules": rules,
-        "findings": [asdict(f) for f in findings],
-        "targets": [_as_json(r) for r in reports],
-        "chips": _chips(settings.targets),
+        "step": verdict.step,
+        "rules": verdict.rules,
+        "findings": [asdict(f) for f in verdict.findings],
+        "targets": [_as_json(r) for r in verdict.reports],
+        "chips": _chips(targets),
         "packages": compiler_versions(),
     }
     write_json(path, result)

@@ -13,7 +13,14 @@ from mlm.atomic import read_json
 from mlm.finetuning.ahead import compile_ahead
 from mlm.finetuning.examples import read_examples
 from mlm.finetuning.scores import classes_of
-from mlm.preflight.checks import Load, PreflightSettings, compile_all, report_on, write_verdict
+from mlm.preflight.checks import (
+    Load,
+    PreflightSettings,
+    Verdict,
+    compile_all,
+    report_on,
+    write_verdict,
+)
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.tpu_compiler import Compilation
 
@@ -45,6 +52,7 @@ def preflight_finetuning(
     outputs = len(classes_of(examples, section["task"])) or 1
     learned = len(examples) - min(map(folds.count, set(folds)))
     batch = section["per_device_batch_size"]
+    quick = settings.quick(large=True)
     findings, reports = [], []
     if config is None:
         message = "the model could not be built; the preflight of its pretraining says why"
@@ -56,6 +64,7 @@ def preflight_finetuning(
             section=section,
             labels=outputs,
             bfloat16=precision == "bfloat16",
+            quick=quick,
         )
         load = Load(batch, 1, lambda size: section["epochs"] * -(-learned // size))
         answers = compile_all(settings.targets, compiled, at_once)
@@ -71,4 +80,5 @@ def preflight_finetuning(
         "examples": learned,
     }
     name = f"{lowering['run']}, a fold of fine-tuning"
-    return write_verdict(files.report, name, step, settings, findings, reports, rules=[])
+    verdict = Verdict(name, step, quick, findings, reports, rules=[])
+    return write_verdict(files.report, verdict, settings.targets)
