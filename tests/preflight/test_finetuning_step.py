@@ -50,8 +50,9 @@ def test_the_step_of_a_small_model_is_compiled_with_its_all_reduce():
     assert found.aliased >= 0.9 * found.outputs
 
 
-def test_a_batch_beyond_the_memory_is_told_from_a_refused_model():
-    assert compile_step(per_device_batch_size=100_000).outcome == NO_MEMORY
+def test_a_model_beyond_the_memory_is_told_from_a_refused_one():
+    large = compile_ahead("v5e:2x2", CONFIG | {"vocab_size": 40_000_000}, SECTION, 1, True)
+    assert large.outcome == NO_MEMORY
     refused = compile_ahead("v5e:2x2", CONFIG | {"model_type": "gpt2"}, SECTION, 1, True)
     assert refused.outcome == REFUSED
     assert "gpt2" in refused.message

@@ -103,7 +103,10 @@ def _compiled(devices, config: dict, section: dict, labels: int, bfloat16: bool,
 
     with tempfile.TemporaryDirectory() as directory:
         write_json(Path(directory) / "config.json", config)
-        ahead = abstract_step(directory, section, labels, len(devices), bfloat16)
+        try:
+            ahead = abstract_step(directory, section, labels, len(devices), bfloat16)
+        except MlmError as error:  # where the file was is no part of the answer
+            raise MlmError(str(error).replace(f"{directory}/", "")) from None
     mesh = Mesh(np.array(devices), ("data",))
     trained, _ = lowered(mesh, ahead.step, ahead.predict, ahead.state, ahead.batch)
     if quick:
