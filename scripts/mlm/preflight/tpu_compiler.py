@@ -24,7 +24,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from mlm.preflight.tpu_chips import nearest_targets
+from mlm.preflight.tpu_chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
 
 #: What is used of JAX beyond its public interface: module, attribute.
 PRIVATE_INTERFACE = (
@@ -218,7 +218,11 @@ def compile_here(target: str, compiled: Callable) -> Compilation:
     from jax.experimental import topologies
 
     try:
-        devices = topologies.get_topology_desc(platform="tpu", topology_name=target).devices
+        chips = CHIP_CONFIGURATIONS.get(generation_of(target))
+        options = {"chip_config_name": chips} if chips else {}
+        devices = topologies.get_topology_desc(
+            platform="tpu", topology_name=target, **options
+        ).devices
     except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
         if _NO_HOST_MEMORY.search(str(error)):
             return _out_of_host_memory(resource.RUSAGE_SELF)
