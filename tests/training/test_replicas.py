@@ -59,8 +59,8 @@ def test_accumulated_batches_are_the_large_batch(root):
 
 
 def test_accumulated_batches_on_replicas_are_the_large_batch(root):
-    accumulated = losses(root, "both", 2, 4, optimizer={"accumulation": 4}, steps=10)
-    np.testing.assert_allclose(accumulated, losses(root, "one")[:10], atol=1e-4, rtol=0)
+    accumulated = losses(root, "both", 2, 4, optimizer={"accumulation": 4})
+    np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
 
 
 def test_several_steps_in_one_execution_are_the_single_steps(root):
