@@ -66,10 +66,12 @@ def candidates(largest: int) -> list[int]:
     return [b for b in (1, 2, 4) if b <= largest] + list(range(8, largest + 1, 8))
 
 
-def search(batches: list[int], guess: int, attempt: Callable[[int], Trial]) -> Search:
+def search(
+    batches: list[int], guess: int, attempt: Callable[[int], Trial], stride: int = 1
+) -> Search:
     """The largest of `batches` (ascending) that fits, trying `guess` first.
 
-    From the guess outwards in growing strides, then by bisection: about twice the logarithm
+    From the guess outwards in growing strides, the first of `stride` places, then by bisection: about twice the logarithm
     of the guess' error in trials.
     """
     tried: dict[int, Trial] = {}
@@ -81,7 +83,7 @@ def search(batches: list[int], guess: int, attempt: Callable[[int], Trial]) -> S
         return tried[batch].fits
 
     low, high = -1, len(batches)  # batches[low] fits, batches[high] does not
-    place, stride = max((i for i, b in enumerate(batches) if b <= guess), default=0), 1
+    place = max((i for i, b in enumerate(batches) if b <= guess), default=0)
     if fits(place):
         low = place
         while high == len(batches) and low < len(batches) - 1:
@@ -211,7 +213,9 @@ def _find(programs: Programs, target: str, precision: str, batch: int, largest: 
     if facts is not None and first.outcome == COMPILED:
         hbm = facts.hbm_bytes * first.chips // first.replicas
         guess = min(first_guess(first, start, hbm), largest)
-    quick = search(batches, guess, partial(attempt, quick=True))
+    # A guess is an eighth off or so; where the quick search ends, the full one begins.
+    wide = max(1, guess // 64)
+    quick = search(batches, guess, partial(attempt, quick=True), wide)
     result = search(batches, quick.largest or batches[0], partial(attempt, quick=False))
     trials = {t.batch: t for t in (attempt(start, True), *quick.trials, *result.trials)}
     result.trials = [trials[b] for b in sorted(trials)]
