@@ -71,8 +71,8 @@ def search(
 ) -> Search:
     """The largest of `batches` (ascending) that fits, trying `guess` first.
 
-    From the guess outwards in growing strides, the first of `stride` places, then by bisection: about twice the logarithm
-    of the guess' error in trials.
+    From the guess outwards in growing strides, the first of `stride` places, then by bisection:
+    about twice the logarithm of the guess' error in trials.
     """
     tried: dict[int, Trial] = {}
 
