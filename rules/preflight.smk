@@ -7,6 +7,8 @@
 #           results/runs/{run}/preflight.json          the verdict, passed or not
 #           results/runs/{run}/preflight/passed.txt    only where it passed
 #           results/preflight.txt                      the table, where all runs passed
+#           results/runs/{run}/preflight_finetune.json  where finetune.enabled is on; requires
+#                                                      results/finetune/examples.csv
 #
 #   snakemake --cores 2 preflight   shows all runs as a table and fails where one does
 
@@ -99,6 +101,7 @@ rule compile_train_step:
     params:
         targets=settings["preflight"]["targets"],
         utilisation=canonical(settings["preflight"]["utilisation"]),
+        effort=settings["preflight"]["effort"],
         pretraining=of_run("pretraining", "steps", "epochs", "tokens"),
         tpu_name=settings["accelerator"]["tpu"]["name"],
         state_directory=lambda wildcards: run_section(settings, wildcards.run, "pretraining")[
@@ -106,6 +109,44 @@ rule compile_train_step:
         ]["directory"],
     script:
         "../scripts/compile_train_step.py"
+
+
+rule preflight_finetune:
+    """Compile the step of a fine-tuning for every TPU target, before there are weights."""
+    input:
+        lowering="results/runs/{run}/preflight/lowering.json",
+        examples="results/finetune/examples.csv",
+        code=code("preflight_finetune"),
+    output:
+        "results/runs/{run}/preflight_finetune.json",
+    log:
+        "logs/preflight_finetune/{run}.log",
+    benchmark:
+        "logs/benchmarks/preflight_finetune/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=5000,
+        runtime=240,
+    params:
+        targets=settings["preflight"]["targets"],
+        utilisation=canonical(settings["preflight"]["utilisation"]),
+        effort=settings["preflight"]["effort"],
+        finetune=of_finetune(
+            "dropout",
+            "epochs",
+            "learning_rate",
+            "max_length",
+            "optimizer",
+            "per_device_batch_size",
+            "task",
+            "warmup_share",
+        ),
+        # What a TPU has where the choice is left to the accelerator.
+        precision=("float32" if settings["accelerator"]["precision"] == "float32" else "bfloat16"),
+    script:
+        "../scripts/preflight_finetune.py"
 
 
 rule preflight_passed:
@@ -132,7 +173,12 @@ rule preflight_passed:
 rule preflight:
     """Show what the TPU compiler says of every run, and fail where one would not do."""
     input:
-        reports=expand("results/runs/{run}/preflight.json", run=RUNS),
+        reports=expand("results/runs/{run}/preflight.json", run=RUNS)
+        + (
+            expand("results/runs/{run}/preflight_finetune.json", run=RUNS)
+            if settings["finetune"]["enabled"]
+            else []
+        ),
         code=code("preflight"),
     output:
         "results/preflight.txt",

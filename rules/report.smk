@@ -9,14 +9,17 @@ from mlm.report.catalogue import FIGURES, FINETUNING_FIGURES
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
 FROM_CORPUS = settings["shards"]["source"] == "corpus"
 # Stages that run only when asked and that the report then shows, with what they write.
+PREFLIGHT_SHOWN = settings["preflight"]["enabled"] or (
+    settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
+)
 REPORT_EXTRAS = {
     name: path
     for name, path, wanted in (
+        ("preflight", "results/runs/{run}/preflight.json", PREFLIGHT_SHOWN),
         (
-            "preflight",
-            "results/runs/{run}/preflight.json",
-            settings["preflight"]["enabled"]
-            or (settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]),
+            "preflight_finetune",
+            "results/runs/{run}/preflight_finetune.json",
+            settings["preflight"]["enabled"] and settings["finetune"]["enabled"],
         ),
         (
             "finetune",
@@ -24,7 +27,7 @@ REPORT_EXTRAS = {
             settings["finetune"]["enabled"],
         ),
     )
-    if wanted and name in settings["report"]["sections"]
+    if wanted and name.split("_")[0] in settings["report"]["sections"]
 }
 # Stages whose code the report names by its digest: an edit of it remakes what is shown.
 REPORT_STAGES = "corpus tokenizer shard manifest preview pretrain evaluate fill_mask report".split()

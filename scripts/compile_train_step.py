@@ -8,7 +8,7 @@ def main(job):
     from mlm.preflight.stage import preflight_run
 
     preflight_run(
-        PreflightSettings.of(job.params.targets, job.params.utilisation),
+        PreflightSettings.of(job.params.targets, job.params.utilisation, job.params.effort),
         PreflightFiles(
             program=job.input.program,
             lowering=job.input.lowering,

@@ -58,6 +58,11 @@ def test_accumulated_batches_are_the_large_batch(root):
     np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
 
 
+def test_accumulated_batches_on_replicas_are_the_large_batch(root):
+    accumulated = losses(root, "both", 2, 4, optimizer={"accumulation": 4})
+    np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
+
+
 def test_several_steps_in_one_execution_are_the_single_steps(root):
     several = losses(root, "executions", steps_per_execution=4, log_every=10)
     np.testing.assert_allclose(several, losses(root, "one").reshape(5, 10).mean(axis=1), atol=1e-5)

@@ -7,7 +7,7 @@ from small_pretraining import LENGTH, write_manifest_of
 
 from mlm.atomic import write_json
 from mlm.errors import MlmError
-from mlm.preflight.checks import PreflightFiles, PreflightSettings, _compile_all, preflight
+from mlm.preflight.checks import PreflightFiles, PreflightSettings, compile_all, preflight
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
 from mlm.preflight.stage import number_of_updates
@@ -22,11 +22,13 @@ VM = Reach("local", "state")
 def answer(outcome=COMPILED, **figures):
     shape = {"replicas": 4, "hosts": 1, "chips": 4} if outcome in (COMPILED, NO_MEMORY) else {}
     if outcome == COMPILED:
-        figures = {"arguments": 1000, "temporaries": 2**30, "flops": 1e12, **figures}
+        figures = {"arguments": 1000, "peak": 2**30, "flops": 1e12, **figures}
     return Compilation(outcome, message=f"says {outcome}", **(shape | figures))
 
 
-def judge(tmp_path, compiler, *, findings=(), targets=("v5e:2x2",), reach=VM, **manifest):
+def judge(
+    tmp_path, compiler, *, findings=(), targets=("v5e:2x2",), reach=VM, accumulation=1, **manifest
+):
     """The preflight.json for what `compiler` answers by target."""
     lowering = tmp_path / "lowering.json"
     write_json(
@@ -39,7 +41,7 @@ def judge(tmp_path, compiler, *, findings=(), targets=("v5e:2x2",), reach=VM, **
             "parameters": 10,
             "survey": {},
             "per_replica_batch_size": 8,
-            "accumulation": 1,
+            "accumulation": accumulation,
         },
     )
     program = tmp_path / "program"
@@ -51,7 +53,9 @@ def judge(tmp_path, compiler, *, findings=(), targets=("v5e:2x2",), reach=VM, **
         report=str(tmp_path / "preflight.json"),
     )
     settings = PreflightSettings(targets, (0.2, 0.6))
-    return preflight(settings, files, reach, lambda batch: 100, lambda t, p: compiler[t])
+    return preflight(
+        settings, files, reach, lambda batch: 100, lambda t, program, quick: compiler[t]
+    )
 
 
 def errors(report):
@@ -68,6 +72,17 @@ def test_a_step_that_fits_passes_with_figures_labelled_as_estimates(tmp_path):
     fastest, slowest = target["estimate"]["step_seconds"]
     assert slowest == pytest.approx(3 * fastest, rel=1e-3)
     assert "not measured" in table(report)
+
+
+def test_accumulated_batches_are_counted_although_the_compiler_counts_a_loop_once(tmp_path):
+    report = judge(tmp_path, {"v5e:2x2": answer()}, accumulation=1)
+    fourfold = judge(tmp_path, {"v5e:2x2": answer()}, accumulation=4, samples=200)
+    once, four = report["targets"][0], fourfold["targets"][0]
+    assert four["flops_per_step"] == 4 * once["flops_per_step"]
+    assert four["global_batch_size"] == 4 * once["global_batch_size"]
+    assert four["estimate"]["step_seconds"][0] == pytest.approx(
+        4 * once["estimate"]["step_seconds"][0], rel=1e-3
+    )
 
 
 def test_one_target_that_fails_leaves_the_others_their_answer(tmp_path):
@@ -88,21 +103,21 @@ def test_one_target_that_fails_leaves_the_others_their_answer(tmp_path):
 
 def test_a_compilation_that_found_no_room_beside_others_is_tried_alone():
     told = iter([answer(HOST_MEMORY), answer()])
-    answers = _compile_all(("v5e:2x2",), "program", lambda t, p: next(told), at_once=2)
+    answers = compile_all(("v5e:2x2",), lambda target: next(told), at_once=2)
     assert [a.outcome for a in answers] == [COMPILED]
 
 
 def test_answers_keep_the_order_of_the_targets():
-    def slower_first(target, program):
+    def slower_first(target):
         time.sleep(0.2 if target == "a" else 0.0)
         return Compilation(COMPILED, target)
 
-    answers = _compile_all(("a", "b", "c"), "program", slower_first, at_once=2)
+    answers = compile_all(("a", "b", "c"), slower_first, at_once=2)
     assert [a.message for a in answers] == ["a", "b", "c"]
 
 
 def test_more_memory_than_the_datasheet_has_does_not_fit(tmp_path):
-    report = judge(tmp_path, {"v5e:2x2": answer(temporaries=17 * 2**30)})
+    report = judge(tmp_path, {"v5e:2x2": answer(peak=17 * 2**30)})
     assert errors(report) == {("fits", "v5e:2x2")}
 
 
@@ -110,7 +125,7 @@ def test_a_chip_without_known_facts_still_gets_its_memory(tmp_path):
     report = judge(tmp_path, {"v2:2x2": answer()}, targets=("v2:2x2",))
     (target,) = report["targets"]
     assert report["passed"]
-    assert target["memory"]["peak"] == 1000 + 2**30
+    assert target["memory"]["peak"] == 2**30
     assert target["estimate"] is None
     assert [f["rule"] for f in report["findings"]] == ["known_chip"]
 
@@ -189,3 +204,13 @@ def test_updates_follow_the_length_of_the_training():
     assert number_of_updates(length, samples=50, sequence_length=LENGTH, batch=8) == 13
     tokens = {"steps": None, "epochs": None, "tokens": 1000}
     assert number_of_updates(tokens, samples=50, sequence_length=LENGTH, batch=8) == 8
+
+
+@pytest.mark.parametrize(
+    "effort, small, large",
+    [("auto", False, True), ("quick", True, True), ("full", False, False)],
+)
+def test_the_effort_follows_the_size_where_it_is_left_open(effort, small, large):
+    settings = PreflightSettings(("v5e:2x2",), (0.2, 0.6), effort)
+    assert settings.quick(large=False) is small
+    assert settings.quick(large=True) is large

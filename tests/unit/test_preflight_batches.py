@@ -22,10 +22,15 @@ def memory_of(limit: int):
     return attempt
 
 
-@given(limit=st.integers(0, 300), guess=st.integers(1, 400), largest=st.integers(1, 256))
-def test_the_search_finds_the_largest_batch_from_any_guess(limit, guess, largest):
+@given(
+    limit=st.integers(0, 300),
+    guess=st.integers(1, 400),
+    largest=st.integers(1, 256),
+    stride=st.integers(1, 9),
+)
+def test_the_search_finds_the_largest_batch_from_any_guess(limit, guess, largest, stride):
     batches = candidates(largest)
-    found = search(batches, guess, memory_of(limit))
+    found = search(batches, guess, memory_of(limit), stride)
     assert found.largest == max((b for b in batches if b <= limit), default=0)
     assert found.too_large == min((b for b in batches if b > limit), default=None)
 
@@ -53,7 +58,7 @@ def test_the_guess_fills_what_the_weights_leave():
 def test_every_target_and_precision_is_searched_up_to_the_size_of_the_split(tmp_path, monkeypatch):
     """With a compiler that holds 20 samples in float32 and 40 in bfloat16, of 36."""
 
-    def compiler(target, program):
+    def compiler(target, program, quick):
         precision, batch = program.stem.split("-")
         if target == "v5e-8":
             return Compilation(UNKNOWN_TARGET)

@@ -1,5 +1,7 @@
 """Faults planted in a train step are found and named; the step that trains has none."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from small_pretraining import small_pretraining
@@ -187,3 +189,29 @@ def test_odd_sizes_get_a_warning_with_their_waste(tmp_path):
     assert "12, no multiple of 8: 25%" in findings[0].message
     assert next(d.waste for d in dimensions if d.name == "width of an attention head") == 0.9375
     assert padding_waste(128, 128) == 0.0
+
+
+def test_accumulated_batches_are_one_loop_however_many(tmp_path):
+    """A step whose graph grew with their number would take hours to compile."""
+    programs = []
+    for accumulation in (2, 8):
+        run = small_pretraining(tmp_path, per_replica_batch_size=2)
+        run = replace(run, optimizer=replace(run.optimizer, accumulation=accumulation))
+        step = train_step_of(run)
+        lowered = lower(step.function, step.signature)
+        assert failed(lowered.findings) == []
+        programs.append(lowered.program)
+    two, eight = programs
+    assert len(eight) < 1.02 * len(two)
+
+
+def test_dropouts_leave_the_generator_to_the_device(tmp_path):
+    """What the compiling process takes for granted when it draws bits as a TPU does."""
+    model = train_step_of(small_pretraining(tmp_path)).model
+    generators = [
+        layer._random_generator._generator
+        for layer in model.submodules
+        if isinstance(layer, tf.keras.layers.Dropout) and layer.rate > 0
+    ]
+    assert generators
+    assert {g.algorithm for g in generators} == {tf.random.Algorithm.AUTO_SELECT.value}

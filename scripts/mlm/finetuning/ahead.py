@@ -5,21 +5,26 @@ described devices (`jax.experimental.topologies`) the compiler of a TPU answers 
 that has none.
 """
 
+import tempfile
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from mlm.atomic import write_json
+from mlm.errors import MlmError
 from mlm.finetuning.flax_model import longest_sequence, sequence_configuration
+from mlm.finetuning.jax_framework import prepare
 from mlm.finetuning.step import (
     AdamW,
     Schedule,
     abstract_batch,
-    compiled,
     first_state,
+    lowered,
     optimizer_of,
     predict_step,
     train_step,
 )
+from mlm.preflight.tpu_compiler import REFUSED, Compilation, answer, ask, compile_here
 
 
 @dataclass(frozen=True)
@@ -69,43 +74,55 @@ def abstract_step(
     )
 
 
-@dataclass(frozen=True)
-class CompiledAhead:
-    """The compiler's figures for one step on one device of a target, in bytes."""
+def compile_ahead(
+    target: str, config: dict, section: dict, labels: int, bfloat16: bool, quick: bool = False
+) -> Compilation:
+    """What the compiler says of the step on all devices of the TPU topology `target`.
 
-    devices: int
-    parameters: int
-    arguments: int
-    temporaries: int
-    peak: int
-    flops: float
-
-
-def compile_ahead(target: str, model: str | Path, section: dict, labels: int) -> CompiledAhead:
-    """Compile the step for all devices of the TPU topology `target` ("v5e:2x2"), bfloat16.
-
-    Needs libtpu and, before JAX is imported, the environment of
-    `mlm.finetuning.jax_framework.prepare_ahead`.
-    Raises jax.errors.JaxRuntimeError in the compiler's words where the step does not fit.
+    `config` is the content of a config.json; else as `abstract_step`, and `quick` as in
+    `compile_for`. A process of its own compiles, and needs libtpu. The figures are those of one
+    device.
     """
+    return ask(
+        "mlm.finetuning.ahead",
+        {
+            "target": target,
+            "config": config,
+            "section": section,
+            "labels": labels,
+            "bfloat16": bfloat16,
+            "quick": quick,
+        },
+    )
+
+
+def _compiled(devices, config: dict, section: dict, labels: int, bfloat16: bool, quick: bool):
+    import jax
     import numpy as np
-    from jax.experimental import topologies
     from jax.sharding import Mesh
 
-    found = topologies.get_topology_desc(platform="tpu", topology_name=target).devices
-    ahead = abstract_step(model, section, labels, len(found), bfloat16=True)
-    mesh = Mesh(np.array(found), ("data",))
-    trained, _ = compiled(mesh, ahead.step, ahead.predict, ahead.state, ahead.batch)
-    stats, costs = trained.memory_analysis(), trained.cost_analysis()
-    return CompiledAhead(
-        devices=len(found),
-        parameters=ahead.parameters,
-        arguments=stats.argument_size_in_bytes,
-        temporaries=stats.temp_size_in_bytes,
-        peak=stats.argument_size_in_bytes
-        + stats.output_size_in_bytes
-        - stats.alias_size_in_bytes
-        + stats.temp_size_in_bytes
-        + stats.generated_code_size_in_bytes,
-        flops=float(costs["flops"]),
-    )
+    with tempfile.TemporaryDirectory() as directory:
+        write_json(Path(directory) / "config.json", config)
+        try:
+            ahead = abstract_step(directory, section, labels, len(devices), bfloat16)
+        except MlmError as error:  # where the file was is no part of the answer
+            raise MlmError(str(error).replace(f"{directory}/", "")) from None
+    mesh = Mesh(np.array(devices), ("data",))
+    trained, _ = lowered(mesh, ahead.step, ahead.predict, ahead.state, ahead.batch)
+    if quick:
+        jax.config.update("jax_exec_time_optimization_effort", -1.0)
+    trained = trained.compile()
+    return trained.runtime_executable(), trained.as_text().count(" all-reduce(")
+
+
+def _answer(request: dict) -> Compilation:
+    target = request.pop("target")
+    try:
+        return compile_here(target, lambda devices: _compiled(devices, **request))
+    except MlmError as error:
+        return Compilation(REFUSED, str(error))
+
+
+if __name__ == "__main__":
+    prepare("cpu", 1, None)
+    answer(_answer)

@@ -38,14 +38,6 @@ def prepare(kind: str, cpu_threads: int, virtual_devices: int | None) -> None:
     os.environ["XLA_FLAGS"] = " ".join(flags)
 
 
-def prepare_ahead() -> None:
-    """The environment in which libtpu compiles for a TPU on a machine that has none."""
-    prepare("cpu", 1, None)
-    os.environ.update(
-        ALLOW_MULTIPLE_LIBTPU_LOAD="1", TPU_SKIP_MDS_QUERY="1", TPU_WORKER_HOSTNAMES="localhost"
-    )
-
-
 def data_mesh(kind: str, virtual_devices: int | None):
     """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare`.
 

@@ -183,7 +183,12 @@ def first_state(parameters, optimizer, seed: int) -> dict:
 
 
 def compiled(mesh, step, predict, state: dict, batch: dict):
-    """The two functions compiled for `mesh`: parameters whole, batches divided by rows.
+    """The two functions compiled for `mesh`, as `lowered` takes them."""
+    return tuple(function.compile() for function in lowered(mesh, step, predict, state, batch))
+
+
+def lowered(mesh, step, predict, state: dict, batch: dict):
+    """The two functions lowered for `mesh`: parameters whole, batches divided by rows.
 
     `state` and `batch` may hold arrays or their shapes.
     """
@@ -201,4 +206,4 @@ def compiled(mesh, step, predict, state: dict, batch: dict):
     predicted = jax.jit(predict, in_shardings=(whole, divided), out_shardings=whole).lower(
         state["params"], asked
     )
-    return trained.compile(), predicted.compile()
+    return trained, predicted

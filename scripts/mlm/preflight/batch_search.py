@@ -2,7 +2,8 @@
 
 Every batch that is tried is lowered anew, in a TensorFlow process of its own, and compiled for
 the target: memory does not grow evenly, since near the limit the compiler computes values twice
-instead of keeping them (rematerialisation).
+instead of keeping them (rematerialisation). The search goes by quick compilations; where it
+ends, full ones decide.
 """
 
 import json
@@ -12,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +25,7 @@ from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, Compilation, compile
 from mlm.shards.manifests import read_manifest
 
 if TYPE_CHECKING:  # runs in a process of its own, by name
-    from mlm import lowering_job  # noqa: F401
+    from mlm.preflight import lowering_stage  # noqa: F401
 
 PRECISIONS = ("float32", "bfloat16")
 #: Growth of the FLOPs of one sample from which values are taken to be computed twice.
@@ -32,12 +34,16 @@ _REMATERIALISED = 1.01
 
 @dataclass(frozen=True)
 class Trial:
-    """One batch that was compiled: its peak in bytes and FLOPs of one sample, if it fits."""
+    """One batch that was compiled: its peak in bytes and FLOPs of one sample, if it fits.
+
+    `quick` as in `compile_for`: the figures are a few in a hundred off.
+    """
 
     batch: int
     fits: bool
     peak: int | None = None
     flops_per_sample: float | None = None
+    quick: bool = False
 
 
 @dataclass
@@ -60,11 +66,13 @@ def candidates(largest: int) -> list[int]:
     return [b for b in (1, 2, 4) if b <= largest] + list(range(8, largest + 1, 8))
 
 
-def search(batches: list[int], guess: int, attempt: Callable[[int], Trial]) -> Search:
+def search(
+    batches: list[int], guess: int, attempt: Callable[[int], Trial], stride: int = 1
+) -> Search:
     """The largest of `batches` (ascending) that fits, trying `guess` first.
 
-    From the guess outwards in growing strides, then by bisection: about twice the logarithm
-    of the guess' error in trials.
+    From the guess outwards in growing strides, the first of `stride` places, then by bisection:
+    about twice the logarithm of the guess' error in trials.
     """
     tried: dict[int, Trial] = {}
 
@@ -75,7 +83,7 @@ def search(batches: list[int], guess: int, attempt: Callable[[int], Trial]) -> S
         return tried[batch].fits
 
     low, high = -1, len(batches)  # batches[low] fits, batches[high] does not
-    place, stride = max((i for i, b in enumerate(batches) if b <= guess), default=0), 1
+    place = max((i for i, b in enumerate(batches) if b <= guess), default=0)
     if fits(place):
         low = place
         while high == len(batches) and low < len(batches) - 1:
@@ -108,8 +116,7 @@ def _rematerialises_from(trials: list[Trial]) -> int | None:
 
 def first_guess(found: Compilation, batch: int, hbm: int) -> int:
     """The batch whose temporaries would fill `hbm` bytes, if they grew with the batch."""
-    fixed = found.peak - found.temporaries
-    return max(1, int((hbm - fixed) * batch / max(found.temporaries, 1)))
+    return max(1, int((hbm - found.fixed) * batch / max(found.temporaries, 1)))
 
 
 class Programs:
@@ -177,32 +184,40 @@ def find_batches(request: dict, targets: list[str], batch: int, largest: int, ou
 
 def _find(programs: Programs, target: str, precision: str, batch: int, largest: int) -> dict | None:
     facts = CHIPS.get(generation_of(target))
-    known: dict[int, Compilation] = {}
+    known: dict[tuple[int, bool], Compilation] = {}
 
-    def compiled(size: int) -> Compilation:
-        if size not in known:
-            known[size] = compile_for(target, programs.path(precision, size))
-            outcome = known[size].outcome
-            print(f"{target} {precision}: batch {size}: {outcome}", file=sys.stderr)
-        return known[size]
+    def compiled(size: int, quick: bool) -> Compilation:
+        if (size, quick) not in known:
+            found = compile_for(target, programs.path(precision, size), quick)
+            known[size, quick] = found
+            effort = "quick" if quick else "full"
+            print(
+                f"{target} {precision}: batch {size}: {found.outcome} ({effort} compilation, "
+                f"{found.processor_seconds:.0f} s of a processor)",
+                file=sys.stderr,
+            )
+        return known[size, quick]
 
-    def attempt(size: int) -> Trial:
-        answer = compiled(size)
-        if answer.outcome != COMPILED:
-            return Trial(size, fits=False)
-        return Trial(size, True, answer.peak, answer.flops / size)
+    def attempt(size: int, quick: bool) -> Trial:
+        found = compiled(size, quick)
+        if found.outcome != COMPILED:
+            return Trial(size, fits=False, quick=quick)
+        return Trial(size, True, found.peak, found.flops / size, quick)
 
     batches = candidates(largest)
     start = max((b for b in batches if b <= batch), default=batches[0])
-    first = compiled(start)
+    first = compiled(start, True)
     if first.outcome not in (COMPILED, NO_MEMORY):
         return None
     guess = start
     if facts is not None and first.outcome == COMPILED:
         hbm = facts.hbm_bytes * first.chips // first.replicas
         guess = min(first_guess(first, start, hbm), largest)
-    result = search(batches, guess, attempt)
-    if start not in {t.batch for t in result.trials}:
-        result.trials = sorted([*result.trials, attempt(start)], key=lambda t: t.batch)
-        result.rematerialises_from = _rematerialises_from(result.trials)
+    # A guess is an eighth off or so; where the quick search ends, the full one begins.
+    wide = max(1, guess // 64)
+    quick = search(batches, guess, partial(attempt, quick=True), wide)
+    result = search(batches, quick.largest or batches[0], partial(attempt, quick=False))
+    trials = {t.batch: t for t in (attempt(start, True), *quick.trials, *result.trials)}
+    result.trials = [trials[b] for b in sorted(trials)]
+    result.rematerialises_from = _rematerialises_from(result.trials)
     return asdict(result)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from mlm.atomic import read_json, write_json
@@ -26,11 +27,12 @@ from mlm.preflight.tpu_compiler import (
     compile_for,
     compiler_versions,
 )
-from mlm.shards.manifests import Manifest, read_manifest
+from mlm.shards.manifests import read_manifest
 
 FORMAT_VERSION = 1
-#: Bytes of StableHLO from which compilations run one by one: a base model's (0.8 MB) takes
-#: 3 to 4 GB of memory, a small one's (0.2 MB) less than 1 GB.
+#: Bytes of StableHLO from which compilations run one by one, and quickly where that is left
+#: open: a base model's (0.8 MB) takes 100 to 130 seconds and 3 to 6 GB of memory with full
+#: effort, a small one's (0.2 MB) seconds and less than 1 GB.
 _LARGE_PROGRAM = 400_000
 UNSEEN = (
     "nothing is executed: numerics and loss curves",
@@ -41,14 +43,18 @@ UNSEEN = (
 
 @dataclass(frozen=True)
 class PreflightSettings:
-    """Targets, and the (low, high) share of a chip's peak that estimates assume."""
+    """Targets, and the (low, high) share of a chip's peak that estimates assume.
+
+    `effort` is "full", "quick" (as in `compile_for`), or "auto", quick for a large program.
+    """
 
     targets: tuple[str, ...]
     utilisation: tuple[float, float]
+    effort: str = "full"
 
     @classmethod
-    def of(cls, targets: list[str], utilisation: dict) -> "PreflightSettings":
-        """From the resolved section's `targets` and `utilisation`.
+    def of(cls, targets: list[str], utilisation: dict, effort: str) -> "PreflightSettings":
+        """From the resolved section's `targets`, `utilisation` and `effort`.
 
         Raises MlmError for a range whose low end is above the high one.
         """
@@ -57,7 +63,11 @@ class PreflightSettings:
                 f"preflight.utilisation: low is {utilisation['low']}, above high, which is "
                 f"{utilisation['high']}"
             )
-        return cls(tuple(targets), (utilisation["low"], utilisation["high"]))
+        return cls(tuple(targets), (utilisation["low"], utilisation["high"]), effort)
+
+    def quick(self, large: bool) -> bool:
+        """Whether a program, large or not, is compiled with the least effort."""
+        return self.effort == "quick" or (self.effort == "auto" and large)
 
 
 @dataclass
@@ -83,18 +93,28 @@ class TargetReport:
     findings: list[Finding] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Load:
+    """What one update asks of a target: samples on one replica, and batches accumulated.
+
+    `steps_for` gives the run's updates for a global batch size.
+    """
+
+    per_replica_batch_size: int
+    accumulation: int
+    steps_for: Callable[[int], int]
+
+
 def report_on(
     target: str,
     found: Compilation,
-    lowering: dict,
-    manifest: Manifest,
-    reach: Reach,
+    load: Load,
     utilisation: tuple[float, float],
-    steps_for: Callable[[int], int],
+    check: Callable[[TargetReport], list[Finding]] = lambda report: [],
 ) -> TargetReport:
     """The verdict on one target from the compiler's answer.
 
-    `steps_for` gives the run's updates for a global batch size.
+    `check` looks at the data, once the target's replicas and hosts are known.
     """
     report = TargetReport(
         target=target,
@@ -107,17 +127,8 @@ def report_on(
     )
     facts = CHIPS.get(generation_of(target))
     if found.replicas:
-        report.global_batch_size = (
-            lowering["per_replica_batch_size"] * found.replicas * lowering["accumulation"]
-        )
-        report.findings += check_data(
-            manifest,
-            reach,
-            target=target,
-            replicas=found.replicas,
-            hosts=found.hosts,
-            global_batch=report.global_batch_size,
-        )
+        report.global_batch_size = load.per_replica_batch_size * found.replicas * load.accumulation
+        report.findings += check(report)
     if facts is None and found.outcome in (COMPILED, NO_MEMORY, REFUSED):
         report.findings.append(
             Finding(
@@ -136,16 +147,16 @@ def report_on(
     elif found.outcome != COMPILED:
         report.findings.append(Finding("compiles", ERROR, found.message, target=target))
     else:
-        _add_figures(report, found, facts, utilisation, steps_for)
+        _add_figures(report, found, facts, utilisation, load)
     return report
 
 
 def _too_large(target: str, message: str) -> Finding:
-    advice = "Lower pretraining.per_replica_batch_size, or use bfloat16"
+    advice = "Lower the batch of one replica, or use bfloat16"
     return Finding("fits", ERROR, f"{message}. {advice}", target=target)
 
 
-def _add_figures(report, found: Compilation, facts, utilisation, steps_for) -> None:
+def _add_figures(report, found: Compilation, facts, utilisation, load: Load) -> None:
     report.memory = {
         "arguments": found.arguments,
         "outputs": found.outputs,
@@ -153,28 +164,32 @@ def _add_figures(report, found: Compilation, facts, utilisation, steps_for) -> N
         "temporaries": found.temporaries,
         "code": found.code,
         "peak": found.peak,
-        "compiler_peak": found.compiler_peak,
+        "allocated": found.allocated,
     }
     # The compiler refuses what its own limit cannot hold; the datasheet is the second opinion.
-    report.fits = report.hbm_per_replica is None or found.peak <= report.hbm_per_replica
+    needed = found.peak + found.code
+    report.fits = report.hbm_per_replica is None or needed <= report.hbm_per_replica
     if not report.fits:
         report.findings.append(
             _too_large(
                 report.target,
-                f"one replica needs {found.peak} bytes and has {report.hbm_per_replica}",
+                f"one replica needs {needed} bytes and has {report.hbm_per_replica}",
             )
         )
-    report.flops_per_step, report.bytes_accessed = found.flops, found.bytes_accessed
+    # The compiler counts a loop's body once. What is outside of it, the update of the weights,
+    # is counted as often here: less than 0.1 % of the FLOPs, some of the bytes.
+    report.flops_per_step = found.flops * load.accumulation
+    report.bytes_accessed = found.bytes_accessed * load.accumulation
     if any(f.rule == "full_global_batch" for f in report.findings):
         return
-    steps = steps_for(report.global_batch_size)
-    report.flops_per_run = found.flops * found.replicas * steps
+    steps = load.steps_for(report.global_batch_size)
+    report.flops_per_run = report.flops_per_step * found.replicas * steps
     if facts is not None:
         report.estimate = asdict(
             estimate(
                 facts,
-                flops=found.flops,
-                bytes_accessed=found.bytes_accessed,
+                flops=report.flops_per_step,
+                bytes_accessed=report.bytes_accessed,
                 replicas=found.replicas,
                 chips=found.chips,
                 steps=steps,
@@ -211,43 +226,88 @@ def preflight(
     lowering, manifest = read_json(files.lowering), read_manifest(files.manifest)
     findings = [Finding(**f) for f in lowering["findings"]]
     batches = read_json(files.batches)["targets"] if files.batches else {}
+
+    def check(report: TargetReport) -> list[Finding]:
+        return check_data(
+            manifest,
+            reach,
+            target=report.target,
+            replicas=report.replicas,
+            hosts=report.hosts,
+            global_batch=report.global_batch_size,
+        )
+
     reports = []
-    if Path(files.program).stat().st_size:
-        if Path(files.program).stat().st_size > _LARGE_PROGRAM:
+    size = Path(files.program).stat().st_size
+    quick = settings.quick(large=size > _LARGE_PROGRAM)
+    if size:
+        if size > _LARGE_PROGRAM:
             at_once = 1
-        answers = _compile_all(settings.targets, files.program, compiler, at_once)
+        load = Load(lowering["per_replica_batch_size"], lowering["accumulation"], steps_for)
+        compiled = partial(compiler, program=files.program, quick=quick)
+        answers = compile_all(settings.targets, compiled, at_once)
         for target, found in zip(settings.targets, answers, strict=True):
-            report = report_on(
-                target, found, lowering, manifest, reach, settings.utilisation, steps_for
-            )
+            report = report_on(target, found, load, settings.utilisation, check)
             report.largest_batch = batches.get(target)
             reports.append(report)
     findings += [f for r in reports for f in r.findings]
+    rules = _verdicts(findings, _unasked(lowering, compiled=bool(reports)))
+    step = {k: v for k, v in lowering.items() if k not in _NOT_SHOWN}
+    verdict = Verdict(lowering["run"], step, quick, findings, reports, rules)
+    return write_verdict(files.report, verdict, settings.targets)
+
+
+#: Parts of lowering.json that preflight.json does not repeat.
+_NOT_SHOWN = ("findings", "format_version", "model_configuration")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """All that is said of one step: `findings` are the targets' as well."""
+
+    run: str
+    step: dict
+    quick: bool
+    findings: list[Finding]
+    reports: list[TargetReport]
+    rules: list[dict]
+
+
+def write_verdict(path: str, verdict: Verdict, targets: tuple[str, ...]) -> dict:
+    """Write a preflight.json; its content."""
     result = {
         "format_version": FORMAT_VERSION,
-        "run": lowering["run"],
-        "passed": not failed(findings),
+        "run": verdict.run,
+        "passed": not failed(verdict.findings),
         "label": LABEL,
+        "effort": "quick" if verdict.quick else "full",
         "unseen": list(UNSEEN),
-        "step": {k: v for k, v in lowering.items() if k not in ("findings", "format_version")},
-        "rules": _verdicts(findings, _unasked(lowering, compiled=bool(reports))),
-        "findings": [asdict(f) for f in findings],
-        "targets": [_as_json(r) for r in reports],
-        "chips": _chips(settings.targets),
+        "step": verdict.step,
+        "rules": verdict.rules,
+        "findings": [asdict(f) for f in verdict.findings],
+        "targets": [_as_json(r) for r in verdict.reports],
+        "chips": _chips(targets),
         "packages": compiler_versions(),
     }
-    write_json(files.report, result)
+    write_json(path, result)
     return result
 
 
-def _compile_all(targets, program: str, compiler, at_once: int) -> list[Compilation]:
+def compile_all(
+    targets: tuple[str, ...], compiler: Callable[[str], Compilation], at_once: int
+) -> list[Compilation]:
     """The compiler's answers in the order of `targets`, told as they come."""
 
     def compiled(target: str) -> Compilation:
         begun = time.monotonic()
-        found = compiler(target, program)
+        found = compiler(target)
         seconds = time.monotonic() - begun
-        print(f"{target}: {found.outcome} after {seconds:.0f} s", file=sys.stderr)
+        print(
+            f"{target}: {found.outcome} after {seconds:.0f} s, "
+            f"{found.processor_seconds:.0f} s of a processor, "
+            f"{found.host_memory / 2**30:.1f} GiB of this machine's memory",
+            file=sys.stderr,
+        )
         return found
 
     print(f"Compiling for {', '.join(targets)}", file=sys.stderr)

@@ -75,13 +75,18 @@ def train_step_of(run: Pretraining) -> TrainStep:
     """The run's step for one replica of a TPU. Keras' precision policy is already set."""
     model = build_model(run.model_config, run.initialisation, run.seed)
     optimizer = build_optimizer(run.optimizer, model.trainable_variables)
-    step = replica_train_step(model, optimizer, run.optimizer)
+    step = one_of_many(replica_train_step(model, optimizer, run.optimizer))
+    return TrainStep(step, batch_signature(run), model, number_of_parameters(model))
+
+
+def one_of_many(step: Callable) -> Callable:
+    """`step`, a function of a replica's batch, as one of several replicas runs it."""
 
     def on_one_replica(batch):
         with _OneOfMany():
             return step(batch)
 
-    return TrainStep(on_one_replica, batch_signature(run), model, number_of_parameters(model))
+    return on_one_replica
 
 
 def batch_signature(run: Pretraining) -> dict[str, tf.TensorSpec]:

@@ -125,6 +125,7 @@ def _pad_id(settings: RunSettings, files: RunFiles) -> list[Finding]:
 def _described(run: Pretraining, step: TrainStep, dimensions: list[Dimension]) -> dict:
     return {
         "model_type": run.model_config.model_type,
+        "model_configuration": json.loads(run.model_config.to_json_string()),
         "parameters": step.parameters,
         "per_replica_batch_size": run.per_replica_batch_size,
         "accumulation": run.optimizer.accumulation,

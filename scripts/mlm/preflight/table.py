@@ -35,7 +35,7 @@ def table(report: dict) -> str:
     rows = [HEADINGS, *(row(t) for t in report["targets"])]
     widths = [max(len(r[i]) for r in rows) for i in range(len(HEADINGS))]
     lines = [
-        f"Preflight of {report['run']} ({report['label']})",
+        f"Preflight of {report['run']} ({report['label']}; {report['effort']} compilation)",
         *("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows),
     ]
     findings = [Finding(**f) for f in report["findings"]]

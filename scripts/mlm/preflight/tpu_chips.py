@@ -3,6 +3,14 @@
 One table, one source: the architecture page of each generation in the Cloud TPU
 documentation. A generation that is not in the table can still be compiled for; it gets
 no verdict on memory and no estimate of time.
+
+How many replicas a chip has is asked of the compiler: the devices that it describes. A v2 or v3
+chip is two, each a core with half of the HBM. A v4 or v5p chip has two cores as well, but its
+driver joins them ("megacore"), so that the chip is one replica with the whole HBM. TensorFlow's
+TPU strategy goes through the same driver, and its runtime counts four devices on the four chips
+of a v4 host (https://github.com/pytorch/xla/issues/5258, and `numCores` in
+https://github.com/GoogleCloudPlatform/ml-testing-accelerators/pull/550). This project has not
+seen it on a v4: were there two replicas to a chip, each would have half of the HBM.
 """
 
 import difflib
@@ -52,6 +60,9 @@ TOPOLOGIES: dict[str, tuple[str, ...]] = {
     "v5p": _DEEP,
     "v6e": _FLAT,
 }
+
+#: The configuration of a generation's chips, where it is not the one that libtpu describes unasked.
+CHIP_CONFIGURATIONS = {"v4": "megacore"}
 
 _TARGET = re.compile(r"([A-Za-z0-9]+):(\d+(?:x\d+)+)")
 

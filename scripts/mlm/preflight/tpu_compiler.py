@@ -18,12 +18,13 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from mlm.preflight.tpu_chips import nearest_targets
+from mlm.preflight.tpu_chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
 
 #: What is used of JAX beyond its public interface: module, attribute.
 PRIVATE_INTERFACE = (
@@ -55,6 +56,12 @@ UNKNOWN_TARGET, NO_COMPILER, HOST_MEMORY = "unknown_target", "no_compiler", "out
 #: The libtpu that TensorFlow needs on a TPU is older, and this JAX cannot load it.
 OLDEST_LIBTPU = (0, 0, 42)
 
+#: What the processes that compile say when this machine has no memory left for them.
+_NO_HOST_MEMORY = re.compile(
+    r"MemoryError|bad_alloc|Cannot allocate memory|failed to map segment|"
+    r"pthread_create|Resource temporarily unavailable"
+)
+
 HOW_TO_GET_LIBTPU = (
     "libtpu, the TPU compiler, is not installed. It comes with envs/requirements.txt on Linux "
     "x86-64 (pip install --require-hashes -r envs/requirements.txt); it needs no TPU"
@@ -66,10 +73,14 @@ class Compilation:
     """The compiler's answer for one program on one target. Sizes in bytes, for one replica.
 
     `outcome` is one of the names above, `message` says why where it is not "compiled".
-    `peak` is what the HBM holds: arguments + outputs − outputs that reuse an argument +
-    temporaries + code. `compiler_peak` is XLA's own figure, which counts buffers in the core's
-    own memory as well.
-    `flops`, `bytes_accessed` and `transcendentals` are XLA's own counts for one step.
+    `peak` is the most that is alive at any time, by XLA's own count
+    (`get_compiled_memory_stats().peak_memory_in_bytes`): without the program's `code`, and with
+    buffers in the core's own memory, 128 MiB on a v5e.
+    `allocated` adds up what is set aside for arguments, outputs that reuse none of them,
+    temporaries and code.
+    `flops`, `bytes_accessed` and `transcendentals` are XLA's own counts for one step, in which
+    a loop's body counts once.
+    `processor_seconds` and `host_memory` (bytes) are what the compilation itself took.
     """
 
     outcome: str
@@ -82,56 +93,73 @@ class Compilation:
     aliased: int = 0
     temporaries: int = 0
     code: int = 0
-    compiler_peak: int = 0
+    peak: int = 0
     flops: float = 0.0
     bytes_accessed: float = 0.0
     transcendentals: float = 0.0
     all_reduces: int = 0
+    processor_seconds: float = 0.0
+    host_memory: int = 0
 
     @property
-    def peak(self) -> int:
-        return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
+    def fixed(self) -> int:
+        """What does not grow with the batch, nearly."""
+        return self.arguments + self.outputs - self.aliased + self.code
+
+    @property
+    def allocated(self) -> int:
+        return self.fixed + self.temporaries
 
 
-def compile_for(target: str, program: str | Path) -> Compilation:
+def compile_for(target: str, program: str | Path, quick: bool = False) -> Compilation:
     """Compile the StableHLO in the file `program` for all devices of `target`, in a process.
+
+    A `quick` one spends the least effort on fast code, which takes a quarter of the time. Its
+    memory and FLOPs are those of a full one within a few in a hundred.
 
     The program's all-reduces, whatever group they were written for, go over every replica of
     the target. Never raises for what is wrong with the target or the program: that is the
     answer.
     """
-    request = json.dumps({"target": target, "program": str(program)})
+    request = {"target": target, "program": str(program), "quick": quick}
+    return ask("mlm.preflight.tpu_compiler", request)
+
+
+def ask(module: str, request: dict) -> Compilation:
+    """What `python -m module`, which ends in `answer`, says to `request`, in a process."""
     scripts = str(Path(__file__).parents[2])
     environment = os.environ | ENVIRONMENT
     environment["PYTHONPATH"] = os.pathsep.join(
         p for p in (scripts, environment.get("PYTHONPATH")) if p
     )
     process = subprocess.run(
-        [sys.executable, "-m", "mlm.preflight.tpu_compiler"],
-        input=request,
+        [sys.executable, "-m", module],
+        input=json.dumps(request),
         capture_output=True,
         text=True,
         env=environment,
     )
-    answer = process.stdout.strip().rpartition("\n")[2]
-    if process.returncode == 0 and answer:
-        return Compilation(**json.loads(answer))
+    said = process.stdout.strip().rpartition("\n")[2]
+    if process.returncode == 0 and said:
+        return Compilation(**json.loads(said))
     return _died(process)
 
 
 def _died(process: subprocess.CompletedProcess) -> Compilation:
     last = _first_lines("\n".join(process.stderr.strip().splitlines()[-3:]))
-    if process.returncode == -signal.SIGKILL or re.search(
-        r"MemoryError|bad_alloc|Cannot allocate memory", process.stderr
-    ):
-        peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
-        return Compilation(
-            HOST_MEMORY,
-            f"the compiler ran out of this machine's memory (the largest compilation so far "
-            f"took {peak} MB). Give the job more (--set-resources), or compile for this target "
-            "alone",
-        )
+    if process.returncode == -signal.SIGKILL or _NO_HOST_MEMORY.search(process.stderr):
+        return _out_of_host_memory(resource.RUSAGE_CHILDREN)
     return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {last}")
+
+
+def _out_of_host_memory(whose: int) -> Compilation:
+    peak = resource.getrusage(whose).ru_maxrss // 1024
+    return Compilation(
+        HOST_MEMORY,
+        f"the compiler ran out of this machine's memory (the largest compilation so far took "
+        f"{peak} MB). Give the job more (--set-resources compile_train_step:mem_mb=8000, or a "
+        "larger machine), or name fewer targets in preflight.targets",
+    )
 
 
 def _first_lines(text: str, limit: int = 600) -> str:
@@ -159,8 +187,17 @@ def missing_private_interface() -> list[str]:
     return missing
 
 
-def _compile_here(target: str, program: str) -> Compilation:
+def _compile_here(target: str, program: str, quick: bool = False) -> Compilation:
     """`compile_for` in this process, whose environment is already `ENVIRONMENT`."""
+    return compile_here(target, lambda devices: _compiled(devices, program, quick))
+
+
+def compile_here(target: str, compiled: Callable) -> Compilation:
+    """The answer of `compiled`, a function of the target's devices.
+
+    It returns XLA's executable and the number of its all-reduces. Only in a process that was
+    started by `ask`, with `ENVIRONMENT`.
+    """
     if find_spec("libtpu") is None:
         return Compilation(NO_COMPILER, HOW_TO_GET_LIBTPU)
     if tuple(map(int, re.findall(r"\d+", version("libtpu"))[:3])) < OLDEST_LIBTPU:
@@ -181,8 +218,16 @@ def _compile_here(target: str, program: str) -> Compilation:
     from jax.experimental import topologies
 
     try:
-        devices = topologies.get_topology_desc(platform="tpu", topology_name=target).devices
+        chips = CHIP_CONFIGURATIONS.get(generation_of(target))
+        options = {"chip_config_name": chips} if chips else {}
+        devices = topologies.get_topology_desc(
+            platform="tpu", topology_name=target, **options
+        ).devices
     except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
+        if _NO_HOST_MEMORY.search(str(error)):
+            return _out_of_host_memory(resource.RUSAGE_SELF)
+        if "libtpu.so" in str(error):
+            return Compilation(NO_COMPILER, f"libtpu does not load: {_first_lines(str(error))}")
         return Compilation(
             UNKNOWN_TARGET,
             f"no TPU topology is called {target!r}; nearest: "
@@ -194,9 +239,11 @@ def _compile_here(target: str, program: str) -> Compilation:
         "chips": len({tuple(d.coords) for d in devices}),
     }
     try:
-        executable, all_reduces = _compiled(devices, program)
+        executable, all_reduces = compiled(devices)
     except (jax.errors.JaxRuntimeError, RuntimeError) as error:
         text = str(error)
+        if _NO_HOST_MEMORY.search(text):
+            return _out_of_host_memory(resource.RUSAGE_SELF)
         memory = "RESOURCE_EXHAUSTED" in text or "exceeds available HBM" in text
         return Compilation(NO_MEMORY if memory else REFUSED, _first_lines(text), **shape)
     stats, costs = executable.get_compiled_memory_stats(), executable.cost_analysis()
@@ -208,7 +255,7 @@ def _compile_here(target: str, program: str) -> Compilation:
         aliased=stats.alias_size_in_bytes,
         temporaries=stats.temp_size_in_bytes,
         code=stats.generated_code_size_in_bytes,
-        compiler_peak=stats.peak_memory_in_bytes,
+        peak=stats.peak_memory_in_bytes,
         flops=float(costs["flops"]),
         bytes_accessed=float(costs["bytes accessed"]),
         transcendentals=float(costs.get("transcendentals", 0.0)),
@@ -216,7 +263,7 @@ def _compile_here(target: str, program: str) -> Compilation:
     )
 
 
-def _compiled(devices, program: str):
+def _compiled(devices, program: str, quick: bool):
     """The executable for one replica on each device, and the number of its all-reduces."""
     import numpy as np
     from jax._src.interpreters import mlir
@@ -228,6 +275,8 @@ def _compiled(devices, program: str):
     options.device_assignment = xla_client.DeviceAssignment.create(
         np.array([[d.id] for d in devices], np.int32)
     )
+    if quick:
+        options.executable_build_options.exec_time_optimization_effort = -1.0
     with mlir.make_ir_context():
         module = ir.Module.parse(Path(program).read_bytes())
         groups = ir.DenseElementsAttr.get(np.arange(len(devices), dtype=np.int64)[np.newaxis, :])
@@ -241,7 +290,12 @@ def _compiled(devices, program: str):
 
 
 def _adapt(operation, groups) -> int:
-    """Drop the CPU lowering's copies, which libtpu refuses; reduce over `groups`."""
+    """Make of a CPU's lowering what a TPU's would be; the number of all-reduces, over `groups`.
+
+    The CPU's lowering has copies, which libtpu refuses, and draws random bits with Philox where
+    the program leaves the generator to the device (`tf.random.Algorithm.AUTO_SELECT`, which all
+    dropouts of Keras do). A TPU's has XLA's default there, the hardware's own generator.
+    """
     all_reduces = 0
     for region in operation.regions:
         for block in region:
@@ -254,15 +308,46 @@ def _adapt(operation, groups) -> int:
                 elif inner.name == "stablehlo.all_reduce":
                     inner.attributes["replica_groups"] = groups
                     all_reduces += 1
+                elif inner.name == "stablehlo.rng_bit_generator":
+                    _draw_as_the_device_does(inner)
     return all_reduces
 
 
-def main() -> None:
+def _draw_as_the_device_does(philox) -> None:
+    """Replace a Philox generator by XLA's default one, with the state that TensorFlow gives it.
+
+    Philox' state is u64[3], the key and a counter of two; the default's is the key and the
+    counter's first (`GetCounterSize` in tensorflow/compiler/xla/client/lib/prng.cc).
+    """
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    state, bits = philox.results
+    if "PHILOX" not in str(philox.attributes["rng_algorithm"]) or state.type.shape != [3]:
+        return
+    with ir.InsertionPoint(philox), philox.location:
+        pair = ir.RankedTensorType.get([2], state.type.element_type)
+        first = stablehlo.slice(philox.operands[0], [0], [2], [1])
+        last = stablehlo.slice(philox.operands[0], [2], [3], [1])
+        drawn = stablehlo.RngBitGeneratorOp(
+            pair, bits.type, stablehlo.RngAlgorithmAttr.get("DEFAULT"), first
+        )
+        after = stablehlo.concatenate([drawn.output_state, last], 0)
+    state.replace_all_uses_with(after)
+    bits.replace_all_uses_with(drawn.output)
+    philox.erase()
+
+
+def answer(compilation: Callable[[dict], Compilation]) -> None:
     """One request as JSON on stdin, one answer as JSON on the last line of stdout."""
-    request = json.load(sys.stdin)
-    answer = _compile_here(request["target"], request["program"])
-    print(json.dumps(asdict(answer)))
+    found = compilation(json.load(sys.stdin))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cost = {
+        "processor_seconds": round(used.ru_utime + used.ru_stime, 1),
+        "host_memory": used.ru_maxrss * 1024,
+    }
+    print(json.dumps(asdict(found) | cost))
 
 
 if __name__ == "__main__":
-    main()
+    answer(lambda request: _compile_here(**request))

@@ -24,26 +24,26 @@ def replica_train_step(model, optimizer, settings: OptimizerSettings):
     returns the replica's addends of the batch's loss, accuracy and overflow.
     """
 
+    def share_of(part: dict) -> list[tf.Tensor]:
+        """The gradients of every variable, the loss, and the right answers."""
+        variables = model.trainable_variables
+        with tf.GradientTape() as tape:
+            logits = masked_logits(model, part, training=True)
+            loss, right = masked_cross_entropy(logits, part)
+        gradients = tape.gradient(loss, variables)
+        gradients = [
+            tf.zeros_like(v) if g is None else tf.convert_to_tensor(g)
+            for g, v in zip(gradients, variables, strict=True)
+        ]
+        return [*gradients, loss, right]
+
     def step(batch: dict) -> dict[str, tf.Tensor]:
         variables = model.trainable_variables
-        parts = {k: tf.split(v, settings.accumulation) for k, v in batch.items()}
-        gradients, loss, right = None, 0.0, 0.0
-        for i in range(settings.accumulation):
-            part = {k: v[i] for k, v in parts.items()}
-            with tf.GradientTape() as tape:
-                logits = masked_logits(model, part, training=True)
-                part_loss, part_right = masked_cross_entropy(logits, part)
-            found = tape.gradient(part_loss, variables)
-            found = [
-                tf.zeros_like(v) if g is None else tf.convert_to_tensor(g)
-                for g, v in zip(found, variables, strict=True)
-            ]
-            gradients = (
-                found
-                if gradients is None
-                else [a + b for a, b in zip(gradients, found, strict=True)]
-            )
-            loss, right = loss + part_loss, right + part_right
+        *gradients, loss, right = (
+            share_of(batch)
+            if settings.accumulation == 1
+            else _accumulated(share_of, batch, variables, settings.accumulation)
+        )
         context = tf.distribute.get_replica_context()
         if context is not None and context.num_replicas_in_sync > 1:
             gradients = context.all_reduce("sum", gradients)
@@ -56,6 +56,25 @@ def replica_train_step(model, optimizer, settings: OptimizerSettings):
         return {"loss": loss, "accuracy": right, "overflow": overflow}
 
     return step
+
+
+def _accumulated(share_of, batch: dict, variables, count: int) -> list[tf.Tensor]:
+    """The sum of `share_of` over `count` equal parts of the batch, in their order.
+
+    A loop in the graph, of a count that XLA knows: it is traced and compiled once, and only one
+    part's activations are in memory, however many parts there are.
+    """
+    parts = {k: tf.reshape(v, [count, -1, *v.shape[1:]]) for k, v in batch.items()}
+    zeros = [*(tf.zeros(v.shape, v.dtype) for v in variables), tf.zeros([]), tf.zeros([])]
+
+    def add(i, sums):
+        found = share_of({k: v[i] for k, v in parts.items()})
+        return i + 1, [a + b for a, b in zip(sums, found, strict=True)]
+
+    _, sums = tf.while_loop(
+        lambda i, sums: i < count, add, (tf.constant(0), zeros), parallel_iterations=1
+    )
+    return sums
 
 
 def distributed_train_step(strategy: tf.distribute.Strategy, replica_step):

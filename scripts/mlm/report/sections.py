@@ -163,23 +163,28 @@ def provenance(results: Results) -> dict:
 
 
 def preflight(results: Results) -> dict | None:
-    """What the TPU compiler said of each run's train step, where it was asked."""
-    found = {r.name: r.extras["preflight"].content for r in results.runs if "preflight" in r.extras}
+    """What the TPU compiler said of each run's steps, where it was asked."""
+    found = [
+        r.extras[stage].content
+        for r in results.runs
+        for stage in ("preflight", "preflight_finetune")
+        if stage in r.extras
+    ]
     if not found:
         return None
-    first = next(iter(found.values()))
+    first = found[0]
     return {
         "headings": HEADINGS,
         "label": first["label"],
         "unseen": first["unseen"],
         "runs": [
             {
-                "name": name,
+                "name": content["run"],
                 "passed": content["passed"],
                 "rows": [row(target) for target in content["targets"]],
                 "findings": [Finding(**f).in_words() for f in content["findings"]],
             }
-            for name, content in found.items()
+            for content in found
         ],
     }
 

@@ -1,0 +1,84 @@
+"""Preflight of a fine-tuning: the Flax step compiled for TPU targets before there are weights.
+
+The same questions as of pretraining's step, as far as they can be asked: whether the compiler
+takes it, whether its memory suffices, and what it costs. Shapes cannot change from batch to batch:
+passages are padded to one length, and the last batch is filled up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from mlm.atomic import read_json
+from mlm.finetuning.ahead import compile_ahead
+from mlm.finetuning.examples import read_examples
+from mlm.finetuning.scores import classes_of
+from mlm.preflight.checks import (
+    Load,
+    PreflightSettings,
+    Verdict,
+    compile_all,
+    report_on,
+    write_verdict,
+)
+from mlm.preflight.findings import ERROR, Finding
+from mlm.preflight.tpu_compiler import Compilation
+
+
+@dataclass(frozen=True)
+class FinetuningFiles:
+    """What a preflight of a fine-tuning reads: pretraining's lowering.json, the examples."""
+
+    lowering: str
+    examples: str
+    report: str
+
+
+def preflight_finetuning(
+    settings: PreflightSettings,
+    files: FinetuningFiles,
+    section: dict,
+    precision: str,
+    compiler: Callable[..., Compilation] = compile_ahead,
+    at_once: int = 1,
+) -> dict:
+    """Compile the step of one fold for every target and write the verdict, which is returned.
+
+    `section` is `finetune` of the configuration. Figures are those of one fold.
+    """
+    lowering = read_json(files.lowering)
+    examples, folds = read_examples(files.examples)
+    config = lowering.get("model_configuration")
+    outputs = len(classes_of(examples, section["task"])) or 1
+    learned = len(examples) - min(map(folds.count, set(folds)))
+    batch = section["per_device_batch_size"]
+    quick = settings.quick(large=True)
+    findings, reports = [], []
+    if config is None:
+        message = "the model could not be built; the preflight of its pretraining says why"
+        findings.append(Finding("settings", ERROR, message))
+    else:
+        compiled = partial(
+            compiler,
+            config=config,
+            section=section,
+            labels=outputs,
+            bfloat16=precision == "bfloat16",
+            quick=quick,
+        )
+        load = Load(batch, 1, lambda size: section["epochs"] * -(-learned // size))
+        answers = compile_all(settings.targets, compiled, at_once)
+        for target, found in zip(settings.targets, answers, strict=True):
+            reports.append(report_on(target, found, load, settings.utilisation))
+        findings += [f for r in reports for f in r.findings]
+    step = {
+        "model_type": lowering.get("model_type"),
+        "precision": precision,
+        "per_replica_batch_size": batch,
+        "sequence_length": section["max_length"],
+        "outputs": outputs,
+        "examples": learned,
+    }
+    name = f"{lowering['run']}, a fold of fine-tuning"
+    verdict = Verdict(name, step, quick, findings, reports, rules=[])
+    return write_verdict(files.report, verdict, settings.targets)

@@ -1,0 +1,64 @@
+"""The Flax fine-tuning step through the real TPU compiler."""
+
+import pytest
+
+from mlm.finetuning.ahead import compile_ahead
+from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET
+
+pytestmark = pytest.mark.slow
+
+CONFIG = {
+    "model_type": "roberta-prelayernorm",
+    "vocab_size": 1000,
+    "hidden_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+    "max_position_embeddings": 66,
+    "bos_token_id": 0,
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+}
+SECTION = {
+    "dropout": 0.1,
+    "epochs": 2,
+    "learning_rate": 1e-4,
+    "max_length": 64,
+    "per_device_batch_size": 8,
+    "warmup_share": 0.1,
+    "optimizer": {
+        "beta_1": 0.9,
+        "beta_2": 0.98,
+        "epsilon": 1e-8,
+        "weight_decay": 0.01,
+        "clip_norm": None,
+    },
+}
+
+
+def compile_step(target="v5e:2x2", labels=1, **overrides):
+    return compile_ahead(target, CONFIG, SECTION | overrides, labels, bfloat16=True)
+
+
+def test_the_step_of_a_small_model_is_compiled_with_its_all_reduce():
+    found = compile_step()
+    assert found.outcome == COMPILED, found.message
+    assert (found.replicas, found.chips) == (4, 4)
+    assert found.all_reduces > 0
+    # Weights and both moments, and they are updated in place.
+    assert found.arguments > 3 * 4 * 1000 * 64
+    assert found.aliased >= 0.9 * found.outputs
+
+
+def test_a_model_beyond_the_memory_is_told_from_a_refused_one():
+    large = compile_ahead("v5e:2x2", CONFIG | {"vocab_size": 40_000_000}, SECTION, 1, True)
+    assert large.outcome == NO_MEMORY
+    refused = compile_ahead("v5e:2x2", CONFIG | {"model_type": "gpt2"}, SECTION, 1, True)
+    assert refused.outcome == REFUSED
+    assert "gpt2" in refused.message
+
+
+def test_an_unknown_topology_gets_the_nearest_names():
+    found = compile_step("v5e-8")
+    assert found.outcome == UNKNOWN_TARGET
+    assert "v5e:2x4" in found.message
