@@ -11,7 +11,7 @@ HEADINGS = (
     "HBM",
     "largest batch",
     "FLOPs/step",
-    "time",
+    "time of the run",
 )
 
 
@@ -24,7 +24,7 @@ def shown_bytes(number: int | None) -> str:
 
 def shown_seconds(seconds: float) -> str:
     """A span in the unit that suits it."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 0.1)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds * 1000:.2g} ms"
