@@ -138,8 +138,10 @@ def pipeline(results: Results) -> dict:
     stage("Evaluation", "evaluation", "fixed masks", f"{count(predictions)} predictions")
     prompts = best_run(runs).fill_mask.content["prompts"]
     stage("Fill-mask", "fill_mask", _plural(len(prompts), "prompt"))
-    if any("finetune" in r.extras for r in runs):
-        stage("Fine-tuning", "finetune")
+    tuned = [r.extras["finetune"].content for r in runs if "finetune" in r.extras]
+    if tuned:
+        folds = tuned[0]["models"]["pretrained"]["folds"]
+        stage("Fine-tuning", "finetune", tuned[0]["task"], _plural(len(folds), "fold"))
     stage("Report", "provenance", "this page")
     return {"stages": steps}
 
