@@ -178,6 +178,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._read(fault.reset_after)
             return self._cut(method)
         self.body = self._read()
+        if len(self.body) < int(self.headers.get("Content-Length") or 0):
+            # The client has gone, or was stopped, in the middle.
+            return self._cut(method)
         if fault:
             return self._answer(fault.status, fault.body, fault.headers)
         try:

@@ -53,7 +53,7 @@ def pushed(hub) -> list[int]:
     return [int(t.removeprefix("Step ")) for t in titles if t.startswith("Step ")]
 
 
-def until(condition, seconds: float = 20) -> None:
+def until(condition, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -94,7 +94,7 @@ def test_an_offer_never_waits_and_the_newest_wins(hub, files, tmp_path, capsys):
         begun = time.monotonic()
         for step in (4, 6, 8):
             pushes.offer(step, 1, Model(step))
-        assert time.monotonic() - begun < 0.5
+        assert time.monotonic() - begun < 2
         assert pushed(hub) == []
     assert pushed(hub) == [2, 8]
     told = capsys.readouterr().err
@@ -218,7 +218,7 @@ def test_the_pushing_process_ends_with_the_training_and_knows_no_token_by_its_ar
     time.sleep(0.3)
     assert worker.poll() is None, "Ctrl-C is for the training to decide"
     worker.stdin.close()
-    worker.wait(10)
+    worker.wait(60)
 
 
 @pytest.fixture

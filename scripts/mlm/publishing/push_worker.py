@@ -57,7 +57,7 @@ def _requests(waiting: queue.SimpleQueue) -> None:
 def main(argument: str) -> None:
     """Answer requests until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(_NICENESS)
+    os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
     waiting: queue.SimpleQueue = queue.SimpleQueue()
     threading.Thread(target=_requests, args=(waiting,), daemon=True).start()
     worker = Worker(json.loads(argument))
