@@ -11,7 +11,7 @@ from mlm.preflight.checks import PreflightFiles, PreflightSettings, compile_all,
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
 from mlm.preflight.stage import number_of_updates
-from mlm.preflight.table import table
+from mlm.preflight.table import shown_seconds, table
 from mlm.preflight.tpu_compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 from mlm.preflight.verdict import show_and_require
 from mlm.shards.manifests import read_manifest
@@ -214,3 +214,18 @@ def test_the_effort_follows_the_size_where_it_is_left_open(effort, small, large)
     settings = PreflightSettings(("v5e:2x2",), (0.2, 0.6), effort)
     assert settings.quick(large=False) is small
     assert settings.quick(large=True) is large
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0123, "12 ms"),
+        (0.88, "0.9 s"),
+        (23.5, "23.5 s"),
+        (90, "1.5 min"),
+        (5400, "1.5 h"),
+        (129600, "1.5 d"),
+    ],
+)
+def test_a_span_of_time_is_shown_in_the_unit_that_suits_it(seconds, shown):
+    assert shown_seconds(seconds) == shown

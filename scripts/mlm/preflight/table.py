@@ -24,9 +24,11 @@ def shown_bytes(number: int | None) -> str:
 
 def shown_seconds(seconds: float) -> str:
     """A span in the unit that suits it."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 0.1)):
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
+    if seconds >= 0.1:
+        return f"{seconds:.1f} s"
     return f"{seconds * 1000:.2g} ms"
 
 
