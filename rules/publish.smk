@@ -89,16 +89,7 @@ rule publish_dataset:
 rule publish_model:
     """Publish a run's model with its card and its figures."""
     input:
-        model=[
-            f"results/runs/{{run}}/model/{name}"
-            for name in (
-                "model.safetensors",
-                "config.json",
-                "tokenizer.json",
-                "tokenizer_config.json",
-                "special_tokens_map.json",
-            )
-        ],
+        model=list(MODEL_FILES.values()),
         training="results/runs/{run}/training.json",
         evaluation="results/runs/{run}/evaluation.json",
         code=code("publish_model"),

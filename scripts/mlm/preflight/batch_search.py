@@ -7,7 +7,6 @@ ends, full ones decide.
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlm.atomic import write_json
+from mlm.child_process import child_environment
 from mlm.errors import MlmError
 from mlm.preflight.roofline import LABEL
 from mlm.preflight.tpu_chips import CHIPS, generation_of
@@ -147,7 +147,7 @@ class Programs:
                 capture_output=True,
                 text=True,
                 cwd=Path.cwd(),
-                env=_environment(),
+                env=child_environment(),
             )
             if ran.returncode or not program.stat().st_size:
                 said = (ran.stderr.strip().splitlines() or ["nothing"])[-1]
@@ -155,10 +155,6 @@ class Programs:
                     f"the step could not be lowered for a batch of {batch} in {precision}: {said}"
                 )
         return program
-
-
-def _environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 def find_batches(request: dict, targets: list[str], batch: int, largest: int, output: str) -> None:

@@ -12,7 +12,6 @@ one that dies, or is killed for its memory, takes no other target with it.
 
 import importlib
 import json
-import os
 import re
 import resource
 import signal
@@ -24,6 +23,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
+from mlm.child_process import child_environment
 from mlm.preflight.tpu_chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
 
 #: What is used of JAX beyond its public interface: module, attribute.
@@ -127,17 +127,12 @@ def compile_for(target: str, program: str | Path, quick: bool = False) -> Compil
 
 def ask(module: str, request: dict) -> Compilation:
     """What `python -m module`, which ends in `answer`, says to `request`, in a process."""
-    scripts = str(Path(__file__).parents[2])
-    environment = os.environ | ENVIRONMENT
-    environment["PYTHONPATH"] = os.pathsep.join(
-        p for p in (scripts, environment.get("PYTHONPATH")) if p
-    )
     process = subprocess.run(
         [sys.executable, "-m", module],
         input=json.dumps(request),
         capture_output=True,
         text=True,
-        env=environment,
+        env=child_environment() | ENVIRONMENT,
     )
     said = process.stdout.strip().rpartition("\n")[2]
     if process.returncode == 0 and said:

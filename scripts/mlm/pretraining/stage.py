@@ -29,9 +29,9 @@ from mlm.shards.manifests import (
     shards_root,
 )
 from mlm.tokenizer.encoding import Encoder
+from mlm.tokenizer.files import TOKENIZER_FILES
 
 FORMAT_VERSION = 1
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def train_and_export(
         f"{head_in_words(run.model_config.model_type)}",
         file=sys.stderr,
     )
-    beside = tuple(Path(files.tokenizer).parent / name for name in _TOKENIZER_FILES)
+    beside = tuple(Path(files.tokenizer).parent / name for name in TOKENIZER_FILES)
     with background_pushes(pushing, states.path, beside) as pushes:
         trained = pretrain(run, accelerator, states, pushes)
         if trained.overflow:
@@ -185,7 +185,7 @@ def _export(trained: Trained, files: RunFiles) -> None:
     write_weights(trained.model, place / "model.safetensors")
     write_configuration(trained.model, place / "config.json")
     source = Path(files.tokenizer).parent
-    for name in _TOKENIZER_FILES:
+    for name in TOKENIZER_FILES:
         with replacing(place / name) as temporary:
             shutil.copyfile(source / name, temporary)
 

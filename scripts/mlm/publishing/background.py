@@ -10,7 +10,6 @@ The uploading code is no import of this module, so that an edit of it does not t
 """
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -23,11 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.child_process import child_environment
 from mlm.errors import MlmError
 from mlm.pretraining.export import write_configuration, write_weights
 from mlm.publishing.secrecy import token_from_environment
-
-_LIBRARY = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,6 @@ class BackgroundPushes:
     def _start(self) -> subprocess.Popen:
         settings = self._settings
         told = {key: getattr(settings, key) for key in ("repository", "branch", "private")}
-        path = os.pathsep.join([str(_LIBRARY), *filter(None, [os.environ.get("PYTHONPATH")])])
         return subprocess.Popen(
             [
                 *(sys.executable, "-m", "mlm.publishing.push_worker"),
@@ -104,7 +101,7 @@ class BackgroundPushes:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONPATH": path},
+            env=child_environment(),
             # A Ctrl-C is for the training, which ends this process in its own time.
             process_group=0,
             text=True,

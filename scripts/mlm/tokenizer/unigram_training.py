@@ -14,11 +14,10 @@ from collections.abc import Iterable
 from types import ModuleType
 
 from mlm.errors import MlmError
+from mlm.tokenizer.pieces import METASPACE
 from mlm.tokenizer.settings import TokenizerSettings, alphabet_too_large, corpus_too_small
 
 _TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
-#: Stands for the space before a word, in sentencepiece and in the pieces of a Unigram model.
-WORD_START = "\u2581"
 _TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 
 
@@ -79,7 +78,7 @@ def word_counts(sentences: Iterable[str], settings: TokenizerSettings) -> Counte
     """How often each word occurs, in the order of the first occurrences.
 
     sentencepiece puts its mark for a space before each, except with byte fallback: there, the
-    words after the first of a sentence bring WORD_START themselves, and the first, which
+    words after the first of a sentence bring METASPACE themselves, and the first, which
     encoding puts no space before, has none. Spaces at the ends of lines and in runs are left
     out: they would make the lone mark so probable that words are spelled as the mark and the
     rest ("▁", "and"). Encoding keeps them.
@@ -88,7 +87,7 @@ def word_counts(sentences: Iterable[str], settings: TokenizerSettings) -> Counte
     for sentence in sentences:
         words = [word for word in sentence.split(" ") if word]
         if settings.byte_fallback:
-            words[1:] = [WORD_START + word for word in words[1:]]
+            words[1:] = [METASPACE + word for word in words[1:]]
         counts.update(words)
     return counts
 
