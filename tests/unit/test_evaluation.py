@@ -5,9 +5,9 @@ import evaluated_project as project
 import numpy as np
 import pytest
 
-from mlm.atomic import canonical_json
+from mlm.atomic import canonical_json, read_json
 from mlm.errors import ConfigError, MlmError
-from mlm.evaluation.file import read_evaluation, rounded, write_figures
+from mlm.evaluation.file import rounded, write_figures
 from mlm.evaluation.settings import EvaluationSettings
 from mlm.evaluation.stage import Paths, evaluate
 from mlm.shards.manifests import read_manifest
@@ -220,7 +220,7 @@ def test_a_minimal_pair_that_does_not_fit_is_named(root):
 
 def test_the_file_is_read_back(tmp_path, random_model):
     write_figures(tmp_path / "evaluation.json", random_model)
-    found = read_evaluation(tmp_path / "evaluation.json")
+    found = read_json(tmp_path / "evaluation.json")
     assert found["test"] == json.loads(json.dumps(rounded(random_model["test"])))
 
 

@@ -1,40 +1,11 @@
-import json
-
-import pytest
-
-from mlm.errors import MlmError
-from mlm.evaluation.file import read_evaluation, read_fill_mask, rounded, write_figures
-
-CONTENT = {"run": "base", "test": {"loss": 1 / 3}, "baselines": {}, "verdicts": []}
+from mlm.atomic import read_json
+from mlm.evaluation.file import rounded, write_figures
 
 
-def test_what_was_written_is_read(tmp_path):
+def test_what_is_written_has_its_version_and_is_rounded(tmp_path):
     path = tmp_path / "evaluation.json"
-    write_figures(path, CONTENT)
-    found = read_evaluation(path)
-    assert found["run"] == "base"
-    assert found["test"]["loss"] == 0.3333333
-
-
-@pytest.mark.parametrize("version", [0, 2, "1", None])
-def test_another_format_version_is_refused_by_name(tmp_path, version):
-    path = tmp_path / "evaluation.json"
-    path.write_text(json.dumps({**CONTENT, "format_version": version}))
-    with pytest.raises(MlmError, match=r"evaluation\.json: format_version is .*; 1 is expected"):
-        read_evaluation(path)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"format_version": 1, "run": "base"}'])
-def test_a_damaged_file_is_a_clear_error(tmp_path, text):
-    path = tmp_path / "evaluation.json"
-    path.write_text(text)
-    with pytest.raises(MlmError, match="Delete it and run again"):
-        read_evaluation(path)
-
-
-def test_a_missing_file_is_a_clear_error(tmp_path):
-    with pytest.raises(MlmError, match="is missing"):
-        read_fill_mask(tmp_path / "fill_mask.json")
+    write_figures(path, {"run": "base", "test": {"loss": 1 / 3}})
+    assert read_json(path) == {"format_version": 1, "run": "base", "test": {"loss": 0.3333333}}
 
 
 def test_rounding_keeps_seven_digits_and_all_that_is_no_float():

@@ -81,6 +81,9 @@ def test_transformers_opens_the_model_and_fills_masks(built):
         "assert ids == [0, 1, 2, 3, 4], ids\n"
         "fill = pipeline('fill-mask', model=place, framework='tf')\n"
         "assert len(fill('Goal of my life is to [MASK].')) == 5\n"
+        # Longer than the model reads: cut where asked, and no position is looked up beyond it.
+        "long = 'The [MASK] of the Union. ' + 500 * 'It is strong. '\n"
+        "assert len(fill(long, tokenizer_kwargs={'truncation': True})) == 5\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=built.path, capture_output=True, text=True

@@ -1,10 +1,9 @@
-"""The files that evaluation and fill-mask write: their version, rounding and reading."""
+"""The files that evaluation and fill-mask write: their version and rounding."""
 
 import os
 from typing import Any
 
-from mlm.atomic import read_json, write_json
-from mlm.errors import MlmError
+from mlm.atomic import write_json
 
 FORMAT_VERSION = 1
 
@@ -25,38 +24,3 @@ def rounded(value: Any, digits: int = DIGITS) -> Any:
 def write_figures(path: str | os.PathLike, value: dict) -> None:
     """Write `value` with its format version, rounded, atomically."""
     write_json(path, rounded({"format_version": FORMAT_VERSION, **value}))
-
-
-def read_evaluation(path: str | os.PathLike) -> dict:
-    """What `evaluate` wrote to `path`.
-
-    Raises MlmError where it is missing, no JSON object, or of another format version.
-    """
-    return _read(path, "an evaluation", ("run", "test", "baselines", "verdicts"))
-
-
-def read_fill_mask(path: str | os.PathLike) -> dict:
-    """What `fill_mask` wrote to `path`; raises MlmError as `read_evaluation` does."""
-    return _read(path, "a fill-mask file", ("run", "prompts"))
-
-
-def _read(path: str | os.PathLike, kind: str, keys: tuple[str, ...]) -> dict:
-    advice = "Delete it and run again, so that it is remade."
-    try:
-        found = read_json(path)
-    except FileNotFoundError:
-        raise MlmError(f"{path}: is missing; {kind} is expected there.") from None
-    except ValueError as error:
-        raise MlmError(f"{path}: is no JSON ({error}). {advice}") from None
-    if not isinstance(found, dict):
-        raise MlmError(f"{path}: is not {kind} (no JSON object). {advice}")
-    version = found.get("format_version")
-    if version != FORMAT_VERSION:
-        raise MlmError(
-            f"{path}: format_version is {version}; {FORMAT_VERSION} is expected. It was made by "
-            f"another version of the workflow. {advice}"
-        )
-    missing = [k for k in keys if k not in found]
-    if missing:
-        raise MlmError(f"{path}: is not {kind}: it lacks {', '.join(missing)}. {advice}")
-    return found

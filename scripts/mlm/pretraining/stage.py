@@ -1,11 +1,10 @@
 """One pretraining as a job: from files and settings to an exported model and its record."""
 
-import shutil
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mlm.atomic import replacing, write_json, write_text
+from mlm.atomic import write_json, write_text
 from mlm.digests import file_sha256, value_sha256
 from mlm.environment import package_versions
 from mlm.errors import MlmError
@@ -29,7 +28,7 @@ from mlm.shards.manifests import (
     shards_root,
 )
 from mlm.tokenizer.encoding import Encoder
-from mlm.tokenizer.files import TOKENIZER_FILES
+from mlm.tokenizer.files import TOKENIZER_FILES, copy_tokenizer
 
 FORMAT_VERSION = 1
 
@@ -172,7 +171,7 @@ def train_and_export(
                 "unmasked; raise pretraining.masking.slots",
                 file=sys.stderr,
             )
-        _export(trained, files)
+        _export(trained, files, settings.sequence_length)
         summary = _summary(settings, files, manifests, run, accelerator, trained)
         card = model_card(summary, corpus=settings.corpus)
         write_text(f"{files.model_directory}/README.md", card)
@@ -180,14 +179,11 @@ def train_and_export(
         write_json(files.summary, summary)
 
 
-def _export(trained: Trained, files: RunFiles) -> None:
+def _export(trained: Trained, files: RunFiles, sequence_length: int) -> None:
     place = Path(files.model_directory)
     write_weights(trained.model, place / "model.safetensors")
     write_configuration(trained.model, place / "config.json")
-    source = Path(files.tokenizer).parent
-    for name in TOKENIZER_FILES:
-        with replacing(place / name) as temporary:
-            shutil.copyfile(source / name, temporary)
+    copy_tokenizer(Path(files.tokenizer).parent, place, model_max_length=sequence_length)
 
 
 def _summary(
