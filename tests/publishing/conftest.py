@@ -6,7 +6,8 @@ import huggingface_hub
 import pytest
 
 from mlm.publishing import transfer
-from tests.publishing.hub_server import Account, HubServer
+from tests.publishing.hub_model import Account
+from tests.publishing.hub_server import HubServer
 
 TOKEN = "hf_" + "TestOnly" * 4
 READING = "hf_" + "ReadOnly" * 4

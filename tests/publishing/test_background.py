@@ -20,7 +20,7 @@ from mlm.publishing import background
 from mlm.publishing.background import PushSettings, background_pushes
 from tests.publishing import pushed_run
 from tests.publishing.conftest import TOKEN
-from tests.publishing.hub_server import Fault
+from tests.publishing.hub_model import Fault
 
 SETTINGS = PushSettings(
     every=2, repository="me/model", branch="checkpoints", private=True, attempts=1, wait=20

@@ -11,7 +11,7 @@ from mlm.publishing.secrecy import scrubbed, token_from_environment
 from mlm.publishing.settings import Destination
 from mlm.publishing.transfer import Upload, publish
 from tests.publishing.conftest import LIMITED, READING, TOKEN
-from tests.publishing.hub_server import Fault
+from tests.publishing.hub_model import Fault
 
 FILES = (
     PublishedFile.of("model.safetensors", b"\0" * 1000),

@@ -10,7 +10,7 @@ from mlm.publishing import transfer
 from mlm.publishing.repository import PublishedFile
 from mlm.publishing.settings import Destination
 from mlm.publishing.transfer import Upload, publish
-from tests.publishing.hub_server import Fault
+from tests.publishing.hub_model import Fault
 
 PLACE = Destination("me/model", "model", private=True)
 CARD = b"---\nlicense: other\n---\n\n# model\n"
