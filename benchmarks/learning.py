@@ -25,10 +25,11 @@ import yaml
 BASE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BASE / "scripts"))
 
-from mlm.configuration import load_schema, resolve, run_section  # noqa: E402
+from mlm.configuration import load_schema, model_of_run, resolve, run_section  # noqa: E402
 
 RECORDS = BASE / "docs" / "learning"
 FIGURE = BASE / "docs" / "learning.svg"
+SCHEMA = load_schema(BASE / "schemas" / "config.schema.yaml")
 COLUMNS = ("seed", "step", "loss", "validation_loss", "validation_accuracy")
 
 
@@ -81,7 +82,7 @@ def train_one_seed(config: dict, seed: int, strengths: dict) -> list[dict]:
         initialisation.NeighbourHeads = lambda: changed
     settings = RunSettings(
         name=f"seed-{seed}",
-        model=run_section(config, "base", "model"),
+        model=model_of_run(config, "base", SCHEMA),
         pretraining=run_section(config, "base", "pretraining"),
         accelerator=config["accelerator"],
         seed=seed,
@@ -120,7 +121,7 @@ def train(options) -> None:
             )
         return
     config = overridden(yaml.safe_load((BASE / "config.yaml").read_text()), options.set)
-    config = resolve(config, load_schema(BASE / "schemas" / "config.schema.yaml"))
+    config = resolve(config, SCHEMA)
     seed = options.seeds[0]
     record(options.name, seed, train_one_seed(config, seed, overridden({}, options.strengths)))
 

@@ -12,7 +12,7 @@ if str(BASE / "scripts") not in sys.path:
 
 from mlm.bucket_access import check_bucket
 from mlm.code_edges import code_files
-from mlm.configuration import SPLITS, load_schema, resolve, run_section
+from mlm.configuration import SPLITS, load_schema, model_of_run, resolve, run_section
 from mlm.errors import MlmError
 from mlm.environment import check_environment, check_place
 from mlm.publishing.secrecy import token_from_environment
@@ -23,7 +23,8 @@ try:
     storage_settings = workflow.storage_settings
     if workflow.is_main_process and storage_settings.default_storage_provider == "gcs":
         check_bucket(storage_settings.default_storage_prefix)
-    settings = resolve(config, load_schema(BASE / "schemas" / "config.schema.yaml"))
+    schema = load_schema(BASE / "schemas" / "config.schema.yaml")
+    settings = resolve(config, schema)
 except MlmError as error:
     raise WorkflowError(str(error))
 
@@ -60,6 +61,11 @@ def of_run(section, *keys, without=None):
         return canonical({k: v for k, v in whole.items() if k in (keys or whole) and k != without})
 
     return narrowed
+
+
+def model_of(wildcards):
+    """The model of the job's run, for `params`: with the content of its config file, if any."""
+    return canonical(model_of_run(settings, wildcards.run, schema))
 
 
 def setting_of_run(*path):

@@ -34,7 +34,7 @@ rule lower_train_step:
         mem_mb=5000,
         runtime=60,
     params:
-        model=of_run("model"),
+        model=model_of,
         pretraining=of_run("pretraining", without="checkpoint"),
         seed=settings["seed"],
         precision=settings["accelerator"]["precision"],
@@ -64,7 +64,7 @@ rule find_batch:
         mem_mb=5000,
         runtime=1440,
     params:
-        model=of_run("model"),
+        model=model_of,
         pretraining=of_run("pretraining", without="checkpoint"),
         seed=settings["seed"],
         sequence_length=settings["shards"]["sequence_length"],

@@ -58,7 +58,7 @@ rule pretrain:
         push_attempts=settings["publish"]["attempts"],
         push_wait=settings["publish"]["checkpoints"]["wait"],
     params:
-        model=of_run("model"),
+        model=model_of,
         pretraining=of_run("pretraining", without="checkpoint"),
         seed=settings["seed"],
         accelerator=canonical(settings["accelerator"]),

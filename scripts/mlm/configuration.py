@@ -12,6 +12,7 @@ import yaml
 
 from mlm.errors import ConfigError
 from mlm.evaluation.settings import evaluation_problems
+from mlm.pretraining.model_settings import model_of_jobs, model_problems
 from mlm.publishing.settings import publish_problems
 from mlm.tokenizer.settings import tokenizer_problems
 
@@ -44,7 +45,7 @@ def resolve(config: dict, schema: dict) -> dict:
     # so that all problems are told at once.
     sound = _with_defaults(_without(config, errors), schema)
     sound["runs"] = {name: overrides or {} for name, overrides in sound["runs"].items()}
-    problems += _consistency_problems(sound)
+    problems += _consistency_problems(sound, schema)
     if problems:
         raise ConfigError(problems)
     return sound
@@ -53,6 +54,15 @@ def resolve(config: dict, schema: dict) -> dict:
 def run_section(config: dict, run: str, section: str) -> dict:
     """Section `section` of a resolved configuration as run `run` sees it."""
     return _merged(config[section], config["runs"][run].get(section, {}))
+
+
+def model_of_run(config: dict, run: str, schema: dict) -> dict:
+    """Section `model` of a resolved configuration as the jobs of run `run` get it."""
+    return model_of_jobs(run_section(config, run, "model"), _model_defaults(schema))
+
+
+def _model_defaults(schema: dict) -> dict:
+    return schema["$defs"]["model"]["properties"]["config"]["default"]
 
 
 def _merged(base: Any, override: Any) -> Any:
@@ -99,20 +109,34 @@ def _canonical(value: Any, schema: dict, where: str, problems: list[str], root=N
         child = schema.get("items", {})
         return [_canonical(v, child, f"{where}[{i}]", problems, root) for i, v in enumerate(value)]
     types = _types(schema)
-    numeric_text = isinstance(value, str) and "string" not in types
-    if "number" in types and not isinstance(value, bool):
-        if isinstance(value, int):
-            return float(value)
-        if numeric_text:
-            value = _number(value)
-    elif "integer" in types and numeric_text:
-        number = _number(value)
-        value = int(number) if isinstance(number, float) and number.is_integer() else value
-    elif "integer" in types and isinstance(value, float) and value.is_integer():
+    if isinstance(value, str):
+        value = _from_text(value, types)
+    if "number" in types and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if "integer" in types and isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, float) and not math.isfinite(value):
         problems.append(f"{where}: {value} is no finite number")
     return value
+
+
+def _from_text(text: str, types: list[str]) -> Any:
+    """What `text` stands for where one of `types` is expected, all of them if there are none.
+
+    Snakemake gives text for every value inside a nested `--config`, and YAML for `1e-4`.
+    """
+    if text in ("null", "~") and ("null" in types or not types):
+        return None
+    if "string" in types:
+        return text
+    if text.lower() in ("true", "false") and ("boolean" in types or not types):
+        return text.lower() == "true"
+    if {"number", "integer"} & set(types) or not types:
+        try:
+            return int(text) if "number" not in types else float(text)
+        except ValueError:
+            return _number(text)
+    return text
 
 
 def _number(text: str) -> float | str:
@@ -192,9 +216,10 @@ def _with_defaults(value: Any, schema: dict, root: dict | None = None) -> Any:
     return value
 
 
-def _consistency_problems(config: dict) -> list[str]:
+def _consistency_problems(config: dict, schema: dict) -> list[str]:
     """What no single key shows: settings that contradict each other."""
     problems = _corpus_problems(config) + _report_problems(config) + publish_problems(config)
+    problems += _preflight_problems(config["preflight"]) + _finetune_problems(config["finetune"])
     problems += [
         f"runs: {name!r} cannot be a file name; use letters, digits, '_', '-' and '.' (at most "
         "64, the first a letter or digit)"
@@ -204,7 +229,7 @@ def _consistency_problems(config: dict) -> list[str]:
     for run in config["runs"]:
         sections = {s: run_section(config, run, s) for s in RUN_SECTIONS}
         where = f"runs.{run}: " if config["runs"][run] else ""
-        problems += [where + p for p in _run_problems(config, sections)]
+        problems += [where + p for p in _run_problems(config, sections, _model_defaults(schema))]
     return list(dict.fromkeys(problems))
 
 
@@ -260,7 +285,24 @@ def _report_problems(config: dict) -> list[str]:
     ]
 
 
-def _run_problems(config: dict, sections: dict) -> list[str]:
+def _preflight_problems(section: dict) -> list[str]:
+    low, high = section["utilisation"]["low"], section["utilisation"]["high"]
+    return [f"preflight.utilisation: low {low} is above high {high}"] if low > high else []
+
+
+def _finetune_problems(section: dict) -> list[str]:
+    if section["data"]["source"] == "csv":
+        if not section["data"]["file"]:
+            return ["finetune.data.file: missing; name the CSV file with your examples"]
+    elif section["task"] != "regression":
+        return [
+            f"finetune.task: {section['task']} needs data of its own; set finetune.data.source: "
+            "csv. The embedded task, the year of a passage, is a regression"
+        ]
+    return []
+
+
+def _run_problems(config: dict, sections: dict, defaults: dict) -> list[str]:
     pretraining, problems = sections["pretraining"], []
     lengths = {k: pretraining[k] for k in ("steps", "epochs", "tokens") if pretraining[k]}
     if len(lengths) != 1:
@@ -272,13 +314,7 @@ def _run_problems(config: dict, sections: dict) -> list[str]:
     masking = pretraining["masking"]
     if masking["mask_token"] + masking["random_token"] > 1 + 1e-9:
         problems.append("pretraining.masking: mask_token and random_token add up to more than 1")
-    model = sections["model"]
-    width = model["config"].get("hidden_size")
-    heads = model["config"].get("num_attention_heads")
-    if isinstance(width, int) and isinstance(heads, int) and (heads < 1 or width % heads):
-        problems.append(f"model.config: {heads} attention heads do not divide hidden_size {width}")
-    if model["hub"]["id"] and not model["hub"]["revision"]:
-        problems.append("model.hub.revision: missing; pin the Hub id to a commit")
+    problems += model_problems(sections["model"], defaults, config["shards"]["sequence_length"])
     mask = config["tokenizer"]["special_tokens"]["mask"]
     if config["tokenizer"]["kind"] != "pretrained":
         for prompt in sections["evaluation"]["prompts"]:

@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import AddedToken, Tokenizer, models
 
 from mlm.atomic import write_json
-from mlm.configuration import load_schema, resolve, run_section
+from mlm.configuration import load_schema, model_of_run, resolve, run_section
 from mlm.digests import file_sha256
 from mlm.shards.manifests import Manifest, ShardEntry, totals, write_manifest
 from mlm.shards.tfrecord import SampleWriter
@@ -146,7 +146,7 @@ def small_job(root: Path, name: str = "small", overrides: dict | None = None):
     config = small_settings(overrides)
     settings = RunSettings(
         name=name,
-        model=run_section(config, "base", "model"),
+        model=model_of_run(config, "base", load_schema(SCHEMA)),
         pretraining=run_section(config, "base", "pretraining"),
         accelerator=config["accelerator"],
         seed=config["seed"],

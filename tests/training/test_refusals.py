@@ -38,7 +38,7 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
         ),
         ("bert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
         ("distilbert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
-        ("gpt2", {}, "gpt2 has no TensorFlow masked language model"),
+        ("gpt2", {}, "'gpt2' has no TensorFlow masked language model"),
     ],
 )
 def test_a_model_that_does_not_fit_its_data_is_named(encoder, family, config, problem):
@@ -64,9 +64,33 @@ def test_the_roberta_family_needs_padding_at_one(encoder, family):
     assert model_configuration(ModelRequest("bert", SMALL), Swapped(), LENGTH).pad_token_id == 2
 
 
-def test_an_unknown_family_is_named_with_examples(encoder):
-    with pytest.raises(MlmError, match="knows no model_type 'robberta'; examples: roberta"):
-        model_configuration(ModelRequest("robberta", SMALL), encoder, LENGTH)
+def test_a_field_that_the_family_does_not_have_is_named(encoder):
+    request = ModelRequest("bert", SMALL | {"hiden_size": 64, "num_layer": 3})
+    with pytest.raises(ConfigError) as raised:
+        model_configuration(request, encoder, LENGTH)
+    first, second = raised.value.problems
+    assert first.startswith("model.config.hiden_size: bert has no such field")
+    assert "did you mean 'hidden_size'" in first
+    assert second.startswith("model.config.num_layer: bert has no such field")
+
+
+def test_distilbert_takes_the_names_of_the_other_families(encoder):
+    sizes = SMALL | {"intermediate_size": 48}
+    fields = sizes | {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.4}
+    config = model_configuration(ModelRequest("distilbert", fields), encoder, LENGTH)
+    assert (config.hidden_dim, config.dropout, config.attention_dropout) == (48, 0.3, 0.4)
+
+
+def test_the_content_of_a_config_file_is_the_architecture(encoder):
+    stored = {"model_type": "bert", "architectures": ["X"], "auto_map": {"AutoModel": "code.py"}}
+    request = ModelRequest("roberta", {"num_hidden_layers": 3}, architecture=stored | SMALL)
+    config = model_configuration(request, encoder, LENGTH)
+    assert (config.model_type, config.num_hidden_layers) == ("bert", 3)
+    assert config.hidden_size == SMALL["hidden_size"]
+    assert not hasattr(config, "auto_map")
+    wrong = ModelRequest("roberta", {}, architecture=stored | SMALL | {"vocab_size": 50265})
+    with pytest.raises(ConfigError, match="vocab_size: 50265, but the tokenizer has 500 ids"):
+        model_configuration(wrong, encoder, LENGTH)
 
 
 def test_a_batch_larger_than_the_split_is_refused():

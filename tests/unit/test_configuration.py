@@ -77,6 +77,26 @@ def test_numbers_are_the_same_setting_however_they_are_written():
     assert whole == 1.0 and type(whole) is float
 
 
+def test_text_from_the_command_line_is_the_same_setting():
+    """Snakemake's --config leaves every value inside a nested one as text."""
+    typed = {
+        "preflight": {"required": False},
+        "pretraining": {"steps": None, "epochs": 3, "masking": {"share": 0.2}},
+        "model": {"config": {"hidden_size": 64, "hidden_act": "gelu", "layer_norm_eps": 1e-5}},
+    }
+    text = {
+        "preflight": {"required": "false"},
+        "pretraining": {"steps": "null", "epochs": "3", "masking": {"share": "0.2"}},
+        "model": {"config": {"hidden_size": "64", "hidden_act": "gelu", "layer_norm_eps": "1e-5"}},
+    }
+    found = resolve(text, SCHEMA)
+    assert found == resolve(typed, SCHEMA)
+    assert type(found["model"]["config"]["hidden_size"]) is int
+    assert problems({"preflight": {"required": "no"}}) == [
+        "preflight.required: found 'no', expected boolean"
+    ]
+
+
 def test_a_boolean_is_no_number():
     assert problems({"seed": True}) == ["seed: found True, expected integer"]
 
@@ -121,3 +141,35 @@ def test_heads_that_do_not_divide_the_width_are_refused():
 def test_an_unpinned_hub_dataset_is_refused():
     found = problems({"corpus": {"source": "hub", "hub": {"dataset": "x/y"}}})
     assert any(p.startswith("corpus.hub.revision: missing") for p in found)
+
+
+def test_what_later_stages_would_refuse_is_told_before_the_first_job():
+    found = problems(
+        {
+            "preflight": {"utilisation": {"low": 0.6, "high": 0.2}},
+            "finetune": {"data": {"source": "csv"}},
+            "runs": {
+                "base": {"model": {"family": "robberta"}},
+                "file": {"model": {"config_file": "nowhere.json"}},
+                "shared": {"model": {"family": "albert"}},
+                "short": {"model": {"config": {"max_position_embeddings": 65}}},
+            },
+        }
+    )
+    for line in (
+        "preflight.utilisation: low 0.6 is above high 0.2",
+        "finetune.data.file: missing",
+        "runs.base: model.family: 'robberta' has no TensorFlow masked language model in this "
+        "version of transformers; did you mean 'roberta'?",
+        "runs.file: model.config_file: nowhere.json: no such file",
+        "runs.shared: model.initialisation: neighbour_heads is not made for albert",
+        "runs.short: model.config.max_position_embeddings: 65; sequences of 64 tokens need at "
+        "least 66",
+    ):
+        assert any(problem.startswith(line) for problem in found), line
+    assert len(found) == 6
+
+
+def test_classification_without_data_of_its_own_is_refused():
+    found = problems({"finetune": {"task": "classification"}})
+    assert found[0].startswith("finetune.task: classification needs data of its own")

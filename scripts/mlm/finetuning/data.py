@@ -6,7 +6,6 @@ from pathlib import Path
 
 from mlm.atomic import write_json
 from mlm.digests import file_sha256
-from mlm.errors import MlmError
 from mlm.finetuning.examples import Example, LabelledCsv, read_labelled_csv, write_examples
 from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.year_task import PretrainingSplit, year_examples
@@ -22,8 +21,6 @@ def make_examples(section: dict, seed: int, pretraining: PretrainingSplit | None
     """
     data = section["data"]
     if data["source"] == "csv":
-        if not data["file"]:
-            raise MlmError("finetune.data.file: missing; name the CSV file with your examples")
         layout = LabelledCsv(
             file=data["file"],
             id=data["id_column"],
@@ -32,11 +29,6 @@ def make_examples(section: dict, seed: int, pretraining: PretrainingSplit | None
             group=data["group_column"],
         )
         return read_labelled_csv(layout, section["task"])
-    if section["task"] != "regression":
-        raise MlmError(
-            "finetune.task: classification needs data of its own; set finetune.data.source: csv. "
-            "The embedded task, the year of a passage, is a regression"
-        )
     return year_examples(data["passage_words"], data["passages_per_speech"], seed, pretraining)
 
 

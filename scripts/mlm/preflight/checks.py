@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from mlm.atomic import read_json, write_json
-from mlm.errors import MlmError
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
 from mlm.preflight.roofline import LABEL, estimate
@@ -54,15 +53,7 @@ class PreflightSettings:
 
     @classmethod
     def of(cls, targets: list[str], utilisation: dict, effort: str) -> "PreflightSettings":
-        """From the resolved section's `targets`, `utilisation` and `effort`.
-
-        Raises MlmError for a range whose low end is above the high one.
-        """
-        if utilisation["low"] > utilisation["high"]:
-            raise MlmError(
-                f"preflight.utilisation: low is {utilisation['low']}, above high, which is "
-                f"{utilisation['high']}"
-            )
+        """From the resolved section's `targets`, `utilisation` and `effort`."""
         return cls(tuple(targets), (utilisation["low"], utilisation["high"]), effort)
 
     def quick(self, large: bool) -> bool:

@@ -1,34 +1,63 @@
 """The model: its architecture from the configuration, checked against the data, and built."""
 
+import difflib
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from mlm.errors import ConfigError, MlmError
 from mlm.framework import make_deterministic, tf
+from mlm.pretraining.model_settings import FAMILIES, ROBERTA_FAMILY, too_few_positions
 from mlm.tokenizer.encoding import Encoder
 
-#: Families whose TensorFlow code counts positions over ids other than 1, from 2 on.
-ROBERTA_FAMILY = ("roberta", "xlm-roberta", "roberta-prelayernorm", "camembert")
+#: What a stored config.json says of its own file and of code to load; no part of the model.
+_NOT_THE_MODEL = (
+    *("architectures", "auto_map", "transformers_version", "torch_dtype", "_name_or_path"),
+)
+
+#: Fields of most families under the names that others gave them, by model_type.
+_OWN_NAMES = {
+    "distilbert": {
+        "intermediate_size": "hidden_dim",
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+    },
+    "funnel": {
+        "intermediate_size": "d_inner",
+        "hidden_dropout_prob": "hidden_dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+    },
+    "xlm": {
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+    },
+    "flaubert": {
+        "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+    },
+}
 
 
 @dataclass(frozen=True)
 class ModelRequest:
-    """A model as the configuration's section `model` asks for it."""
+    """A model as the configuration's section `model` asks for it.
+
+    `architecture` is the content of a config.json, and `config` overrides its fields or those
+    of the Hub's; without either, `family` is the model_type.
+    """
 
     family: str
     config: dict = field(default_factory=dict)
-    config_file: str | None = None
+    architecture: dict | None = None
     hub_id: str | None = None
     hub_revision: str | None = None
     initialisation: str = "standard"
 
     @classmethod
     def of(cls, section: dict) -> "ModelRequest":
-        """From the resolved section `model`."""
+        """From the section `model` as `model_of_run` gives it."""
         return cls(
             family=section["family"],
             config=section["config"],
-            config_file=section["config_file"],
+            architecture=section["config_file"],
             hub_id=section["hub"]["id"],
             hub_revision=section["hub"]["revision"],
             initialisation=section["initialisation"],
@@ -41,21 +70,27 @@ def model_configuration(request: ModelRequest, tokenizer: Encoder, sequence_leng
     Raises ConfigError with everything that does not fit: family without a TensorFlow
     masked-LM model, vocabulary, positions, pad id, heads.
     """
-    from transformers import TF_MODEL_FOR_MASKED_LM_MAPPING, AutoConfig
+    from transformers import AutoConfig
 
-    base = _base_configuration(request, AutoConfig)
-    config = AutoConfig.for_model(base.pop("model_type"), **(base | request.config))
-    given = base.keys() | request.config.keys()
-    problems = []
-    if type(config) not in TF_MODEL_FOR_MASKED_LM_MAPPING:
-        problems.append(
-            f"model.family: {config.model_type} has no TensorFlow masked language model in "
-            "this version of transformers"
+    base = _architecture(request)
+    family = base.pop("model_type")
+    if family not in FAMILIES:
+        raise ConfigError(
+            [
+                f"model: {family!r} has no TensorFlow masked language model in this version of "
+                f"transformers; there are: {', '.join(FAMILIES)}"
+            ]
         )
+    own_names = _OWN_NAMES.get(family, {})
+    asked = {own_names.get(name, name): value for name, value in request.config.items()}
+    problems = _unknown_fields(AutoConfig.for_model(family), asked)
+    config = AutoConfig.for_model(family, **(base | asked))
+    given = base.keys() | asked.keys()
     if "vocab_size" in given and config.vocab_size != tokenizer.vocabulary_size:
         problems.append(
             f"model.config.vocab_size: {config.vocab_size}, but the tokenizer has "
-            f"{tokenizer.vocabulary_size} ids; leave the key out to take the tokenizer's"
+            f"{tokenizer.vocabulary_size} ids; set it to {tokenizer.vocabulary_size}, or leave the "
+            "key out of your configuration and of the config.json to take the tokenizer's"
         )
     config.vocab_size = tokenizer.vocabulary_size
     config.bos_token_id = config.cls_token_id = tokenizer.special_ids.cls
@@ -78,17 +113,17 @@ def model_configuration(request: ModelRequest, tokenizer: Encoder, sequence_leng
     return config
 
 
-def _base_configuration(request: ModelRequest, auto_config) -> dict:
-    """Fields that a config file or a Hub id gives, with the model_type."""
-    if request.config_file:
-        path = Path(request.config_file)
-        if not path.is_file():
-            raise MlmError(f"model.config_file: no file {path} (looked in {Path.cwd().name}/)")
-        return auto_config.from_pretrained(path).to_diff_dict()
-    if request.hub_id:
+def _architecture(request: ModelRequest) -> dict:
+    """Fields of a config.json, from a file or the Hub, or the model_type alone."""
+    found = {"model_type": request.family}
+    if request.architecture is not None:
+        found = request.architecture
+    elif request.hub_id:
+        from transformers import PretrainedConfig
+
         try:
-            found = auto_config.from_pretrained(
-                request.hub_id, revision=request.hub_revision, trust_remote_code=False
+            found, _ = PretrainedConfig.get_config_dict(
+                request.hub_id, revision=request.hub_revision
             )
         except OSError as error:
             raise MlmError(
@@ -96,31 +131,33 @@ def _base_configuration(request: ModelRequest, auto_config) -> dict:
                 f"{str(error).splitlines()[0]} Without a network, download its config.json "
                 "and name it in model.config_file"
             ) from error
-        return found.to_diff_dict()
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    return {key: value for key, value in found.items() if key not in _NOT_THE_MODEL}
 
-    if request.family not in CONFIG_MAPPING:
-        raise MlmError(
-            f"model.family: transformers knows no model_type {request.family!r}; examples: "
-            "roberta, roberta-prelayernorm, bert, distilbert, albert, electra"
-        )
-    return {"model_type": request.family}
+
+def _unknown_fields(known, given: dict) -> list[str]:
+    """Fields that the family's configuration does not have: it would keep them unread."""
+    problems = []
+    for name in sorted(given):
+        if not hasattr(known, name):
+            close = difflib.get_close_matches(name, known.to_dict(), n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            problems.append(
+                f"model.config.{name}: {known.model_type} has no such field{hint} (null leaves out "
+                "one that config.yaml sets)"
+            )
+    return problems
 
 
 def _position_problems(config, sequence_length: int, given: bool) -> list[str]:
     """Fill in `max_position_embeddings` where absent; say where it is too small."""
-    offset = 2 if config.model_type in ROBERTA_FAMILY else 0
-    needed = sequence_length + offset
+    needed = sequence_length + (2 if config.model_type in ROBERTA_FAMILY else 0)
     if not given:
         config.max_position_embeddings = needed
         return []
-    if config.max_position_embeddings >= needed:
+    found = config.max_position_embeddings
+    if found >= needed:
         return []
-    because = " (positions of this family start at 2)" if offset else ""
-    return [
-        f"model.config.max_position_embeddings: {config.max_position_embeddings}; sequences "
-        f"of {sequence_length} tokens need at least {needed}{because}"
-    ]
+    return [too_few_positions(config.model_type, found, sequence_length, needed)]
 
 
 def build_model(config, initialisation: str, seed: int):
