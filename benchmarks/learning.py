@@ -7,8 +7,8 @@
 `train` trains with the configuration's defaults and what --set changes, on the shards at hand
 (snakemake --cores 2 results/manifests/train.json results/manifests/validation.json), and
 looks at the validation split alone. `collect` takes the curves of runs that the workflow
-trained. Both leave docs/learning/<name>.csv, a row for each validation of each seed. `draw`
-makes docs/learning.svg from such files.
+trained, and the baselines from their evaluation. Both leave docs/learning/<name>.csv, a row for
+each validation of each seed. `draw` makes docs/learning.svg from such files.
 """
 
 import argparse
@@ -28,8 +28,14 @@ sys.path.insert(0, str(BASE / "scripts"))
 from mlm.configuration import load_schema, model_of_run, resolve, run_section  # noqa: E402
 
 RECORDS = BASE / "docs" / "learning"
+BASELINES = RECORDS / "baselines.json"
 FIGURE = BASE / "docs" / "learning.svg"
 SCHEMA = load_schema(BASE / "schemas" / "config.schema.yaml")
+LABELS = {
+    "unigram": "unigram",
+    "bigram": "bigram that sees both neighbours",
+    "bigram_hidden": "bigram that sees what the model sees",
+}
 COLUMNS = ("seed", "step", "loss", "validation_loss", "validation_accuracy")
 
 
@@ -131,6 +137,9 @@ def collect(options) -> None:
         seed = json.loads((run / "training.json").read_text())["seed"]
         with (run / "training.csv").open(newline="") as stream:
             record(options.name, seed, list(csv.DictReader(stream)))
+        found = json.loads((run / "evaluation.json").read_text())["baselines"]
+        losses = {name: round(baseline["loss"], 3) for name, baseline in sorted(found.items())}
+        BASELINES.write_text(json.dumps(losses, indent=2) + "\n")
 
 
 def draw(options) -> None:
@@ -151,7 +160,17 @@ def draw(options) -> None:
             axes.plot(
                 *zip(*points, strict=True), f"C{number}.-", lw=1, label=name if first else None
             )
-    axes.axhline(4.95, color="grey", lw=0.8, ls=":", label="left bigram, test")
+    for name, loss in json.loads(BASELINES.read_text()).items():
+        axes.axhline(loss, color="grey", lw=0.8, ls=":")
+        axes.annotate(
+            f"{LABELS[name]}, test",
+            (1, loss),
+            xycoords=("axes fraction", "data"),
+            ha="right",
+            va="bottom",
+            fontsize="small",
+            color="dimgrey",
+        )
     axes.set_xlabel("step")
     axes.set_ylabel("validation loss (nats)")
     axes.grid(alpha=0.3)

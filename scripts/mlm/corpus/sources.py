@@ -27,7 +27,7 @@ class Source:
 
 
 def open_source(settings: dict, files: dict[str, list[str]]) -> Source:
-    """The source that `settings` (of `corpus_files.used_settings`) asks for.
+    """The source that `settings` (of `corpus.files.used_settings`) asks for.
 
     `files` are the matched files by split, for the source `files`. Nothing is read yet but
     what is needed to know the splits. Raises MlmError where the source cannot be opened.

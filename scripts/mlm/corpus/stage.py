@@ -34,7 +34,7 @@ def build_corpus(
 ) -> dict[str, SplitCounts]:
     """Write the corpus and return its counts by split.
 
-    `settings` are those of `corpus_files.used_settings`, `files` the matched files by split,
+    `settings` are those of `corpus.files.used_settings`, `files` the matched files by split,
     `parquet` and `described` the paths of the outputs by split. Working files stand beside
     the first output, and are gone afterwards.
 

@@ -124,7 +124,8 @@ def _body(
         "from transformers import pipeline\n\n"
         f'fill = pipeline("fill-mask", model="{place}", framework="tf")\n'
         f"fill({prompt!r})\n```",
-        "TensorFlow, Flax and PyTorch open the one `model.safetensors`.",
+        "TensorFlow, PyTorch and, where the family has a Flax model, Flax open the one "
+        "`model.safetensors`.",
         "## Training",
         "| | |\n|---|---|\n" + "\n".join(f"| {k} | {v} |" for k, v in shown.items()),
     ]

@@ -1,7 +1,7 @@
 """Logits at the masked positions only.
 
-The projection onto the vocabulary is the largest product of a small model. Only 15 in 100
-positions are predicted, so the hidden states are gathered there before the head runs
+The projection onto the vocabulary is the largest product of a small model. Only a share of the
+positions is predicted, so the hidden states are gathered there before the head runs
 (the max_predictions_per_seq of BERT's first release). Families whose head cannot be called
 apart get their full logits, gathered afterwards.
 """

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from mlm.digests import value_sha256
 from mlm.report.data import RunResults
 
+#: Settings of the evaluation on which its questions depend.
+MASK_SETTINGS = ("mask_share", "mask_token", "random_token", "seed")
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -71,9 +74,9 @@ def comparable(runs: list[RunResults]) -> list[str]:
     choices = set()
     for run in runs:
         settings = run.evaluation.content.get("settings") or {}
-        choices.add(tuple(str(settings.get(k)) for k in ("mask_share", "seed")))
+        choices.add(tuple(str(settings.get(k)) for k in MASK_SETTINGS))
     if len(choices) > 1:
-        reasons.append("The runs were evaluated on different masks (mask_share or seed).")
+        reasons.append("The runs were evaluated on different masks ({', '.join(MASK_SETTINGS)}).")
     return reasons
 
 

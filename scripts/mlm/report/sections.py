@@ -22,6 +22,7 @@ from mlm.report.words import (
     decimal,
     digest_rows,
     percent,
+    plural,
     verdicts,
     what_was_trained,
 )
@@ -107,7 +108,7 @@ def pipeline(results: Results) -> dict:
 
     if results.corpus:
         documents = sum(a.content["documents"] for a in results.corpus.values())
-        stage("Corpus", "corpus", f"{count(documents)} documents", "split, filtered, deduplicated")
+        stage("Corpus", "corpus", f"{count(documents)} documents", "split, filtered")
     if results.tokenizer:
         tokenizer = results.tokenizer.content
         stage(
@@ -131,23 +132,19 @@ def pipeline(results: Results) -> dict:
     stage(
         "Pretraining",
         "training",
-        _plural(len(runs), "run"),
+        plural(len(runs), "run"),
         " to ".join(dict.fromkeys([count(steps_taken[0]), count(steps_taken[-1])])) + " steps",
     )
     predictions = best_run(runs).evaluation.content["test"].get("num_predictions")
     stage("Evaluation", "evaluation", "fixed masks", f"{count(predictions)} predictions")
     prompts = best_run(runs).fill_mask.content["prompts"]
-    stage("Fill-mask", "fill_mask", _plural(len(prompts), "prompt"))
+    stage("Fill-mask", "fill_mask", plural(len(prompts), "prompt"))
     tuned = [r.extras["finetune"].content for r in runs if "finetune" in r.extras]
     if tuned:
         folds = tuned[0]["models"]["pretrained"]["folds"]
-        stage("Fine-tuning", "finetune", tuned[0]["task"], _plural(len(folds), "fold"))
+        stage("Fine-tuning", "finetune", tuned[0]["task"], plural(len(folds), "fold"))
     stage("Report", "provenance", "this page")
     return {"stages": steps}
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def provenance(results: Results) -> dict:
@@ -158,6 +155,8 @@ def provenance(results: Results) -> dict:
             packages.setdefault(package, {})[run.name] = version
     return {
         "artefacts": digest_rows(results, MOST),
+        "most": MOST,
+        "shards_left_out": sections_of_data.shards_left_out(results),
         "config": canonical_json(results.config),
         "code": results.code,
         "packages": {p: sorted(set(v.values())) for p, v in sorted(packages.items())},

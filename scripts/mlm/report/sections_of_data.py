@@ -63,8 +63,15 @@ def shards(results: Results) -> dict:
     return {
         "rows": rows,
         "most": MOST,
-        "left_out": sum(max(0, len(r["shards"]) - MOST) for r in rows),
+        "left_out": shards_left_out(results),
+        # Of shards that were made elsewhere nobody here knows what was dropped.
+        "packed_here": bool(results.corpus),
     }
+
+
+def shards_left_out(results: Results) -> int:
+    """How many shards are beyond the first MOST of their split, which the page names."""
+    return sum(max(0, len(a.content["shards"]) - MOST) for a in results.manifests.values())
 
 
 def preview(results: Results) -> dict | None:

@@ -18,6 +18,11 @@ def count(number: float | None) -> str:
     return NONE if number is None else f"{round(number):,}"
 
 
+def plural(number: int, noun: str) -> str:
+    """A whole number with its noun, such as "3 runs"."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def decimal(number: float | None, digits: int = 2) -> str:
     """A number with `digits` decimals and a comma between thousands."""
     if number is None:
@@ -93,11 +98,17 @@ def source_in_words(source: object) -> str:
         return f"the Hugging Face dataset {name}{part}{revision}"
     if kind == "files":
         return (
-            f"{len(source['files'])} text files of the user"
+            plural(len(source["files"]), "text file") + " of the user"
             if source.get("files")
             else "text files"
         )
     return str(kind)
+
+
+def _whole_source(sources: list[dict]) -> dict:
+    """One source for all splits: with the files of each, and every file once."""
+    files = {file["sha256"]: file for source in sources for file in source.get("files", ())}
+    return sources[0] | ({"files": list(files.values())} if files else {})
 
 
 def what_was_trained(results: Results, best: RunResults) -> list[str]:
@@ -107,7 +118,7 @@ def what_was_trained(results: Results, best: RunResults) -> list[str]:
     tokens = f"{short(train.content['num_tokens'])} tokens" if train else "the train split"
     text = "shards made elsewhere"
     if results.corpus:
-        text = source_in_words(next(iter(results.corpus.values())).content["source"])
+        text = source_in_words(_whole_source([a.content for a in results.corpus.values()]))
     epochs = training.get("epochs")
     length = f"{count(training['steps'])} steps"
     length += f" ({epochs:.3g} epochs)" if isinstance(epochs, int | float) else ""
