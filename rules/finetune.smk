@@ -38,7 +38,7 @@ rule finetune:
 rule finetune_data:
     """Choose the labelled passages and deal them to the folds."""
     input:
-        file=(FINETUNE["data"]["file"] or [] if FINETUNE["data"]["source"] == "csv" else []),
+        file=[local(FINETUNE["data"]["file"])] if FINETUNE["data"]["source"] == "csv" else [],
         code=code("finetune_data"),
     output:
         table="results/finetune/examples.csv",
