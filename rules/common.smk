@@ -104,6 +104,15 @@ def staged_shards(*splits):
     return lambda wildcards: [file for split in splits for file in SHARD_FILES[split]]
 
 
+def of_accelerator(*keys):
+    """The keys of section `accelerator`, for `params`."""
+    return canonical({key: settings["accelerator"][key] for key in keys})
+
+
+# Which TPU it is changes no result: resources, of which a change reruns nothing.
+THE_TPU = {f"accelerator_tpu_{k}": v or "" for k, v in settings["accelerator"]["tpu"].items()}
+
+
 def of_finetune(*keys):
     """The keys of section `finetune`, for `params`."""
     return canonical({key: settings["finetune"][key] for key in keys})

@@ -36,6 +36,7 @@ rule evaluate:
         "../envs/environment.yaml"
     threads: 2
     resources:
+        **THE_TPU,
         mem_mb=4000,
         runtime=120,
     params:
@@ -53,12 +54,7 @@ rule evaluate:
             "seed",
             "train_samples",
         ),
-        accelerator=canonical(
-            {
-                key: settings["accelerator"][key]
-                for key in ("cpu_threads", "kind", "tpu", "virtual_replicas")
-            }
-        ),
+        accelerator=of_accelerator("cpu_threads", "kind", "virtual_replicas"),
     script:
         "../scripts/evaluate.py"
 

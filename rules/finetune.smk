@@ -130,9 +130,7 @@ rule finetune_fold:
             "warmup_share",
         ),
         seed=FINETUNE_SEED,
-        accelerator=canonical(
-            {k: settings["accelerator"][k] for k in ("kind", "precision", "virtual_replicas")}
-        ),
+        accelerator=of_accelerator("kind", "precision", "virtual_replicas"),
     script:
         "../scripts/finetune_fold.py"
 

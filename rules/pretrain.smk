@@ -45,12 +45,14 @@ rule pretrain:
     # Where and how often states are saved changes no result. It travels as resources, since a
     # changed param would train again.
     resources:
+        **THE_TPU,
+        # So do checkpoints pushed to the Hub; 0: none.
         mem_mb=4000,
         runtime=720,
         checkpoint_every=setting_of_run("pretraining", "checkpoint", "every"),
         checkpoint_keep=setting_of_run("pretraining", "checkpoint", "keep"),
         checkpoint_directory=setting_of_run("pretraining", "checkpoint", "directory"),
-        # So do checkpoints pushed to the Hub; 0: none.
+        # So does the TPU's name, which is another after each preemption.
         push_every=settings["publish"]["checkpoints"]["every"] or 0,
         push_repository=lambda wildcards: model_repository(settings["publish"], wildcards.run) or "",
         push_branch=settings["publish"]["checkpoints"]["branch"],
@@ -61,7 +63,7 @@ rule pretrain:
         model=model_of,
         pretraining=of_run("pretraining", without="checkpoint"),
         seed=settings["seed"],
-        accelerator=canonical(settings["accelerator"]),
+        accelerator=of_accelerator("cpu_threads", "kind", "precision", "virtual_replicas"),
         sequence_length=settings["shards"]["sequence_length"],
         corpus=settings["corpus"]["source"],
     script:

@@ -7,7 +7,7 @@ from mlm.atomic import read_json
 from mlm.evaluation.file import write_figures
 from mlm.evaluation.settings import EvaluationSettings
 from mlm.evaluation.stage import Paths, evaluate
-from mlm.job import run
+from mlm.job import accelerator_of, run
 from mlm.shards.manifests import read_manifest, shards_root
 
 
@@ -21,7 +21,7 @@ def main(job):
         split: read_json(path)["characters"]
         for split, path in zip(("train", "test"), job.input.corpus, strict=False)
     }
-    settings = EvaluationSettings.of(job.params.evaluation, job.params.accelerator)
+    settings = EvaluationSettings.of(job.params.evaluation, accelerator_of(job))
     figures = evaluate(job.wildcards.run, paths, characters, settings)
     write_figures(job.output[0], figures)
     test = figures["test"]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlm.job import run
+from mlm.job import accelerator_of, run
 
 
 def main(job):
@@ -16,7 +16,7 @@ def main(job):
         name=job.wildcards.run,
         model=job.params.model,
         pretraining=job.params.pretraining | {"checkpoint": checkpoint},
-        accelerator=job.params.accelerator,
+        accelerator=accelerator_of(job),
         seed=job.params.seed,
         sequence_length=job.params.sequence_length,
         corpus=job.params.corpus,

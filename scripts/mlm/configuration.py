@@ -310,6 +310,13 @@ def _run_problems(config: dict, sections: dict, defaults: dict) -> list[str]:
         problems.append(
             f"pretraining: exactly one of steps, epochs, tokens must be set; found {found}"
         )
+    first, last = pretraining["profile"] or (1, 1)
+    if first > last:
+        problems.append(f"pretraining.profile: the first step {first} is after the last, {last}")
+    elif pretraining["profile"] and pretraining["steps"] and last > pretraining["steps"]:
+        problems.append(
+            f"pretraining.profile: step {last} is beyond the last, {pretraining['steps']}"
+        )
     problems += evaluation_problems(sections["evaluation"])
     masking = pretraining["masking"]
     if masking["mask_token"] + masking["random_token"] > 1 + 1e-9:

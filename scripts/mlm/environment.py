@@ -97,6 +97,6 @@ def check_place(directory: Path) -> None:
         )
 
 
-def package_versions() -> dict[str, str]:
-    """Installed versions of the packages that shape the results, by name."""
-    return {p: v for p in PACKAGES if (v := installed_version(p)) is not None}
+def package_versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
+    """Installed versions of `packages`, by default those that shape the results, by name."""
+    return {p: v for p in packages if (v := installed_version(p)) is not None}

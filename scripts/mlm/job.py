@@ -55,6 +55,12 @@ def os_error_in_words(error: OSError) -> str | None:
     return None
 
 
+def accelerator_of(job: Any) -> dict:
+    """Section `accelerator` as the job gets it: params, and the TPU's name among the resources."""
+    tpu = {k: getattr(job.resources, f"accelerator_tpu_{k}") for k in ("name", "zone", "project")}
+    return job.params.accelerator | {"tpu": {k: v or None for k, v in tpu.items()}}
+
+
 def _end(number: int, _frame) -> None:
     """End the process like an error does; by force if that has not helped in a while.
 

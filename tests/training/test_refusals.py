@@ -1,12 +1,23 @@
 """What does not fit is said before the first step, and no state is lost by it."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
-from small_run import LENGTH, run_child, small_settings, write_inputs, write_tokenizer
+from small_run import (
+    LENGTH,
+    run_child,
+    small_job,
+    small_settings,
+    write_inputs,
+    write_split,
+    write_tokenizer,
+)
 
 from mlm.errors import ConfigError, MlmError
-from mlm.pretraining.models import ModelRequest, model_configuration
+from mlm.pretraining import stage
+from mlm.pretraining.accelerators import Accelerator
+from mlm.pretraining.models import ModelRequest, build_model, model_configuration
 from mlm.pretraining.training import number_of_steps
 from mlm.shards.manifests import read_manifest, write_manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
@@ -38,7 +49,7 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
         ),
         ("bert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
         ("distilbert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
-        ("gpt2", {}, "'gpt2' has no TensorFlow masked language model"),
+        ("gpt2", {}, "'gpt2' is no masked language model"),
     ],
 )
 def test_a_model_that_does_not_fit_its_data_is_named(encoder, family, config, problem):
@@ -91,6 +102,57 @@ def test_the_content_of_a_config_file_is_the_architecture(encoder):
     wrong = ModelRequest("roberta", {}, architecture=stored | SMALL | {"vocab_size": 50265})
     with pytest.raises(ConfigError, match="vocab_size: 50265, but the tokenizer has 500 ids"):
         model_configuration(wrong, encoder, LENGTH)
+
+
+def test_a_familys_own_name_goes_before_the_common_one(encoder):
+    request = ModelRequest("distilbert", SMALL | {"n_heads": 4})
+    assert model_configuration(request, encoder, LENGTH).n_heads == 4
+
+
+def test_dropout_that_no_state_can_hold_is_refused(encoder):
+    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model_configuration(ModelRequest("deberta-v2", SMALL | none), encoder, LENGTH)
+    with pytest.raises(ConfigError, match="draws from a generator that no saved state holds"):
+        model_configuration(ModelRequest("deberta-v2", SMALL), encoder, LENGTH)
+
+
+def test_fields_that_the_library_refuses_are_told_in_words(encoder):
+    config = model_configuration(
+        ModelRequest("bert", SMALL | {"hidden_act": "nonsense"}), encoder, LENGTH
+    )
+    with pytest.raises(MlmError, match=r"transformers cannot build a bert from these fields"):
+        build_model(config, "standard", 0)
+
+
+def test_more_steps_than_can_be_counted_are_refused():
+    section = {"steps": None, "epochs": 1e18, "tokens": None}
+    with pytest.raises(MlmError, match=r"pretraining\.epochs: 1e\+18 comes to"):
+        number_of_steps(section, 200, LENGTH, 8)
+
+
+def test_a_state_belongs_to_its_device_and_packages_but_to_no_tpus_name(root, monkeypatch):
+    def found(replicas=1, tpu="local", seed=None) -> str:
+        settings, files = small_job(root, overrides={"pretraining": {"seed": seed}})
+        section = settings.accelerator | {"tpu": {"name": tpu, "zone": None, "project": None}}
+        strategy = SimpleNamespace(num_replicas_in_sync=replicas)
+        device = Accelerator(strategy=strategy, kind="cpu", precision="float32")
+        return stage.fingerprint(dataclasses.replace(settings, accelerator=section), files, device)
+
+    assert found() == found(tpu="another") == found(seed=0)
+    assert len({found(), found(replicas=2), found(seed=1)}) == 3
+    before = found()
+    monkeypatch.setattr(stage, "package_versions", lambda names: dict.fromkeys(names, "0.0"))
+    assert found() != before
+
+
+def test_an_empty_validation_split_is_refused(root):
+    manifest = read_manifest(root / "validation.json")
+    empty = write_split(
+        root / "shards", "validation", (0,), tokenizer_sha256=manifest.tokenizer_sha256
+    )
+    write_manifest(root / "validation.json", empty)
+    assert run_child(root, "empty") == 3
+    assert "the validation split has no samples" in (root / "empty.stderr").read_text()
 
 
 def test_a_batch_larger_than_the_split_is_refused():

@@ -30,12 +30,14 @@ def root(tmp_path_factory):
     return root
 
 
-def losses(root, name: str, replicas=None, batch=32, precision="float32", **pretraining):
+def losses(
+    root, name: str, replicas=None, batch=32, precision="float32", model=NO_DROPOUT, **pretraining
+):
     """The losses of every logged step of a run, which is trained if it was not before."""
     log = root / "runs" / name / "training.csv"
     if not log.exists():
         overrides = {
-            "model": NO_DROPOUT,
+            "model": model,
             "pretraining": FIFTY | {"per_replica_batch_size": batch} | pretraining,
             "accelerator": {"virtual_replicas": replicas, "precision": precision},
         }
@@ -61,6 +63,21 @@ def test_accumulated_batches_are_the_large_batch(root):
 def test_accumulated_batches_on_replicas_are_the_large_batch(root):
     accumulated = losses(root, "both", 2, 4, optimizer={"accumulation": 4})
     np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
+
+
+def test_accumulation_in_a_wide_model_is_the_large_batch(root):
+    """Wide enough for TensorFlow's graph optimizer to rewrite the sums of the gradients."""
+    wide = {"hidden_size": 512, "intermediate_size": 2048, "num_attention_heads": 8}
+    change = {"steps": 3, "model": {"config": NO_DROPOUT["config"] | wide}}
+    one = losses(root, "wide", batch=4, **change)
+    accumulated = losses(root, "wide-parts", batch=2, optimizer={"accumulation": 2}, **change)
+    np.testing.assert_allclose(accumulated, one, atol=1e-4, rtol=0)
+
+
+def test_where_states_are_saved_changes_no_digit_of_the_log(root):
+    change = {"steps_per_execution": 10, "log_every": 20, "batch": 8}
+    often = losses(root, "often", checkpoint={"every": 3}, **change)
+    assert often.tolist() == losses(root, "seldom", checkpoint={"every": 1000}, **change).tolist()
 
 
 def test_several_steps_in_one_execution_are_the_single_steps(root):

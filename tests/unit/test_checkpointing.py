@@ -92,6 +92,18 @@ def test_a_damaged_state_is_written_anew(place):
     assert restored(states) == (15, 16.0, {"rows": [16]})
 
 
+@pytest.mark.parametrize("keep", [1, 2])
+def test_damaged_states_after_a_new_one_do_not_push_it_out(place, keep):
+    states = saved(place, steps=(10, 20, 30), keep=3)
+    states.keep = keep
+    for step in (20, 30):
+        tf.io.gfile.remove(f"{place}/step-{step:08d}/complete.json")
+    assert restored(states)[0] == 10
+    states.save(12, Counter(12).state(), {"rows": [12]})
+    assert states.steps() == [12, 10][:keep]
+    assert restored(states) == (12, 12.0, {"rows": [12]})
+
+
 def test_a_state_of_another_training_is_refused(place):
     saved(place, fingerprint="aaaa")
     with pytest.raises(MlmError, match=r"state of another training.*aaaa.*bbbb"):

@@ -159,8 +159,8 @@ def test_what_later_stages_would_refuse_is_told_before_the_first_job():
     for line in (
         "preflight.utilisation: low 0.6 is above high 0.2",
         "finetune.data.file: missing",
-        "runs.base: model.family: 'robberta' has no TensorFlow masked language model in this "
-        "version of transformers; did you mean 'roberta'?",
+        "runs.base: model.family: 'robberta' is no masked language model of transformers in "
+        "TensorFlow; did you mean 'roberta'?",
         "runs.file: model.config_file: nowhere.json: no such file",
         "runs.shared: model.initialisation: neighbour_heads is not made for albert",
         "runs.short: model.config.max_position_embeddings: 65; sequences of 64 tokens need at "
@@ -173,3 +173,12 @@ def test_what_later_stages_would_refuse_is_told_before_the_first_job():
 def test_classification_without_data_of_its_own_is_refused():
     found = problems({"finetune": {"task": "classification"}})
     assert found[0].startswith("finetune.task: classification needs data of its own")
+
+
+def test_a_trace_of_steps_that_never_come_is_refused():
+    assert problems({"pretraining": {"profile": [4, 2]}}) == [
+        "pretraining.profile: the first step 4 is after the last, 2"
+    ]
+    assert problems({"pretraining": {"profile": [4, 5000]}}) == [
+        "pretraining.profile: step 5000 is beyond the last, 3200"
+    ]

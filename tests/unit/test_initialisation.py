@@ -105,3 +105,8 @@ def test_a_model_that_does_not_suit_is_refused_with_the_way_out(family, fields, 
     with pytest.raises(MlmError, match=r"[Ss]et standard") as caught:
         built(family, "neighbour_heads", **fields)
     assert word in str(caught.value)
+
+
+def test_one_head_leaves_no_room_and_is_refused():
+    with pytest.raises(MlmError, match="needs two heads or more"):
+        built("bert", "neighbour_heads", num_attention_heads=1)

@@ -7,7 +7,7 @@ import pytest
 
 from mlm.configuration import load_schema, model_of_run, resolve
 from mlm.errors import ConfigError
-from mlm.pretraining.model_settings import FAMILIES, NEIGHBOUR_FAMILIES
+from mlm.pretraining.model_settings import FAMILIES, NEIGHBOUR_FAMILIES, REFUSED_FAMILIES
 
 SCHEMA = load_schema(Path(__file__).parents[2] / "schemas" / "config.schema.yaml")
 SIZES = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
@@ -30,7 +30,7 @@ def test_the_families_are_those_of_the_pinned_transformers():
 
     from mlm.pretraining import initialisation
 
-    assert set(FAMILIES) == set(TF_MODEL_FOR_MASKED_LM_MAPPING_NAMES)
+    assert {*FAMILIES, *REFUSED_FAMILIES} == set(TF_MODEL_FOR_MASKED_LM_MAPPING_NAMES)
     assert set(NEIGHBOUR_FAMILIES) == set(initialisation._FAMILIES)
 
 
@@ -62,7 +62,7 @@ def test_a_null_field_is_left_to_the_family():
     [
         ("{", "is not readable as JSON"),
         ("[]", "names no model_type"),
-        ('{"model_type": "gpt2"}', "'gpt2' has no TensorFlow masked language model"),
+        ('{"model_type": "gpt2"}', "'gpt2' is no masked language model"),
         ('{"model_type": "bert", "hidden_size": 5, "num_attention_heads": 2}', "do not divide"),
     ],
 )
@@ -78,3 +78,24 @@ def test_a_hub_id_must_be_pinned_and_is_the_only_source(config_file):
         model({"hub": {"id": "org/model"}})
     with pytest.raises(ConfigError, match="both set"):
         model({"hub": {"id": "org/model", "revision": "a" * 40}, "config_file": str(config_file)})
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"hidden_size": -8}, "hidden_size: found -8, expected a whole number from 1 on"),
+        ({"num_hidden_layers": 2.5}, "num_hidden_layers: found 2.5, expected a whole number"),
+        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob: found 1.5, expected a number from 0"),
+        ({"pad_token_id": 7}, "pad_token_id: the workflow sets it itself"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings: the workflow sets it itself"),
+    ],
+)
+def test_fields_that_no_model_can_have_are_named(config, problem):
+    with pytest.raises(ConfigError, match=problem):
+        model({"config": config})
+
+
+@pytest.mark.parametrize("family", sorted(REFUSED_FAMILIES))
+def test_a_family_that_would_not_export_is_refused_with_the_reason(family):
+    with pytest.raises(ConfigError, match=f"'{family}' is not supported: "):
+        model({"family": family, "initialisation": "standard"})

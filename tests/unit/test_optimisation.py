@@ -61,8 +61,32 @@ def test_a_schedule_may_be_longer_than_the_training():
         ("model/roberta/encoder/layer_._0/output/LayerNorm/gamma:0", False),
         ("model/distilbert/transformer/layer_._0/sa_layer_norm/beta:0", False),
         ("model/lm_head/layer_norm/gamma:0", False),
+        ("tf_roberta_pre_layer_norm/roberta_prelayernorm/layer_._0/query/kernel:0", True),
+        ("tf_roberta_pre_layer_norm/roberta_prelayernorm/LayerNorm/beta:0", False),
         ("model/roberta/embeddings/word_embeddings/weight:0", True),
     ],
 )
 def test_biases_and_norms_do_not_decay(name, expected):
     assert decays(name) is expected
+
+
+@pytest.mark.parametrize("family", ["roberta-prelayernorm", "roberta", "bert", "distilbert"])
+def test_every_matrix_of_a_model_decays_and_nothing_else(family):
+    from transformers import AutoConfig
+
+    from mlm.framework import tf
+    from mlm.pretraining.models import build_model
+    from mlm.pretraining.optimisation import build_optimizer
+
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = AutoConfig.for_model(family, vocab_size=30, max_position_embeddings=18, **sizes)
+    model = build_model(config, "standard", seed=0)
+    for variable in model.trainable_variables:
+        variable.assign(tf.ones_like(variable))
+    peak = settings(weight_decay=0.5, warmup_share=0.0, learning_rate=0.1)
+    optimizer = build_optimizer(peak, model.trainable_variables)
+    still = [tf.zeros_like(variable) for variable in model.trainable_variables]
+    optimizer.apply_gradients(zip(still, model.trainable_variables, strict=True))
+    for variable in model.trainable_variables:
+        expected = 0.95 if len(variable.shape) > 1 else 1.0
+        assert float(tf.reduce_max(variable)) == pytest.approx(expected), variable.name

@@ -97,7 +97,9 @@ class StateDirectory:
         return f"{self.path}/step-{step:08d}"
 
     def save(self, step: int, state: tf.train.Checkpoint, progress: dict) -> None:
-        """Write the state after `step` updates, then drop what is older than the last `keep`.
+        """Write the state after `step` updates, then drop all but the last `keep` up to it.
+
+        Those after it are dropped as well: whoever went on from before them passed them over.
 
         Raises MlmError when the disk is full, the states before it staying as they were, and
         when another process has taken the directory over.
@@ -125,8 +127,10 @@ class StateDirectory:
                 f"{_reason(error)}. The states before it are untouched; free space "
                 "or rights there, and the same command goes on from the last one"
             ) from error
-        for old in self.steps()[self.keep :]:
-            tf.io.gfile.rmtree(self._place(old))
+        kept = [other for other in self.steps() if other <= step][: self.keep]
+        for other in self.steps():
+            if other not in kept:
+                tf.io.gfile.rmtree(self._place(other))
 
     def restore(self, state: tf.train.Checkpoint) -> tuple[int, dict] | None:
         """Load the newest whole state into `state`; its step and progress, or None.

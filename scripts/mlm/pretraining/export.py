@@ -10,10 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from mlm.atomic import replacing, write_json
+from mlm.errors import MlmError
 
 
 def pytorch_weights(model) -> dict[str, np.ndarray]:
-    """The model's weights by PyTorch name, in PyTorch's layout, float32."""
+    """The model's weights by PyTorch name, in PyTorch's layout, float32.
+
+    Raises MlmError where two weights would have one name.
+    """
     from transformers.modeling_tf_pytorch_utils import (
         apply_transpose,
         convert_tf_weight_name_to_pt_weight_name,
@@ -24,6 +28,11 @@ def pytorch_weights(model) -> dict[str, np.ndarray]:
         name, transpose = convert_tf_weight_name_to_pt_weight_name(
             variable.name, tf_weight_shape=variable.shape
         )
+        if name in weights:
+            raise MlmError(
+                f"model: two weights of {type(model).__name__} have the one name {name} in the "
+                "exported file, so that one would be lost. Choose another model.family"
+            )
         value = np.asarray(variable.numpy(), dtype=np.float32)
         value = np.asarray(apply_transpose(transpose, value, match_shape=None))
         weights[name] = np.ascontiguousarray(value)
@@ -32,10 +41,12 @@ def pytorch_weights(model) -> dict[str, np.ndarray]:
 
 def write_weights(model, path: str | Path) -> None:
     """Write `model.safetensors` atomically; same weights, same bytes."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
+    # Written here, so that a full disk is the system's error and not the library's own.
+    content = save(pytorch_weights(model), metadata={"format": "pt"})
     with replacing(path) as temporary:
-        save_file(pytorch_weights(model), temporary, metadata={"format": "pt"})
+        temporary.write_bytes(content)
 
 
 def write_configuration(model, path: str | Path) -> None:

@@ -128,6 +128,11 @@ def _check_family(config) -> None:
             f"model.initialisation: neighbour_heads needs position_embedding_type absolute, "
             f"found {kind}. Set standard"
         )
+    if config.num_attention_heads < 2:
+        raise MlmError(
+            "model.initialisation: neighbour_heads needs two heads or more, found 1: positions "
+            "would take all columns of the embeddings. Set standard"
+        )
     if width // config.num_attention_heads < 4:
         raise MlmError(
             f"model.initialisation: neighbour_heads needs heads at least 4 wide, found "

@@ -5,7 +5,12 @@ from dataclasses import dataclass, field
 
 from mlm.errors import ConfigError, MlmError
 from mlm.framework import make_deterministic, tf
-from mlm.pretraining.model_settings import FAMILIES, ROBERTA_FAMILY, too_few_positions
+from mlm.pretraining.model_settings import (
+    ROBERTA_FAMILY,
+    UNSAVED_DROPOUT,
+    too_few_positions,
+    unfit_family,
+)
 from mlm.tokenizer.encoding import Encoder
 
 #: What a stored config.json says of its own file and of code to load; no part of the model.
@@ -18,11 +23,6 @@ _OWN_NAMES = {
     "distilbert": {
         "intermediate_size": "hidden_dim",
         "hidden_dropout_prob": "dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-    },
-    "funnel": {
-        "intermediate_size": "d_inner",
-        "hidden_dropout_prob": "hidden_dropout",
         "attention_probs_dropout_prob": "attention_dropout",
     },
     "xlm": {
@@ -74,17 +74,22 @@ def model_configuration(request: ModelRequest, tokenizer: Encoder, sequence_leng
 
     base = _architecture(request)
     family = base.pop("model_type")
-    if family not in FAMILIES:
+    if reason := unfit_family(family):
+        raise ConfigError([f"model.family: {reason}"])
+    known = AutoConfig.for_model(family)
+    own_names = _OWN_NAMES.get(family, {}) | known.attribute_map
+    base = {own_names.get(name, name): value for name, value in base.items()}
+    # A field under the family's own name goes before the same under the common one.
+    asked = {own_names[name]: v for name, v in request.config.items() if name in own_names}
+    asked |= {name: value for name, value in request.config.items() if name not in own_names}
+    if problems := _unknown_fields(known, asked):
+        raise ConfigError(problems)
+    try:
+        config = AutoConfig.for_model(family, **(base | asked))
+    except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(
-            [
-                f"model: {family!r} has no TensorFlow masked language model in this version of "
-                f"transformers; there are: {', '.join(FAMILIES)}"
-            ]
-        )
-    own_names = _OWN_NAMES.get(family, {})
-    asked = {own_names.get(name, name): value for name, value in request.config.items()}
-    problems = _unknown_fields(AutoConfig.for_model(family), asked)
-    config = AutoConfig.for_model(family, **(base | asked))
+            [f"model.config: {family} does not take these fields: {error}"]
+        ) from error
     given = base.keys() | asked.keys()
     if "vocab_size" in given and config.vocab_size != tokenizer.vocabulary_size:
         problems.append(
@@ -106,8 +111,16 @@ def model_configuration(request: ModelRequest, tokenizer: Encoder, sequence_leng
             "model.family: bert"
         )
     width, heads = config.hidden_size, config.num_attention_heads
-    if width % heads:
+    if heads < 1 or width % heads:
         problems.append(f"model.config: {heads} attention heads do not divide width {width}")
+    if config.model_type in UNSAVED_DROPOUT:
+        problems += [
+            f"model.config.{name}: {getattr(config, name)}; the dropout of {config.model_type} "
+            "draws from a generator that no saved state holds, so that a resumed training would "
+            "end in other weights. Set it to 0.0"
+            for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
+            if getattr(config, name)
+        ]
     if problems:
         raise ConfigError(problems)
     return config
@@ -136,10 +149,10 @@ def _architecture(request: ModelRequest) -> dict:
 
 def _unknown_fields(known, given: dict) -> list[str]:
     """Fields that the family's configuration does not have: it would keep them unread."""
-    problems = []
+    problems, fields = [], known.to_dict()
     for name in sorted(given):
-        if not hasattr(known, name):
-            close = difflib.get_close_matches(name, known.to_dict(), n=1)
+        if name not in fields:
+            close = difflib.get_close_matches(name, fields, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             problems.append(
                 f"model.config.{name}: {known.model_type} has no such field{hint} (null leaves out "
@@ -163,15 +176,23 @@ def _position_problems(config, sequence_length: int, given: bool) -> list[str]:
 def build_model(config, initialisation: str, seed: int):
     """A TF masked language model with initial weights that depend on `seed` alone.
 
-    Raises MlmError where `initialisation` does not suit the family.
+    Raises MlmError where transformers refuses the fields, and where `initialisation` does not
+    suit the family.
     """
     from transformers import TFAutoModelForMaskedLM
 
     from mlm.pretraining.initialisation import neighbour_heads
 
     make_deterministic(seed)
-    model = TFAutoModelForMaskedLM.from_config(config)
-    model(model.dummy_inputs)
+    try:
+        model = TFAutoModelForMaskedLM.from_config(config)
+        model(model.dummy_inputs)
+    except (ValueError, TypeError, KeyError, tf.errors.InvalidArgumentError) as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise MlmError(
+            f"model.config: transformers cannot build a {config.model_type} from these fields: "
+            f"{type(error).__name__}: {said}"
+        ) from error
     if initialisation == "neighbour_heads":
         neighbour_heads(model, seed)
     return model

@@ -63,8 +63,13 @@ class WarmupThenDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
 
 
 def decays(name: str) -> bool:
-    """Whether weight decay applies to the variable called `name`."""
-    return not any(part in name.lower() for part in NO_DECAY)
+    """Whether weight decay applies to the variable called `name`.
+
+    The layer's and the variable's own part of the name decide: a family may have
+    "layer_norm" in the name of the whole model.
+    """
+    own = "/".join(name.lower().split("/")[-2:])
+    return not any(part in own for part in NO_DECAY)
 
 
 def build_optimizer(settings: OptimizerSettings, variables) -> tf_keras.optimizers.Optimizer:
@@ -80,6 +85,7 @@ def build_optimizer(settings: OptimizerSettings, variables) -> tf_keras.optimize
         epsilon=settings.epsilon,
         jit_compile=False,
     )
-    optimizer.exclude_from_weight_decay(var_list=[v for v in variables if not decays(v.name)])
+    kept = [v for v in variables if not settings.weight_decay or not decays(v.name)]
+    optimizer.exclude_from_weight_decay(var_list=kept)
     optimizer.build(variables)
     return optimizer

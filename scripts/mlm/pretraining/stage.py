@@ -32,6 +32,9 @@ from mlm.tokenizer.files import TOKENIZER_FILES, copy_tokenizer
 
 FORMAT_VERSION = 1
 
+#: Packages whose versions are part of a state: others may compute other bits.
+COMPUTING_PACKAGES = ("numpy", "tensorflow", "tf-keras", "transformers")
+
 
 @dataclass(frozen=True)
 class RunSettings:
@@ -44,6 +47,12 @@ class RunSettings:
     seed: int
     sequence_length: int
     corpus: str
+
+    @property
+    def own_seed(self) -> int:
+        """The run's own seed, or that of the configuration."""
+        own = self.pretraining["seed"]
+        return self.seed if own is None else own
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,11 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
     manifests = {split: read_manifest(path) for split, path in files.manifests.items()}
     tokenizer_sha256 = file_sha256(files.tokenizer)
     for split, manifest in manifests.items():
+        if not manifest.num_samples:
+            raise MlmError(
+                f"{files.manifests[split]}: the {split} split has no samples; at least one is "
+                "needed"
+            )
         check_sequence_length(manifest, sequence_length)
         if manifest.tokenizer_sha256 != tokenizer_sha256:
             raise MlmError(
@@ -94,7 +108,7 @@ def pretraining_of(
         name=settings.name,
         model_config=model_configuration(request, encoder, length),
         initialisation=request.initialisation,
-        seed=settings.seed if section["seed"] is None else section["seed"],
+        seed=settings.own_seed,
         plan=plan,
         # Validation asks the same at every share, so that runs compare.
         validation_plan=masking_plan(
@@ -119,18 +133,30 @@ def pretraining_of(
     )
 
 
-def fingerprint(settings: RunSettings, files: RunFiles) -> str:
+def fingerprint(settings: RunSettings, files: RunFiles, accelerator: Accelerator) -> str:
     """What a saved state must have been made from for this run to go on from it.
 
-    A hash of the run's settings, its manifests, its tokenizer and the code that trains;
-    where and how often states are saved is left out.
+    A hash of the run's settings, of what the device came to, of manifests, tokenizer, code and
+    the packages that compute. Where and how often states are saved, and which TPU it is, is
+    left out.
     """
+    pretraining = {k: v for k, v in settings.pretraining.items() if k != "checkpoint"}
     return value_sha256(
         {
             "settings": {
-                **asdict(settings),
-                "pretraining": {k: v for k, v in settings.pretraining.items() if k != "checkpoint"},
+                "name": settings.name,
+                "model": settings.model,
+                "pretraining": pretraining | {"seed": settings.own_seed},
+                "sequence_length": settings.sequence_length,
+                "corpus": settings.corpus,
             },
+            "device": {
+                "kind": accelerator.kind,
+                "replicas": accelerator.replicas,
+                "precision": accelerator.precision,
+                "cpu_threads": settings.accelerator["cpu_threads"],
+            },
+            "packages": package_versions(COMPUTING_PACKAGES),
             "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
             "tokenizer": file_sha256(files.tokenizer),
             "code": sorted([Path(p).name, file_sha256(p)] for p in files.code),
@@ -149,7 +175,7 @@ def train_and_export(
     accelerator = open_accelerator(AcceleratorSettings.of(settings.accelerator))
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
     checkpoint = settings.pretraining["checkpoint"]
-    root, made_from = checkpoint["directory"].rstrip("/"), fingerprint(settings, files)
+    root, made_from = checkpoint["directory"].rstrip("/"), fingerprint(settings, files, accelerator)
     states = StateDirectory(
         path=f"{root}/{settings.name}/{made_from}",
         keep=checkpoint["keep"],

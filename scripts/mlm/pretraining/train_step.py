@@ -83,14 +83,19 @@ def distributed_train_step(strategy: tf.distribute.Strategy, replica_step):
     n is a tensor, so that any number of steps runs in the one traced function.
     """
 
+    def total(value):
+        return tf.cast(strategy.reduce("SUM", value, axis=None), tf.float64)
+
     @tf.function
     def run_steps(iterator, n):
-        loss = right = overflow = tf.constant(0.0)
+        # On the host, and in float64, where a sum of float32 is exact: the same whether many
+        # steps are added here or few here and the rest by the caller.
+        loss = right = overflow = tf.constant(0.0, tf.float64)
         for _ in tf.range(n):
             found = strategy.run(replica_step, args=(next(iterator),))
-            loss += strategy.reduce("SUM", found["loss"], axis=None)
-            right += strategy.reduce("SUM", found["accuracy"], axis=None)
-            overflow += strategy.reduce("SUM", found["overflow"], axis=None)
+            loss += total(found["loss"])
+            right += total(found["accuracy"])
+            overflow += total(found["overflow"])
         return {"loss": loss, "accuracy": right, "overflow": overflow}
 
     return run_steps

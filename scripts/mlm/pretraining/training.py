@@ -145,6 +145,10 @@ def pretrain(
 def _pretrain(
     run: Pretraining, accelerator: Accelerator, states: StateDirectory, pushes
 ) -> Trained:
+    if run.optimizer.accumulation > 1:
+        # It rewrites the sum of a large gradient in the loop over the parts into temporary
+        # variables of which two may have one name: AlreadyExistsError, from a width of 512 on.
+        tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
     with accelerator.strategy.scope():
         model = build_model(run.model_config, run.initialisation, run.seed)
         optimizer = build_optimizer(run.optimizer, model.trainable_variables)
@@ -197,17 +201,19 @@ class _Loop:
             self.progressed.add(found, count)
             progress.begin(step)
             self._check_finite(step)
+            # Read once: a signal from here on is for the next execution.
+            stopped_by = signals[0] if signals else None
             validates = step % run.validation_every == 0 or step == run.steps
             if validates or step % run.log_every == 0:
                 self._log(step, progress, validates)
-            if step % run.checkpoint_every == 0 or step == run.steps or signals:
+            if step % run.checkpoint_every == 0 or step == run.steps or stopped_by:
                 self._save(step)
             self._export_epoch(step, count)
             if self.pushes is not None:
                 self.pushes.offer(step, count, self.model)
-            if signals and step < run.steps:
+            if stopped_by and step < run.steps:
                 raise MlmError(
-                    f"Stopped by {signals[0]} after step {step} of {run.steps}. The state is saved "
+                    f"Stopped by {stopped_by} after step {step} of {run.steps}. The state is saved "
                     f"in {self.states.path}; the same command goes on from there"
                 )
         self._profile(step)
@@ -235,6 +241,9 @@ class _Loop:
         run = self.run_settings
         due = [run.log_every, run.checkpoint_every, run.validation_every]
         ends = [(step // every + 1) * every for every in due] + [run.steps]
+        if run.export_every_epochs:
+            samples = run.export_every_epochs * run.train.num_samples
+            ends.append(-(-(step * self.batch // samples + 1) * samples // self.batch))
         if run.profile:
             ends += [edge for edge in (run.profile[0] - 1, run.profile[1]) if edge > step]
         return min([run.steps_per_execution, *(end - step for end in ends)])
