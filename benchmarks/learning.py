@@ -164,7 +164,7 @@ def draw(options) -> None:
         axes.axhline(loss, color="grey", lw=0.8, ls=":")
         axes.annotate(
             f"{LABELS[name]}, test",
-            (1, loss),
+            (0.99, loss),
             xycoords=("axes fraction", "data"),
             ha="right",
             va="bottom",

@@ -187,6 +187,7 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
 def _arm(fault: dict) -> None:
     """Die at the `write`-th write of a state, `seconds` after the first step, or after `step`.
 
+    With `exported`, the signal comes where that step's epoch would be exported, after saving.
     `environment` is set, and `lease` replaces the renewal and rest of leases, before all else.
     """
     import mlm.pretraining.checkpointing
@@ -206,6 +207,15 @@ def _arm(fault: dict) -> None:
             real(path, content)
 
         mlm.pretraining.checkpointing._write = write
+    if "exported" in fault:
+        export = mlm.pretraining.training._Loop._export_epoch
+
+        def exported(loop, step, count):
+            export(loop, step, count)
+            if step == fault["exported"]:
+                os.kill(os.getpid(), fault["signal"])
+
+        mlm.pretraining.training._Loop._export_epoch = exported
     if "seconds" in fault or "step" in fault:
         checked, begun = mlm.pretraining.training._Loop._check_finite, []
 

@@ -63,6 +63,13 @@ def test_a_killed_and_a_stopped_training_end_like_one_left_alone(root, count):
     assert result(root, name) == whole(root, count)
 
 
+def test_a_signal_after_the_moment_of_saving_is_not_told_as_saved(root):
+    fault = {"exported": 12, "signal": signal.SIGTERM}
+    assert run_child(root, "late", fault=fault) == 3
+    assert "Stopped by SIGTERM after step 13 of 40" in (root / "late.stderr").read_text()
+    assert list(root.glob("state/late/*/step-00000013/complete.json"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 8])
 def test_ten_kills_at_random_moments_change_nothing(root, count):

@@ -5,12 +5,15 @@ come from transformers' own table; no PyTorch is needed to write them.
 """
 
 import copy
+import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from mlm.atomic import replacing, write_json
 from mlm.errors import MlmError
+from mlm.framework import tf
 
 
 def pytorch_weights(model) -> dict[str, np.ndarray]:
@@ -47,6 +50,19 @@ def write_weights(model, path: str | Path) -> None:
     content = save(pytorch_weights(model), metadata={"format": "pt"})
     with replacing(path) as temporary:
         temporary.write_bytes(content)
+
+
+def export_model(model, place: str) -> None:
+    """Write weights and configuration below `place`, a directory or a gs:// prefix."""
+    if "://" not in place:
+        write_weights(model, f"{place}/model.safetensors")
+        write_configuration(model, f"{place}/config.json")
+        return
+    with tempfile.TemporaryDirectory() as local:
+        export_model(model, local)
+        tf.io.gfile.makedirs(place)
+        for name in sorted(os.listdir(local)):
+            tf.io.gfile.copy(f"{local}/{name}", f"{place}/{name}", overwrite=True)
 
 
 def write_configuration(model, path: str | Path) -> None:

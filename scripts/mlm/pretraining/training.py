@@ -327,8 +327,6 @@ class _Loop:
         samples = self.run_settings.train.num_samples * every
         done, before = step * self.batch // samples, (step - count) * self.batch // samples
         if done > before:
-            from mlm.pretraining.export import write_configuration, write_weights
+            from mlm.pretraining.export import export_model
 
-            place = f"{self.states.path}/exports/epoch-{done * every:04d}"
-            write_weights(self.model, f"{place}/model.safetensors")
-            write_configuration(self.model, f"{place}/config.json")
+            export_model(self.model, f"{self.states.path}/exports/epoch-{done * every:04d}")
