@@ -150,8 +150,9 @@ def _no_tpu(settings: AcceleratorSettings, error: Exception) -> str:
             f"{settings.tpu_project!r}"
         )
         advice = (
-            "Check name, zone and project with 'gcloud compute tpus list', and that this "
-            "machine may reach it"
+            "Check name, zone and project with 'gcloud compute tpus list', that this machine may "
+            "reach it and has credentials (gcloud auth application-default login), and that the "
+            "packages are those of envs/requirements-tpu.txt"
         )
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return f"No TPU found. Looked for {looked}. TensorFlow says: {reason}. {advice}."

@@ -16,8 +16,9 @@ from mlm.pretraining.keyed_random import threefry, uniform
 #: The epoch that evaluation masks are drawn in: no training run reaches it.
 FIXED_EPOCH = 2**32 - 1
 
-#: Room beyond the share for the last word chosen, in whole-word masking.
-_WHOLE_WORD_ROOM = 16
+#: Room beyond the share for the last word chosen, in whole-word masking: words of more tokens are
+#: next to none, and counted where they are.
+_WHOLE_WORD_ROOM = 32
 
 
 @dataclass(frozen=True)
