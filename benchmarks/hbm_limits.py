@@ -47,6 +47,7 @@ CASES = (
     Case("ours", "bfloat16", 0.0, 96, True),
     Case("plain", "float32", 0.1, 48, False),
     Case("ours", "float32", 0.1, 48, True),
+    Case("ours", "bfloat16", 0.1, 96, False),
 )
 
 

@@ -33,8 +33,8 @@ FIGURE = BASE / "docs" / "learning.svg"
 SCHEMA = load_schema(BASE / "schemas" / "config.schema.yaml")
 LABELS = {
     "unigram": "unigram",
-    "bigram": "bigram that sees both neighbours",
-    "bigram_hidden": "bigram that sees what the model sees",
+    "bigram": "bigram, both neighbours",
+    "bigram_hidden": "bigram, as the model sees",
 }
 COLUMNS = ("seed", "step", "loss", "validation_loss", "validation_accuracy")
 
@@ -149,7 +149,7 @@ def draw(options) -> None:
     matplotlib.rcParams |= {"svg.hashsalt": "learning", "svg.fonttype": "none"}
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7, 4))
+    figure, axes = plt.subplots(figsize=(8.5, 4))
     for number, name in enumerate(options.names):
         rows = read_record(name)
         for seed in sorted({row["seed"] for row in rows}, key=int):
@@ -163,18 +163,17 @@ def draw(options) -> None:
     for name, loss in json.loads(BASELINES.read_text()).items():
         axes.axhline(loss, color="grey", lw=0.8, ls=":")
         axes.annotate(
-            f"{LABELS[name]}, test",
-            (0.99, loss),
+            f" {LABELS[name]}, test",
+            (1, loss),
             xycoords=("axes fraction", "data"),
-            ha="right",
-            va="bottom",
+            va="center",
             fontsize="small",
             color="dimgrey",
         )
     axes.set_xlabel("step")
     axes.set_ylabel("validation loss (nats)")
     axes.grid(alpha=0.3)
-    axes.legend()
+    axes.legend(loc="center right", bbox_to_anchor=(1, 0.55), fontsize="small")
     figure.tight_layout()
     figure.savefig(FIGURE, metadata={"Date": None})
     print(FIGURE.relative_to(BASE))
