@@ -45,14 +45,14 @@ rule pretrain:
     # Where and how often states are saved changes no result. It travels as resources, since a
     # changed param would train again.
     resources:
+        # So does the TPU's name, which is another after each preemption.
         **THE_TPU,
-        # So do checkpoints pushed to the Hub; 0: none.
         mem_mb=4000,
         runtime=720,
         checkpoint_every=setting_of_run("pretraining", "checkpoint", "every"),
         checkpoint_keep=setting_of_run("pretraining", "checkpoint", "keep"),
         checkpoint_directory=setting_of_run("pretraining", "checkpoint", "directory"),
-        # So does the TPU's name, which is another after each preemption.
+        # So do checkpoints pushed to the Hub; 0: none.
         push_every=settings["publish"]["checkpoints"]["every"] or 0,
         push_repository=lambda wildcards: model_repository(settings["publish"], wildcards.run) or "",
         push_branch=settings["publish"]["checkpoints"]["branch"],

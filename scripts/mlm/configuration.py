@@ -1,5 +1,6 @@
 """The configuration: defaults, validation with all problems at once, and runs."""
 
+import contextlib
 import copy
 import difflib
 import math
@@ -132,19 +133,10 @@ def _from_text(text: str, types: list[str]) -> Any:
     if text.lower() in ("true", "false") and ("boolean" in types or not types):
         return text.lower() == "true"
     if {"number", "integer"} & set(types) or not types:
-        try:
-            return int(text) if "number" not in types else float(text)
-        except ValueError:
-            return _number(text)
+        for kind in (int, float):
+            with contextlib.suppress(ValueError):
+                return kind(text)
     return text
-
-
-def _number(text: str) -> float | str:
-    """`text` as a number, for YAML's `1e-4`, which is text to it; else `text` itself."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _schema_errors(config: dict, schema: dict) -> list[jsonschema.ValidationError]:
@@ -310,13 +302,14 @@ def _run_problems(config: dict, sections: dict, defaults: dict) -> list[str]:
         problems.append(
             f"pretraining: exactly one of steps, epochs, tokens must be set; found {found}"
         )
-    first, last = pretraining["profile"] or (1, 1)
-    if first > last:
-        problems.append(f"pretraining.profile: the first step {first} is after the last, {last}")
-    elif pretraining["profile"] and pretraining["steps"] and last > pretraining["steps"]:
-        problems.append(
-            f"pretraining.profile: step {last} is beyond the last, {pretraining['steps']}"
-        )
+    if pretraining["profile"]:
+        (first, last), steps = pretraining["profile"], pretraining["steps"]
+        if first > last:
+            problems.append(
+                f"pretraining.profile: the first step {first} is after the last, {last}"
+            )
+        elif steps and last > steps:
+            problems.append(f"pretraining.profile: step {last} is beyond the last, {steps}")
     problems += evaluation_problems(sections["evaluation"])
     masking = pretraining["masking"]
     if masking["mask_token"] + masking["random_token"] > 1 + 1e-9:

@@ -63,6 +63,7 @@ def test_other_masks_or_other_text_are_not_compared_in_silence():
     other_text = run("c", digests={"manifest": "another"})
     assert comparable([run("a"), run("b")]) == []
     assert "different masks" in comparable([run("a"), other_seed])[0]
+    assert "(mask_share, mask_token, random_token, seed)" in comparable([run("a"), other_seed])[0]
     assert "different test data" in comparable([run("a"), other_text])[0]
 
 

@@ -49,11 +49,11 @@ def _longest(model_directory: str | Path) -> int:
     """The longest sequence the model takes, special tokens included."""
     from transformers import AutoConfig
 
-    from mlm.pretraining.model_settings import ROBERTA_FAMILY
+    from mlm.pretraining.model_settings import first_position
 
     config = AutoConfig.from_pretrained(model_directory, local_files_only=True)
     positions = getattr(config, "max_position_embeddings", None) or 2**31
-    return positions - (2 if config.model_type in ROBERTA_FAMILY else 0)
+    return positions - first_position(config.model_type)
 
 
 def _encoded(prompts: Sequence[str], tokenizer, longest: int) -> list[list[int]]:

@@ -127,8 +127,9 @@ class StateDirectory:
                 f"{_reason(error)}. The states before it are untouched; free space "
                 "or rights there, and the same command goes on from the last one"
             ) from error
-        kept = [other for other in self.steps() if other <= step][: self.keep]
-        for other in self.steps():
+        found = self.steps()
+        kept = [other for other in found if other <= step][: self.keep]
+        for other in found:
             if other not in kept:
                 tf.io.gfile.rmtree(self._place(other))
 

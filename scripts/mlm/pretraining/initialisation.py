@@ -29,6 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlm.errors import MlmError
+from mlm.pretraining.model_settings import first_position, not_for_neighbour_heads
 
 
 @dataclass(frozen=True)
@@ -48,14 +49,14 @@ class NeighbourHeads:
     offsets: tuple[int, ...] = (-1, 1, -2, 2)
 
 
-#: By model_type: the attribute that is the encoder, and where its first position is.
+#: By model_type: the attribute that is the encoder.
 _FAMILIES = {
-    "roberta": ("roberta", 2),
-    "xlm-roberta": ("roberta", 2),
-    "roberta-prelayernorm": ("roberta_prelayernorm", 2),
-    "bert": ("bert", 0),
-    "distilbert": ("distilbert", 0),
-    "electra": ("electra", 0),
+    "roberta": "roberta",
+    "xlm-roberta": "roberta",
+    "roberta-prelayernorm": "roberta_prelayernorm",
+    "bert": "bert",
+    "distilbert": "distilbert",
+    "electra": "electra",
 }
 
 
@@ -88,11 +89,10 @@ def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -
     config = model.config
     _check_family(config)
     random = np.random.Generator(np.random.Philox(key=seed))
-    encoder_name, first_position = _FAMILIES[config.model_type]
-    encoder = getattr(model, encoder_name)
+    encoder = getattr(model, _FAMILIES[config.model_type])
     width, head_width = config.hidden_size, config.hidden_size // config.num_attention_heads
     length = encoder.embeddings.position_embeddings.shape[0]
-    frequencies = peaked_frequencies(length - first_position, head_width // 2)
+    frequencies = peaked_frequencies(length - first_position(config.model_type), head_width // 2)
 
     _set_embeddings(encoder.embeddings, random, frequencies, strengths, config)
     query, key, value, output = _first_attention(encoder, config.model_type)
@@ -112,10 +112,7 @@ def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -
 
 def _check_family(config) -> None:
     if config.model_type not in _FAMILIES:
-        raise MlmError(
-            f"model.initialisation: neighbour_heads is not made for {config.model_type}: it needs "
-            "a table of absolute positions and a first layer of its own. Set standard"
-        )
+        raise MlmError(not_for_neighbour_heads(config.model_type))
     width = config.hidden_size
     if getattr(config, "embedding_size", width) != width:
         raise MlmError(
@@ -146,7 +143,7 @@ def _set_embeddings(embeddings, random, frequencies, strengths: NeighbourHeads, 
     words = random.normal(0, strengths.word_deviation, embeddings.weight.shape)
     words[:, :placed] *= strengths.noise
     # Where the family's own code treats the pad token's row as empty, it stays so.
-    if _FAMILIES[config.model_type][1] and config.pad_token_id is not None:
+    if first_position(config.model_type) and config.pad_token_id is not None:
         words[config.pad_token_id] = 0
     embeddings.weight.assign(words.astype(np.float32))
     table = random.normal(

@@ -76,11 +76,7 @@ def model_problems(section: dict, defaults: dict, sequence_length: int) -> list[
     if reason := unfit_family(family):
         return [*problems, where + reason]
     if section["initialisation"] == "neighbour_heads" and family not in NEIGHBOUR_FAMILIES:
-        problems.append(
-            f"model.initialisation: neighbour_heads is not made for {family}: it needs a table of "
-            f"absolute positions and a first layer of its own ({', '.join(NEIGHBOUR_FAMILIES)}). "
-            "Set standard"
-        )
+        problems.append(not_for_neighbour_heads(family))
     return problems + _size_problems(family, fields, sequence_length)
 
 
@@ -93,6 +89,15 @@ def unfit_family(family: str) -> str | None:
     close = difflib.get_close_matches(str(family), FAMILIES, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(FAMILIES)}"
     return f"{family!r} is no masked language model of transformers in TensorFlow; {hint}"
+
+
+def not_for_neighbour_heads(family: str) -> str:
+    """Why this model_type, none of NEIGHBOUR_FAMILIES, cannot have the initialisation."""
+    return (
+        f"model.initialisation: neighbour_heads is not made for {family}: it needs a table of "
+        f"absolute positions and a first layer of its own ({', '.join(NEIGHBOUR_FAMILIES)}). "
+        "Set standard"
+    )
 
 
 def _size_problems(family: str, fields: dict, sequence_length: int) -> list[str]:
@@ -112,15 +117,23 @@ def _size_problems(family: str, fields: dict, sequence_length: int) -> list[str]
     if width and heads and width % heads:
         problems.append(f"model.config: {heads} attention heads do not divide hidden_size {width}")
     positions = fields.get("max_position_embeddings")
-    needed = sequence_length + (2 if family in ROBERTA_FAMILY else 0)
-    if positions and positions < needed:
-        problems.append(too_few_positions(family, positions, sequence_length, needed))
+    if positions and (problem := too_few_positions(family, positions, sequence_length)):
+        problems.append(problem)
     return problems
 
 
-def too_few_positions(family: str, positions: int, sequence_length: int, needed: int) -> str:
-    """The problem of a table of positions that is too short, in words."""
-    because = " (positions of this family start at 2)" if family in ROBERTA_FAMILY else ""
+def first_position(family: str) -> int:
+    """The position of a sequence's first token: so many rows of the table lie before it."""
+    return 2 if family in ROBERTA_FAMILY else 0
+
+
+def too_few_positions(family: str, positions: int, sequence_length: int) -> str | None:
+    """What is wrong with a table of so many positions, in words; None where it suffices."""
+    first = first_position(family)
+    needed = sequence_length + first
+    if positions >= needed:
+        return None
+    because = f" (positions of this family start at {first})" if first else ""
     return (
         f"model.config.max_position_embeddings: {positions}; sequences of {sequence_length} "
         f"tokens need at least {needed}{because}"

@@ -8,6 +8,7 @@ from mlm.framework import make_deterministic, tf
 from mlm.pretraining.model_settings import (
     ROBERTA_FAMILY,
     UNSAVED_DROPOUT,
+    first_position,
     too_few_positions,
     unfit_family,
 )
@@ -18,21 +19,15 @@ _NOT_THE_MODEL = (
     *("architectures", "auto_map", "transformers_version", "torch_dtype", "_name_or_path"),
 )
 
+_SHORT_DROPOUT = {
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+}
 #: Fields of most families under the names that others gave them, by model_type.
 _OWN_NAMES = {
-    "distilbert": {
-        "intermediate_size": "hidden_dim",
-        "hidden_dropout_prob": "dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-    },
-    "xlm": {
-        "hidden_dropout_prob": "dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-    },
-    "flaubert": {
-        "hidden_dropout_prob": "dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-    },
+    "distilbert": {"intermediate_size": "hidden_dim"} | _SHORT_DROPOUT,
+    "xlm": _SHORT_DROPOUT,
+    "flaubert": _SHORT_DROPOUT,
 }
 
 
@@ -163,14 +158,12 @@ def _unknown_fields(known, given: dict) -> list[str]:
 
 def _position_problems(config, sequence_length: int, given: bool) -> list[str]:
     """Fill in `max_position_embeddings` where absent; say where it is too small."""
-    needed = sequence_length + (2 if config.model_type in ROBERTA_FAMILY else 0)
+    family = config.model_type
     if not given:
-        config.max_position_embeddings = needed
+        config.max_position_embeddings = sequence_length + first_position(family)
         return []
-    found = config.max_position_embeddings
-    if found >= needed:
-        return []
-    return [too_few_positions(config.model_type, found, sequence_length, needed)]
+    problem = too_few_positions(family, config.max_position_embeddings, sequence_length)
+    return [problem] if problem else []
 
 
 def build_model(config, initialisation: str, seed: int):

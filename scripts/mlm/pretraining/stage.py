@@ -10,7 +10,7 @@ from mlm.environment import package_versions
 from mlm.errors import MlmError
 from mlm.pretraining.accelerators import Accelerator, AcceleratorSettings, open_accelerator
 from mlm.pretraining.checkpointing import StateDirectory
-from mlm.pretraining.export import write_configuration, write_weights
+from mlm.pretraining.export import export_model
 from mlm.pretraining.input_pipeline import ShardFiles
 from mlm.pretraining.masking_settings import masking_plan
 from mlm.pretraining.model_card import model_card
@@ -206,9 +206,8 @@ def train_and_export(
 
 
 def _export(trained: Trained, files: RunFiles, sequence_length: int) -> None:
-    place = Path(files.model_directory)
-    write_weights(trained.model, place / "model.safetensors")
-    write_configuration(trained.model, place / "config.json")
+    place = files.model_directory
+    export_model(trained.model, place)
     copy_tokenizer(Path(files.tokenizer).parent, place, model_max_length=sequence_length)
 
 

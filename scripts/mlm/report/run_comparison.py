@@ -76,7 +76,7 @@ def comparable(runs: list[RunResults]) -> list[str]:
         settings = run.evaluation.content.get("settings") or {}
         choices.add(tuple(str(settings.get(k)) for k in MASK_SETTINGS))
     if len(choices) > 1:
-        reasons.append("The runs were evaluated on different masks ({', '.join(MASK_SETTINGS)}).")
+        reasons.append(f"The runs were evaluated on different masks ({', '.join(MASK_SETTINGS)}).")
     return reasons
 
 
