@@ -8,7 +8,10 @@ CORPUS_FILES = {split: [] for split in SPLITS}
 if settings["shards"]["source"] == "corpus":
     try:
         if settings["corpus"]["source"] == "files":
-            CORPUS_FILES = matched_files({s: settings["corpus"]["files"][s] for s in SPLITS})
+            # Jobs read this file as well, and need not say it again.
+            told = logger.info if workflow.is_main_process else lambda _: None
+            patterns = {s: settings["corpus"]["files"][s] for s in SPLITS}
+            CORPUS_FILES = matched_files(patterns, told)
         elif settings["corpus"]["source"] == "hub":
             check_pinned(settings["corpus"]["hub"]["revision"])
     except MlmError as error:

@@ -229,9 +229,30 @@ def test_files_are_read_in_the_order_of_their_names_each_once():
     for name in ("b", "a", "c/x", "c/d/y"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(f"{name}.txt").write_text(f"text {name}\n", encoding="utf-8")
-    matched = matched_files({"train": ["**/*.txt", "b.txt", str(Path("a.txt").absolute())]})
-    relative = [p for p in matched["train"] if not Path(p).is_absolute()]
-    assert relative == ["a.txt", "b.txt", "c/d/y.txt", "c/x.txt"]
+    matched = matched_files({"train": ["**/*.txt", "b.txt"]})
+    assert matched["train"] == ["a.txt", "b.txt", "c/d/y.txt", "c/x.txt"]
+
+
+def test_a_file_of_several_names_is_read_once_and_the_others_are_told():
+    Path("data").mkdir()
+    Path("data/a.txt").write_text("text\n", encoding="utf-8")
+    Path("link.txt").symlink_to("data/a.txt")
+    Path("more").symlink_to("data")
+    absolute = str(Path("data/a.txt").absolute())
+    said = []
+    named = {"train": [absolute, "link.txt", "data/*.txt", "more/*.txt"]}
+    assert matched_files(named, said.append)["train"] == ["data/a.txt"]
+    assert len(said) == 3 and all("data/a.txt" in line for line in said)
+    for other in (absolute, "link.txt", "more/a.txt"):
+        assert any(f"{other} is read once" in line for line in said), (other, said)
+
+
+def test_a_file_whose_name_looks_like_a_pattern_is_found():
+    for name in ("a[1].txt", "a1.txt", "what?.txt", "whatx.txt"):
+        Path(name).write_text(f"{name}\n", encoding="utf-8")
+    assert matched_files({"train": ["a[1].txt"]})["train"] == ["a[1].txt"]
+    assert matched_files({"train": ["what?.txt"]})["train"] == ["what?.txt"]
+    assert matched_files({"train": ["a[0-9].txt"]})["train"] == ["a1.txt"]
 
 
 def test_an_artefact_names_no_directory_of_this_machine(tmp_path):
@@ -266,6 +287,21 @@ REFUSALS = {
     "ragged csv": ("train.csv", b"id,text\n1,a\n2,b,c\n", ["line 3", "3 fields", "names 2"]),
     "open quote": ("train.csv", b'text\na\n"b\nc\n', ["train.csv, line 4", "quote"]),
     "no parquet": ("train.parquet", b"PAR1 nonsense", ["train.parquet", "no whole parquet file"]),
+    "damaged gzip inside": (
+        "train.txt.gz",
+        gzip.compress(b"abc\n" * 999)[:20] + b"\xff" * 8,
+        ["train.txt.gz", "damaged"],
+    ),
+    "garbage after gzip": (
+        "train.txt.gz",
+        gzip.compress(b"abc\n") + b"\0\0garbage",
+        ["train.txt.gz", "Not a gzipped file"],
+    ),
+    "two columns in csv": ("train.csv", b"text,id,text\na,1,b\n", ["2 columns", "'text'"]),
+    "CR line ends": ("train.txt", b"one\rtwo\rthree\r", ["train.txt", "CR", "tr '\\r' '\\n'"]),
+    "CR line ends in JSON": ("train.jsonl", b'{"text": "a"}\r{"text": "b"}\r', ["end in CR"]),
+    "CR line ends in CSV": ("train.csv", b"text\ra\rb\r", ["end in CR"]),
+    "CR in a CSV field": ("train.csv", b"text\na\rb\nc\n", ["line 2", "carriage return"]),
 }
 
 
@@ -276,6 +312,31 @@ def test_bad_input_is_refused_with_its_place_and_leaves_nothing(case):
     message = refused(files())
     for word in words:
         assert word in message
+
+
+def test_zeros_after_the_end_of_gzip_data_are_padding_as_for_gzip_itself():
+    padded = gzip.compress(b"one\n") + b"\0" * 70_000
+    Path("train.txt.gz").write_bytes(padded)
+    assert build(files(train="train.txt.gz"))["train"] == ["one"]
+    Path("train.txt.gz").write_bytes(padded + gzip.compress(b"two\n") + b"\0")
+    assert build(files(train="train.txt.gz"))["train"] == ["one", "two"]
+
+
+def test_a_number_of_any_length_may_stand_beside_the_text():
+    Path("train.jsonl").write_text(f'{{"id": {"7" * 5000}, "text": "one"}}\n', encoding="utf-8")
+    assert build(files())["train"] == ["one"]
+
+
+def test_a_carriage_return_within_a_line_is_text():
+    Path("train.txt").write_bytes(b"one\rand\r\ntwo\n")
+    assert build(files())["train"] == ["one\rand", "two"]
+
+
+def test_a_parquet_file_with_two_columns_of_the_name_is_refused():
+    table = pa.table([["a"], ["b"]], schema=pa.schema([("text", pa.string())] * 2))
+    pq.write_table(table, "train.parquet")
+    message = refused(files())
+    assert "train.parquet" in message and "2 columns" in message and "'text'" in message
 
 
 def test_a_parquet_column_of_numbers_is_refused():
@@ -333,6 +394,47 @@ def test_patterns_that_cannot_be_read_are_all_named_at_once(tmp_path):
     assert "{brace}.txt.gz has a brace in its name" in message
     assert "both.txt is named for train too" in message
     assert "'data' is a directory" in message
+
+
+@pytest.mark.parametrize(
+    "pattern", ["**/*.parquet", "results/corpus/*.parquet", "{cwd}/**/*.parquet"]
+)
+def test_a_pattern_that_meets_the_results_of_the_workflow_is_refused(pattern, tmp_path):
+    Path("results/corpus").mkdir(parents=True)
+    Path("results/corpus/train.parquet").write_bytes(b"x")
+    Path("own.parquet").write_bytes(b"x")
+    with pytest.raises(MlmError) as caught:
+        matched_files({"train": [pattern.format(cwd=tmp_path)]})
+    message = str(caught.value)
+    assert "results/corpus/train.parquet" in message and "the workflow itself" in message
+    assert pattern.format(cwd=tmp_path) in message and "own.parquet" not in message
+
+
+def test_results_of_another_directory_are_files_like_any_other(tmp_path, monkeypatch):
+    Path("results/corpus").mkdir(parents=True)
+    Path("results/corpus/train.parquet").write_bytes(b"x")
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    found = matched_files({"train": ["../results/**/*.parquet"]})
+    assert found["train"] == ["../results/corpus/train.parquet"]
+
+
+def test_a_link_to_nothing_is_named():
+    Path("data").mkdir()
+    Path("data/a.txt").write_text("text\n", encoding="utf-8")
+    Path("data/b.txt").symlink_to("/nowhere/b.txt")
+    for pattern in ("data/*.txt", "data/b.txt"):
+        with pytest.raises(MlmError, match=r"data/b\.txt is a link to /nowhere/b\.txt, which"):
+            matched_files({"train": [pattern]})
+
+
+def test_a_file_name_that_is_not_utf8_is_refused_in_printable_words(tmp_path):
+    os.mkdir(b"data")
+    Path(os.fsdecode(b"data/caf\xe9.txt")).write_text("text\n", encoding="utf-8")
+    with pytest.raises(MlmError) as caught:
+        matched_files({"train": ["data/*.txt"]})
+    str(caught.value).encode("utf-8")
+    assert r"caf\xe9.txt" in str(caught.value) and "UTF-8" in str(caught.value)
 
 
 def test_an_absent_directory_is_no_place_that_was_looked_in(tmp_path):

@@ -6,6 +6,7 @@ byte is carried as a lone surrogate (PEP 383), so that each document knows its o
 """
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -93,11 +94,20 @@ def too_long(name: str, line: int, what: str) -> MlmError:
     )
 
 
+def _no_line_feed(name: str) -> MlmError:
+    return MlmError(
+        f"{name}: its lines end in CR alone, as on the Macintosh before 2001, so that the whole "
+        "file would be one line; LF or CR LF is expected. Convert it: "
+        f"tr '\\r' '\\n' < {shlex.quote(name)} > converted"
+    )
+
+
 def text_blocks(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
     """The text of `stream` in blocks of whole lines, about 1 MiB each, in order.
 
     A byte-order mark at the start is dropped. Memory: one block, or the longest line.
-    Raises MlmError as `decode` does, and for a line beyond LONGEST_DOCUMENT.
+    Raises MlmError as `decode` does, for a line beyond LONGEST_DOCUMENT, and for a file with
+    CRs and no LF.
     """
     line, offset, pending, size = 1, 0, [], 0
     while True:
@@ -107,9 +117,12 @@ def text_blocks(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
             pending.append(chunk)
             size += len(chunk)
             if size > LONGEST_DOCUMENT:
-                raise too_long(name, line, "line")
+                no_end = offset == 0 and any(b"\r" in part for part in pending)
+                raise _no_line_feed(name) if no_end else too_long(name, line, "line")
             continue
         data = b"".join([*pending, chunk[:cut]])
+        if offset == 0 and b"\r" in data and b"\n" not in data:
+            raise _no_line_feed(name)
         if offset == 0 and data.startswith(_BOM):
             data, offset = data[len(_BOM) :], len(_BOM)
         if data:

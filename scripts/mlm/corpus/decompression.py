@@ -1,5 +1,7 @@
 """Source files as streams of bytes, plain or compressed, where damage is noticed and named."""
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -12,7 +14,7 @@ from mlm.errors import MlmError
 class _Checked:
     """The bytes of a compressed file; damage and a missing end are errors, not a short read."""
 
-    def __init__(self, stream: pa.CompressedInputStream, path: str, compression: str):
+    def __init__(self, stream: BinaryIO, path: str, compression: str):
         self._stream, self._path, self._compression = stream, path, compression
         self._size = 0
 
@@ -20,8 +22,8 @@ class _Checked:
         """At most `size` bytes (all that is left if negative); none at the end."""
         try:
             data = self._stream.read(size if size >= 0 else None)
-        except OSError as error:
-            if error.errno:
+        except (OSError, EOFError, zlib.error) as error:
+            if getattr(error, "errno", None):
                 raise
             raise MlmError(
                 f"{self._path}: the {self._compression} data is cut off or damaged after "
@@ -31,6 +33,13 @@ class _Checked:
             raise MlmError(f"{self._path}: nothing is in it. Fill it or leave it out")
         self._size += len(data)
         return data
+
+
+def _decompressed(handle: BinaryIO, compression: str) -> BinaryIO:
+    # Arrow takes the zeros that pad a file on a tape, or to whole blocks, for damage.
+    if compression == "gzip":
+        return gzip.GzipFile(fileobj=handle)
+    return pa.CompressedInputStream(handle, compression)
 
 
 class ReadingPosition:
@@ -48,7 +57,8 @@ class ReadingPosition:
     def opened(self, path: str, compression: str | None) -> Iterator[BinaryIO]:
         """The decompressed bytes of `path` (compression: gzip, zstd or None) as a stream.
 
-        Several compressed members or frames one after the other read as one. While reading,
+        Several compressed members or frames one after the other read as one; zeros after a
+        gzip member are padding. While reading,
         MlmError is raised for damaged or truncated data.
         """
         with open(path, "rb") as handle:
@@ -56,7 +66,7 @@ class ReadingPosition:
             if compression is None:
                 yield handle
             else:
-                with pa.CompressedInputStream(handle, compression) as stream:
+                with _decompressed(handle, compression) as stream:
                     yield _Checked(stream, path, compression)
             self._done += handle.seek(0, 2) if not handle.closed else 0
             self._handle = None

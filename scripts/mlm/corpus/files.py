@@ -6,11 +6,14 @@ that an edited source file reruns, and a pattern without a match stops before th
 
 import os
 import re
+from collections.abc import Callable
 from glob import glob
 from pathlib import Path
 
 from mlm.errors import MlmError
 
+#: Where the workflow writes, below the working directory.
+_OWN_PLACES = ("results", "state", "logs", ".snakemake")
 FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 
@@ -33,31 +36,82 @@ def file_format(path: str) -> tuple[str, str | None]:
     return endings[-1], compression
 
 
-def matched_files(patterns: dict[str, list[str]]) -> dict[str, list[str]]:
+def matched_files(
+    patterns: dict[str, list[str]], note: Callable[[str], None] = lambda _: None
+) -> dict[str, list[str]]:
     """By split, the files that its glob patterns match, sorted by path, each one once.
 
-    Patterns are relative to the working directory; `**` matches any number of directories.
-    The order is that of the paths' characters, whatever the file system says.
+    Patterns are relative to the working directory; `**` matches any number of directories. A
+    pattern that is also the name of a file is that file. The order is that of the paths'
+    characters, whatever the file system says. A file of several names, by links or as a
+    relative and an absolute path, is read once; `note` is told of the other names.
 
     Raises MlmError with every problem at once: a pattern without a match and where was
-    looked, an unknown ending, an empty file, a file in two splits.
+    looked, one that meets this workflow's results, a link to nothing, a name that is no UTF-8,
+    an unknown ending, an empty file, a file in two splits.
     """
     files, problems, owner = {}, [], {}
     for split, globs in patterns.items():
         found = set()
         for pattern in globs:
-            # pathlib's own glob takes no absolute pattern and shows hidden files.
-            matches = {os.path.normpath(p) for p in glob(pattern, recursive=True)}
-            matches = {p for p in matches if Path(p).is_file()}
-            if not matches:
+            matches, refused = _matches(pattern)
+            problems += [f"corpus.files.{split}: {problem}" for problem in refused]
+            if not matches and not refused:
                 problems.append(_no_match(split, pattern))
             found |= matches
-        files[split] = sorted(found)
+        files[split] = _each_once(found, note)
         for path in files[split]:
             problems += _file_problems(split, path, owner)
     if problems:
         raise MlmError("\n".join(["The files of the corpus:", *(f"  - {p}" for p in problems)]))
     return files
+
+
+def _matches(pattern: str) -> tuple[set[str], list[str]]:
+    """The files that `pattern` matches, and what is wrong with the rest."""
+    # pathlib's own glob takes no absolute pattern and shows hidden files.
+    named = [pattern] if os.path.isfile(pattern) else glob(pattern, recursive=True)
+    paths = {os.path.normpath(path) for path in named}
+    problems = [
+        f"{_printable(path)} is a link to {_printable(os.readlink(path))}, which does not exist. "
+        "Restore that file, or remove the link"
+        for path in sorted(paths)
+        if os.path.islink(path) and not os.path.exists(path)
+    ]
+    files = {path for path in paths if os.path.isfile(path)}
+    own = sorted(path for path in files if _is_own(path))
+    if own:
+        more = f" and {len(own) - 1} more" if len(own) > 1 else ""
+        problems.append(
+            f"{pattern!r} matches {own[0]}{more}, which the workflow itself writes. Narrow the "
+            "pattern to your texts (data/*.txt), or run elsewhere (snakemake --directory)"
+        )
+    return files - set(own), problems
+
+
+def _is_own(path: str) -> bool:
+    """Whether `path` lies where this workflow writes, in the working directory."""
+    real = os.path.realpath(path)
+    return any(real.startswith(os.path.realpath(place) + os.sep) for place in _OWN_PLACES)
+
+
+def _each_once(paths: set[str], note: Callable[[str], None]) -> list[str]:
+    """`paths` sorted, one for each file: no link where there is another name, no absolute path."""
+    chosen: dict[str, str] = {}
+    for path in sorted(paths, key=lambda p: (_through_a_link(p), os.path.isabs(p), p)):
+        kept = chosen.setdefault(os.path.realpath(path), path)
+        if kept != path:
+            note(f"{_printable(path)} is read once, as {_printable(kept)}: it is the same file")
+    return sorted(chosen.values())
+
+
+def _through_a_link(path: str) -> bool:
+    return os.path.realpath(path) != os.path.join(os.path.realpath("."), path)
+
+
+def _printable(path: str) -> str:
+    """`path` as text that every stream takes: bytes that are no UTF-8 are escaped."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _no_match(split: str, pattern: str) -> str:
@@ -71,6 +125,11 @@ def _no_match(split: str, pattern: str) -> str:
 
 def _file_problems(split: str, path: str, owner: dict[str, str]) -> list[str]:
     problems = []
+    if path != _printable(path):
+        return [
+            f"corpus.files.{split}: the name {_printable(path)} is not UTF-8, so that no record "
+            "can hold it; rename the file"
+        ]
     try:
         file_format(path)
     except MlmError as error:

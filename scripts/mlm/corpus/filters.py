@@ -1,9 +1,9 @@
 """What keeps a document out of the corpus, and the count of each reason."""
 
-import unicodedata
 from dataclasses import dataclass, field
 
 from mlm.corpus.decoding import clean
+from mlm.corpus.normalisation import normalised
 
 
 @dataclass
@@ -37,14 +37,11 @@ class Filters:
     remove_leakage: bool
 
     def prepared(self, text: str) -> tuple[str, int, int]:
-        """`text` cleaned and in the chosen normalisation form, with its replaced bytes and NULs.
-
-        Normalisation forms: Unicode Standard Annex 15.
-        """
+        """`text` cleaned and in the chosen normalisation form, with its replaced bytes and NULs."""
         cleaned = clean(text)
         text = cleaned.text
-        if self.normalisation != "none" and not text.isascii():
-            text = unicodedata.normalize(self.normalisation, text)
+        if self.normalisation != "none":
+            text = normalised(text, self.normalisation)
         return text, cleaned.replaced_bytes, cleaned.nul_bytes
 
     def refusal(self, text: str) -> str | None:

@@ -20,6 +20,8 @@ from mlm.corpus.decoding import LONGEST_DOCUMENT, check_text, decode, text_lines
 from mlm.errors import MlmError
 
 _ROWS = 1024
+#: Numbers are not used, and Python makes no integer of more than 4,300 digits.
+_STRICT, _LENIENT = (json.JSONDecoder(strict=s, parse_int=float) for s in (True, False))
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def _json_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[s
         where = f"{name}, line {number}"
         try:
             # A raw NUL is no JSON; the policy `replace` lets it pass to be replaced.
-            record = json.loads(line, strict="\0" not in line)
+            record = (_LENIENT if "\0" in line else _STRICT).decode(line)
         except (json.JSONDecodeError, RecursionError) as error:
             raise MlmError(
                 f"{where}: no valid JSON ({error}). Expected one object a line, such as "
@@ -96,6 +98,8 @@ def _separated_documents(separator: str) -> Callable[[BinaryIO, str, Reading], I
             header = next(rows, [])
             if reading.text_column not in header:
                 raise _missing_column(f"{name}, line 1", reading.text_column, header)
+            if header.count(reading.text_column) > 1:
+                raise _column_twice(f"{name}, line 1", reading.text_column, header)
             column = header.index(reading.text_column)
             for row in rows:
                 if row and len(row) != len(header):
@@ -112,8 +116,8 @@ def _separated_documents(separator: str) -> Callable[[BinaryIO, str, Reading], I
 
 
 _QUOTES_ADVICE = (
-    "A field that holds the separator, a line end or a double quote stands in double quotes, "
-    "and a double quote in it is doubled; where quotes are ordinary characters, set "
+    "A field that holds the separator, a line end, a carriage return or a double quote stands in "
+    "double quotes, and a double quote in it is doubled; where quotes are ordinary characters, set "
     "corpus.files.quoted_fields to false"
 )
 
@@ -134,6 +138,8 @@ def _parquet_rows(handle: BinaryIO, name: str, reading: Reading) -> Iterator[str
         schema = file.schema_arrow
         if reading.text_column not in schema.names:
             raise _missing_column(name, reading.text_column, schema.names)
+        if schema.names.count(reading.text_column) > 1:
+            raise _column_twice(name, reading.text_column, schema.names)
         check_column_type(schema.field(reading.text_column).type, name, reading.text_column)
         batches = file.iter_batches(_ROWS, columns=[reading.text_column], use_threads=False)
         row = 0
@@ -190,6 +196,13 @@ def _missing_column(where: str, column: str, found: list[str]) -> MlmError:
     return MlmError(
         f"{where}: no column {column!r}; there are: {known}. Name the column of the text in "
         "corpus.text_column"
+    )
+
+
+def _column_twice(where: str, column: str, found: list[str]) -> MlmError:
+    return MlmError(
+        f"{where}: {found.count(column)} columns are called {column!r}, so that which holds the "
+        "text cannot be told. Rename one of them"
     )
 
 
