@@ -8,6 +8,7 @@ from mlm.errors import MlmError
 from mlm.framework import tf
 from mlm.pretraining.input_pipeline import ShardFiles, evaluation_batches, training_batches
 from mlm.pretraining.masking import MaskingPlan
+from mlm.shards.split_samples import evenly_spread
 
 COUNTS = (17, 5, 30, 9, 1)
 PLAN = MaskingPlan(
@@ -109,6 +110,19 @@ def test_evaluation_drops_no_sample_and_masks_alike_at_any_batch_size(shards):
     for size in (7, 100):
         for key, value in found[1].items():
             np.testing.assert_array_equal(value, found[size][key])
+
+
+@pytest.mark.parametrize("count", [1, 7, 50, 61, 62, 100])
+def test_a_part_of_a_split_is_spread_over_it_and_keeps_its_masks(shards, count):
+    (whole,) = evaluation_batches(shards, PLAN, seed=5, batch_size=62).as_numpy_iterator()
+    dataset = evaluation_batches(shards, PLAN, seed=5, batch_size=4, samples=count)
+    for _ in range(2):
+        batches = list(dataset.as_numpy_iterator())
+        real = flat(batches, "sample_index") >= 0
+        chosen = flat(batches, "sample_index")[real]
+        np.testing.assert_array_equal(chosen, evenly_spread(62, count))
+        for key in ("input_ids", "positions", "labels", "attention_mask", "weights"):
+            np.testing.assert_array_equal(flat(batches, key)[real], whole[key][chosen])
 
 
 def test_compressed_shards_give_the_same_stream(shards, tmp_path):

@@ -15,9 +15,9 @@ import numpy as np
 from mlm.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.lowering import TrainStep
-from mlm.pretraining.input_pipeline import evaluation_batches, training_batches
+from mlm.pretraining.input_pipeline import training_batches
 from mlm.pretraining.train_step import distributed_train_step, distributed_validation_step
-from mlm.pretraining.training import Pretraining
+from mlm.pretraining.training import Pretraining, validation_batches
 
 #: A function that is traced so often is traced for every batch: no need to go on.
 _MANY_TRACES = 5
@@ -119,9 +119,10 @@ def survey_epoch(
     counts = sorted({1, run.steps_per_execution, min(run.log_every, run.steps_per_execution)})
     train.traces = count_traces(loop, ((iterator, tf.constant(n)) for n in counts)).traces
     validation_step = distributed_validation_step(strategy, step.model)
-    validation = count_traces(
-        validation_step, ((b,) for b in _told(_validation(run), "validation pass", limit))
+    passed = _told(
+        validation_batches(run, run.global_batch_size(replicas=1)), "validation pass", limit
     )
+    validation = count_traces(validation_step, ((b,) for b in passed))
     survey = Survey(
         training_batches=train.calls,
         training_shapes=len(train.signatures),
@@ -161,16 +162,6 @@ def _first_epoch(run: Pretraining) -> tf.data.Dataset:
         shuffle_window=1,
         start_step=0,
         steps=steps,
-    )
-
-
-def _validation(run: Pretraining) -> tf.data.Dataset:
-    return evaluation_batches(
-        run.validation,
-        run.validation_plan,
-        seed=run.seed,
-        batch_size=run.global_batch_size(replicas=1),
-        samples=run.validation_samples,
     )
 
 

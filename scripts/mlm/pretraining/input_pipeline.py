@@ -6,6 +6,7 @@ a function of (manifest, seed, batch size, shuffle window, k).
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mlm.errors import MlmError
@@ -169,13 +170,15 @@ def evaluation_batches(
 ) -> tf.data.Dataset:
     """Batches of the split in order, with masks that depend on (seed, sample index) alone.
 
-    The first `samples` samples, or all. The last batch is filled up to `batch_size` with
-    copies of its first row whose weights are 0, so that all shapes are equal and no sample
-    is left out. Adds `sample_index` [batch] int64, -1 for the filling.
+    `samples` samples at equal distances (`mlm.shards.split_samples.evenly_spread`), or all. A
+    part is kept in memory, so that the split is read once however often it is asked. The last
+    batch is filled up to `batch_size` with copies of its first row whose weights are 0, so
+    that all shapes are equal and no sample is left out. Adds `sample_index` [batch] int64, -1
+    for the filling.
     """
     stream = _in_order(shards)
-    if samples is not None:
-        stream = stream.take(samples)
+    if samples is not None and samples < shards.num_samples:
+        stream = stream.filter(partial(_is_spread, shards.num_samples, samples)).cache()
 
     def filled(index, serialized):
         short = batch_size - tf.shape(index)[0]
@@ -190,6 +193,12 @@ def evaluation_batches(
 
     batches = stream.batch(batch_size).map(filled, num_parallel_calls=tf.data.AUTOTUNE)
     return _deterministic(batches)
+
+
+def _is_spread(total: int, count: int, index: tf.Tensor, _serialized: tf.Tensor) -> tf.Tensor:
+    """Whether `index` is one of `evenly_spread(total, count)`."""
+    nearest = (index * count + total - 1) // total
+    return (nearest * total // count == index) & (nearest < count)
 
 
 def replica_shares(

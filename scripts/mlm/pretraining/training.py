@@ -28,6 +28,9 @@ from mlm.pretraining.train_step import (
 )
 from mlm.pretraining.training_log import Events, Progress, Row
 
+#: Masks of the validation samples follow from it in every run, so that their curves compare.
+VALIDATION_SEED = 0
+
 
 @dataclass(frozen=True)
 class Pretraining:
@@ -56,6 +59,17 @@ class Pretraining:
     def global_batch_size(self, replicas: int) -> int:
         """Samples in one update, over all replicas and accumulated batches."""
         return self.per_replica_batch_size * replicas * self.optimizer.accumulation
+
+
+def validation_batches(run: Pretraining, batch_size: int) -> tf.data.Dataset:
+    """What a validation pass of `run` looks at: the same samples and masks whatever its seed."""
+    return evaluation_batches(
+        run.validation,
+        run.validation_plan,
+        seed=VALIDATION_SEED,
+        batch_size=batch_size,
+        samples=run.validation_samples,
+    )
 
 
 def number_of_steps(section: dict, samples: int, sequence_length: int, batch: int) -> int:
@@ -294,15 +308,7 @@ class _Loop:
         """Loss in nats and accuracy at the masked positions of the validation samples."""
         run = self.run_settings
         if self.validation_batches is None:
-            self.validation_batches = self._distributed(
-                lambda: evaluation_batches(
-                    run.validation,
-                    run.validation_plan,
-                    seed=run.seed,
-                    batch_size=self.batch,
-                    samples=run.validation_samples,
-                )
-            )
+            self.validation_batches = self._distributed(lambda: validation_batches(run, self.batch))
         sums = [0.0, 0.0, 0.0]
         for batch in self.validation_batches:
             found = self.validation_function(batch)

@@ -1,0 +1,23 @@
+"""Validation during training asks every run the same questions."""
+
+import numpy as np
+from small_pretraining import SAMPLES, small_pretraining
+
+
+def _asked(run) -> dict[str, np.ndarray]:
+    from mlm.pretraining.training import validation_batches
+
+    batches = list(validation_batches(run, 8).as_numpy_iterator())
+    return {key: np.concatenate([b[key] for b in batches]) for key in batches[0]}
+
+
+def test_validation_masks_are_the_same_whatever_the_seed_of_the_run(tmp_path):
+    first, other = (_asked(small_pretraining(tmp_path, seed=seed)) for seed in (1, 7))
+    for key, value in first.items():
+        np.testing.assert_array_equal(value, other[key], err_msg=key)
+
+
+def test_validation_looks_at_samples_of_the_whole_split(tmp_path):
+    asked = _asked(small_pretraining(tmp_path, validation_samples=5))["sample_index"]
+    assert asked[asked >= 0].tolist() == [0, 10, 20, 30, 40]
+    assert SAMPLES == 50
