@@ -10,6 +10,7 @@ BASE = Path(str(workflow.current_basedir)).parent
 if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
 
+from mlm.abandoned_locks import hold_directory
 from mlm.bucket_access import check_bucket
 from mlm.code_edges import code_files
 from mlm.configuration import SPLITS, load_schema, model_of_run, resolve, run_section
@@ -27,6 +28,8 @@ try:
     settings = resolve(config, schema)
 except MlmError as error:
     raise WorkflowError(str(error))
+if workflow.is_main_process and not workflow.output_settings.dryrun:
+    hold_directory(Path.cwd(), logger.info)
 
 RUNS = list(settings["runs"])
 SHARD_COUNTS = settings["shards"]["count"]

@@ -1,5 +1,6 @@
 """What every rule's script does around its one call: log, and report errors in words."""
 
+import contextlib
 import errno
 import os
 import signal
@@ -7,36 +8,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
+from mlm.abandoned_locks import alone
 from mlm.errors import MlmError
+from mlm.job_log import logged
 
 #: Time that a job has to clean up after SIGTERM.
 _CLEAN_UP_SECONDS = 15.0
-
-
-class _Tee:
-    """A text stream that writes to the terminal and, line by line, to the job's log."""
-
-    def __init__(self, terminal: TextIO, log: TextIO):
-        self._terminal, self._log = terminal, log
-
-    def write(self, text: str) -> int:
-        self._log.write(text)
-        self._log.flush()
-        return self._terminal.write(text)
-
-    def flush(self) -> None:
-        self._terminal.flush()
-
-    def fileno(self) -> int:
-        return self._terminal.fileno()
-
-    def close(self) -> None:
-        """Nothing: both streams belong to others. Libraries close stderr when they end."""
-
-    def isatty(self) -> bool:
-        return self._terminal.isatty()
 
 
 def os_error_in_words(error: OSError) -> str | None:
@@ -78,22 +57,19 @@ def run(main: Callable[[Any], None], snakemake: Any) -> None:
     An MlmError is printed without a traceback and ends the process with status 1; so do a
     full disk and a refused write. Any other exception is a bug and keeps its traceback.
     """
-    os.makedirs(os.path.dirname(snakemake.log[0]) or ".", exist_ok=True)
     # A scheduler's SIGTERM ends the job like an error does, so that temporary files go.
     signal.signal(signal.SIGTERM, _end)
-    with open(snakemake.log[0], "w", encoding="utf-8") as log:
-        terminals = sys.stdout, sys.stderr
-        sys.stdout, sys.stderr = _Tee(sys.stdout, log), _Tee(sys.stderr, log)
+    with logged(snakemake.log[0]), alone(snakemake.log[0]):
         try:
             main(snakemake)
         except Exception as error:
             words = str(error) if isinstance(error, MlmError) else None
             if isinstance(error, OSError):
                 words = os_error_in_words(error)
-            if words is None:
-                traceback.print_exc()
-            else:
-                print(f"\nError in rule {snakemake.rule}: {words}\n", file=sys.stderr)
+            # The terminal may be a file on a full disk as well.
+            with contextlib.suppress(OSError):
+                if words is None:
+                    traceback.print_exc()
+                else:
+                    print(f"\nError in rule {snakemake.rule}: {words}\n", file=sys.stderr)
             sys.exit(1)
-        finally:
-            sys.stdout, sys.stderr = terminals

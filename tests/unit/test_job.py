@@ -46,6 +46,67 @@ def test_a_full_disk_is_told_in_words(tmp_path, capsys):
     assert "No space left" in shown and "results/a" in shown and "Traceback" not in shown
 
 
+def test_a_full_disk_is_told_in_words_though_the_log_fails_first(tmp_path, capfd):
+    """/dev/full answers every write as a full disk does."""
+    place = tmp_path / "logs"
+    place.mkdir()
+    (place / "x.log").symlink_to("/dev/full")
+
+    def main(_job):
+        print("at work")
+        with open("/dev/full", "w") as output:
+            output.write("results" * 10_000)
+
+    with pytest.raises(SystemExit) as ended:
+        run(main, job(tmp_path))
+    assert ended.value.code == 1
+    shown = capfd.readouterr()
+    assert "Error in rule x: No space left on the disk" in shown.err
+    assert "Traceback" not in shown.err + shown.out
+    assert (shown.err + shown.out).count("Warning: no log is written") == 1
+
+
+def test_a_job_whose_log_alone_cannot_be_written_goes_on(tmp_path, capfd):
+    (tmp_path / "logs").write_text("a file where the directory should be")
+    run(lambda _job: print("done"), job(tmp_path))
+    shown = capfd.readouterr()
+    assert shown.out == "done\n" and "Warning: no log is written" in shown.err
+
+
+def test_a_job_waits_for_the_same_job_of_a_killed_run(tmp_path):
+    """The first of two processes holds the log; the second begins when the first has ended."""
+    program = (
+        "import sys, time\n"
+        "from types import SimpleNamespace\n"
+        "from mlm.job import run\n"
+        "def main(job):\n"
+        "    print('at work', sys.argv[1], flush=True)\n"
+        "    time.sleep(1 if sys.argv[1] == 'first' else 0)\n"
+        "    open('order', 'a').write(sys.argv[1] + '\\n')\n"
+        "run(main, SimpleNamespace(log=['x.log'], rule='x'))\n"
+    )
+
+    def start(name):
+        return subprocess.Popen(
+            [sys.executable, "-c", program, name],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "scripts")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    (tmp_path / ".snakemake").mkdir()
+    first = start("first")
+    assert first.stdout.readline() == "at work first\n"
+    second = start("second")
+    _, said = second.communicate(timeout=60)
+    first.communicate(timeout=60)
+    assert (tmp_path / "order").read_text() == "first\nsecond\n"
+    assert "A job of a run that was killed is still at work" in said
+    assert f"kill {first.pid}\n" in said
+
+
 def test_a_refused_write_is_told_in_words(tmp_path, capsys):
     shown = message_of(PermissionError(errno.EACCES, "Permission denied", "r"), tmp_path, capsys)
     assert "Not allowed" in shown and "Traceback" not in shown

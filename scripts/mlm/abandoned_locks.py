@@ -1,0 +1,128 @@
+"""After a kill: the lock of a dead Snakemake is taken away, and its living jobs are waited for.
+
+Snakemake locks with files, which outlive a process that is killed. Beside them, every Snakemake
+that runs this workflow holds a shared lock of the kernel's (flock(2)), which ends with its
+holder, however that ends. Where nobody holds it, and nobody on another machine ever did since
+the files were made, nobody is left to whom they belong. A job outlives its Snakemake; it holds
+such a lock of its own, so that the same job of the next run begins when it has ended.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+#: Open as long as this process lives, which keeps the kernel's lock.
+_HELD: list[TextIO] = []
+
+
+def hold_directory(directory: Path, say: Callable[[str], None]) -> None:
+    """Hold the working directory `directory` until this process ends; free it of a dead one.
+
+    For the main process of Snakemake, before it looks at its own locks. `say` is told in one
+    line what was taken away, or why what may be a dead one's lock was left. Never raises for a
+    place that cannot be written to or locked: Snakemake's own locks hold there as ever.
+    """
+    own, theirs = directory / ".snakemake" / "running-on", directory / ".snakemake" / "locks"
+    try:
+        own.parent.mkdir(exist_ok=True)
+        holder = open(own, "a+", encoding="utf-8")
+    except OSError:
+        return
+    _HELD.append(holder)
+    try:
+        fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        # Another one lives; whether it is in the way, its locks tell.
+        fcntl.flock(holder, fcntl.LOCK_SH)
+        _enter(holder, _machines(holder))
+        return
+    except OSError as error:
+        if _locked(theirs):
+            say(_left(theirs, f"this file system has no locks that end with a process ({error})"))
+        return
+    machines = _machines(holder)
+    if not _locked(theirs):
+        holder.truncate(0)
+        machines = []
+    elif machines and all(map(_is_here, machines)):
+        shutil.rmtree(theirs, ignore_errors=True)
+        say("A run that was killed had left this directory locked; the lock was removed.")
+    else:
+        others = [name for name, *_ in machines if name != socket.gethostname()]
+        where = f"it may run on {', '.join(others)}" if others else "it is not known where it runs"
+        say(_left(theirs, where))
+    _enter(holder, machines)
+    fcntl.flock(holder, fcntl.LOCK_SH)
+
+
+@contextmanager
+def alone(job: str) -> Iterator[None]:
+    """Hold the name `job` meanwhile; if another process in this directory has it, wait first."""
+    place = Path(".snakemake")
+    try:
+        (place / "jobs").mkdir(exist_ok=True)
+        holder = open(place / "jobs" / job.replace("/", ","), "a+", encoding="utf-8")
+    except OSError:  # not run by Snakemake, or not here
+        yield
+        return
+    with holder:
+        try:
+            fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder.seek(0)
+            print(
+                "A job of a run that was killed is still at work on the same; waiting for it to "
+                f"end. Not to wait, end it: kill {holder.read().strip()}",
+                file=sys.stderr,
+                flush=True,
+            )
+            fcntl.flock(holder, fcntl.LOCK_EX)
+        except OSError:  # a file system without such locks
+            pass
+        with contextlib.suppress(OSError):  # a full disk
+            os.truncate(holder.fileno(), 0)
+            os.write(holder.fileno(), f"{os.getpid()}\n".encode())
+        yield
+
+
+def _locked(locks: Path) -> bool:
+    return locks.is_dir() and any(locks.iterdir())
+
+
+def _left(locks: Path, reason: str) -> str:
+    return (
+        f"{locks} holds the lock of another run, and whether that is alive cannot be told: "
+        f"{reason}. If none runs in this directory any more, add --unlock to the same command "
+        "once, and run it again without."
+    )
+
+
+def _machines(holder: TextIO) -> list[list[str]]:
+    """Name and boot id of every machine that ran here since the directory was last free."""
+    holder.seek(0)
+    return [line.split() for line in holder if line.strip()]
+
+
+def _here() -> list[str]:
+    # Containers of one kernel have several names, and one boot id.
+    boot = _BOOT.read_text().strip() if _BOOT.exists() else "unknown"
+    return [socket.gethostname(), boot]
+
+
+def _is_here(machine: list[str]) -> bool:
+    name, boot = _here()
+    return machine[0] == name or (boot in machine[1:] and boot != "unknown")
+
+
+def _enter(holder: TextIO, machines: list[list[str]]) -> None:
+    if _here() not in machines:
+        with contextlib.suppress(OSError):  # a full disk
+            os.write(holder.fileno(), f"{' '.join(_here())}\n".encode())
