@@ -52,6 +52,8 @@ rule pretrain:
         checkpoint_every=setting_of_run("pretraining", "checkpoint", "every"),
         checkpoint_keep=setting_of_run("pretraining", "checkpoint", "keep"),
         checkpoint_directory=setting_of_run("pretraining", "checkpoint", "directory"),
+        # Asked of a TPU that accelerator.kind: auto finds where it trains.
+        preflight_required=int(settings["preflight"]["required"]),
         # So do checkpoints pushed to the Hub; 0: none.
         push_every=settings["publish"]["checkpoints"]["every"] or 0,
         push_repository=lambda wildcards: model_repository(settings["publish"], wildcards.run) or "",

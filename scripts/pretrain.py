@@ -28,6 +28,11 @@ def main(job):
         model_directory=str(Path(job.output.weights).parent),
         log=job.output.log,
         summary=job.output.summary,
+        preflight=(
+            str(Path(job.output.summary).with_name("preflight.json"))
+            if job.resources.preflight_required
+            else None
+        ),
     )
     asked = job.resources
     pushing = PushSettings(

@@ -13,6 +13,7 @@ import yaml
 
 from mlm.errors import ConfigError
 from mlm.evaluation.settings import evaluation_problems
+from mlm.preflight.tpu_chips import target_problem
 from mlm.pretraining.model_settings import model_of_jobs, model_problems
 from mlm.publishing.settings import publish_problems
 from mlm.tokenizer.settings import tokenizer_problems
@@ -279,7 +280,9 @@ def _report_problems(config: dict) -> list[str]:
 
 def _preflight_problems(section: dict) -> list[str]:
     low, high = section["utilisation"]["low"], section["utilisation"]["high"]
-    return [f"preflight.utilisation: low {low} is above high {high}"] if low > high else []
+    problems = [f"preflight.utilisation: low {low} is above high {high}"] if low > high else []
+    wrong = (target_problem(target) for target in section["targets"])
+    return problems + [f"preflight.targets: {problem}" for problem in wrong if problem]
 
 
 def _finetune_problems(section: dict) -> list[str]:

@@ -14,6 +14,7 @@ from small_run import (
     write_tokenizer,
 )
 
+from mlm.atomic import write_json
 from mlm.errors import ConfigError, MlmError
 from mlm.pretraining import stage
 from mlm.pretraining.accelerators import Accelerator
@@ -204,6 +205,72 @@ def test_shards_of_another_tokenizer_are_refused(root):
 def test_a_missing_tpu_says_what_was_looked_for_and_what_to_set(root):
     message = "No TPU found. Looked for a TPU of this machine (accelerator.tpu.name: local"
     refused(root, {"accelerator": {"kind": "tpu"}}, message)
+
+
+def test_auto_beside_a_tpu_that_tensorflow_cannot_use_stops_before_it_trains(root):
+    """The CPU of a TPU rented by the minute is not what was meant."""
+    tpu_vm = {"TPU_WORKER_ID": "0", "TPU_SKIP_MDS_QUERY": "1"}
+    status = run_child(root, "refused", {"accelerator": {"kind": "auto"}}, {"environment": tpu_vm})
+    log = (root / "refused.stderr").read_text()
+    assert status == 3, log
+    assert "auto found a TPU on this machine (the environment has TPU_WORKER_ID)" in log
+    assert "envs/requirements-tpu.txt" in log and "accelerator.kind: cpu" in log
+
+
+@pytest.fixture
+def on_a_tpu(root, monkeypatch):
+    """A function that trains with `accelerator.kind: auto` as if that had found a TPU."""
+
+    def opened(settings):
+        from mlm.framework import tf
+
+        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+        return Accelerator(strategy=strategy, kind="tpu", precision="bfloat16")
+
+    def begun(*_):
+        raise InterruptedError("the training began")
+
+    monkeypatch.setattr(stage, "open_accelerator", opened)
+    monkeypatch.setattr(stage, "fingerprint", begun)
+
+    def train(report: dict | None, kind: str = "auto"):
+        settings, files = small_job(root, overrides={"accelerator": {"kind": kind}})
+        if report is not None:
+            write_json(root / "preflight.json", report)
+        files = dataclasses.replace(files, preflight=str(root / "preflight.json"))
+        stage.train_and_export(settings, files)
+
+    return train
+
+
+STEP = {
+    "model_type": "roberta-prelayernorm",
+    "precision": "bfloat16",
+    "per_replica_batch_size": 8,
+    "accumulation": 1,
+    "sequence_length": LENGTH,
+    "vocabulary_size": 500,
+    "slots": 5,
+}
+
+
+@pytest.mark.parametrize(
+    "report, fault",
+    [
+        (None, "does not exist"),
+        ({"passed": False, "step": STEP}, "says that it failed"),
+        ({"passed": True, "step": STEP | {"slots": 4}}, "made for slots 4, .* has 5"),
+    ],
+)
+def test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too(on_a_tpu, report, fault):
+    with pytest.raises(MlmError, match=fault) as error:
+        on_a_tpu(report)
+    assert "snakemake --cores 2 results/runs/small/preflight/passed.txt" in str(error.value)
+
+
+def test_auto_that_finds_a_tpu_trains_after_a_passed_preflight(on_a_tpu):
+    with pytest.raises(InterruptedError, match="began"):
+        on_a_tpu({"passed": True, "step": STEP})
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(root):

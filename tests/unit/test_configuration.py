@@ -146,7 +146,10 @@ def test_an_unpinned_hub_dataset_is_refused():
 def test_what_later_stages_would_refuse_is_told_before_the_first_job():
     found = problems(
         {
-            "preflight": {"utilisation": {"low": 0.6, "high": 0.2}},
+            "preflight": {
+                "utilisation": {"low": 0.6, "high": 0.2},
+                "targets": ["v5e:2x2", "v33:2x2", "v5e"],
+            },
             "finetune": {"data": {"source": "csv"}},
             "runs": {
                 "base": {"model": {"family": "robberta"}},
@@ -158,6 +161,8 @@ def test_what_later_stages_would_refuse_is_told_before_the_first_job():
     )
     for line in (
         "preflight.utilisation: low 0.6 is above high 0.2",
+        "preflight.targets: 'v33:2x2' is no TPU topology; nearest: v3:2x2",
+        "preflight.targets: 'v5e' is no TPU topology; nearest: v5e:2x2",
         "finetune.data.file: missing",
         "runs.base: model.family: 'robberta' is no masked language model of transformers in "
         "TensorFlow; did you mean 'roberta'?",
@@ -167,7 +172,7 @@ def test_what_later_stages_would_refuse_is_told_before_the_first_job():
         "least 66",
     ):
         assert any(problem.startswith(line) for problem in found), line
-    assert len(found) == 6
+    assert len(found) == 8
 
 
 def test_classification_without_data_of_its_own_is_refused():

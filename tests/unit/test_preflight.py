@@ -27,7 +27,15 @@ def answer(outcome=COMPILED, **figures):
 
 
 def judge(
-    tmp_path, compiler, *, findings=(), targets=("v5e:2x2",), reach=VM, accumulation=1, **manifest
+    tmp_path,
+    compiler,
+    *,
+    findings=(),
+    advice=(),
+    targets=("v5e:2x2",),
+    reach=VM,
+    accumulation=1,
+    **manifest,
 ):
     """The preflight.json for what `compiler` answers by target."""
     lowering = tmp_path / "lowering.json"
@@ -37,7 +45,7 @@ def judge(
             "format_version": 1,
             "run": "base",
             "lowered": True,
-            "findings": [vars(f) for f in findings],
+            "findings": [vars(f) for f in (*findings, *advice)],
             "parameters": 10,
             "survey": {},
             "per_replica_batch_size": 8,
@@ -87,14 +95,14 @@ def test_accumulated_batches_are_counted_although_the_compiler_counts_a_loop_onc
 
 def test_one_target_that_fails_leaves_the_others_their_answer(tmp_path):
     compiler = {
-        "v5e-8": answer(UNKNOWN_TARGET),
+        "v5p:2x2x1": answer(UNKNOWN_TARGET),
         "v5e:2x2": answer(NO_MEMORY),
         "v4:2x2x1": answer(HOST_MEMORY),
         "v6e:2x2": answer(),
     }
     report = judge(tmp_path, compiler, targets=tuple(compiler))
     assert errors(report) == {
-        ("compiles", "v5e-8"),
+        ("compiles", "v5p:2x2x1"),
         ("fits", "v5e:2x2"),
         ("compiles", "v4:2x2x1"),
     }
@@ -121,15 +129,6 @@ def test_more_memory_than_the_datasheet_has_does_not_fit(tmp_path):
     assert errors(report) == {("fits", "v5e:2x2")}
 
 
-def test_a_chip_without_known_facts_still_gets_its_memory(tmp_path):
-    report = judge(tmp_path, {"v2:2x2": answer()}, targets=("v2:2x2",))
-    (target,) = report["targets"]
-    assert report["passed"]
-    assert target["memory"]["peak"] == 2**30
-    assert target["estimate"] is None
-    assert [f["rule"] for f in report["findings"]] == ["known_chip"]
-
-
 def test_a_step_that_breaks_a_rule_is_not_compiled(tmp_path):
     fault = Finding("no_host_ops", ERROR, "prints", op="PrintV2", source="step.py:3, in step")
     report = judge(tmp_path, {}, findings=[fault])
@@ -150,8 +149,17 @@ def test_the_report_is_the_same_bytes_for_the_same_answers(tmp_path):
 
 
 def test_fewer_shards_than_input_workers_are_caught(tmp_path):
-    report = judge(tmp_path, {"v5e:2x2": answer(hosts=8)}, shards=4)
-    assert errors(report) == {("shards_for_workers", "v5e:2x2")}
+    report = judge(tmp_path, {"v5e:4x8": answer(hosts=8)}, targets=("v5e:4x8",), shards=4)
+    assert errors(report) == {("shards_for_workers", "v5e:4x8")}
+
+
+@pytest.mark.parametrize("target", ["v5e:2x4", "v6e:2x4"])
+def test_one_machine_of_eight_chips_needs_one_shard(tmp_path, target):
+    """libtpu describes two machines of four chips each."""
+    compiler = {target: answer(replicas=8, chips=8, hosts=2)}
+    report = judge(tmp_path, compiler, targets=(target,), shards=1, samples=64)
+    assert report["findings"] == []
+    assert report["targets"][0]["hosts"] == 1
 
 
 def test_fewer_samples_than_one_global_batch_are_caught(tmp_path):
@@ -190,6 +198,13 @@ def test_the_gate_opens_for_a_passed_preflight_only(tmp_path, capsys):
     show_and_require([report], str(marker))
     assert "v5e:2x2  fits" in marker.read_text()
     assert marker.read_text() in capsys.readouterr().out
+
+
+def test_advice_is_printed_with_the_table(tmp_path):
+    advice = Finding("tile_sizes", ADVICE, "shards.sequence_length is 64; try 128")
+    report = judge(tmp_path, {"v5e:2x2": answer()}, advice=[advice])
+    assert report["passed"]
+    assert "advice: tile_sizes: shards.sequence_length is 64; try 128" in table(report)
 
 
 def test_advice_alone_lets_a_training_begin(tmp_path):

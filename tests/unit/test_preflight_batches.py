@@ -60,7 +60,7 @@ def test_every_target_and_precision_is_searched_up_to_the_size_of_the_split(tmp_
 
     def compiler(target, program, quick):
         precision, batch = program.stem.split("-")
-        if target == "v5e-8":
+        if target == "v5e:6x6":
             return Compilation(UNKNOWN_TARGET)
         if int(batch) > {"float32": 20, "bfloat16": 40}[precision]:
             return Compilation(NO_MEMORY, replicas=4, chips=4)
@@ -76,11 +76,11 @@ def test_every_target_and_precision_is_searched_up_to_the_size_of_the_split(tmp_
         "settings": {"pretraining": {"optimizer": {"accumulation": 1}}},
         "files": {"manifests": {"train": write_manifest_of(tmp_path / "train.json", samples=36)}},
     }
-    find_batches(request, ["v5e:2x2", "v5e-8"], 8, 1024, tmp_path / "batches.json")
+    find_batches(request, ["v5e:2x2", "v5e:6x6"], 8, 1024, tmp_path / "batches.json")
     found = read_json(tmp_path / "batches.json")["targets"]
     largest = {k: (v["largest"], v["too_large"]) for k, v in found["v5e:2x2"].items()}
     assert largest == {"float32": (16, 24), "bfloat16": (32, None)}
-    assert found["v5e-8"] == {"float32": None, "bfloat16": None}
+    assert found["v5e:6x6"] == {"float32": None, "bfloat16": None}
 
 
 @pytest.mark.parametrize("largest", [1, 3, 8, 100])

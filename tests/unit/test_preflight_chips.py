@@ -3,7 +3,15 @@
 import pytest
 
 from mlm.preflight.roofline import estimate
-from mlm.preflight.tpu_chips import CHIPS, TOPOLOGIES, nearest_targets, number_of_chips
+from mlm.preflight.tpu_chips import (
+    CHIPS,
+    TOPOLOGIES,
+    hosts_of,
+    nearest_targets,
+    number_of_chips,
+    replicas_of,
+    target_problem,
+)
 
 
 @pytest.mark.parametrize(
@@ -22,9 +30,47 @@ def test_an_unknown_target_gets_the_nearest_names(meant, first):
 
 
 def test_every_chip_names_its_source_and_has_topologies():
-    for generation, facts in CHIPS.items():
+    for facts in CHIPS.values():
         assert facts.source.startswith("https://cloud.google.com/tpu/docs/")
-        assert generation in TOPOLOGIES
+    assert set(CHIPS) == set(TOPOLOGIES)
+
+
+@pytest.mark.parametrize("generation", TOPOLOGIES)
+def test_every_usual_topology_is_accepted(generation):
+    for grid in TOPOLOGIES[generation]:
+        assert target_problem(f"{generation}:{grid}") is None
+
+
+@pytest.mark.parametrize(
+    ("misspelt", "nearest"),
+    [
+        ("v33:2x2", "v3:2x2"),
+        ("v5e", "v5e:2x2"),
+        ("V5E:2X2", "v5e:2x2"),
+        ("v4:1000x1000x1000", "v4:8x8x8"),
+        ("v4:2x2", "v4:2x2x1"),
+        ("v5e:2x2x1", "v5e:2x2"),
+        ("v5e:1x1", "v5e:2x2"),
+        ("v5e:0x2", "v5e:2x2"),
+        ("v5e-8", "v5e:2x4"),
+        ("v2:2x2", "v3:2x2"),
+        ("v6e:2x2 ", "v6e:2x2"),
+        ("", "v"),
+    ],
+)
+def test_a_misspelt_target_is_told_with_the_nearest_and_what_is_accepted(misspelt, nearest):
+    problem = target_problem(misspelt)
+    assert f"{misspelt!r} is no TPU topology; nearest: {nearest}" in problem
+    assert "v4 up to 16x16x16" in problem
+
+
+def test_replicas_are_those_that_the_compiler_describes():
+    assert [replicas_of(t) for t in ("v3:2x2", "v4:2x2x1", "v5e:2x4")] == [8, 4, 8]
+
+
+def test_a_machine_of_eight_chips_is_one_host():
+    assert [hosts_of(t, 2) for t in ("v5e:2x4", "v6e:2x4", "v4:2x2x2")] == [1, 1, 2]
+    assert hosts_of("v5e:4x4", 4) == 4
 
 
 def test_a_grid_counts_its_chips():

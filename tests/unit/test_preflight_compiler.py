@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlm.preflight import tpu_compiler
+from mlm.preflight.tpu_chips import replicas_of
 from mlm.preflight.tpu_compiler import (
     COMPILED,
     HOST_MEMORY,
@@ -63,9 +64,15 @@ def test_the_all_reduce_goes_over_every_replica_of_the_target(compiled):
     assert compiled["v5e"].all_reduces == 1
 
 
+def test_the_tables_replicas_are_those_of_the_compiler(compiled):
+    assert compiled["v5e"].replicas == replicas_of("v5e:2x2")
+    assert compiled["v3"].replicas == replicas_of("v3:2x2")
+
+
 def test_a_v4_chip_is_one_replica(tmp_path):
     found = compile_for("v4:2x2x1", write_program(tmp_path / "step.mlir", 8))
     assert (found.outcome, found.replicas, found.chips) == (COMPILED, 4, 4)
+    assert found.replicas == replicas_of("v4:2x2x1")
 
 
 def test_the_figures_are_those_of_the_program(compiled):

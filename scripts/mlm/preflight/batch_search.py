@@ -179,7 +179,7 @@ def find_batches(request: dict, targets: list[str], batch: int, largest: int, ou
 
 
 def _find(programs: Programs, target: str, precision: str, batch: int, largest: int) -> dict | None:
-    facts = CHIPS.get(generation_of(target))
+    facts = CHIPS[generation_of(target)]
     known: dict[tuple[int, bool], Compilation] = {}
 
     def compiled(size: int, quick: bool) -> Compilation:
@@ -206,7 +206,7 @@ def _find(programs: Programs, target: str, precision: str, batch: int, largest: 
     if first.outcome not in (COMPILED, NO_MEMORY):
         return None
     guess = start
-    if facts is not None and first.outcome == COMPILED:
+    if first.outcome == COMPILED:
         hbm = facts.hbm_bytes * first.chips // first.replicas
         guess = min(first_guess(first, start, hbm), largest)
     # A guess is an eighth off or so; where the quick search ends, the full one begins.

@@ -16,12 +16,11 @@ from mlm.atomic import read_json, write_json
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
 from mlm.preflight.roofline import LABEL, estimate
-from mlm.preflight.tpu_chips import CHIPS, generation_of
+from mlm.preflight.tpu_chips import CHIPS, ChipFacts, generation_of, hosts_of
 from mlm.preflight.tpu_compiler import (
     COMPILED,
     HOST_MEMORY,
     NO_MEMORY,
-    REFUSED,
     Compilation,
     compile_for,
     compiler_versions,
@@ -113,24 +112,13 @@ def report_on(
         message=found.message,
         replicas=found.replicas,
         chips=found.chips,
-        hosts=found.hosts,
+        hosts=hosts_of(target, found.hosts) if found.hosts else 0,
         all_reduces=found.all_reduces,
     )
-    facts = CHIPS.get(generation_of(target))
+    facts = CHIPS[generation_of(target)]
     if found.replicas:
         report.global_batch_size = load.per_replica_batch_size * found.replicas * load.accumulation
         report.findings += check(report)
-    if facts is None and found.outcome in (COMPILED, NO_MEMORY, REFUSED):
-        report.findings.append(
-            Finding(
-                "known_chip",
-                WARNING,
-                f"no published figures are known here for {generation_of(target)!r} (known: "
-                f"{', '.join(CHIPS)}): no estimate of time, and no memory but the compiler's",
-                target=target,
-            )
-        )
-    if facts is not None and found.replicas:
         report.hbm_per_replica = facts.hbm_bytes * found.chips // found.replicas
     if found.outcome == NO_MEMORY:
         report.fits = False
@@ -147,7 +135,7 @@ def _too_large(target: str, message: str) -> Finding:
     return Finding("fits", ERROR, f"{message}. {advice}", target=target)
 
 
-def _add_figures(report, found: Compilation, facts, utilisation, load: Load) -> None:
+def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load: Load) -> None:
     report.memory = {
         "arguments": found.arguments,
         "outputs": found.outputs,
@@ -159,7 +147,7 @@ def _add_figures(report, found: Compilation, facts, utilisation, load: Load) -> 
     }
     # The compiler refuses what its own limit cannot hold; the datasheet is the second opinion.
     needed = found.peak + found.code
-    report.fits = report.hbm_per_replica is None or needed <= report.hbm_per_replica
+    report.fits = needed <= report.hbm_per_replica
     if not report.fits:
         report.findings.append(
             _too_large(
@@ -175,18 +163,17 @@ def _add_figures(report, found: Compilation, facts, utilisation, load: Load) -> 
         return
     steps = load.steps_for(report.global_batch_size)
     report.flops_per_run = report.flops_per_step * found.replicas * steps
-    if facts is not None:
-        report.estimate = asdict(
-            estimate(
-                facts,
-                flops=report.flops_per_step,
-                bytes_accessed=report.bytes_accessed,
-                replicas=found.replicas,
-                chips=found.chips,
-                steps=steps,
-                utilisation=utilisation,
-            )
-        ) | {"steps": steps, "utilisation": list(utilisation), "label": LABEL}
+    seconds = estimate(
+        facts,
+        flops=report.flops_per_step,
+        bytes_accessed=report.bytes_accessed,
+        replicas=found.replicas,
+        chips=found.chips,
+        steps=steps,
+        utilisation=utilisation,
+    )
+    assumed = {"steps": steps, "utilisation": list(utilisation), "label": LABEL}
+    report.estimate = asdict(seconds) | assumed
 
 
 @dataclass(frozen=True)
@@ -330,7 +317,6 @@ _OF_THE_DATA = ("one_compilation", "position_restorable")
 _OF_A_TARGET = (
     "compiles",
     "fits",
-    "known_chip",
     "full_global_batch",
     "shards_for_workers",
     "readable_paths",
@@ -366,5 +352,4 @@ def _verdicts(findings: list[Finding], unasked: set[str]) -> list[dict]:
 
 
 def _chips(targets: tuple[str, ...]) -> list[dict]:
-    generations = sorted({generation_of(t) for t in targets} & CHIPS.keys())
-    return [asdict(CHIPS[g]) for g in generations]
+    return [asdict(CHIPS[g]) for g in sorted({generation_of(t) for t in targets})]

@@ -19,7 +19,6 @@ RULES: dict[str, str] = {
     "position_restorable": "the data's position can be restored after an interruption",
     "compiles": "the TPU compiler takes the step for the target",
     "fits": "one replica's memory suffices",
-    "known_chip": "the target's chip has published figures",
     "full_global_batch": "the train split fills one global batch",
     "shards_for_workers": "every input worker has a shard of its own",
     "readable_paths": "the target's hosts can read and write the paths of the run",

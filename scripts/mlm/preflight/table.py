@@ -41,10 +41,9 @@ def table(report: dict) -> str:
         *("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows),
     ]
     findings = [Finding(**f) for f in report["findings"]]
-    lines += [f"  {f.in_words()}" for f in findings if f.severity != ADVICE]
-    advice = sum(f.severity == ADVICE for f in findings)
-    verdict = "passed" if report["passed"] else "FAILED"
-    lines.append(f"{report['run']}: {verdict}" + (f", {advice} pieces of advice" if advice else ""))
+    # Advice last: what stops a training is read first.
+    lines += [f"  {f.in_words()}" for f in sorted(findings, key=lambda f: f.severity == ADVICE)]
+    lines.append(f"{report['run']}: {'passed' if report['passed'] else 'FAILED'}")
     return "\n".join(lines)
 
 

@@ -1,19 +1,19 @@
 """What Google publishes of each TPU generation, and the names of its topologies.
 
 One table, one source: the architecture page of each generation in the Cloud TPU
-documentation. A generation that is not in the table can still be compiled for; it gets
-no verdict on memory and no estimate of time.
+documentation. It gives no figures of a v2, which is why that is no target.
 
-How many replicas a chip has is asked of the compiler: the devices that it describes. A v2 or v3
-chip is two, each a core with half of the HBM. A v4 or v5p chip has two cores as well, but its
-driver joins them ("megacore"), so that the chip is one replica with the whole HBM. TensorFlow's
-TPU strategy goes through the same driver, and its runtime counts four devices on the four chips
+A v3 chip is two replicas, each a core with half of the HBM. A v4 or v5p chip has two cores as well,
+but its driver joins them ("megacore"), so that the chip is one replica with the whole HBM.
+TensorFlow's TPU strategy goes through the same driver, and its runtime counts four devices on the four chips
 of a v4 host (https://github.com/pytorch/xla/issues/5258, and `numCores` in
 https://github.com/GoogleCloudPlatform/ml-testing-accelerators/pull/550). This project has not
-seen it on a v4: were there two replicas to a chip, each would have half of the HBM.
+seen it on a v4: were there two replicas to a chip, each would have half of the HBM. The compiler
+describes its devices in the same way, and a test holds the table against it.
 """
 
 import difflib
+import math
 import re
 from dataclasses import dataclass
 
@@ -26,34 +26,35 @@ class ChipFacts:
     """Datasheet figures of one chip.
 
     `hbm_bytes` and `hbm_bytes_per_second` are those of the whole chip, shared by its
-    `cores_per_chip` TensorCores; `bf16_flops` is its peak in operations per second.
+    `replicas_per_chip`; `bf16_flops` is its peak in operations per second. `largest_grid` is
+    the largest grid of chips in one slice.
     """
 
     generation: str
     hbm_bytes: int
     hbm_bytes_per_second: float
     bf16_flops: float
-    cores_per_chip: int
+    replicas_per_chip: int
+    largest_grid: tuple[int, ...]
     source: str
 
 
 CHIPS: dict[str, ChipFacts] = {
     facts.generation: facts
     for facts in (
-        ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 2, _SOURCE + "v3"),
-        ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 2, _SOURCE + "v4"),
-        ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 1, _SOURCE + "v5e"),
-        ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 2, _SOURCE + "v5p"),
-        ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 1, _SOURCE + "v6e"),
+        ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 2, (32, 32), _SOURCE + "v3"),
+        ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 1, (16, 16, 16), _SOURCE + "v4"),
+        ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 1, (16, 16), _SOURCE + "v5e"),
+        ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 1, (16, 16, 24), _SOURCE + "v5p"),
+        ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 1, (16, 16), _SOURCE + "v6e"),
     )
 }
 
 _FLAT = ("2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 _DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8")
 
-#: Topologies that the compiler takes, by generation: the usual ones, not all there are.
+#: Topologies by generation: the usual ones, not all that there are.
 TOPOLOGIES: dict[str, tuple[str, ...]] = {
-    "v2": ("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32"),
     "v3": ("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
     "v4": _DEEP,
     "v5e": _FLAT,
@@ -64,7 +65,7 @@ TOPOLOGIES: dict[str, tuple[str, ...]] = {
 #: The configuration of a generation's chips, where it is not the one that libtpu describes unasked.
 CHIP_CONFIGURATIONS = {"v4": "megacore"}
 
-_TARGET = re.compile(r"([A-Za-z0-9]+):(\d+(?:x\d+)+)")
+_TARGET = re.compile(r"([a-z0-9]+):(\d{1,9}(?:x\d{1,9})+)")
 
 
 def generation_of(target: str) -> str:
@@ -79,6 +80,8 @@ def nearest_targets(target: str, count: int = 3) -> list[str]:
     compiler takes gives the grid of chips ("v5e:2x4", "v3:2x2").
     """
     names = [f"{g}:{t}" for g, topologies in TOPOLOGIES.items() for t in topologies]
+    if topologies := TOPOLOGIES.get(target.strip().lower()):
+        return [f"{target.strip().lower()}:{t}" for t in topologies[:count]]
     marketed = re.fullmatch(r"(v\d+[a-z]*?)(?:litepod)?[-:](\d+)", target.strip().lower())
     if marketed:
         generation = {"v5": "v5e", "v5lite": "v5e", "v6": "v6e"}.get(marketed[1], marketed[1])
@@ -90,7 +93,7 @@ def nearest_targets(target: str, count: int = 3) -> list[str]:
             return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:count]
     match = _TARGET.fullmatch(target.strip().lower())
     if match and match[1] in TOPOLOGIES:
-        chips = number_of_chips(target)
+        chips = number_of_chips(target.strip().lower())
         same = [n for n in names if generation_of(n) == match[1]]
         return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:count]
     near = difflib.get_close_matches(target.lower(), names, n=count, cutoff=0.0)
@@ -99,7 +102,49 @@ def nearest_targets(target: str, count: int = 3) -> list[str]:
 
 def number_of_chips(target: str) -> int:
     """Chips in the grid that a target names: 8 for "v5e:2x4"."""
-    chips = 1
-    for side in target.split(":")[1].split("x"):
-        chips *= int(side)
-    return chips
+    return math.prod(_grid(target))
+
+
+def replicas_of(target: str) -> int:
+    """Replicas that a training on `target` has: 4 for "v5e:2x2", 8 for "v3:2x2"."""
+    return number_of_chips(target) * CHIPS[generation_of(target)].replicas_per_chip
+
+
+def hosts_of(target: str, described: int) -> int:
+    """Machines of `target`, of which libtpu describes `described`.
+
+    libtpu counts a machine for every four chips. Machines with a v5e or v6e have up to eight
+    (v5litepod-8, v6e-8; "Chips per host" in the Cloud TPU documentation).
+    """
+    one_machine = generation_of(target) in ("v5e", "v6e") and number_of_chips(target) <= 8
+    return 1 if one_machine else described
+
+
+def target_problem(target: str) -> str | None:
+    """What is wrong with the name of a target, in words; None where it can be compiled for."""
+    generation = generation_of(target)
+    if _TARGET.fullmatch(target) and generation in CHIPS:
+        largest, grid = CHIPS[generation].largest_grid, _grid(target)
+        fits = len(grid) == len(largest) and all(
+            1 <= side <= most for side, most in zip(grid, largest, strict=True)
+        )
+        # A machine holds 2 × 2 chips of a slice.
+        if fits and grid[0] % 2 == grid[1] % 2 == 0:
+            return None
+    nearest = ", ".join(nearest_targets(target))
+    return f"{target!r} is no TPU topology; nearest: {nearest}. Accepted are {ACCEPTED}"
+
+
+def _grid(target: str) -> tuple[int, ...]:
+    return tuple(int(side) for side in target.split(":")[1].split("x"))
+
+
+def _largest(generation: str) -> str:
+    return f"{generation} up to {'x'.join(map(str, CHIPS[generation].largest_grid))}"
+
+
+#: The names of targets, in words.
+ACCEPTED = (
+    "a generation and its grid of chips, whose first two sides are even: "
+    f"{', '.join(_largest(g) for g in CHIPS)}"
+)

@@ -1,11 +1,11 @@
 """The device that trains, and the TensorFlow distribution strategy over it."""
 
-import os
+import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from mlm.errors import MlmError
 from mlm.framework import tf, tf_keras
+from mlm.pretraining.local_devices import local_gpu, local_tpu
 
 
 @dataclass(frozen=True)
@@ -52,16 +52,6 @@ class Accelerator:
         return type(self.strategy).__name__
 
 
-#: Variables of which a TPU VM, or a pod with a TPU on Kubernetes, sets at least one.
-_TPU_VARIABLES = ("TPU_NAME", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_ID")
-
-
-def _has_local_tpu() -> bool:
-    """Whether this machine looks like one with a TPU, from what Google's images set up there."""
-    devices = any(Path("/dev").glob("accel[0-9]*"))
-    return devices or any(name in os.environ for name in _TPU_VARIABLES)
-
-
 def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
     """Set up the devices that `settings` ask for. Call once, before any other TensorFlow.
 
@@ -74,10 +64,7 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
     if settings.virtual_replicas:
         kind, strategy = "cpu", _virtual_replicas(settings)
     else:
-        kind = settings.kind
-        if kind == "auto":
-            gpus = tf.config.list_physical_devices("GPU")
-            kind = "tpu" if _has_local_tpu() else "gpu" if gpus else "cpu"
+        kind = _kind_of_this_machine() if settings.kind == "auto" else settings.kind
         strategy = {"cpu": _cpu, "gpu": _gpu, "tpu": _tpu}[kind](settings)
     precision = settings.precision
     if precision == "auto":
@@ -86,6 +73,27 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
         "mixed_bfloat16" if precision == "bfloat16" else "float32"
     )
     return Accelerator(strategy=strategy, kind=kind, precision=precision)
+
+
+def _kind_of_this_machine() -> str:
+    """What `auto` comes to; a GPU that TensorFlow cannot use is told on stderr."""
+    if local_tpu():
+        return "tpu"
+    if tf.config.list_physical_devices("GPU"):
+        return "gpu"
+    if gpu := local_gpu():
+        lacks = (
+            "finds no CUDA libraries or driver for it"
+            if tf.test.is_built_with_cuda()
+            else "was built without CUDA"
+        )
+        print(
+            f"Warning: this machine has an NVIDIA GPU ({gpu}), but TensorFlow {tf.__version__} "
+            f"{lacks}: the CPU is used. Check nvidia-smi and pip install 'tensorflow[and-cuda]', "
+            "or set accelerator.kind: cpu where that is meant",
+            file=sys.stderr,
+        )
+    return "cpu"
 
 
 def _cpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
@@ -138,6 +146,13 @@ def _tpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
 
 
 def _no_tpu(settings: AcceleratorSettings, error: Exception) -> str:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if settings.kind == "auto":
+        return (
+            f"accelerator.kind: auto found a TPU on this machine ({local_tpu()}), and TensorFlow "
+            f"{tf.__version__} cannot use it. TensorFlow says: {reason}. Install the packages of "
+            "envs/requirements-tpu.txt, which docs/tpu.md describes, or set accelerator.kind: cpu"
+        )
     if settings.tpu_name == "local":
         looked = "a TPU of this machine (accelerator.tpu.name: local, as on a TPU VM)"
         advice = (
@@ -154,5 +169,4 @@ def _no_tpu(settings: AcceleratorSettings, error: Exception) -> str:
             "reach it and has credentials (gcloud auth application-default login), and that the "
             "packages are those of envs/requirements-tpu.txt"
         )
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return f"No TPU found. Looked for {looked}. TensorFlow says: {reason}. {advice}."

@@ -8,6 +8,7 @@ from mlm.atomic import write_json, write_text
 from mlm.digests import file_sha256, value_sha256
 from mlm.environment import package_versions
 from mlm.errors import MlmError
+from mlm.preflight.gate import require_passed
 from mlm.pretraining.accelerators import Accelerator, AcceleratorSettings, open_accelerator
 from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.export import export_model
@@ -57,7 +58,11 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """Where a run reads and writes; `code` are the library files that it depends on."""
+    """Where a run reads and writes; `code` are the library files that it depends on.
+
+    `preflight` is the preflight.json that must have passed before a TPU which `auto` found
+    trains; None where none is asked for.
+    """
 
     tokenizer: str
     manifests: dict[str, str]
@@ -65,6 +70,7 @@ class RunFiles:
     model_directory: str
     log: str
     summary: str
+    preflight: str | None = None
 
 
 def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
@@ -174,6 +180,8 @@ def train_and_export(
     manifests = read_checked_manifests(files, settings.sequence_length)
     accelerator = open_accelerator(AcceleratorSettings.of(settings.accelerator))
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
+    if settings.accelerator["kind"] == "auto" and accelerator.kind == "tpu" and files.preflight:
+        require_passed(files.preflight, run.name, _step(run, accelerator))
     checkpoint = settings.pretraining["checkpoint"]
     root, made_from = checkpoint["directory"].rstrip("/"), fingerprint(settings, files, accelerator)
     states = StateDirectory(
@@ -203,6 +211,19 @@ def train_and_export(
         write_text(f"{files.model_directory}/README.md", card)
         write_rows(files.log, trained.rows)
         write_json(files.summary, summary)
+
+
+def _step(run: Pretraining, accelerator: Accelerator) -> dict:
+    """The sizes of the run's step, as preflight.json names them."""
+    return {
+        "model_type": run.model_config.model_type,
+        "precision": accelerator.precision,
+        "per_replica_batch_size": run.per_replica_batch_size,
+        "accumulation": run.optimizer.accumulation,
+        "sequence_length": run.plan.sequence_length,
+        "vocabulary_size": run.plan.vocabulary_size,
+        "slots": run.plan.slots,
+    }
 
 
 def _export(trained: Trained, files: RunFiles, sequence_length: int) -> None:

@@ -1,0 +1,56 @@
+"""Which accelerators this machine has, as its kernel and its environment tell; no TensorFlow.
+
+A TPU's chips are known by their PCI device numbers, as in JAX (jax/_src/hardware_utils.py).
+Google's vendor number alone is that of a cloud machine's network card and disks as well, and
+/dev/accel* is made by NVIDIA's newer drivers too.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+_GOOGLE = "0x1ae0"
+#: Generations by PCI device number; v2 and v3 share one.
+_TPU_CHIPS = {
+    "0x0027": "v2 or v3",
+    "0x005e": "v4",
+    "0x0062": "v5p",
+    "0x0063": "v5e",
+    "0x006f": "v6e",
+    "0x0076": "v7x",
+}
+#: Variables of which a TPU VM, or a pod with a TPU on Kubernetes, sets at least one.
+_TPU_VARIABLES = ("TPU_NAME", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_ID")
+_NVIDIA_DEVICES = ("dev/nvidia0", "dev/nvidiactl", "dev/dxg")
+
+
+def local_tpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:
+    """What shows that this machine has a TPU, in words; None where nothing does.
+
+    `root` is the directory that holds `sys`.
+    """
+    for vendor in sorted(Path(root).glob("sys/bus/pci/devices/*/vendor")):
+        device = vendor.with_name("device")
+        if _content(vendor) == _GOOGLE and (chip := _TPU_CHIPS.get(_content(device))):
+            return f"the PCI device {vendor.parent.name} is a TPU chip, {chip}"
+    named = [name for name in _TPU_VARIABLES if environment.get(name)]
+    return f"the environment has {named[0]}" if named else None
+
+
+def local_gpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:
+    """What shows that this machine has an NVIDIA GPU; None without one, or where it is hidden.
+
+    `root` is the directory that holds `dev`. CUDA_VISIBLE_DEVICES hides GPUs where it is empty
+    or -1.
+    """
+    if environment.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
+        return None
+    shown = [f"/{name}" for name in _NVIDIA_DEVICES if (Path(root) / name).exists()]
+    return shown[0] if shown else None
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,57 @@
+"""Which accelerators a machine has: told by made-up /sys and /dev, and no TensorFlow."""
+
+import pytest
+
+from mlm.pretraining.local_devices import local_gpu, local_tpu
+
+CHIPS = {"v4": "0x005e", "v5p": "0x0062", "v5e": "0x0063", "v6e": "0x006f"}
+
+
+def machine(root, pci=(), nodes=()):
+    """A root directory with PCI devices (vendor, device) and files below /dev."""
+    for number, (vendor, device) in enumerate(pci):
+        place = root / "sys" / "bus" / "pci" / "devices" / f"0000:00:{number:02x}.0"
+        place.mkdir(parents=True)
+        (place / "vendor").write_text(vendor + "\n")
+        (place / "device").write_text(device + "\n")
+    for node in nodes:
+        (root / "dev" / node).parent.mkdir(parents=True, exist_ok=True)
+        (root / "dev" / node).touch()
+    return root
+
+
+@pytest.mark.parametrize("generation", CHIPS)
+def test_a_tpu_is_found_where_there_is_vfio_and_no_accel(tmp_path, generation):
+    pci = [("0x8086", "0x1237"), ("0x1ae0", CHIPS[generation])]
+    root = machine(tmp_path, pci, ["vfio/0", "vfio/vfio"])
+    assert generation in local_tpu(root, {})
+
+
+def test_the_accel_nodes_of_nvidias_driver_are_no_tpu(tmp_path):
+    root = machine(tmp_path, [("0x10de", "0x2330")], ["accel/accel0", "accel0", "nvidia0"])
+    assert local_tpu(root, {}) is None
+    assert local_gpu(root, {}) == "/dev/nvidia0"
+
+
+def test_googles_network_card_and_disk_are_no_tpu(tmp_path):
+    """Every machine of its cloud has them, and may have /dev/vfio."""
+    root = machine(tmp_path, [("0x1ae0", "0x0042"), ("0x1ae0", "0x001f")], ["vfio/vfio"])
+    assert local_tpu(root, {}) is None
+
+
+@pytest.mark.parametrize("name", ["TPU_NAME", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_ID"])
+def test_a_tpu_is_found_by_what_its_image_sets(tmp_path, name):
+    assert name in local_tpu(tmp_path, {name: "0"})
+    assert local_tpu(tmp_path, {name: ""}) is None
+
+
+def test_a_machine_without_devices_has_none(tmp_path):
+    assert local_tpu(tmp_path, {}) is None
+    assert local_gpu(tmp_path, {}) is None
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_a_gpu_that_is_hidden_on_purpose_does_not_count(tmp_path, hidden):
+    root = machine(tmp_path, nodes=["nvidia0"])
+    assert local_gpu(root, {"CUDA_VISIBLE_DEVICES": hidden}) is None
+    assert local_gpu(root, {"CUDA_VISIBLE_DEVICES": "0"}) == "/dev/nvidia0"
