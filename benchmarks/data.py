@@ -63,14 +63,14 @@ def write_corpus(path: Path, megabytes: float) -> None:
 
 def write_default_tokenizer(corpus: Path, directory: Path) -> None:
     """Train the tokenizer that config.yaml describes, on a sample, and save it."""
-    from mlm.configuration import load_schema, resolve
+    from mlm.config.resolution import resolve
     from mlm.tokenizer.encoding import SPECIAL_NAMES
     from mlm.tokenizer.files import tokenizer_files, write_tokenizer
     from mlm.tokenizer.settings import TokenizerSettings
     from mlm.tokenizer.training import train_tokenizer
 
     sampled = {"tokenizer": {"max_training_bytes": 5_000_000}}
-    config = resolve(sampled, load_schema(ROOT / "schemas" / "config.schema.yaml"))
+    config = resolve(sampled)
     settings = TokenizerSettings.of(config["tokenizer"])
     special = dict(zip(SPECIAL_NAMES, settings.special_tokens, strict=True))
     trained = train_tokenizer(corpus, settings)

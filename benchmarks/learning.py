@@ -25,12 +25,11 @@ import yaml
 BASE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BASE / "scripts"))
 
-from mlm.configuration import load_schema, model_of_run, resolve, run_section  # noqa: E402
+from mlm.config.resolution import model_of_run, resolve, run_section  # noqa: E402
 
 RECORDS = BASE / "docs" / "learning"
 BASELINES = RECORDS / "baselines.json"
 FIGURE = BASE / "docs" / "learning.svg"
-SCHEMA = load_schema(BASE / "schemas" / "config.schema.yaml")
 LABELS = {
     "unigram": "unigram",
     "bigram": "bigram, both neighbours",
@@ -88,7 +87,7 @@ def train_one_seed(config: dict, seed: int, strengths: dict) -> list[dict]:
         initialisation.NeighbourHeads = lambda: changed
     settings = RunSettings(
         name=f"seed-{seed}",
-        model=model_of_run(config, "base", SCHEMA),
+        model=model_of_run(config, "base"),
         pretraining=run_section(config, "base", "pretraining"),
         accelerator=config["accelerator"],
         seed=seed,
@@ -127,7 +126,7 @@ def train(options) -> None:
             )
         return
     config = overridden(yaml.safe_load((BASE / "config.yaml").read_text()), options.set)
-    config = resolve(config, SCHEMA)
+    config = resolve(config)
     seed = options.seeds[0]
     record(options.name, seed, train_one_seed(config, seed, overridden({}, options.strengths)))
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from mlm.atomic import canonical_json  # noqa: E402
-from mlm.configuration import load_schema, resolve  # noqa: E402
+from mlm.config.resolution import resolve  # noqa: E402
 from mlm.corpus.embedded import paragraphs, speeches_by_split  # noqa: E402
 from mlm.tokenizer.encoding import SPECIAL_NAMES  # noqa: E402
 from mlm.tokenizer.settings import TokenizerSettings  # noqa: E402
@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("--config", default=ROOT / "config.yaml", help="configuration file")
     arguments = parser.parse_args()
     given = yaml.safe_load(Path(arguments.config).read_text(encoding="utf-8"))
-    config = resolve(given, load_schema(ROOT / "schemas" / "config.schema.yaml"))
+    config = resolve(given)
     settings = TokenizerSettings.of(config["tokenizer"])
     trainers: dict[str, Callable[[Path, TokenizerSettings], str]] = {
         f"this project ({settings.kind})": train_here,

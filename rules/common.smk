@@ -13,7 +13,9 @@ if str(BASE / "scripts") not in sys.path:
 from mlm.abandoned_locks import hold_directory
 from mlm.bucket_access import check_bucket
 from mlm.code_edges import code_files
-from mlm.configuration import SPLITS, load_schema, model_of_run, resolve, run_section
+from mlm.config.fields import SPLITS
+from mlm.config.resolution import model_of_run, resolve, run_section
+from mlm.config.sources import repeated_keys, set_by_user
 from mlm.errors import MlmError
 from mlm.environment import check_environment, check_place
 from mlm.publishing.secrecy import token_from_environment
@@ -24,8 +26,12 @@ try:
     storage_settings = workflow.storage_settings
     if workflow.is_main_process and storage_settings.default_storage_provider == "gcs":
         check_bucket(storage_settings.default_storage_prefix)
-    schema = load_schema(BASE / "schemas" / "config.schema.yaml")
-    settings = resolve(config, schema)
+    if workflow.modifier.skip_configfile:
+        # A workflow that uses this one as a module gives what differs from the defaults.
+        settings = resolve(config)
+    else:
+        given, undecided = set_by_user(config, workflow.config_settings.overwrite_config)
+        settings = resolve(given, repeated_keys(workflow.configfiles) + undecided)
 except MlmError as error:
     raise WorkflowError(str(error))
 if workflow.is_main_process and not workflow.output_settings.dryrun:
@@ -68,7 +74,7 @@ def of_run(section, *keys, without=None):
 
 def model_of(wildcards):
     """The model of the job's run, for `params`: with the content of its config file, if any."""
-    return canonical(model_of_run(settings, wildcards.run, schema))
+    return canonical(model_of_run(settings, wildcards.run))
 
 
 def setting_of_run(*path):

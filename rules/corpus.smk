@@ -2,7 +2,7 @@
 # Requires: what `corpus` in the configuration names: a package, files, or a Hub dataset.
 # Gives: results/corpus/{split}.parquet (column text, one document a row) and
 #        results/corpus/{split}.json (source, sizes, what each filter took).
-from mlm.corpus.files import check_pinned, matched_files, used_settings
+from mlm.corpus.files import matched_files, used_settings
 
 CORPUS_FILES = {split: [] for split in SPLITS}
 if settings["shards"]["source"] == "corpus":
@@ -12,8 +12,6 @@ if settings["shards"]["source"] == "corpus":
             told = logger.info if workflow.is_main_process else lambda _: None
             patterns = {s: settings["corpus"]["files"][s] for s in SPLITS}
             CORPUS_FILES = matched_files(patterns, told)
-        elif settings["corpus"]["source"] == "hub":
-            check_pinned(settings["corpus"]["hub"]["revision"])
     except MlmError as error:
         raise WorkflowError(str(error))
 

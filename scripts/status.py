@@ -9,9 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import yaml
-
-from mlm.configuration import load_schema, resolve
+from mlm.config.resolution import resolve
 from mlm.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
@@ -27,11 +25,7 @@ def main(arguments: list[str]) -> int:
     if ran.returncode:
         sys.stderr.write(ran.stdout + ran.stderr)
         return ran.returncode
-    defaults = resolve(
-        yaml.safe_load((BASE / "config.yaml").read_text(encoding="utf-8")),
-        load_schema(BASE / "schemas" / "config.schema.yaml"),
-    )
-    found = stages(planned_jobs(ran.stdout + ran.stderr), defaults)
+    found = stages(planned_jobs(ran.stdout + ran.stderr), resolve({}))
     if not found:
         print("Nothing to be done: every result is up to date.")
     for stage in found:

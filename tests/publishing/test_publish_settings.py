@@ -1,27 +1,25 @@
 """What the section `publish` may say: names, runs and places, all problems at once."""
 
-from pathlib import Path
-
 import pytest
 
-from mlm.configuration import load_schema, resolve
+from mlm.config.hub_names import name_problem
+from mlm.config.resolution import resolve
 from mlm.errors import ConfigError
-from mlm.publishing.settings import model_repository, name_problem, published_runs
+from mlm.publishing.settings import model_repository, published_runs
 
-SCHEMA = load_schema(Path(__file__).parents[2] / "schemas" / "config.schema.yaml")
 RUNS = {"base": {}, "wide": {}}
 
 
 def problems(publish: dict, **others) -> list[str]:
     try:
-        resolve({"publish": publish, "runs": RUNS} | others, SCHEMA)
+        resolve({"publish": publish, "runs": RUNS} | others)
     except ConfigError as error:
         return error.problems
     return []
 
 
 def test_nothing_is_published_by_default_and_what_is_published_is_private():
-    section = resolve({}, SCHEMA)["publish"]
+    section = resolve({})["publish"]
     assert [section[key] for key in ("tokenizer", "dataset", "model")] == [None] * 3
     assert section["private"] is True
     assert section["checkpoints"]["every"] is None
@@ -61,10 +59,10 @@ def test_a_name_that_a_run_spoils_is_told():
 
 
 def test_runs_and_repositories():
-    config = resolve({"publish": {"model": "me/{run}", "runs": ["wide"]}, "runs": RUNS}, SCHEMA)
+    config = resolve({"publish": {"model": "me/{run}", "runs": ["wide"]}, "runs": RUNS})
     assert published_runs(config) == ["wide"]
     assert model_repository(config["publish"], "wide") == "me/wide"
-    assert published_runs(resolve({"runs": RUNS}, SCHEMA)) == []
+    assert published_runs(resolve({"runs": RUNS})) == []
 
 
 @pytest.mark.parametrize(
@@ -74,6 +72,7 @@ def test_runs_and_repositories():
         ({"checkpoints": {"every": 10}}, "publish.checkpoints.every: needs publish.model"),
         ({"checkpoints": {"branch": "main"}}, "publish.checkpoints.branch: 'main'"),
         ({"checkpoints": {"branch": "a b"}}, "publish.checkpoints.branch: 'a b'"),
+        ({"runs": ["base", "base"]}, "publish.runs: 'base' is named 2 times"),
         ({"checkpoints": {"every": 0}}, "publish.checkpoints.every"),
         ({"token": "hf_x"}, "publish.token"),
     ],

@@ -11,14 +11,13 @@ import numpy as np
 from tokenizers import AddedToken, Tokenizer, models
 
 from mlm.atomic import write_json
-from mlm.configuration import load_schema, model_of_run, resolve, run_section
+from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.digests import file_sha256
 from mlm.shards.manifests import Manifest, ShardEntry, totals, write_manifest
 from mlm.shards.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH = 500, 16
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
-SCHEMA = Path(__file__).parents[2] / "schemas" / "config.schema.yaml"
 
 
 def small_samples(count: int, length: int = LENGTH, first: int = 0) -> np.ndarray:
@@ -117,7 +116,7 @@ def small_settings(overrides: dict | None = None) -> dict:
         },
         "accelerator": {"cpu_threads": 1},
     }
-    return resolve(_merged(small, overrides or {}), load_schema(SCHEMA))
+    return resolve(_merged(small, overrides or {}))
 
 
 def _merged(base, override):
@@ -146,7 +145,7 @@ def small_job(root: Path, name: str = "small", overrides: dict | None = None):
     config = small_settings(overrides)
     settings = RunSettings(
         name=name,
-        model=model_of_run(config, "base", load_schema(SCHEMA)),
+        model=model_of_run(config, "base"),
         pretraining=run_section(config, "base", "pretraining"),
         accelerator=config["accelerator"],
         seed=config["seed"],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import report_artefacts as made
 
-from mlm.configuration import load_schema, resolve
+from mlm.config.resolution import resolve
 from mlm.report.catalogue import FIGURES
 from mlm.report.data import Results, read_artefact, read_run, read_splits
 from mlm.report.page import write_report
@@ -17,7 +17,7 @@ def results_in(root: Path, runs: dict | None = None, losses: dict | None = None,
     """Results read from synthetic artefacts below `root`; `artefacts` go into every run."""
     runs = {"base": {}} if runs is None else runs
     data = made.write_data(root)
-    config = resolve({"runs": runs}, load_schema(ROOT / "schemas" / "config.schema.yaml"))
+    config = resolve({"runs": runs})
     stats = "results/tokenizer/tokenizer_stats.json"
     return Results(
         title=config["report"]["title"],

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mlm.corpus.files import check_pinned
+from mlm.config.resolution import resolve
 from mlm.corpus.stage import SPLITS, build_corpus
-from mlm.errors import MlmError
+from mlm.errors import ConfigError, MlmError
 
 EVERYTHING_CARVED = {"validation": 0.3, "test": 0.3}
 COMMIT, OTHER = "a" * 40, "b" * 40
@@ -171,6 +171,7 @@ def test_a_directory_of_the_dataset_s_name_is_not_read_in_its_place():
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", "b08601e", "B" * 40])
 def test_a_revision_that_can_move_is_no_pin(revision):
-    with pytest.raises(MlmError, match="is no commit id"):
-        check_pinned(revision)
-    check_pinned(COMMIT)
+    hub = {"dataset": "me/data", "revision": revision}
+    with pytest.raises(ConfigError, match=r"corpus\.hub\.revision: .* is not a commit id"):
+        resolve({"corpus": {"source": "hub", "hub": hub}})
+    resolve({"corpus": {"source": "hub", "hub": hub | {"revision": COMMIT}}})

@@ -6,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from mlm.configuration import load_schema, resolve
-from mlm.corpus.files import check_pinned, matched_files, used_settings
+from mlm.config.hub_names import is_commit
+from mlm.config.resolution import resolve
+from mlm.corpus.files import matched_files, used_settings
 from mlm.corpus.stage import SPLITS, build_corpus
 
 ROOT = Path(__file__).parents[2]
-SCHEMA = load_schema(ROOT / "schemas" / "config.schema.yaml")
 ARTICLE = """
  = Homarus gammarus =
 
@@ -27,13 +27,13 @@ ARTICLE = """
 def preset(name: str) -> dict:
     """The configuration of presets/{name}.yaml with all defaults."""
     overlay = yaml.safe_load((ROOT / "presets" / f"{name}.yaml").read_text(encoding="utf-8"))
-    return resolve(overlay, SCHEMA)
+    return resolve(overlay)
 
 
 @pytest.mark.parametrize("name", ["wikitext-2", "wikitext-103"])
 def test_a_hub_preset_is_pinned_to_a_commit(name):
     hub = preset(name)["corpus"]["hub"]
-    check_pinned(hub["revision"])
+    assert is_commit(hub["revision"])
     assert hub["dataset"] == "Salesforce/wikitext" and hub["config"] == f"{name}-raw-v1"
 
 

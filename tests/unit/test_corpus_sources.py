@@ -15,14 +15,13 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlm.configuration import load_schema, resolve
+from mlm.config.resolution import resolve
 from mlm.corpus import decoding
 from mlm.corpus.files import matched_files, used_settings
 from mlm.corpus.formats import Reading, read_documents
 from mlm.corpus.stage import SPLITS, build_corpus
 from mlm.errors import MlmError
 
-SCHEMA = load_schema(Path(__file__).parents[2] / "schemas" / "config.schema.yaml")
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]
 JAPANESE = ["私の人生の目標は学ぶことです。", "東京の冬は寒い。", "猫が縁側で眠っている。"]
 MIXED = ["Привет 👩‍👩‍👧‍👦 مرحبا naïve 漢字", "🇰🇷 한국어 and हिन्दी 😀", "e\u0301 é ﬁ \u2028 ½"]
@@ -43,7 +42,7 @@ def outputs():
 
 def build(corpus: dict, seed: int = 0) -> dict[str, list[str]]:
     """The documents by split that the configuration's section `corpus` leads to."""
-    section = resolve({"corpus": corpus, "seed": seed}, SCHEMA)["corpus"]
+    section = resolve({"corpus": corpus, "seed": seed})["corpus"]
     files = {}
     if section["source"] == "files":
         files = matched_files({split: section["files"][split] for split in SPLITS})
@@ -443,7 +442,7 @@ def test_an_absent_directory_is_no_place_that_was_looked_in(tmp_path):
 
 
 def test_settings_that_a_source_does_not_use_are_not_among_its_parameters():
-    used = used_settings(resolve({"corpus": files()}, SCHEMA)["corpus"], seed=7)
+    used = used_settings(resolve({"corpus": files()})["corpus"], seed=7)
     assert used["seed"] is None and used["held_out"] == {} and "hub" not in used
-    embedded = used_settings(resolve({}, SCHEMA)["corpus"], seed=7)
+    embedded = used_settings(resolve({})["corpus"], seed=7)
     assert embedded["seed"] == 7 and "files" not in embedded and "text_column" not in embedded

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlm.atomic import canonical_json, read_json
-from mlm.errors import ConfigError, MlmError
+from mlm.errors import MlmError
 from mlm.evaluation.file import rounded, write_figures
 from mlm.evaluation.settings import EvaluationSettings
 from mlm.evaluation.stage import Paths, evaluate
@@ -166,13 +166,6 @@ def test_the_parts_add_up_to_the_whole(random_model):
     }
     for name, rows in parts.items():
         assert sum(r["num_predictions"] for r in rows) == total, name
-
-
-@pytest.mark.parametrize("shares", [(0.9, 0.2), (0.0, 0.0)])
-def test_shares_that_contradict_each_other_are_refused(shares):
-    section = SECTION | dict(zip(("mask_token", "random_token"), shares, strict=True))
-    with pytest.raises(ConfigError, match="evaluation: mask_token and random_token"):
-        EvaluationSettings.of(section, {})
 
 
 def test_best_and_worst_samples_show_their_tokens(random_model):

@@ -1,21 +1,19 @@
 """The section `model`: families, config files, and what of the defaults applies to them."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from mlm.configuration import load_schema, model_of_run, resolve
+from mlm.config.families import FAMILIES, NEIGHBOUR_FAMILIES, REFUSED_FAMILIES
+from mlm.config.resolution import model_of_run, resolve
 from mlm.errors import ConfigError
-from mlm.pretraining.model_settings import FAMILIES, NEIGHBOUR_FAMILIES, REFUSED_FAMILIES
 
-SCHEMA = load_schema(Path(__file__).parents[2] / "schemas" / "config.schema.yaml")
 SIZES = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
 
 
 def model(section: dict, run: str = "base", **runs) -> dict:
-    config = resolve({"model": section, "runs": {"base": {}} | runs}, SCHEMA)
-    return model_of_run(config, run, SCHEMA)
+    config = resolve({"model": section, "runs": {"base": {}} | runs})
+    return model_of_run(config, run)
 
 
 @pytest.fixture()
@@ -83,9 +81,14 @@ def test_a_hub_id_must_be_pinned_and_is_the_only_source(config_file):
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"hidden_size": -8}, "hidden_size: found -8, expected a whole number from 1 on"),
-        ({"num_hidden_layers": 2.5}, "num_hidden_layers: found 2.5, expected a whole number"),
-        ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob: found 1.5, expected a number from 0"),
+        ({"hidden_size": -8}, "hidden_size: found -8, expected integer, 1 or more"),
+        ({"num_hidden_layers": 2.5}, "num_hidden_layers: found 2.5, expected integer"),
+        (
+            {"hidden_dropout_prob": 1.5},
+            "hidden_dropout_prob: found 1.5, expected number from 0 to less",
+        ),
+        ({"layer_norm_eps": float("nan")}, "layer_norm_eps: found nan, expected finite number"),
+        ({"is_decoder": True}, "is_decoder: True makes another kind of model"),
         ({"pad_token_id": 7}, "pad_token_id: the workflow sets it itself"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings: the workflow sets it itself"),
     ],
@@ -93,6 +96,33 @@ def test_a_hub_id_must_be_pinned_and_is_the_only_source(config_file):
 def test_fields_that_no_model_can_have_are_named(config, problem):
     with pytest.raises(ConfigError, match=problem):
         model({"config": config})
+
+
+def test_what_is_set_beside_a_config_file_is_honoured_though_it_equals_the_default(
+    config_file,
+):
+    section = {"config_file": str(config_file), "config": {"hidden_size": 128}}
+    assert model(section)["config"] == {"hidden_size": 128}
+    of_run = {"other": {"model": section}}
+    assert model({}, "other", **of_run)["config"] == {"hidden_size": 128}
+    # Set for all runs, and the file for one of them.
+    of_run = {"other": {"model": {"config_file": str(config_file)}}}
+    assert model({"config": {"hidden_size": 128}}, "other", **of_run)["config"] == {
+        "hidden_size": 128
+    }
+
+
+def test_a_family_that_contradicts_the_config_file_is_refused(config_file):
+    with pytest.raises(ConfigError, match=r"model\.family: roberta is set, but the model_type of"):
+        model({"config_file": str(config_file), "family": "roberta"})
+    assert model({"config_file": str(config_file), "family": "bert"})
+
+
+def test_a_config_file_of_a_decoder_is_refused(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "bert", "is_decoder": True}))
+    with pytest.raises(ConfigError, match="is_decoder: True makes another kind of model"):
+        model({"config_file": str(path)})
 
 
 @pytest.mark.parametrize("family", sorted(REFUSED_FAMILIES))

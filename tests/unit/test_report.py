@@ -14,7 +14,7 @@ import report_artefacts as made
 from report_results import hostile as hostile_results
 from report_results import results_in, written
 
-from mlm.configuration import load_schema, resolve
+from mlm.config.resolution import resolve
 from mlm.report.catalogue import FIGURES
 from mlm.report.data import Results, read_artefact
 from mlm.report.figures import figures
@@ -298,7 +298,7 @@ def test_an_empty_evaluation_still_gives_a_page(tmp_path):
 def test_the_configuration_in_the_page_is_complete_and_gives_itself(html):
     code = r"<summary>Configuration as resolved.*?<code>(.*?)</code>"
     config = json.loads(unescape(re.search(code, html, re.DOTALL)[1]))
-    assert resolve(config, load_schema(ROOT / "schemas" / "config.schema.yaml")) == config
+    assert resolve(config) == config
     assert config["runs"]["seed-1"] == {"pretraining": {"seed": 1}}
 
 

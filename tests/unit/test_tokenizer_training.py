@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
-from mlm.errors import ConfigError, MlmError
+from mlm.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
@@ -277,11 +277,6 @@ def test_an_unknown_literal_that_was_learned_is_the_unknown_token_all_the_same(t
     first, between = second.encode(["many", "to many words"])
     assert first == [0, 3, 2]
     assert between == [0, *encoder.encode(["to"])[0][1:-1], 3, *second.encode([" words"])[0][1:]]
-
-
-def test_byte_fallback_is_refused_for_word_pieces():
-    with pytest.raises(ConfigError, match="byte_fallback: true is not possible for kind wordpiece"):
-        settings(kind="wordpiece", byte_fallback=True)
 
 
 def test_an_empty_corpus_is_named(tmp_path):

@@ -5,7 +5,6 @@ that an edited source file reruns, and a pattern without a match stops before th
 """
 
 import os
-import re
 from collections.abc import Callable
 from glob import glob
 from pathlib import Path
@@ -149,16 +148,6 @@ def _file_problems(split: str, path: str, owner: dict[str, str]) -> list[str]:
         )
     owner[identity] = split
     return problems
-
-
-def check_pinned(revision: str) -> None:
-    """Raise MlmError unless a Hub revision is a whole commit id, which cannot move."""
-    if not re.fullmatch("[0-9a-f]{40}", revision):
-        raise MlmError(
-            f"corpus.hub.revision: {revision!r} is no commit id; expected its 40 hexadecimal "
-            "digits, since a branch or a tag can come to mean other data. They stand on the "
-            "dataset's page on the Hub, under Files, History"
-        )
 
 
 def used_settings(corpus: dict, seed: int) -> dict:

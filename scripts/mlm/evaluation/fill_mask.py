@@ -49,7 +49,7 @@ def _longest(model_directory: str | Path) -> int:
     """The longest sequence the model takes, special tokens included."""
     from transformers import AutoConfig
 
-    from mlm.pretraining.model_settings import first_position
+    from mlm.config.families import first_position
 
     config = AutoConfig.from_pretrained(model_directory, local_files_only=True)
     positions = getattr(config, "max_position_embeddings", None) or 2**31

@@ -5,13 +5,13 @@ import sys
 from dataclasses import asdict, dataclass, replace
 
 from mlm.atomic import replacing, write_json
+from mlm.config.families import ROBERTA_FAMILY
 from mlm.errors import MlmError
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.lowering import Lowered, TrainStep, lower, train_step_of
 from mlm.preflight.shape_survey import position_is_restorable, survey_epoch
 from mlm.preflight.tile_sizes import Dimension, tile_advice
 from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
-from mlm.pretraining.model_settings import ROBERTA_FAMILY
 from mlm.pretraining.stage import RunFiles, RunSettings, pretraining_of
 from mlm.pretraining.training import Pretraining
 from mlm.shards.manifests import read_manifest

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlm.config.families import first_position, not_for_neighbour_heads
 from mlm.errors import MlmError
-from mlm.pretraining.model_settings import first_position, not_for_neighbour_heads
 
 
 @dataclass(frozen=True)

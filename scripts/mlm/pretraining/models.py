@@ -3,15 +3,15 @@
 import difflib
 from dataclasses import dataclass, field
 
-from mlm.errors import ConfigError, MlmError
-from mlm.framework import make_deterministic, tf
-from mlm.pretraining.model_settings import (
+from mlm.config.families import (
     ROBERTA_FAMILY,
     UNSAVED_DROPOUT,
     first_position,
     too_few_positions,
     unfit_family,
 )
+from mlm.errors import ConfigError, MlmError
+from mlm.framework import make_deterministic, tf
 from mlm.tokenizer.encoding import Encoder
 
 #: What a stored config.json says of its own file and of code to load; no part of the model.

@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlm.config.hub_names import is_commit
 from mlm.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
-from mlm.tokenizer.settings import is_commit
 
 #: What a tokenizer may consist of, and the configuration that names its class.
 SOURCE_FILES = (

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from mlm.atomic import write_json
-from mlm.errors import ConfigError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.files import tokenizer_files, write_tokenizer
 from mlm.tokenizer.pretrained import Ready, check_ids, load_pretrained
-from mlm.tokenizer.settings import TokenizerSettings, tokenizer_problems
+from mlm.tokenizer.settings import TokenizerSettings
 from mlm.tokenizer.statistics import tokenizer_statistics
 from mlm.tokenizer.training import train_tokenizer
 
@@ -55,8 +54,6 @@ def _trained(corpus: str, section: dict[str, Any]) -> tuple[Ready, dict[str, Any
 
 def _pretrained(section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:
     """The tokenizer that `section` names, and what the statistics say of it."""
-    if problems := tokenizer_problems(section):
-        raise ConfigError(problems)
     source = section["pretrained"]
     path = source["path"]
     loaded = load_pretrained(path, source["revision"])

@@ -1,0 +1,84 @@
+"""Sections `accelerator` and `preflight`: the device, and what its compiler is asked ahead."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mlm.config.fields import Count, Section, Text, Threads, named_twice, section
+
+_Utilisation = Annotated[float, Field(gt=0, le=1)]
+
+
+class Tpu(Section):
+    name: Text = Field(
+        "local",
+        description="local on a TPU VM; else the name, zone and project of a TPU node.",
+    )
+    zone: str | None = None
+    project: str | None = None
+
+
+class Accelerator(Section):
+    kind: Literal["auto", "cpu", "gpu", "tpu"] = Field("auto", description="auto, cpu, gpu or tpu.")
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        "auto", description="auto (bfloat16 on TPU, float32 elsewhere), float32 or bfloat16."
+    )
+    cpu_threads: Threads = Field(
+        2,
+        description="Threads of a CPU's arithmetic. They shape the rounding, and with it the"
+        " trained weights, so they are never taken from --cores.",
+    )
+    virtual_replicas: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        None,
+        description="Rehearse this many replicas on logical CPU devices; null: as many as there"
+        " are devices.",
+    )
+    tpu: Tpu = section(Tpu)
+
+
+class Utilisation(Section):
+    low: _Utilisation = 0.2
+    high: _Utilisation = 0.6
+
+
+class Preflight(Section):
+    enabled: bool = Field(
+        False,
+        description="Make the preflight with everything else and show it in the report. Where"
+        " accelerator.kind is tpu it is made and shown in any case, if it is required.",
+    )
+    required: bool = Field(
+        True,
+        description="Where accelerator.kind is tpu, train only after a passed preflight.",
+    )
+    targets: Annotated[list[Text], Field(min_length=1)] = Field(
+        ["v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2"],
+        description="Topologies to compile for, each a grid of chips.",
+    )
+    effort: Literal["auto", "quick", "full"] = Field(
+        "auto",
+        description="full: compile as for a training. quick: with the least effort on fast code, in"
+        " about a quarter of the time and half of the memory; sizes and FLOPs differ by a few in a"
+        " hundred. auto: quick for large models.",
+    )
+    find_batch: bool = Field(
+        False,
+        description="Search for the largest per-replica batch that fits each target, in float32 and"
+        " bfloat16, up to largest_batch. Compiles many times.",
+    )
+    largest_batch: Annotated[int, Field(ge=1, le=65_536)] = 1024
+    utilisation: Utilisation = section(
+        Utilisation, "Shares of the chip's peak that the estimate of time assumes."
+    )
+    epoch_batches: Count | None = Field(
+        None,
+        description="Batches of the first epoch, and of the validation pass, whose shapes are"
+        " looked at; null: all.",
+    )
+
+    def contradictions(self) -> list[str]:
+        problems = named_twice("preflight.targets", self.targets)
+        low, high = self.utilisation.low, self.utilisation.high
+        if low > high:
+            problems.append(f"preflight.utilisation: low {low} is above high {high}")
+        return problems

@@ -1,0 +1,100 @@
+"""The whole configuration: its sections, its runs, and what one section says of another."""
+
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from mlm.config.accelerator import Accelerator, Preflight
+from mlm.config.corpus import Corpus
+from mlm.config.evaluation import Evaluation
+from mlm.config.fields import SPLITS, Section, Seed, section
+from mlm.config.finetune import Finetune
+from mlm.config.model import Model
+from mlm.config.pretraining import Pretraining
+from mlm.config.publish import Publish
+from mlm.config.report import Report
+from mlm.config.shards import Shards
+from mlm.config.tokenizer import Tokenizer
+
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class Overrides(Section):
+    """What a run sets for itself, of the sections that a run may override."""
+
+    model: Model = section(Model)
+    pretraining: Pretraining = section(Pretraining)
+    evaluation: Evaluation = section(Evaluation)
+
+
+#: Sections that a run may override.
+RUN_SECTIONS = tuple(Overrides.model_fields)
+
+
+class Configuration(Section):
+    seed: Seed = Field(
+        0,
+        description="Where randomness comes from: the split of the corpus, initial weights, masks,"
+        " order. The evaluation has a seed of its own, so that all runs answer the same questions.",
+    )
+    corpus: Corpus = section(Corpus)
+    tokenizer: Tokenizer = section(Tokenizer)
+    shards: Shards = section(Shards)
+    model: Model = section(Model)
+    pretraining: Pretraining = section(Pretraining)
+    accelerator: Accelerator = section(Accelerator)
+    preflight: Preflight = section(
+        Preflight,
+        "What `snakemake --cores 2 preflight` looks at, on a machine without a TPU.",
+    )
+    evaluation: Evaluation = section(Evaluation)
+    finetune: Finetune = section(Finetune)
+    report: Report = section(Report)
+    publish: Publish = section(
+        Publish,
+        "What `snakemake --cores 2 publish` puts on the Hugging Face Hub, and nothing else does."
+        " The token stands in the environment variable HF_TOKEN, never here.",
+    )
+    runs: Annotated[dict[str, Overrides | None], Field(min_length=1)] = Field(
+        default_factory=lambda: {"base": Overrides()},
+        description="Every run's name and what it overrides in model, pretraining and evaluation."
+        " Runs that an overlay names replace those that stand here.",
+    )
+
+    def contradictions(self) -> list[str]:
+        """What the sections contradict each other in, and each its own lines; not the runs'."""
+        problems = []
+        for name in ("corpus", "tokenizer", "shards", "preflight", "finetune", "report", "publish"):
+            problems += getattr(self, name).contradictions()
+        problems += [
+            f"{path}: no run is called {name!r}; there are: {', '.join(self.runs)}"
+            for path, names in (
+                ("report.runs", self.report.runs),
+                ("publish.runs", self.publish.runs),
+            )
+            for name in dict.fromkeys(names or [])
+            if name not in self.runs
+        ]
+        problems += self.publish.clashes(list(self.runs))
+        if self.publish.dataset and self.shards.source == "prebuilt":
+            problems += [
+                f"publish.dataset: the {split} shards are in {place}; only shards on a local disk "
+                "can be published. Set it to null, or copy them to this machine"
+                for split in SPLITS
+                if (place := getattr(self.shards.prebuilt, split)) and "://" in place
+            ]
+        return problems + [
+            f"runs: {name!r} cannot be a file name; use letters, digits, '_', '-' and '.' (at most "
+            "64, the first a letter or digit)"
+            for name in self.runs
+            if not _RUN_NAME.fullmatch(name)
+        ]
+
+    def contradictions_of_run(self, run: Overrides) -> list[str]:
+        """What the three sections of a run, its overrides merged in, contradict; one line each."""
+        problems = run.pretraining.contradictions() + run.evaluation.contradictions()
+        problems += run.model.contradictions_at(self.shards.sequence_length)
+        if self.tokenizer.kind != "pretrained":
+            problems += run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)
+        return problems

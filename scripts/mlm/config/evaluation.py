@@ -1,0 +1,80 @@
+"""Section `evaluation`: what a finished model is asked."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from mlm.config.fields import Count, Fraction, ProperFraction, Section, Seed, Text, section
+
+
+class Bootstrap(Section):
+    resamples: Annotated[int, Field(ge=100)] = 1000
+    confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
+
+
+class Evaluation(Section):
+    batch_size: Count = Field(
+        64, description="Samples in one batch; changes no figure beyond rounding."
+    )
+    mask_share: ProperFraction = Field(
+        0.15, description="Share of the tokens that are predicted, and the seed of the choice."
+    )
+    seed: Seed = 0
+    mask_token: Fraction = Field(
+        0.8,
+        description="What becomes of the chosen ones: shares of the mask token and of random"
+        " tokens; the rest stay as they are. With less than 1 in all, the model sees some of the"
+        " answers, which the baselines never do.",
+    )
+    random_token: Fraction = 0.1
+    prompts: list[Text] = Field(
+        [
+            "Goal of my life is to [MASK].",
+            "The [MASK] of the United States.",
+            "We must [MASK] our armed forces.",
+        ],
+        description="Each with exactly one mask token.",
+    )
+    top_k: Annotated[int, Field(ge=1, le=100)] = Field(5, description="Answers shown for a prompt.")
+    bootstrap: Bootstrap = section(
+        Bootstrap, "Bootstrap over samples: the number of resamples and what the intervals hold."
+    )
+    frequency_bands: list[Count] = Field(
+        [10, 100, 1000],
+        description="Upper ranks of the token-frequency bands (the last band takes the rest).",
+    )
+    calibration_bins: Annotated[int, Field(ge=2, le=100)] = Field(
+        10, description="Bins of the calibration curve."
+    )
+    samples: Annotated[int, Field(ge=0, le=100)] = Field(
+        5,
+        description="Best and worst predicted samples kept for the report, and masked ones shown.",
+    )
+    train_samples: Annotated[int, Field(ge=0)] = Field(
+        500, description="Samples of the train split that are evaluated too, to show a gap."
+    )
+    minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(
+        [],
+        description="Pairs [acceptable, unacceptable] of sentences, compared by"
+        " pseudo-log-likelihood.",
+    )
+
+    def contradictions(self) -> list[str]:
+        replaced = self.mask_token + self.random_token
+        if replaced > 1 + 1e-9:
+            return [f"evaluation: mask_token and random_token add up to {replaced:g}, more than 1"]
+        if replaced <= 0:
+            return [
+                "evaluation: mask_token and random_token are both 0, so that the model would be "
+                "shown every token that it is to predict; at least one must be more"
+            ]
+        return []
+
+    def unmasked_prompts(self, mask: str) -> list[str]:
+        """A line for each prompt that does not hold the mask token `mask` exactly once."""
+        return [
+            f"evaluation.prompts: {prompt!r} holds {mask} {prompt.count(mask)} times; exactly once "
+            "is expected"
+            for prompt in self.prompts
+            if prompt.count(mask) != 1
+        ]

@@ -1,0 +1,72 @@
+"""The families of models: which can be trained here, and what is special about some."""
+
+import difflib
+
+#: Families whose TensorFlow code counts positions over ids other than 1, from 2 on.
+ROBERTA_FAMILY = (
+    *("roberta", "xlm-roberta", "roberta-prelayernorm", "camembert", "longformer", "mpnet"),
+)
+
+#: Every model_type whose TensorFlow masked language model, in the pinned transformers, exports to
+#: weights that PyTorch opens with the same logits. Held here since the import of transformers'
+#: own list takes longer than all other checks.
+FAMILIES = (
+    *("albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "flaubert"),
+    *("layoutlm", "longformer", "mobilebert", "mpnet", "rembert", "roberta"),
+    *("roberta-prelayernorm", "roformer", "xlm", "xlm-roberta"),
+)
+
+#: Families with such a model that are refused, and why.
+REFUSED_FAMILIES = {
+    "convbert": "its separable convolutions are exported in a shape that PyTorch does not open",
+    "esm": "two of its weights have one name in the exported file",
+    "funnel": "the exported weights give other logits in PyTorch",
+    "tapas": "it reads tables, not text",
+}
+
+#: Families whose dropout draws from a generator that no saved state can hold.
+UNSAVED_DROPOUT = ("deberta", "deberta-v2")
+
+#: Families that `initialisation: neighbour_heads` is made for: a table of absolute positions
+#: and a first layer of its own.
+NEIGHBOUR_FAMILIES = (
+    *("roberta", "xlm-roberta", "roberta-prelayernorm", "bert", "distilbert", "electra"),
+)
+
+
+def unfit_family(family: str) -> str | None:
+    """Why no model of this model_type is trained here, in words; None where it is."""
+    if family in REFUSED_FAMILIES:
+        return f"{family!r} is not supported: {REFUSED_FAMILIES[family]}; choose another"
+    if family in FAMILIES:
+        return None
+    close = difflib.get_close_matches(str(family), FAMILIES, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(FAMILIES)}"
+    return f"{family!r} is no masked language model of transformers in TensorFlow; {hint}"
+
+
+def not_for_neighbour_heads(family: str) -> str:
+    """Why this model_type, none of NEIGHBOUR_FAMILIES, cannot have the initialisation."""
+    return (
+        f"model.initialisation: neighbour_heads is not made for {family}: it needs a table of "
+        f"absolute positions and a first layer of its own ({', '.join(NEIGHBOUR_FAMILIES)}). "
+        "Set standard"
+    )
+
+
+def first_position(family: str) -> int:
+    """The position of a sequence's first token: so many rows of the table lie before it."""
+    return 2 if family in ROBERTA_FAMILY else 0
+
+
+def too_few_positions(family: str, positions: int, sequence_length: int) -> str | None:
+    """What is wrong with a table of so many positions, in words; None where it suffices."""
+    first = first_position(family)
+    needed = sequence_length + first
+    if positions >= needed:
+        return None
+    because = f" (positions of this family start at {first})" if first else ""
+    return (
+        f"model.config.max_position_embeddings: {positions}; sequences of {sequence_length} "
+        f"tokens need at least {needed}{because}"
+    )

@@ -1,0 +1,111 @@
+"""What the sections of the configuration are made of: strict fields, their bounds, and words."""
+
+import types
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+SPLITS = ("train", "validation", "test")
+
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
+Text = Annotated[str, Field(min_length=1)]
+#: A part of a whole, both ends included.
+Fraction = Annotated[float, Field(ge=0, le=1)]
+#: A part of a whole that may be neither nothing nor all.
+ProperFraction = Annotated[float, Field(gt=0, lt=1)]
+#: A rate of decay or of dropout.
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Threads = Annotated[int, Field(ge=1, le=1024)]
+
+
+class Section(BaseModel):
+    """A section of the configuration. Types are strict, and unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    def contradictions(self) -> list[str]:
+        """What no single key shows: settings that contradict each other, one line each."""
+        return []
+
+    @classmethod
+    def hints(cls) -> dict[str, Any]:
+        """The annotation of each key, with its bounds."""
+        return get_type_hints(cls, include_extras=True)
+
+
+def section(model: type[Section], description: str | None = None) -> Any:
+    """A field that holds the section `model`, all defaults unless something in it is set."""
+    return Field(default_factory=model, description=description)
+
+
+def taken_apart(hint: Any) -> tuple[Any, list, bool]:
+    """The bare type of an annotation, its bounds, and whether null is allowed as well."""
+    bounds, nullable = [], False
+    while True:
+        if get_origin(hint) is Annotated:
+            hint, *extras = get_args(hint)
+            for extra in extras:
+                bounds += extra.metadata if isinstance(extra, FieldInfo) else [extra]
+        elif get_origin(hint) in (Union, types.UnionType):
+            nullable = True
+            (hint,) = (a for a in get_args(hint) if a is not type(None))
+        else:
+            return hint, bounds, nullable
+
+
+def expected(hint: Any) -> str:
+    """What a value annotated with `hint` has to be, in words."""
+    bare, bounds, nullable = taken_apart(hint)
+    limits = {name: value for b in bounds for name, value in _limits_of(b).items()}
+    origin = get_origin(bare) or bare
+    if origin is Literal:
+        words = f"one of: {', '.join(map(str, get_args(bare)))}"
+    elif origin is list:
+        size = limits.get("min_length")
+        if size and size == limits.get("max_length"):
+            words = f"list of {size}"
+        else:
+            words = "list with at least one item" if size else "list"
+    elif origin is dict or (isinstance(bare, type) and issubclass(bare, Section)):
+        words = "section with at least one key" if limits else "section of keys and values"
+    else:
+        words = {int: "integer", float: "number", bool: "boolean", str: "string"}[bare]
+        words += _in_words(limits)
+    return words + (", or null" if nullable and _in_words(limits) else " or null" * nullable)
+
+
+def _limits_of(bound: Any) -> dict[str, Any]:
+    """The limits that a bound of annotated_types or pydantic holds, by name."""
+    names = ("ge", "gt", "le", "lt", "min_length", "max_length")
+    return {n: v for n in names if (v := getattr(bound, n, None)) is not None}
+
+
+def _in_words(limits: dict[str, Any]) -> str:
+    if "min_length" in limits:
+        return " that is not empty"
+    if "ge" in limits:
+        if "le" in limits:
+            return f" from {limits['ge']} to {limits['le']}"
+        if "lt" in limits:
+            return f" from {limits['ge']} to less than {limits['lt']}"
+        return f", {limits['ge']} or more"
+    if "gt" in limits:
+        high = f" and below {limits['lt']}" if "lt" in limits else ""
+        high = f", at most {limits['le']}" if "le" in limits else high
+        return f" above {limits['gt']}{high}"
+    return ""
+
+
+def named_twice(path: str, names: Iterable[str] | None) -> list[str]:
+    """A line for each of `names` that stands more than once in the list at `path`."""
+    return [
+        f"{path}: {name!r} is named {count} times; once is enough"
+        for name, count in Counter(names or ()).items()
+        if count > 1
+    ]

@@ -1,0 +1,187 @@
+"""Section `model`: the architecture, and how its weights begin."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from mlm.config.families import (
+    NEIGHBOUR_FAMILIES,
+    not_for_neighbour_heads,
+    too_few_positions,
+    unfit_family,
+)
+from mlm.config.fields import BelowOne, Count, Section, Text, expected, section
+from mlm.config.hub_names import unpinned
+
+#: Fields of the transformers configuration that the workflow itself sets.
+SET_BY_THE_WORKFLOW = (
+    *("model_type", "bos_token_id", "cls_token_id", "eos_token_id", "sep_token_id"),
+    *("pad_token_id", "tie_word_embeddings"),
+)
+#: Fields that would make another kind of model of it.
+_DECODERS = ("is_decoder", "is_encoder_decoder", "add_cross_attention")
+_COUNTS = ("embedding_size", "vocab_size", "max_position_embeddings")
+
+
+class ModelFields(Section):
+    """Fields of the transformers configuration: these six, and any that the family has."""
+
+    model_config = ConfigDict(extra="allow")
+
+    hidden_size: Count | None = 128
+    num_hidden_layers: Count | None = 2
+    num_attention_heads: Count | None = 4
+    intermediate_size: Count | None = 512
+    hidden_dropout_prob: BelowOne | None = 0.0
+    attention_probs_dropout_prob: BelowOne | None = 0.0
+
+
+class ModelHub(Section):
+    id: str | None = None
+    revision: str | None = None
+
+
+class Model(Section):
+    family: Text = Field(
+        "roberta-prelayernorm",
+        description="A model_type of transformers that TFAutoModelForMaskedLM knows.",
+    )
+    config_file: str | None = Field(
+        None,
+        description="Take the architecture from a config.json, or from a pinned Hub id, instead of"
+        " the sizes shown under `config`. What you set under `config` yourself, in an overlay, on"
+        " the command line or in a run, still overrides it.",
+    )
+    hub: ModelHub = section(ModelHub)
+    config: ModelFields = section(
+        ModelFields,
+        "Fields of the transformers configuration; null leaves one to the family. Vocabulary size,"
+        " positions and special ids are filled in from the tokenizer and the sequence length where"
+        " absent.",
+    )
+    initialisation: Literal["neighbour_heads", "standard"] = Field(
+        "neighbour_heads",
+        description="neighbour_heads: attention heads that look at the neighbouring tokens from the"
+        " first step on (same architecture). standard: the family's own.",
+    )
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the architecture comes from a file or the Hub."""
+        return bool(self.config_file or self.hub.id)
+
+    def overrides(self) -> dict[str, Any]:
+        """The fields of `config` that count: the user's own where the architecture is elsewhere.
+
+        The defaults describe the embedded model, and would otherwise replace the sizes of a file
+        or a Hub id unasked. null leaves a field to the family or the file.
+        """
+        return {key: value for key, value in self.shown_fields().items() if value is not None}
+
+    def shown_fields(self) -> dict[str, Any]:
+        """The fields of `config` for a reader of the whole configuration, null ones included."""
+        return self.config.model_dump(exclude_unset=self.elsewhere)
+
+    def of_jobs(self) -> dict[str, Any]:
+        """The section as jobs get it, in plain types.
+
+        In place of the config file's name stands its content, so that its edit trains again and
+        its state is not taken for another's.
+        """
+        content = _read(self.config_file)[0] if self.config_file else None
+        return self.model_dump() | {"config": self.overrides(), "config_file": content}
+
+    def contradictions_at(self, sequence_length: int) -> list[str]:
+        """What is wrong with the section for sequences of that length, one line each.
+
+        What the sizes of an architecture from the Hub come to is seen when the model is built.
+        """
+        problems, fields = [], self.overrides()
+        if self.hub.id and self.config_file:
+            problems.append("model: config_file and hub.id are both set; one of them is expected")
+        if self.hub.id:
+            problems += unpinned("model.hub.revision", self.hub.revision)
+        problems += [
+            f"model.config.{name}: the workflow sets it itself, from tokenizer and family; leave it"
+            " out"
+            for name in SET_BY_THE_WORKFLOW
+            if name in fields
+        ]
+        family, where = self.family, "model.family: "
+        if self.config_file:
+            content, problem = _read(self.config_file)
+            if problem:
+                return [*problems, problem]
+            family, where = content["model_type"], f"model.config_file: {self.config_file}: "
+            fields = content | fields
+            if "family" in self.model_fields_set and self.family != family:
+                problems.append(
+                    f"model.family: {self.family} is set, but the model_type of "
+                    f"{self.config_file} is {family}; leave family out, or set it to {family}"
+                )
+        elif self.hub.id:
+            return problems + _field_problems(fields)
+        if reason := unfit_family(family):
+            return [*problems, where + reason]
+        if self.initialisation == "neighbour_heads" and family not in NEIGHBOUR_FAMILIES:
+            problems.append(not_for_neighbour_heads(family))
+        return problems + _field_problems(fields) + _size_problems(family, fields, sequence_length)
+
+
+def _field_problems(fields: dict[str, Any]) -> list[str]:
+    """Fields that no masked language model has in this form, from `config` and a config file."""
+    hints, problems = ModelFields.hints(), []
+    counts = [n for n, hint in hints.items() if hint == hints["hidden_size"]]
+    for name in (*counts, *_COUNTS):
+        if name in fields and not (type(fields[name]) is int and fields[name] >= 1):
+            problems.append((name, expected(Count)))
+    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        value = fields.get(name, 0)
+        if type(value) not in (int, float) or not 0 <= value < 1:
+            problems.append((name, expected(BelowOne)))
+    problems += [
+        (name, "finite number")
+        for name, value in fields.items()
+        if isinstance(value, float) and not math.isfinite(value)
+    ]
+    lines = [f"model.config.{name}: found {fields[name]!r}, expected {e}" for name, e in problems]
+    return lines + [
+        f"model.config.{name}: {fields[name]!r} makes another kind of model of it; a masked "
+        "language model is an encoder. Leave it out"
+        for name in _DECODERS
+        if fields.get(name)
+    ]
+
+
+def _size_problems(family: str, fields: dict[str, Any], sequence_length: int) -> list[str]:
+    """Sizes that do not fit one another, or the length of the sequences."""
+    width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
+    positions, problems = fields.get("max_position_embeddings"), []
+    if not all(value is None or (type(value) is int and value > 0) for value in (width, heads)):
+        return []
+    if width and heads and width % heads:
+        problems.append(f"model.config: {heads} attention heads do not divide hidden_size {width}")
+    if (
+        type(positions) is int
+        and positions > 0
+        and (problem := too_few_positions(family, positions, sequence_length))
+    ):
+        problems.append(problem)
+    return problems
+
+
+def _read(path: str) -> tuple[dict, str | None]:
+    """The config file's content, and what is wrong with it, in words."""
+    where = f"model.config_file: {path}: "
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}, f"{where}no such file; a config.json of transformers is expected"
+    except (OSError, ValueError) as error:
+        return {}, f"{where}is not readable as JSON ({error})"
+    if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
+        return {}, f"{where}names no model_type; a config.json of transformers is expected"
+    return content, None

@@ -1,0 +1,144 @@
+"""Section `pretraining`: masks, length, optimizer, and what is saved on the way."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from mlm.config.fields import (
+    BelowOne,
+    Count,
+    Fraction,
+    NotNegative,
+    Positive,
+    ProperFraction,
+    Section,
+    Seed,
+    Text,
+    section,
+)
+
+
+class Masking(Section):
+    share: ProperFraction = Field(
+        0.3,
+        description="Share of the tokens chosen for prediction, and what becomes of the chosen"
+        " ones: the mask token, a random token; the rest stay as they are.",
+    )
+    mask_token: Fraction = 0.8
+    random_token: Fraction = 0.1
+    whole_word: bool = Field(
+        False,
+        description="Choose whole words instead of tokens. The last word chosen is taken whole,"
+        " which makes the share a little larger.",
+    )
+    slots: Count | None = Field(
+        None,
+        description="Prediction slots in a sequence; null: enough for every choice, and 32 more for"
+        " whole words. With a number of your own, what finds no slot is counted and reported.",
+    )
+
+
+class Optimizer(Section):
+    learning_rate: Positive = Field(0.006, description="The peak of the learning rate.")
+    weight_decay: NotNegative = Field(
+        0.0,
+        description="Decoupled from the gradient, and not applied to biases and norms."
+        " docs/learning.md says what it gave.",
+    )
+    beta_1: BelowOne = Field(0.9, description="Adam's two decay rates and its epsilon.")
+    beta_2: BelowOne = 0.98
+    epsilon: Positive = 1e-6
+    clip_norm: Positive | None = Field(
+        1.0, description="The global norm that gradients are clipped to; null: no clipping."
+    )
+    warmup_share: Fraction = Field(
+        0.05,
+        description="The share of the schedule over which the learning rate rises; then linear or"
+        " cosine decay, down to final_share of the peak at the end of the schedule.",
+    )
+    decay: Literal["linear", "cosine"] = "linear"
+    final_share: Fraction = 0.0
+    schedule_steps: Count | None = Field(
+        None,
+        description="Steps that the schedule is planned for; null: the length of the training.",
+    )
+    accumulation: Count = Field(
+        1, description="Batches whose gradients are added up before one update."
+    )
+
+
+class Validation(Section):
+    every: Count = Field(
+        400,
+        description="Steps between validations, and the number of samples that each looks at,"
+        " spread over the split (null: all). Samples and masks are the same in all runs, whatever their"
+        " seeds.",
+    )
+    samples: Count | None = 2000
+
+
+class Checkpoint(Section):
+    every: Count = Field(
+        200,
+        description="Steps between saved states, how many are kept, and the directory (or gs://"
+        " prefix).",
+    )
+    keep: Count = 2
+    directory: Text = "state"
+
+
+class Pretraining(Section):
+    seed: Seed | None = Field(
+        None,
+        description="The run's own seed; null takes the seed above. Several seeds are several"
+        " runs.",
+    )
+    masking: Masking = section(Masking)
+    per_replica_batch_size: Count = Field(32, description="Samples on one replica in one step.")
+    steps: Count | None = Field(
+        3200, description="Length of the training: exactly one of these is a number."
+    )
+    epochs: Positive | None = None
+    tokens: Count | None = None
+    optimizer: Optimizer = section(Optimizer)
+    shuffle_window: Count = Field(262_144, description="Samples held back for shuffling.")
+    validation: Validation = section(Validation)
+    log_every: Count = Field(20, description="Steps between rows of training.csv.")
+    steps_per_execution: Count = Field(
+        1, description="Steps that run on the accelerator between two returns to Python."
+    )
+    checkpoint: Checkpoint = section(Checkpoint)
+    profile: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = Field(
+        None,
+        description="Write a profiler trace of steps [first, last] into the state directory; null:"
+        " none.",
+    )
+    export_every_epochs: Count | None = Field(
+        None,
+        description="Also export the model every so many epochs into the state directory; null:"
+        " never.",
+    )
+
+    def contradictions(self) -> list[str]:
+        problems = []
+        lengths = {k: v for k in ("steps", "epochs", "tokens") if (v := getattr(self, k))}
+        if len(lengths) != 1:
+            found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
+            problems.append(
+                f"pretraining: exactly one of steps, epochs, tokens must be set; found {found}"
+            )
+        if self.profile:
+            first, last = self.profile
+            if first > last:
+                problems.append(
+                    f"pretraining.profile: the first step {first} is after the last, {last}"
+                )
+            elif self.steps and last > self.steps:
+                problems.append(
+                    f"pretraining.profile: step {last} is beyond the last, {self.steps}"
+                )
+        if self.masking.mask_token + self.masking.random_token > 1 + 1e-9:
+            problems.append(
+                "pretraining.masking: mask_token and random_token add up to more than 1"
+            )
+        return problems

@@ -1,0 +1,97 @@
+"""Section `publish`: what goes to the Hugging Face Hub, when asked."""
+
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from mlm.config.fields import Count, Section, Text, named_twice, section
+from mlm.config.hub_names import name_problem
+
+_BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+#: What stands for the run's name in `publish.model`.
+RUN = "{run}"
+
+
+class PushedCheckpoints(Section):
+    every: Count | None = Field(
+        None,
+        description="Also push the model during training, every so many steps, in the background;"
+        " null: never.",
+    )
+    branch: Text = Field(
+        "checkpoints", description="The branch of the model's repository that takes them."
+    )
+    wait: Annotated[int, Field(ge=0)] = Field(
+        600, description="Seconds that the end of a training waits for the last push."
+    )
+
+
+class Publish(Section):
+    tokenizer: Text | None = Field(
+        None,
+        description="Repositories, each owner/name; null: not published. The tokenizer, in the"
+        " format of transformers.",
+    )
+    dataset: Text | None = Field(
+        None,
+        description="The shards as a dataset, with their manifests and the tokenizer: token ids, no"
+        " text.",
+    )
+    model: Text | None = Field(
+        None,
+        description="The model of each run with its card. {run} stands for the run's name:"
+        " me/addresses-{run}",
+    )
+    runs: list[str] | None = Field(None, description="Runs whose models are published; null: all.")
+    private: bool = Field(
+        True,
+        description="Make repositories private, and publish to none that is public. With false, new"
+        " ones are public.",
+    )
+    license: Text = Field(
+        "other",
+        description="On the cards: the licence as the Hub knows it (apache-2.0, cc-by-4.0, …), the"
+        " language (en; null: not told), and words for where the text comes from (null: what"
+        " corpus.source says).",
+    )
+    language: Text | None = None
+    source: Text | None = None
+    attempts: Annotated[int, Field(ge=1, le=100)] = Field(
+        5,
+        description="How often something is tried in a row where the Hub or the network fails for a"
+        " moment, with growing pauses between.",
+    )
+    checkpoints: PushedCheckpoints = section(PushedCheckpoints)
+
+    def contradictions(self) -> list[str]:
+        problems = named_twice("publish.runs", self.runs)
+        for key in ("tokenizer", "dataset"):
+            if (name := getattr(self, key)) and (problem := name_problem(name)):
+                problems.append(f"publish.{key}: {problem}")
+        if self.checkpoints.every and not self.model:
+            problems.append(
+                "publish.checkpoints.every: needs publish.model, the repository to push to"
+            )
+        branch = self.checkpoints.branch
+        if not _BRANCH.fullmatch(branch) or branch == "main":
+            problems.append(
+                f"publish.checkpoints.branch: {branch!r} cannot be the branch; letters, digits, "
+                "'-', '_' and '.' are expected, and main is the finished model's"
+            )
+        return problems
+
+    def clashes(self, runs: list[str]) -> list[str]:
+        """A line for each repository that two things would go to, or that a run's name spoils."""
+        problems, taken = [], {self.tokenizer: "the tokenizer"} if self.tokenizer else {}
+        for run in sorted(self.runs if self.runs is not None else runs) if self.model else []:
+            name = self.model.replace(RUN, run)
+            if problem := name_problem(name):
+                problems.append(f"publish.model: {problem}")
+            elif name in taken:
+                problems.append(
+                    f"publish.model: {taken[name]} and the model of run {run} would both go to "
+                    f"{name}. Put {RUN} into the name, or choose another"
+                )
+            taken.setdefault(name, f"the model of run {run}")
+        return problems

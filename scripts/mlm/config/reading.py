@@ -1,0 +1,120 @@
+"""From what a user wrote to typed sections: text becomes numbers, errors become sentences."""
+
+import contextlib
+import copy
+import difflib
+import math
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from mlm.config.fields import Section, expected, taken_apart
+
+_Model = TypeVar("_Model", bound=Section)
+
+
+def canonical(value: Any, hint: Any) -> Any:
+    """`value` in the plain types that the annotation asks for, where that loses nothing.
+
+    Snakemake gives text for every value inside a nested `--config`, and YAML for `1e-4`.
+    Integers become float where a number is expected, so that `1` and `1.0` are one setting.
+    """
+    bare, _, nullable = taken_apart(hint)
+    if isinstance(value, dict):
+        children = bare.hints() if _is_section(bare) else {}
+        other = get_args(bare)[1] if get_origin(bare) is dict else Any
+        return {str(k): canonical(v, children.get(str(k), other)) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        item = get_args(bare)[0] if get_origin(bare) is list else Any
+        return [canonical(v, item) for v in value]
+    kinds = {bare} if bare is not Any else {int, float, bool}
+    if isinstance(value, str):
+        value = _from_text(value, kinds, nullable or bare is Any)
+    if kinds == {float} and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if kinds == {int} and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _from_text(text: str, kinds: set, nullable: bool) -> Any:
+    if text in ("null", "~") and nullable:
+        return None
+    if text.lower() in ("true", "false") and bool in kinds:
+        return text.lower() == "true"
+    for kind in (int, float):
+        if kinds & {int, float}:
+            with contextlib.suppress(ValueError):
+                return kind(text)
+    return text
+
+
+def _is_section(bare: Any) -> bool:
+    return isinstance(bare, type) and issubclass(bare, Section)
+
+
+def checked(model: type[_Model], given: dict) -> tuple[_Model, list[str]]:
+    """`given` as the section `model`, and a line for each value that is wrong by itself.
+
+    What is wrong is left out, and takes its default, so that settings can still be compared with
+    one another and all problems are told at once.
+    """
+    given, problems = canonical(given, model), []
+    while True:
+        try:
+            return model.model_validate(given), problems
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            problems += [_sentence(detail, model) for detail in details]
+            for detail in details:
+                given = _without(given, detail["loc"])
+
+
+def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
+    *way, last = detail["loc"]
+    path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in detail["loc"])[1:]
+    if detail["type"] == "extra_forbidden":
+        known = sorted(_hint(model, way)[0].hints())
+        close = difflib.get_close_matches(str(last), known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+        return f"{path}: unknown key; {hint}"
+    value = detail["input"]
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{path}: {value} is not a finite number"
+    found = "null" if value is None else repr(value)
+    hint, wanted = _hint(model, detail["loc"])
+    words = expected(wanted)
+    if get_origin(hint) is Literal and isinstance(value, str):
+        close = difflib.get_close_matches(value, map(str, get_args(hint)), n=1)
+        words += f"; did you mean {close[0]!r}?" if close else ""
+    return f"{path}: found {found}, expected {words}"
+
+
+def _hint(model: type[Section], way) -> tuple[Any, Any]:
+    """What stands at `way` below `model`: the bare type, and the annotation with its bounds."""
+    bare, hint = model, model
+    for part in way:
+        hint = bare.hints()[part] if _is_section(bare) else get_args(bare)[-1]
+        bare = taken_apart(hint)[0]
+    return bare, hint
+
+
+def _without(given: dict, way: tuple) -> dict:
+    """`given` without the value at `way`; without the whole list where that is an item of one."""
+    given = copy.deepcopy(given)
+    keys = [*way]
+    while isinstance(keys[-1], int):
+        keys.pop()
+    holder = given
+    for key in keys[:-1]:
+        holder = holder.get(key, {})
+    holder.pop(keys[-1], None)
+    return given
+
+
+def merged(base: Any, override: Any) -> Any:
+    """`base` with `override` laid over it, key by key; a list is replaced whole."""
+    if not (isinstance(base, dict) and isinstance(override, dict)):
+        return copy.deepcopy(override)
+    return copy.deepcopy(base) | {k: merged(base.get(k), v) for k, v in override.items()}

@@ -1,0 +1,61 @@
+"""The configuration as the workflow uses it: checked, complete, in plain types."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mlm.config.configuration import RUN_SECTIONS, Configuration, Overrides
+from mlm.config.reading import checked, merged
+from mlm.errors import ConfigError
+
+
+class Settings(dict):
+    """The resolved configuration as plain values, every default filled in.
+
+    `runs` holds each run's overrides alone; `run_section` merges them. `given` is the part that
+    was set, in the same types and without any default.
+    """
+
+    given: dict[str, Any]
+
+
+def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
+    """The configuration with every default filled in, in canonical types.
+
+    `given` holds what the user set and nothing else: what stands in it counts as wanted, also
+    where it equals a default. `problems` are told together with those that are found here.
+
+    Raises ConfigError with every problem.
+    """
+    configuration, found = checked(Configuration, dict(given))
+    found = [*problems, *found, *configuration.contradictions()]
+    plain = configuration.model_dump(exclude_unset=True)
+    plain["runs"] = {
+        name: overrides.model_dump(exclude_unset=True) if overrides else {}
+        for name, overrides in configuration.runs.items()
+    }
+    for name, overrides in plain["runs"].items():
+        where = f"runs.{name}: " if overrides else ""
+        run = _sections_of_run(plain, name)
+        found += [where + line for line in configuration.contradictions_of_run(run)]
+    if found:
+        raise ConfigError(list(dict.fromkeys(found)))
+    settings = Settings(configuration.model_dump() | {"runs": plain["runs"]})
+    settings["model"]["config"] = configuration.model.shown_fields()
+    settings.given = plain
+    return settings
+
+
+def run_section(settings: Settings, run: str, section: str) -> dict[str, Any]:
+    """Section `section` of the configuration as run `run` sees it."""
+    return merged(settings[section], settings["runs"][run].get(section, {}))
+
+
+def model_of_run(settings: Settings, run: str) -> dict[str, Any]:
+    """Section `model` as the jobs of run `run` get it; see `Model.of_jobs`."""
+    return _sections_of_run(settings.given, run).model.of_jobs()
+
+
+def _sections_of_run(given: Mapping[str, Any], run: str) -> Overrides:
+    """The sections that a run may override, with the overrides of `run` merged in."""
+    common = {name: given.get(name, {}) for name in RUN_SECTIONS}
+    return Overrides.model_validate(merged(common, given["runs"][run]))

@@ -1,0 +1,139 @@
+"""What the user set is known from what is default, and no key of a file is silently lost."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from snakemake.utils import update_config
+
+from mlm.config.resolution import model_of_run, resolve
+from mlm.config.sources import repeated_keys, set_by_user
+from mlm.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+DEFAULTS = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+
+
+def started_with(overlay: dict, edits: dict | None = None):
+    """Settings as the Snakefile makes them: config.yaml with `edits`, then the overlay."""
+    config = copy.deepcopy(DEFAULTS)
+    update_config(config, edits or {})
+    update_config(config, overlay)
+    given, undecided = set_by_user(config, overlay)
+    return resolve(given, undecided)
+
+
+@pytest.fixture()
+def bert(tmp_path):
+    path = tmp_path / "config.json"
+    sizes = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
+    path.write_text(json.dumps({"model_type": "bert", **sizes}))
+    return str(path)
+
+
+def test_config_yaml_as_it_is_sets_nothing():
+    assert set_by_user(DEFAULTS, {}) == ({"runs": {"base": {}}}, [])
+    assert started_with({}) == resolve({})
+
+
+def test_an_overlay_that_says_what_is_default_counts_as_said(bert):
+    overlay = {"model": {"config_file": bert, "config": {"hidden_size": 128}}}
+    assert model_of_run(started_with(overlay), "base")["config"] == {"hidden_size": 128}
+    overlay = {"model": {"config_file": bert}}
+    assert model_of_run(started_with(overlay), "base")["config"] == {}
+
+
+def test_text_of_the_command_line_counts_as_said_too(bert):
+    overlay = {"model": {"config_file": bert, "config": {"hidden_size": "128"}}}
+    assert model_of_run(started_with(overlay), "base")["config"] == {"hidden_size": 128}
+
+
+def test_an_edit_of_config_yaml_counts_as_said(bert):
+    edits = {"model": {"config": {"hidden_size": 64}}, "seed": 7}
+    settings = started_with({"model": {"config_file": bert}}, edits)
+    assert settings["seed"] == 7
+    assert model_of_run(settings, "base")["config"] == {"hidden_size": 64}
+
+
+def test_defaults_left_beside_a_config_file_in_config_yaml_are_refused_not_dropped(bert):
+    with pytest.raises(ConfigError) as caught:
+        started_with({}, {"model": {"config_file": bert}})
+    (problem,) = caught.value.problems
+    assert "config.yaml still has the defaults hidden_size: 128, num_hidden_layers: 2" in problem
+    assert "Delete these lines there" in problem
+    with pytest.raises(ConfigError, match=r"beside model\.hub\.id"):
+        started_with({}, {"model": {"hub": {"id": "a/b", "revision": "a" * 40}}})
+
+
+def test_config_yaml_without_the_lines_takes_the_sizes_of_the_file(bert):
+    config = copy.deepcopy(DEFAULTS)
+    config["model"]["config"] = {"hidden_size": 256}
+    config["model"]["config_file"] = bert
+    given, undecided = set_by_user(config, {})
+    assert undecided == []
+    assert model_of_run(resolve(given), "base")["config"] == {"hidden_size": 256}
+
+
+def test_one_field_of_the_model_leaves_its_siblings_their_defaults():
+    """As a module, the workflow gets the overlay alone; with --configfile, all of config.yaml."""
+    overlay = {"model": {"config": {"hidden_size": 64}}}
+    as_module = model_of_run(resolve(overlay), "base")
+    assert as_module == model_of_run(started_with(overlay), "base")
+    assert as_module["config"]["num_hidden_layers"] == 2
+
+
+def test_runs_that_an_overlay_names_are_trained_alone():
+    hot = {"pretraining": {"optimizer": {"learning_rate": 0.01}}}
+    assert started_with({"runs": {"hot": hot}})["runs"] == {"hot": hot}
+    assert list(started_with({"runs": {"hot": hot, "base": {}}})["runs"]) == ["base", "hot"]
+    assert list(started_with({"seed": 1})["runs"]) == ["base"]
+
+
+def test_an_overlay_that_names_a_run_of_config_yaml_keeps_what_stands_there():
+    edits = {"runs": {"wide": {"model": {"config": {"hidden_size": 256}}}}}
+    assert list(started_with({}, edits)["runs"]) == ["base", "wide"]
+    overlay = {"runs": {"wide": {"pretraining": {"seed": 1}}}}
+    assert started_with(overlay, edits)["runs"] == {
+        "wide": {"model": {"config": {"hidden_size": 256}}, "pretraining": {"seed": 1}}
+    }
+
+
+def test_an_overlay_with_problems_of_every_kind_is_told_whole():
+    overlay = {"runs": 3, "model": None, "corpus": {"files": []}, "seed": "x"}
+    with pytest.raises(ConfigError) as caught:
+        started_with(overlay)
+    assert sorted(p.split(":")[0] for p in caught.value.problems) == [
+        "corpus.files",
+        "model",
+        "runs",
+        "seed",
+    ]
+
+
+def test_a_key_that_stands_twice_is_told_with_both_lines(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "seed: 1\n"
+        "model:\n"
+        "  config: {hidden_size: 64, hidden_size: 32}\n"
+        "evaluation:\n"
+        "  top_k: 3\n"
+        "  prompts: []\n"
+        "  top_k: 4\n"
+        "seed: 2\n"
+    )
+    assert repeated_keys([file, file]) == [
+        f"model.config.hidden_size: stands twice in {file}, both in line 3; keep one",
+        f"evaluation.top_k: stands twice in {file}, in lines 5 and 7; keep one",
+        f"seed: stands twice in {file}, in lines 1 and 8; keep one",
+    ]
+    assert repeated_keys([ROOT / "config.yaml", *(ROOT / "presets").glob("*.yaml")]) == []
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "a: [", "- 1\n", "? [1]\n: 2\n"])
+def test_a_file_without_keys_or_sense_is_left_to_snakemake(tmp_path, text):
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    assert repeated_keys([file, tmp_path / "absent.yaml"]) == []
