@@ -71,8 +71,8 @@ class Validation(Section):
     every: Count = Field(
         400,
         description="Steps between validations, and the number of samples that each looks at,"
-        " spread over the split (null: all). Samples and masks are the same in all runs, whatever their"
-        " seeds.",
+        " spread over the split (null: all). Samples and masks are the same in all runs,"
+        " whatever their seeds.",
     )
     samples: Count | None = 2000
 
