@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mlm.config.fields import Count, Section, Text, Threads, named_twice, section
+from mlm.preflight.tpu_chips import target_problem
 
 _Utilisation = Annotated[float, Field(gt=0, le=1)]
 
@@ -19,7 +20,11 @@ class Tpu(Section):
 
 
 class Accelerator(Section):
-    kind: Literal["auto", "cpu", "gpu", "tpu"] = Field("auto", description="auto, cpu, gpu or tpu.")
+    kind: Literal["auto", "cpu", "gpu", "tpu"] = Field(
+        "auto",
+        description="auto, cpu, gpu or tpu. auto: the TPU of this machine, else the GPUs that"
+        " TensorFlow sees, else the CPU.",
+    )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto", description="auto (bfloat16 on TPU, float32 elsewhere), float32 or bfloat16."
     )
@@ -49,11 +54,14 @@ class Preflight(Section):
     )
     required: bool = Field(
         True,
-        description="Where accelerator.kind is tpu, train only after a passed preflight.",
+        description="Train on a TPU only after a passed preflight. With accelerator.kind: tpu it is"
+        " made first; where auto comes to a TPU, one that passed for the same step has to be"
+        " there.",
     )
     targets: Annotated[list[Text], Field(min_length=1)] = Field(
         ["v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2"],
-        description="Topologies to compile for, each a grid of chips.",
+        description="Topologies to compile for, each a generation (v3, v4, v5e, v5p, v6e) and a grid"
+        " of chips.",
     )
     effort: Literal["auto", "quick", "full"] = Field(
         "auto",
@@ -81,4 +89,5 @@ class Preflight(Section):
         low, high = self.utilisation.low, self.utilisation.high
         if low > high:
             problems.append(f"preflight.utilisation: low {low} is above high {high}")
-        return problems
+        wrong = (target_problem(target) for target in self.targets)
+        return problems + [f"preflight.targets: {problem}" for problem in wrong if problem]
