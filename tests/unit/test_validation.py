@@ -1,6 +1,10 @@
 """Validation during training asks every run the same questions."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 from small_pretraining import SAMPLES, small_pretraining
 
 
@@ -21,3 +25,28 @@ def test_validation_looks_at_samples_of_the_whole_split(tmp_path):
     asked = _asked(small_pretraining(tmp_path, validation_samples=5))["sample_index"]
     assert asked[asked >= 0].tolist() == [0, 10, 20, 30, 40]
     assert SAMPLES == 50
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_validation_pass_takes_one_batch_of_a_replica_at_a_time(tmp_path, replicas):
+    """All accumulated batches at once would not fit where one of them does."""
+    from mlm.framework import tf
+    from mlm.pretraining.training import _Loop
+
+    run = small_pretraining(tmp_path, per_replica_batch_size=4)
+    run = replace(run, optimizer=replace(run.optimizer, accumulation=8))
+    strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
+    accelerator = SimpleNamespace(strategy=strategy, replicas=replicas)
+    states = SimpleNamespace(path=str(tmp_path))
+    loop = _Loop(run, accelerator, states, None, None, None, None, None)
+    sizes = []
+
+    def looked_at(batch):
+        sizes.append(batch["input_ids"].shape[0])
+        return 0.0, 0.0, 1.0
+
+    loop.validation_function = looked_at
+    loop._validate()
+    # A strategy of one device gets the batches of all replicas as one.
+    assert set(sizes) == {4 * replicas}
+    assert sum(sizes) >= SAMPLES

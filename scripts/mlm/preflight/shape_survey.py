@@ -119,9 +119,8 @@ def survey_epoch(
     counts = sorted({1, run.steps_per_execution, min(run.log_every, run.steps_per_execution)})
     train.traces = count_traces(loop, ((iterator, tf.constant(n)) for n in counts)).traces
     validation_step = distributed_validation_step(strategy, step.model)
-    passed = _told(
-        validation_batches(run, run.global_batch_size(replicas=1)), "validation pass", limit
-    )
+    passes = validation_batches(run, run.validation_batch_size(replicas=1))
+    passed = _told(passes, "validation pass", limit)
     validation = count_traces(validation_step, ((b,) for b in passed))
     survey = Survey(
         training_batches=train.calls,

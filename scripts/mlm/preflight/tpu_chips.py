@@ -5,8 +5,8 @@ documentation. It gives no figures of a v2, which is why that is no target.
 
 A v3 chip is two replicas, each a core with half of the HBM. A v4 or v5p chip has two cores as well,
 but its driver joins them ("megacore"), so that the chip is one replica with the whole HBM.
-TensorFlow's TPU strategy goes through the same driver, and its runtime counts four devices on the four chips
-of a v4 host (https://github.com/pytorch/xla/issues/5258, and `numCores` in
+TensorFlow's TPU strategy goes through the same driver, and its runtime counts four devices on the
+four chips of a v4 host (https://github.com/pytorch/xla/issues/5258, and `numCores` in
 https://github.com/GoogleCloudPlatform/ml-testing-accelerators/pull/550). This project has not
 seen it on a v4: were there two replicas to a chip, each would have half of the HBM. The compiler
 describes its devices in the same way, and a test holds the table against it.

@@ -60,6 +60,13 @@ class Pretraining:
         """Samples in one update, over all replicas and accumulated batches."""
         return self.per_replica_batch_size * replicas * self.optimizer.accumulation
 
+    def validation_batch_size(self, replicas: int) -> int:
+        """Samples of the validation split in one pass through the model.
+
+        Accumulated batches go one after another in training, and fit a device only so.
+        """
+        return self.per_replica_batch_size * replicas
+
 
 def validation_batches(run: Pretraining, batch_size: int) -> tf.data.Dataset:
     """What a validation pass of `run` looks at: the same samples and masks whatever its seed."""
@@ -191,7 +198,8 @@ class _Loop:
     def __init__(self, run, accelerator, states, model, optimizer, state, progressed, pushes):
         self.run_settings: Pretraining = run
         self.strategy, self.states, self.state = accelerator.strategy, states, state
-        self.batch = run.global_batch_size(accelerator.replicas)
+        self.replicas = accelerator.replicas
+        self.batch = run.global_batch_size(self.replicas)
         self.model, self.progressed, self.pushes = model, progressed, pushes
         self.step_function = distributed_train_step(
             self.strategy, replica_train_step(model, optimizer, run.optimizer)
@@ -206,7 +214,7 @@ class _Loop:
         if step >= run.steps:
             return
         progress = Progress(run.name, run.steps, step, self.batch * run.train.sequence_length)
-        batches = iter(self._distributed(lambda: self._training(step)))
+        batches = iter(self._distributed(lambda: self._training(step), self.batch))
         while step < run.steps:
             count = self._steps_to_boundary(step)
             self._profile(step)
@@ -232,10 +240,10 @@ class _Loop:
                 )
         self._profile(step)
 
-    def _distributed(self, make_batches):
-        """The batches that `make_batches()` gives, each divided among the replicas."""
+    def _distributed(self, make_batches, batch_size: int):
+        """The batches of `batch_size` that `make_batches()` gives, divided among the replicas."""
         return self.strategy.distribute_datasets_from_function(
-            lambda context: replica_shares(make_batches(), context, self.batch)
+            lambda context: replica_shares(make_batches(), context, batch_size)
         )
 
     def _training(self, step: int) -> tf.data.Dataset:
@@ -308,7 +316,8 @@ class _Loop:
         """Loss in nats and accuracy at the masked positions of the validation samples."""
         run = self.run_settings
         if self.validation_batches is None:
-            self.validation_batches = self._distributed(lambda: validation_batches(run, self.batch))
+            size = run.validation_batch_size(self.replicas)
+            self.validation_batches = self._distributed(lambda: validation_batches(run, size), size)
         sums = [0.0, 0.0, 0.0]
         for batch in self.validation_batches:
             found = self.validation_function(batch)
