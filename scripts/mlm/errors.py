@@ -1,5 +1,9 @@
 """The one kind of error that a user is meant to read."""
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class MlmError(Exception):
     """A problem that the user can mend.
@@ -20,3 +24,25 @@ class ConfigError(MlmError):
         count = len(self.problems)
         title = f"The configuration has {count} problem{'s' if count != 1 else ''}:"
         super().__init__("\n".join([title, *(f"  - {p}" for p in self.problems)]))
+
+
+@contextmanager
+def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
+    """Whatever goes wrong meanwhile, in reading the result `path` as `what`, is damage to it.
+
+    For files of this workflow that other libraries parse, each of which has errors of its own.
+    Raises MlmError with the file and how to have it made again; an MlmError, and what the
+    operating system refuses, pass as they are.
+    """
+    try:
+        yield
+    except MlmError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise MlmError(
+            f"{path} is damaged: it cannot be read as {what} ({reason}). To have it made again: "
+            f"rm {path}, then the same snakemake command"
+        ) from None

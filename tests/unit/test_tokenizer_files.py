@@ -210,5 +210,5 @@ def test_a_missing_file_of_a_saved_tokenizer_is_named(made, tmp_path):
     with pytest.raises(MlmError, match=r"special_tokens_map\.json is missing"):
         Encoder.load(tmp_path / "tokenizer.json")
     (tmp_path / "special_tokens_map.json").write_text('{"cls_token": "[CLS]"}')
-    with pytest.raises(MlmError, match=r"lacks special tokens: pad \(None\), sep"):
+    with pytest.raises(MlmError, match=r"special_tokens_map\.json is damaged.*pad_token"):
         Encoder.load(tmp_path / "tokenizer.json")

@@ -18,7 +18,7 @@ COMMAND = [sys.executable, "-m", "snakemake", "--cores=1", "-s", str(ROOT / "Sna
 TARGET = "results/corpus/train.parquet"
 
 
-def wait_for(condition, seconds: float = 90.0) -> None:
+def wait_for(condition, seconds: float = 600.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to that"
@@ -50,7 +50,7 @@ def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_on
             return subprocess.Popen(command, cwd=tmp_path, stdout=out, stderr=out)
 
     def ended(log: str, *more: str) -> tuple[int, str]:
-        return start(log, *more).wait(120), (tmp_path / log).read_text()
+        return start(log, *more).wait(600), (tmp_path / log).read_text()
 
     first = start("first")
     try:
@@ -74,6 +74,6 @@ def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_on
     finally:
         for process in job:
             os.kill(process, signal.SIGCONT)
-    assert again.wait(120) == 0, log.read_text()
+    assert again.wait(600) == 0, log.read_text()
     assert log.read_text().count("A run that was killed had left this directory locked") == 1
     assert (tmp_path / TARGET).exists() and not list(tmp_path.glob("results/corpus/.*"))

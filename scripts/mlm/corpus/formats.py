@@ -146,7 +146,7 @@ def _parquet_rows(handle: BinaryIO, name: str, reading: Reading) -> Iterator[str
         for batch in batches:
             yield from column_texts(batch.column(0), name, row, reading)
             row += batch.num_rows
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
         raise MlmError(f"{name}: no whole parquet file ({error}). Fetch it again") from None

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlm.errors import MlmError
+from mlm.errors import MlmError, reading
 
 
 def set_up() -> None:
@@ -20,26 +20,34 @@ def load_model(directory: str | Path):
     from transformers import TFAutoModelForMaskedLM
 
     directory = Path(directory)
+    weights = directory / "model.safetensors"
     missing = [n for n in ("config.json", "model.safetensors") if not (directory / n).is_file()]
     if missing:
         raise MlmError(
             f"{directory}: {' and '.join(missing)} not found. An exported model is expected "
             "there; delete what is left of it and run again."
         )
-    try:
+    model_configuration(directory)
+    with reading(weights, "the weights of the model in config.json"):
         model, info = TFAutoModelForMaskedLM.from_pretrained(
             directory, local_files_only=True, output_loading_info=True
         )
-    except (OSError, ValueError, KeyError) as error:
-        raise MlmError(f"{directory}: transformers cannot open the model: {error}") from None
     # Tables of positions are computed, and stand in no file.
     lost = [k for k in info["missing_keys"] if "position_ids" not in k]
     if lost:
         raise MlmError(
-            f"{directory}/model.safetensors lacks {len(lost)} weights of the architecture in "
+            f"{weights} lacks {len(lost)} weights of the architecture in "
             f"config.json, the first being {lost[0]}. Delete the directory and train again."
         )
     return model
+
+
+def model_configuration(directory: str | Path):
+    """The configuration in `directory`, as transformers' class; MlmError where it is damaged."""
+    from transformers import AutoConfig
+
+    with reading(Path(directory) / "config.json", "a model's configuration"):
+        return AutoConfig.from_pretrained(directory, local_files_only=True)
 
 
 def load_tokenizer(directory: str | Path):
@@ -50,10 +58,8 @@ def load_tokenizer(directory: str | Path):
     set_up()
     from transformers import AutoTokenizer
 
-    try:
+    with reading(Path(directory) / "tokenizer.json", "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, use_fast=True)
-    except (OSError, ValueError, KeyError) as error:
-        raise MlmError(f"{directory}: transformers cannot open the tokenizer: {error}") from None
     if tokenizer.mask_token is None:
         raise MlmError(
             f"{directory}: the tokenizer has no mask token, so that nothing can be asked of it."

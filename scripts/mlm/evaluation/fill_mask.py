@@ -7,7 +7,12 @@ from pathlib import Path
 import numpy as np
 
 from mlm.errors import MlmError
-from mlm.evaluation.exported_model import check_vocabulary, load_model, load_tokenizer
+from mlm.evaluation.exported_model import (
+    check_vocabulary,
+    load_model,
+    load_tokenizer,
+    model_configuration,
+)
 
 
 @dataclass(frozen=True)
@@ -47,11 +52,9 @@ def answers(model_directory: str | Path, prompts: Sequence[str], top_k: int) -> 
 
 def _longest(model_directory: str | Path) -> int:
     """The longest sequence the model takes, special tokens included."""
-    from transformers import AutoConfig
-
     from mlm.config.families import first_position
 
-    config = AutoConfig.from_pretrained(model_directory, local_files_only=True)
+    config = model_configuration(model_directory)
     positions = getattr(config, "max_position_embeddings", None) or 2**31
     return positions - first_position(config.model_type)
 

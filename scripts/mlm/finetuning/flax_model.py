@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.atomic import replacing, write_json
-from mlm.errors import MlmError
+from mlm.errors import MlmError, reading
 
 #: Flax modules that a masked language model does not have, and that start from chance.
 HEADS = ("classifier", "pre_classifier", "pooler", "sequence_summary")
@@ -74,13 +74,15 @@ def sequence_configuration(directory: str | Path, labels: int, dropout: float):
     path = Path(directory) / "config.json"
     if not path.is_file():
         raise MlmError(f"{path} not found; the exported model of a run is expected there")
-    family = json.loads(path.read_text(encoding="utf-8")).get("model_type")
+    with reading(path, "a model's configuration"):
+        family = json.loads(path.read_text(encoding="utf-8")).get("model_type")
     if family not in KNOWN:
         raise MlmError(
             f"{path}: fine-tuning knows no Flax sequence model of the family {family!r}. "
             f"Pretrain one of: {', '.join(sorted(KNOWN))}"
         )
-    config = AutoConfig.from_pretrained(directory, local_files_only=True)
+    with reading(path, "a model's configuration"):
+        config = AutoConfig.from_pretrained(directory, local_files_only=True)
     config.num_labels = labels
     config.problem_type = "regression" if labels == 1 else "single_label_classification"
     for field in _DROPOUTS:
@@ -112,16 +114,12 @@ def pretrained_model(directory: str | Path, config, seed: int, dtype):
     """
     from transformers import FlaxAutoModelForSequenceClassification
 
-    directory = Path(directory)
-    try:
+    weights = Path(directory) / "model.safetensors"
+    with reading(weights, "the weights of the model in config.json"):
         model = FlaxAutoModelForSequenceClassification.from_pretrained(
             directory, config=config, seed=seed, dtype=dtype, local_files_only=True
         )
-    except (OSError, ValueError, KeyError) as error:
-        raise MlmError(
-            f"{directory}: Flax cannot open the model: {str(error).splitlines()[0]}"
-        ) from None
-    check_loaded(model.params, directory / "model.safetensors")
+    check_loaded(model.params, weights)
     return model
 
 
@@ -132,10 +130,8 @@ def check_loaded(parameters, file: str | Path) -> None:
     """
     from safetensors.numpy import load_file
 
-    try:
+    with reading(file, "safetensors"):
         stored = load_file(file)
-    except Exception as error:  # safetensors raises a type of its own
-        raise MlmError(f"{file}: not readable as safetensors ({error})") from None
     missing, different = [], []
     for path, value in flattened(parameters).items():
         name = pytorch_name(path)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from mlm.atomic import replacing
 from mlm.digests import file_sha256
-from mlm.errors import MlmError
+from mlm.errors import MlmError, reading
 from mlm.progress_line import Progress
 from mlm.shards.packing import Packer
 from mlm.shards.summaries import ShardSummary, number_of_documents, write_summary
@@ -83,7 +83,7 @@ def read_documents(corpus: Path, documents: range, batch: int) -> Iterator[list[
 
     Only row groups that hold them are read, and of these a batch at a time.
     """
-    with pq.ParquetFile(corpus) as file:
+    with reading(corpus, "parquet"), pq.ParquetFile(corpus) as file:
         start = 0
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows

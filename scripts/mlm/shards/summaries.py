@@ -4,11 +4,10 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mlm.atomic import read_json, write_json
-from mlm.errors import MlmError
+from mlm.errors import MlmError, reading
 
 FORMAT_VERSION = 1
 
@@ -42,13 +41,10 @@ class ShardSummary:
 
 def number_of_documents(corpus: Path) -> int:
     """The rows of the corpus file. Raises MlmError where it is not one."""
-    try:
-        with pq.ParquetFile(corpus) as file:
-            if "text" not in file.schema_arrow.names:
-                raise MlmError(f"{corpus}: no column 'text' in {file.schema_arrow.names}")
-            return file.metadata.num_rows
-    except pa.ArrowInvalid as error:
-        raise MlmError(f"{corpus}: cannot be read as parquet ({error}); remake it") from None
+    with reading(corpus, "parquet"), pq.ParquetFile(corpus) as file:
+        if "text" not in file.schema_arrow.names:
+            raise MlmError(f"{corpus}: no column 'text' in {file.schema_arrow.names}")
+        return file.metadata.num_rows
 
 
 def write_summary(path: str | os.PathLike, summary: ShardSummary) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mlm.atomic import read_json
-from mlm.errors import MlmError
+from mlm.errors import MlmError, reading
 
 #: Names of the special tokens, in the order of the ids that a tokenizer trained here gives.
 SPECIAL_NAMES = ("cls", "pad", "sep", "unk", "mask")
@@ -87,20 +87,14 @@ class Encoder:
         Raises MlmError for a file that is missing or no tokenizer.
         """
         path = Path(tokenizer_json)
-        try:
-            tokenizer = read_json(path)
-            special = read_json(path.with_name("special_tokens_map.json"))
-            config_path = path.with_name("tokenizer_config.json")
-            config = read_json(config_path) if config_path.exists() else {}
-        except FileNotFoundError as error:
-            raise MlmError(
-                f"{error.filename} is missing: a tokenizer is a directory with tokenizer.json, "
-                "tokenizer_config.json and special_tokens_map.json."
-            ) from None
-        except ValueError as error:
-            raise MlmError(f"{path.parent}: a tokenizer file is no JSON ({error}).") from None
-        texts = {name: token_text(special.get(f"{name}_token")) for name in SPECIAL_NAMES}
-        return cls(tokenizer, texts, config.get("unknown_literal"))
+        tokens, config = (
+            path.with_name(name) for name in ("special_tokens_map.json", "tokenizer_config.json")
+        )
+        texts = _special_texts(tokens)
+        unknown_literal = _unknown_literal(config) if config.exists() else None
+        tokenizer = _read(path)
+        with reading(path, "a tokenizer"):
+            return cls(tokenizer, texts, unknown_literal)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, from its classification token to its separator."""
@@ -139,17 +133,37 @@ class Encoder:
         return asdict(self.special_ids)
 
 
+def _read(path: Path) -> Any:
+    """The value in one JSON file of a tokenizer; MlmError where it is missing or damaged."""
+    try:
+        with reading(path, "JSON"):
+            return read_json(path)
+    except FileNotFoundError:
+        raise MlmError(
+            f"{path} is missing: a tokenizer is a directory with tokenizer.json, "
+            "tokenizer_config.json and special_tokens_map.json."
+        ) from None
+
+
+def _special_texts(path: Path) -> dict[str, str]:
+    """The special tokens' texts by name, from special_tokens_map.json."""
+    content = _read(path)
+    with reading(path, "the special tokens of a tokenizer"):
+        return {name: token_text(content[f"{name}_token"]) for name in SPECIAL_NAMES}
+
+
+def _unknown_literal(path: Path) -> str | None:
+    """What tokenizer_config.json says of `tokenizer.unknown_literal`."""
+    content = _read(path)
+    with reading(path, "the configuration of a tokenizer"):
+        return content.get("unknown_literal")
+
+
 def _parsed(tokenizer: dict) -> Any:
-    """The `tokenizers.Tokenizer` of a tokenizer.json's content; MlmError where it is none."""
+    """The `tokenizers.Tokenizer` of a tokenizer.json's content."""
     import tokenizers
 
-    try:
-        return tokenizers.Tokenizer.from_str(json.dumps(tokenizer))
-    except Exception as error:
-        raise MlmError(
-            f"tokenizer.json is none that tokenizers {tokenizers.__version__} reads ({error}). "
-            "Make it again, or name another in tokenizer.pretrained.path."
-        ) from None
+    return tokenizers.Tokenizer.from_str(json.dumps(tokenizer))
 
 
 def token_text(token: Any) -> str | None:

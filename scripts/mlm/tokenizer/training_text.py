@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mlm.errors import MlmError
+from mlm.errors import MlmError, reading
 from mlm.tokenizer.settings import TokenizerSettings
 
 #: Longest stretch of text that a trainer is given at once. Trainers are slow on very long
@@ -25,7 +25,7 @@ def read_documents(path: str | os.PathLike, batch: int = 1000) -> Iterator[list[
     """The column `text` of a Parquet file, `batch` documents at a time."""
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with reading(path, "parquet"), pyarrow.parquet.ParquetFile(path) as file:
         for rows in file.iter_batches(batch_size=batch, columns=["text"]):
             yield rows.column(0).to_pylist()
 
@@ -35,7 +35,7 @@ def text_bytes(path: str | os.PathLike) -> int:
     import pyarrow.compute
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(path) as file:
+    with reading(path, "parquet"), pyarrow.parquet.ParquetFile(path) as file:
         return sum(
             pyarrow.compute.sum(pyarrow.compute.binary_length(rows.column(0))).as_py() or 0
             for rows in file.iter_batches(columns=["text"])

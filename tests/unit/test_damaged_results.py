@@ -1,0 +1,146 @@
+"""Results that were cut, emptied or overwritten: each reader names the file and the way out."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from safetensors.numpy import save_file
+
+from mlm.errors import MlmError
+from mlm.shards.sharding import read_documents as read_rows
+from mlm.shards.summaries import number_of_documents
+from mlm.tokenizer.encoding import Encoder
+from mlm.tokenizer.files import TOKENIZER_FILES
+from mlm.tokenizer.training_text import read_documents, text_bytes
+
+DAMAGES = {
+    "empty": lambda content: b"",
+    "cut": lambda content: content[: len(content) * 2 // 3],
+    "cut at the start": lambda content: content[len(content) // 3 :],
+    "zeros": lambda content: b"\0" * len(content),
+    "a web page": lambda content: b"<html>Not found</html>",
+}
+
+
+def damaged(path: Path, damage: str) -> Path:
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    return path
+
+
+def refused(path: Path, read) -> str:
+    """What `read` says; it must name `path` and how to have it made again."""
+    with pytest.raises(MlmError) as caught:
+        read()
+    message = str(caught.value)
+    assert str(path) in message and f"rm {path}" in message, message
+    return message
+
+
+READERS = {
+    "documents": lambda path: list(read_documents(path)),
+    "bytes": text_bytes,
+    "rows": lambda path: list(read_rows(path, range(500), 100)),
+    "number": number_of_documents,
+}
+
+
+@pytest.mark.parametrize(
+    ("reader", "damage"),
+    # The number of documents stands at the end.
+    [(r, d) for r in READERS for d in DAMAGES if (r, d) != ("number", "cut at the start")],
+)
+def test_a_damaged_corpus_is_named(tmp_path, reader, damage):
+    path = tmp_path / "train.parquet"
+    pq.write_table(pa.table({"text": [f"Document {i}." for i in range(500)]}), path)
+    damaged(path, damage)
+    refused(path, lambda: READERS[reader](path))
+
+
+def test_a_damaged_page_of_a_corpus_is_named_or_is_text(tmp_path):
+    """A flipped byte in a page is text or damage, and never another kind of error."""
+    path = tmp_path / "train.parquet"
+    pq.write_table(pa.table({"text": [f"Dökument {i}." for i in range(50)]}), path)
+    content = path.read_bytes()
+    for place in range(0, len(content), 7):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
+        try:
+            list(read_documents(path))
+        except MlmError as error:
+            assert f"rm {path}" in str(error)
+
+
+def tokenizer_in(directory: Path) -> Path:
+    from tokenizers import Tokenizer, models
+
+    special = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
+    vocabulary = {text: i for i, text in enumerate([*special.values(), "a", "b"])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, "<unk>"))
+    tokenizer.add_special_tokens(list(special.values()))
+    directory.mkdir(exist_ok=True)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    tokens = {f"{name}_token": text for name, text in special.items()}
+    (directory / "special_tokens_map.json").write_text(json.dumps(tokens))
+    config = tokens | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *((name, d) for name in TOKENIZER_FILES for d in [*DAMAGES, "a list"]),
+        ("tokenizer.json", "an empty object"),
+        ("special_tokens_map.json", "an empty object"),
+    ],
+)
+def test_a_damaged_tokenizer_is_named(tmp_path, name, damage):
+    path = tokenizer_in(tmp_path / "tokenizer") / name
+    Encoder.load(path.with_name("tokenizer.json"))
+    if damage in DAMAGES:
+        damaged(path, damage)
+    else:
+        path.write_text("[]" if damage == "a list" else "{}")
+    refused(path, lambda: Encoder.load(path.with_name("tokenizer.json")))
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    """A directory with a model's configuration, weights and tokenizer."""
+    directory = tokenizer_in(tmp_path / "model")
+    config = {"model_type": "bert", "vocab_size": 7, "hidden_size": 8, "num_hidden_layers": 1}
+    config |= {
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+        "architectures": ["BertForMaskedLM"],
+    }
+    (directory / "config.json").write_text(json.dumps(config))
+    save_file({"a": np.zeros((4, 4), np.float32)}, directory / "model.safetensors")
+    return directory
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
+def test_a_damaged_model_is_named(model, damage, name):
+    from mlm.evaluation.exported_model import load_model, load_tokenizer
+
+    path = damaged(model / name, damage)
+    refused(path, lambda: (load_tokenizer(model), load_model(model)))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_configuration_is_named_before_prompts_are_read(model, damage):
+    from mlm.evaluation.fill_mask import answers
+
+    path = damaged(model / "config.json", damage)
+    refused(path, lambda: answers(model, ["a [MASK]"], 1))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_configuration_is_named_by_fine_tuning(model, damage):
+    from mlm.finetuning.flax_model import sequence_configuration
+
+    path = damaged(model / "config.json", damage)
+    refused(path, lambda: sequence_configuration(model, 1, 0.0))
