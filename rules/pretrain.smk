@@ -6,7 +6,7 @@
 #           results/runs/{run}/training.csv, training.json
 # Keeps     state/{run}/{fingerprint}/  what an interrupted training goes on from
 # Pushes    checkpoints to the Hub meanwhile, where publish.checkpoints.every asks for it
-from mlm.publishing.settings import model_repository
+from mlm.config.publish import model_repository
 
 
 rule pretrain:

@@ -8,7 +8,7 @@
 #   HF_TOKEN=… snakemake --cores 2 publish   nothing is published otherwise
 #
 # The rules are local: where snakemake itself runs there is the token, and it need not travel.
-from mlm.publishing.settings import published_runs
+from mlm.config.publish import published_runs
 
 PUBLISH = settings["publish"]
 PUBLISH_CARD = canonical(
@@ -20,7 +20,7 @@ PUBLISH_CARD = canonical(
 )
 PUBLISH_RECORDS = [
     *[f"results/publish/{what}.json" for what in ("tokenizer", "dataset") if PUBLISH[what]],
-    *[f"results/publish/model-{run}.json" for run in published_runs(settings)],
+    *[f"results/publish/model-{run}.json" for run in published_runs(PUBLISH, RUNS)],
 ]
 
 

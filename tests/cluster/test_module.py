@@ -1,5 +1,7 @@
 """Another workflow that uses this one as a module, with its own configuration and rules."""
 
+import copy
+import hashlib
 import sys
 
 import pytest
@@ -45,3 +47,27 @@ def test_another_workflow_uses_this_one_as_a_module(outer):
     # All the rest is there as well, and the module's own checks see the outer configuration.
     output = start(outer, sys.executable, "--cores", "2", "--dry-run", "results/report.html")
     assert "rule report:" in output.finished()
+
+
+@pytest.mark.slow
+def test_an_overlay_trains_the_same_weights_in_a_module_as_with_configfile(outer, tmp_path_factory):
+    """It names one field of model.config: the others keep their defaults either way."""
+    overlay = copy.deepcopy(TINY)
+    overlay["model"]["config"] = {"hidden_size": 32}
+    overlay["runs"] = {"narrow": {"model": {"config": {"intermediate_size": 64}}}}
+    weights = "results/runs/narrow/model/model.safetensors"
+    (outer.path / "tiny.yaml").write_text(yaml.safe_dump({"language_model": overlay}))
+    start(outer, sys.executable, "--cores", "2", weights).finished()
+
+    plain = Project(tmp_path_factory.mktemp("plain"))
+    plain.write_config(overlay)
+    (plain.path / "data").symlink_to(outer.path / "data")
+    snakefile = str(ROOT / "Snakefile")
+    start(plain, sys.executable, "--snakefile", snakefile, "--cores", "2", weights).finished()
+
+    def digest(project):
+        return hashlib.sha256((project.path / weights).read_bytes()).hexdigest()
+
+    assert digest(outer) == digest(plain)
+    for project in (outer, plain):
+        assert [run.name for run in (project.path / "results" / "runs").iterdir()] == ["narrow"]

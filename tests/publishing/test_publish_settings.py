@@ -3,9 +3,9 @@
 import pytest
 
 from mlm.config.hub_names import name_problem
+from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import resolve
 from mlm.errors import ConfigError
-from mlm.publishing.settings import model_repository, published_runs
 
 RUNS = {"base": {}, "wide": {}}
 
@@ -60,9 +60,9 @@ def test_a_name_that_a_run_spoils_is_told():
 
 def test_runs_and_repositories():
     config = resolve({"publish": {"model": "me/{run}", "runs": ["wide"]}, "runs": RUNS})
-    assert published_runs(config) == ["wide"]
+    assert published_runs(config["publish"], config["runs"]) == ["wide"]
     assert model_repository(config["publish"], "wide") == "me/wide"
-    assert published_runs(resolve({"runs": RUNS})) == []
+    assert published_runs(resolve({})["publish"], RUNS) == []
 
 
 @pytest.mark.parametrize(

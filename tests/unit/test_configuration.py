@@ -202,6 +202,23 @@ def test_what_later_stages_would_refuse_is_told_before_the_first_job():
     assert len(found) == 8
 
 
+def test_a_model_that_neighbour_heads_cannot_begin_is_told_before_the_first_job():
+    def found(**fields):
+        return problems({"model": {"config": fields}})
+
+    needs = "model.initialisation: neighbour_heads needs "
+    assert found(num_attention_heads=1) == [
+        needs + "two heads or more, found 1: positions would take all columns of the embeddings. "
+        "Set standard"
+    ]
+    assert found(num_attention_heads=64) == [
+        needs + "heads at least 4 wide, found 2. Use fewer heads, or set standard"
+    ]
+    assert found(position_embedding_type="relative_key")[0].startswith(
+        needs + "position_embedding_type absolute, found relative_key"
+    )
+
+
 def test_classification_without_data_of_its_own_is_refused():
     found = problems({"finetune": {"task": "classification"}})
     assert found[0].startswith("finetune.task: classification needs data of its own")

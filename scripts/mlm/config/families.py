@@ -1,6 +1,8 @@
 """The families of models: which can be trained here, and what is special about some."""
 
 import difflib
+from collections.abc import Mapping
+from typing import Any
 
 #: Families whose TensorFlow code counts positions over ids other than 1, from 2 on.
 ROBERTA_FAMILY = (
@@ -32,6 +34,10 @@ UNSAVED_DROPOUT = ("deberta", "deberta-v2")
 NEIGHBOUR_FAMILIES = (
     *("roberta", "xlm-roberta", "roberta-prelayernorm", "bert", "distilbert", "electra"),
 )
+#: Fields of the transformers configuration that `unfit_for_neighbour_heads` looks at.
+NEIGHBOUR_FIELDS = (
+    *("hidden_size", "num_attention_heads", "embedding_size", "position_embedding_type"),
+)
 
 
 def unfit_family(family: str) -> str | None:
@@ -45,13 +51,36 @@ def unfit_family(family: str) -> str | None:
     return f"{family!r} is no masked language model of transformers in TensorFlow; {hint}"
 
 
-def not_for_neighbour_heads(family: str) -> str:
-    """Why this model_type, none of NEIGHBOUR_FAMILIES, cannot have the initialisation."""
-    return (
-        f"model.initialisation: neighbour_heads is not made for {family}: it needs a table of "
-        f"absolute positions and a first layer of its own ({', '.join(NEIGHBOUR_FAMILIES)}). "
-        "Set standard"
-    )
+def unfit_for_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | None:
+    """Why a model cannot have `initialisation: neighbour_heads`, in words; None where it can.
+
+    `fields` are those of the transformers configuration; what is absent or None is not looked at.
+    """
+    width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
+    embedding = fields.get("embedding_size") or width
+    kind = fields.get("position_embedding_type") or "absolute"
+    needs = None
+    if family not in NEIGHBOUR_FAMILIES:
+        return (
+            f"model.initialisation: neighbour_heads is not made for {family}: it needs a table of "
+            f"absolute positions and a first layer of its own ({', '.join(NEIGHBOUR_FAMILIES)}). "
+            "Set standard"
+        )
+    if width and embedding != width:
+        needs = (
+            f"an embedding as wide as the layers, found embedding_size {embedding} and hidden_size "
+            f"{width}. Set standard"
+        )
+    elif kind != "absolute":
+        needs = f"position_embedding_type absolute, found {kind}. Set standard"
+    elif heads == 1:
+        needs = (
+            "two heads or more, found 1: positions would take all columns of the embeddings. Set "
+            "standard"
+        )
+    elif width and heads and width // heads < 4:
+        needs = f"heads at least 4 wide, found {width // heads}. Use fewer heads, or set standard"
+    return f"model.initialisation: neighbour_heads needs {needs}" if needs else None
 
 
 def first_position(family: str) -> int:

@@ -8,10 +8,9 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from mlm.config.families import (
-    NEIGHBOUR_FAMILIES,
-    not_for_neighbour_heads,
     too_few_positions,
     unfit_family,
+    unfit_for_neighbour_heads,
 )
 from mlm.config.fields import BelowOne, Count, Section, Text, expected, section
 from mlm.config.hub_names import unpinned
@@ -126,9 +125,12 @@ class Model(Section):
             return problems + _field_problems(fields)
         if reason := unfit_family(family):
             return [*problems, where + reason]
-        if self.initialisation == "neighbour_heads" and family not in NEIGHBOUR_FAMILIES:
-            problems.append(not_for_neighbour_heads(family))
-        return problems + _field_problems(fields) + _size_problems(family, fields, sequence_length)
+        if wrong := _field_problems(fields):
+            return problems + wrong
+        if self.initialisation == "neighbour_heads":
+            problem = unfit_for_neighbour_heads(family, fields)
+            problems += [problem] if problem else []
+        return problems + _size_problems(family, fields, sequence_length)
 
 
 def _field_problems(fields: dict[str, Any]) -> list[str]:
@@ -160,15 +162,9 @@ def _size_problems(family: str, fields: dict[str, Any], sequence_length: int) ->
     """Sizes that do not fit one another, or the length of the sequences."""
     width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
     positions, problems = fields.get("max_position_embeddings"), []
-    if not all(value is None or (type(value) is int and value > 0) for value in (width, heads)):
-        return []
     if width and heads and width % heads:
         problems.append(f"model.config: {heads} attention heads do not divide hidden_size {width}")
-    if (
-        type(positions) is int
-        and positions > 0
-        and (problem := too_few_positions(family, positions, sequence_length))
-    ):
+    if positions and (problem := too_few_positions(family, positions, sequence_length)):
         problems.append(problem)
     return problems
 

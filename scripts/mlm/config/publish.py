@@ -1,7 +1,8 @@
 """Section `publish`: what goes to the Hugging Face Hub, when asked."""
 
 import re
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -84,8 +85,9 @@ class Publish(Section):
     def clashes(self, runs: list[str]) -> list[str]:
         """A line for each repository that two things would go to, or that a run's name spoils."""
         problems, taken = [], {self.tokenizer: "the tokenizer"} if self.tokenizer else {}
-        for run in sorted(self.runs if self.runs is not None else runs) if self.model else []:
-            name = self.model.replace(RUN, run)
+        section = self.model_dump()
+        for run in published_runs(section, runs):
+            name = model_repository(section, run)
             if problem := name_problem(name):
                 problems.append(f"publish.model: {problem}")
             elif name in taken:
@@ -95,3 +97,18 @@ class Publish(Section):
                 )
             taken.setdefault(name, f"the model of run {run}")
         return problems
+
+
+def published_runs(section: dict[str, Any], runs: Iterable[str]) -> list[str]:
+    """Those of `runs` whose models are published, sorted; none without `publish.model`.
+
+    `section` is the section `publish` in plain types.
+    """
+    if not section["model"]:
+        return []
+    return sorted(section["runs"] if section["runs"] is not None else runs)
+
+
+def model_repository(section: dict[str, Any], run: str) -> str | None:
+    """The repository of the model of `run`; None where models are not published."""
+    return section["model"] and section["model"].replace(RUN, run)

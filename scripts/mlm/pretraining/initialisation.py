@@ -28,7 +28,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.config.families import first_position, not_for_neighbour_heads
+from mlm.config.families import (
+    NEIGHBOUR_FIELDS,
+    first_position,
+    unfit_for_neighbour_heads,
+)
 from mlm.errors import MlmError
 
 
@@ -111,30 +115,9 @@ def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -
 
 
 def _check_family(config) -> None:
-    if config.model_type not in _FAMILIES:
-        raise MlmError(not_for_neighbour_heads(config.model_type))
-    width = config.hidden_size
-    if getattr(config, "embedding_size", width) != width:
-        raise MlmError(
-            f"model.initialisation: neighbour_heads needs an embedding as wide as the layers, "
-            f"found embedding_size {config.embedding_size} and hidden_size {width}. Set standard"
-        )
-    kind = getattr(config, "position_embedding_type", None) or "absolute"
-    if kind != "absolute":
-        raise MlmError(
-            f"model.initialisation: neighbour_heads needs position_embedding_type absolute, "
-            f"found {kind}. Set standard"
-        )
-    if config.num_attention_heads < 2:
-        raise MlmError(
-            "model.initialisation: neighbour_heads needs two heads or more, found 1: positions "
-            "would take all columns of the embeddings. Set standard"
-        )
-    if width // config.num_attention_heads < 4:
-        raise MlmError(
-            f"model.initialisation: neighbour_heads needs heads at least 4 wide, found "
-            f"{width // config.num_attention_heads}. Use fewer heads, or set standard"
-        )
+    fields = {name: getattr(config, name, None) for name in NEIGHBOUR_FIELDS}
+    if problem := unfit_for_neighbour_heads(config.model_type, fields):
+        raise MlmError(problem)
 
 
 def _set_embeddings(embeddings, random, frequencies, strengths: NeighbourHeads, config) -> None:

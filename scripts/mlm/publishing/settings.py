@@ -5,9 +5,6 @@ Imports nothing but the standard library: the workflow reads it whenever it star
 
 from dataclasses import dataclass
 
-#: What stands for the run's name in `publish.model`.
-RUN = "{run}"
-
 
 @dataclass(frozen=True)
 class Destination:
@@ -20,16 +17,3 @@ class Destination:
     kind: str
     private: bool
     branch: str = "main"
-
-
-def published_runs(config: dict) -> list[str]:
-    """Names of the runs whose models are published, sorted; none without `publish.model`."""
-    section = config["publish"]
-    if not section["model"]:
-        return []
-    return sorted(section["runs"] if section["runs"] is not None else config["runs"])
-
-
-def model_repository(section: dict, run: str) -> str | None:
-    """The repository of the model of `run`; None where models are not published."""
-    return section["model"] and section["model"].replace(RUN, run)
