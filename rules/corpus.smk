@@ -1,8 +1,8 @@
 # From a source of text to the three splits, filtered and free of duplicates.
 # Requires: what `corpus` in the configuration names: a package, files, or a Hub dataset.
-# Gives: results/corpus/{split}.parquet (column text, one document a row) and
+# Gives: results/corpus/{split}.parquet (columns text and group, one document a row) and
 #        results/corpus/{split}.json (source, sizes, what each filter took).
-from mlm.corpus.files import matched_files, used_settings
+from mlm.corpus.files import check_group_by, matched_files, used_settings
 
 CORPUS_FILES = {split: [] for split in SPLITS}
 if settings["shards"]["source"] == "corpus":
@@ -12,6 +12,7 @@ if settings["shards"]["source"] == "corpus":
             told = logger.info if workflow.is_main_process else lambda _: None
             patterns = {s: settings["corpus"]["files"][s] for s in SPLITS}
             CORPUS_FILES = matched_files(patterns, told)
+            check_group_by(settings["corpus"]["group_by"], CORPUS_FILES)
     except MlmError as error:
         raise WorkflowError(str(error))
 

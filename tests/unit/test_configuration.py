@@ -95,6 +95,13 @@ def test_unknown_keys_wrong_types_and_contradictions_are_told_together():
     assert "'a b' cannot be a file name" in text
 
 
+def test_the_embedded_corpus_has_no_column_to_group_by():
+    (problem,) = problems({"corpus": {"group_by": "speaker"}})
+    assert "its groups are the speeches" in problem
+    own = {"source": "files", "files": {"train": ["a.jsonl"]}, "group_by": "speaker"}
+    assert resolve({"corpus": own})["corpus"]["group_by"] == "speaker"
+
+
 def test_numbers_are_the_same_setting_however_they_are_written():
     def rate(text):
         config = yaml.safe_load(f"pretraining: {{optimizer: {{learning_rate: {text}}}}}")

@@ -48,7 +48,7 @@ def refused(settings: dict) -> str:
     return str(caught.value)
 
 
-def settings(text_column: str = "text", **hub) -> dict:
+def settings(text_column: str = "text", group_by: str | None = None, **hub) -> dict:
     """What the source hub makes of the configuration, with `hub` in its section."""
     splits = {"train": "train", "validation": "validation", "test": None}
     given = {"dataset": "made/up", "config": None, "revision": COMMIT, "splits": splits}
@@ -57,6 +57,7 @@ def settings(text_column: str = "text", **hub) -> dict:
         "source": "hub",
         "hub": given | hub,
         "text_column": text_column,
+        "group_by": group_by,
         "filters": filters | {"deduplicate": True, "remove_leakage": True},
         "encoding_errors": "strict",
         "held_out": {"test": 0.3},

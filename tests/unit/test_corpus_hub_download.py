@@ -31,7 +31,8 @@ for dataset, config, revision in wanted:
     hub = {"dataset": dataset, "config": config, "revision": revision}
     try:
         streams, progress = hub_streams(hub, splits, Reading("text", "strict"))
-        found = [{split: list(stream()) for split, stream in streams.items()}, progress()]
+        texts = {split: [d.text for d in stream()] for split, stream in streams.items()}
+        found = [texts, progress()]
     except MlmError as error:
         found = str(error)
     print(json.dumps(found))

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 
+import pyarrow.parquet as pq
 import pytest
 from test_sharding import corpus_of, make
 
@@ -49,6 +50,15 @@ def test_the_totals_are_those_of_the_shards(made):
     assert found["num_tokens"] == sum(len(t) + 2 for t in TEXTS)
     assert found["num_tokens"] + found["num_padding"] == found["num_samples"] * 8
     assert found["documents"] == 10 and found["format_version"] == 1
+
+
+def test_the_manifest_says_how_the_samples_are_grouped(made):
+    directory, summaries, manifest = made
+    assert manifest.group_by == "document"
+    corpus = directory / "train.parquet"
+    table = pq.read_table(corpus).replace_schema_metadata({"group_by": "speech"})
+    pq.write_table(table, corpus)
+    assert remerge(directory, summaries).group_by == "speech"
 
 
 def test_a_changed_shard_is_noticed_and_named(made):

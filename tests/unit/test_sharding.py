@@ -16,16 +16,16 @@ from mlm.shards.sharding import (
     read_documents,
     write_shard,
 )
-from mlm.shards.tfrecord import decode_samples, read_records
+from mlm.shards.tfrecord import decode_grouped_samples, decode_samples, read_records
 
 LENGTH = 8
 
 
-def corpus_of(directory: Path, texts, row_group_size=3) -> Path:
+def corpus_of(directory: Path, texts, row_group_size=3, groups=None) -> Path:
     path = directory / "train.parquet"
-    pq.write_table(
-        pa.table({"text": pa.array(texts, pa.string())}), path, row_group_size=row_group_size
-    )
+    groups = range(len(texts)) if groups is None else groups
+    table = pa.table({"text": pa.array(texts, pa.string()), "group": groups})
+    pq.write_table(table, path, row_group_size=row_group_size)
     return path
 
 
@@ -82,8 +82,9 @@ def test_the_read_batch_changes_no_byte(tmp_path, compression):
 def test_documents_are_read_in_batches_from_their_own_rows(tmp_path):
     corpus = corpus_of(tmp_path, [str(i) for i in range(20)], row_group_size=6)
     batches = list(read_documents(corpus, range(5, 14), 4))
-    assert [t for b in batches for t in b] == [str(i) for i in range(5, 14)]
-    assert max(map(len, batches)) <= 4
+    assert [t for texts, _ in batches for t in texts] == [str(i) for i in range(5, 14)]
+    assert [g for _, groups in batches for g in groups] == list(range(5, 14))
+    assert max(len(texts) for texts, _ in batches) <= 4
 
 
 def test_memory_is_bounded_by_the_batch_and_not_by_the_corpus(tmp_path):
@@ -134,4 +135,38 @@ def test_a_token_lost_on_the_way_is_no_shard(tmp_path, monkeypatch):
         "mlm.shards.sharding._concatenated", lambda e: __import__("numpy").array(e[0][1:])
     )
     with pytest.raises(RuntimeError, match="tokens came in"):
+        make(tmp_path, corpus)
+
+
+def groups_of(file: Path) -> list[int]:
+    with file.open("rb") as stream:
+        records = list(read_records(stream, file.name))
+    found = decode_grouped_samples(records, LENGTH)[2].of_tokens(LENGTH).reshape(-1)
+    return [g for g in found.tolist() if g >= 0]
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_every_token_has_the_group_of_its_document_whatever_the_shards(tmp_path, shards):
+    texts = ["one", "two words", "three", "and four", "five", "and then six"]
+    groups = ["speech a", "speech b", "speech b", "speech a", "speech a", "speech c"]
+    corpus = corpus_of(tmp_path, texts, groups=groups)
+    found = [g for i in range(shards) for g in groups_of(make(tmp_path, corpus, i, shards)[0])]
+    lengths = [len(ids) for ids in CharacterTokenizer().encode(texts)]
+    expected = [g for g, n in zip(groups, lengths, strict=True) for _ in range(n)]
+    named = dict(zip(found, expected, strict=True))
+    assert len(named) == 3 and [named[g] for g in found] == expected
+
+
+def test_groups_change_no_token(tmp_path):
+    texts = [f"document {i}" for i in range(9)]
+    rows = []
+    for groups in (None, ["a", "b", "b"] * 3):
+        rows.append(tokens_of(make(tmp_path, corpus_of(tmp_path, texts, groups=groups))[0]))
+    assert rows[0] == rows[1]
+
+
+def test_a_corpus_without_groups_says_what_to_do(tmp_path):
+    corpus = tmp_path / "train.parquet"
+    pq.write_table(pa.table({"text": ["a", "b"]}), corpus)
+    with pytest.raises(MlmError, match=r"no column 'group' .* Delete it and run again"):
         make(tmp_path, corpus)

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlm.errors import MlmError
+from mlm.shards.packing import Spans
 from mlm.shards.tfrecord import (
     SampleError,
     SampleWriter,
+    decode_grouped_samples,
     decode_samples,
     decode_varints,
     encode_samples,
@@ -154,3 +156,66 @@ def test_the_reader_takes_what_tensorflow_may_write(tmp_path):
     ids, mask = decode_samples(records, 3)
     assert ids.tolist() == [[-1, 2**62, 0]] and mask.tolist() == [[1, 1, 0]]
     assert parse_example(records[0])["name"] is None
+
+
+@pytest.fixture
+def spans():
+    """Spans of the samples: one or two of each, with small and large group ids."""
+    counts = np.where(np.arange(50) % 3, 2, 1)
+    counts[-1] = 2
+    groups = np.arange(counts.sum()) * 2**56
+    lengths = np.concatenate([[5, 3] if n == 2 else [8] for n in counts])
+    lengths[-2:] = 2, 1
+    return Spans(groups, lengths, counts)
+
+
+def test_groups_travel_with_the_samples(samples, spans):
+    records = records_of(encode_samples(*samples, spans))
+    ids, mask, found = decode_grouped_samples(records, LENGTH)
+    assert (ids == samples[0]).all() and (mask.sum(axis=1) == samples[1]).all()
+    for name in ("groups", "lengths", "counts"):
+        assert (getattr(found, name) == getattr(spans, name)).all()
+    without = decode_samples(records, LENGTH)
+    assert (without[0] == ids).all() and (without[1] == mask).all()
+
+
+def test_tensorflow_reads_and_writes_the_same_bytes_with_groups(samples, spans):
+    tf = pytest.importorskip("tensorflow")
+    records = records_of(encode_samples(*samples, spans))
+    spec = {n: tf.io.FixedLenFeature((LENGTH,), tf.int64) for n in ("input_ids", "attention_mask")}
+    parsed = tf.io.parse_example(records, spec)
+    assert (parsed["input_ids"].numpy() == samples[0]).all()
+    parsed = tf.io.parse_example(records, spec | {"span_groups": tf.io.VarLenFeature(tf.int64)})
+    assert parsed["span_groups"].values.numpy().tolist() == spans.groups.tolist()
+    start = 0
+    for i, count in enumerate(spans.counts):
+        example = tf.train.Example()
+        chosen, start = slice(start, start + count), start + count
+        for name, values in {
+            "input_ids": samples[0][i],
+            "attention_mask": np.arange(LENGTH) < samples[1][i],
+            "span_groups": spans.groups[chosen],
+            "span_lengths": spans.lengths[chosen],
+        }.items():
+            example.features.feature[name].int64_list.value.extend(int(v) for v in values)
+        assert example.SerializeToString(deterministic=True) == records[i]
+        # In any order of the features, and with others between them.
+        example.features.feature["note"].bytes_list.value.append(b"x")
+        ids, _, found = decode_grouped_samples([example.SerializeToString()], LENGTH)
+        assert (ids[0] == samples[0][i]).all()
+        assert found.groups.tolist() == spans.groups[chosen].tolist()
+
+
+def test_samples_without_groups_are_named(samples):
+    records = records_of(encode_samples(*samples))
+    with pytest.raises(SampleError, match="span_groups is missing"):
+        decode_grouped_samples(records, LENGTH)
+
+
+@pytest.mark.parametrize("lengths", [[4], [9], [8, 0]])
+def test_spans_that_do_not_add_up_to_the_tokens_are_refused(samples, lengths):
+    count = len(lengths)
+    spans = Spans(np.arange(count), np.array(lengths), np.array([count]))
+    records = records_of(encode_samples(samples[0][:1], samples[1][:1], spans))
+    with pytest.raises(SampleError, match="are not those of its tokens"):
+        decode_grouped_samples(records, LENGTH)

@@ -43,7 +43,8 @@ def make(folder, families=(), **changes):
         "test": ["zebra ☃ <pad>"],
     }.items():
         corpora[split] = folder / f"{split}.parquet"
-        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), corpora[split])
+        table = pyarrow.table({"text": texts, "group": range(len(texts))})
+        pyarrow.parquet.write_table(table, corpora[split])
     outputs = SimpleNamespace(
         tokenizer=folder / "tokenizer" / "tokenizer.json",
         stats=folder / "tokenizer" / "tokenizer_stats.json",

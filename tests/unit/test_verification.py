@@ -62,6 +62,15 @@ def test_a_manifest_of_another_tokenizer_is_named(made):  # noqa: F811
     assert "made with another tokenizer" in result.problems[0]
 
 
+def test_samples_whose_groups_are_missing_are_named(made):  # noqa: F811
+    directory, summaries, manifest = made
+    file = directory / summaries[0][0]
+    count = manifest.shards[0].num_samples
+    written(file, np.full((count, 8), 5))
+    problems = verify_split(manifest, SCHEMA, manifest.tokenizer_sha256, directory).problems
+    assert any(f"{file.name}: record 0: span_groups is missing" in p for p in problems)
+
+
 def test_an_id_outside_the_vocabulary_is_named(tmp_path):
     file = written(tmp_path / "a", [[0, 5, 99, 2], [0, 100, 5, 2]])
     scan = scan_shard(file, SampleSchema(4, 100, 1))

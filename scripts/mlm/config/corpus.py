@@ -88,6 +88,13 @@ class Corpus(Section):
         "text",
         description="The column or field that holds the text, in every format that has columns.",
     )
+    group_by: Text | None = Field(
+        None,
+        description="The column whose values say which documents belong together (an article, an"
+        " author), in formats that have columns. The evaluation's intervals resample such groups."
+        " null: each document is its own group. The groups of the embedded corpus are its"
+        " speeches.",
+    )
     held_out: HeldOut = section(
         HeldOut,
         "The share of the documents that is carved from train, by a hash of the text, for a split"
@@ -108,6 +115,11 @@ class Corpus(Section):
             if not self.hub.dataset:
                 problems.append("corpus.hub.dataset: missing; name the dataset")
             problems += unpinned("corpus.hub.revision", self.hub.revision)
+        if self.source == "embedded" and self.group_by is not None:
+            problems.append(
+                f"corpus.group_by: {self.group_by!r} names a column, which the embedded corpus does"
+                " not have; its groups are the speeches. Set it to null"
+            )
         if self.held_out.validation + self.held_out.test >= 1:
             problems.append(
                 f"corpus.held_out: validation {self.held_out.validation} and test "

@@ -37,7 +37,7 @@ class Evaluation(Section):
     )
     top_k: Annotated[int, Field(ge=1, le=100)] = Field(5, description="Answers shown for a prompt.")
     bootstrap: Bootstrap = section(
-        Bootstrap, "Bootstrap over samples: the number of resamples and what the intervals hold."
+        Bootstrap, "Bootstrap over groups: the number of resamples and what the intervals hold."
     )
     frequency_bands: list[Count] = Field(
         [10, 100, 1000],

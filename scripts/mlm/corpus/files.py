@@ -150,6 +150,19 @@ def _file_problems(split: str, path: str, owner: dict[str, str]) -> list[str]:
     return problems
 
 
+def check_group_by(column: str | None, files: dict[str, list[str]]) -> None:
+    """Raise MlmError where `corpus.group_by` names a column and one of the files has none.
+
+    `files` are the matched files by split.
+    """
+    lines = [p for paths in files.values() for p in paths if file_format(p)[0] == "txt"]
+    if column is not None and lines:
+        raise MlmError(
+            f"corpus.group_by: {column!r} names a column, and {lines[0]} is a text file without "
+            "columns. Set it to null, or give the text as .jsonl, .csv, .tsv or .parquet"
+        )
+
+
 def used_settings(corpus: dict, seed: int) -> dict:
     """The part of the section `corpus`, and the seed, that shapes this source's result.
 
@@ -167,6 +180,7 @@ def used_settings(corpus: dict, seed: int) -> dict:
         missing = [s for s in missing if not corpus["hub"]["splits"][s]]
     if source != "embedded":
         used["text_column"] = corpus["text_column"]
+        used["group_by"] = corpus["group_by"]
     used["held_out"] = {split: corpus["held_out"][split] for split in missing}
     used["seed"] = seed if missing else None
     return used

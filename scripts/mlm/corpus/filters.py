@@ -24,6 +24,7 @@ class SplitCounts:
     bytes: int = 0
     characters: int = 0
     words: int = 0
+    groups: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Readers of the file formats that documents come in: one iterator of texts each.
+"""Readers of the file formats that documents come in: one iterator of documents each.
 
 Each raises MlmError with file and line (or row) for what it cannot read. A missing value
 (null) is an empty text, which the filters count. With `errors` replace, undecodable bytes
@@ -11,12 +11,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mlm.corpus.decoding import LONGEST_DOCUMENT, check_text, decode, text_lines, too_long
+from mlm.corpus.groups import Document, group_name
 from mlm.errors import MlmError
 
 _ROWS = 1024
@@ -32,16 +34,26 @@ class Reading:
     errors: str
     document_per: str = "line"
     quoted_fields: bool = True
+    group_by: str | None = None
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """The columns that are read: of the text, and of the group where there is one."""
+        return frozenset(filter(None, (self.text_column, self.group_by)))
 
 
 def read_documents(
     stream: BinaryIO, name: str, file_format: str, reading: Reading
-) -> Iterator[str]:
+) -> Iterator[Document]:
     """The documents in `stream`, in order; `name` is the file's name for messages."""
     return _READERS[file_format](stream, name, reading)
 
 
-def _text_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
+def _text_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[Document]:
+    return map(Document, _texts(stream, name, reading))
+
+
+def _texts(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
     lines = text_lines(stream, name, reading.errors)
     if reading.document_per == "line":
         yield from lines
@@ -62,7 +74,7 @@ def _text_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[s
         yield "\n".join(gathered).rstrip("\n")
 
 
-def _json_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
+def _json_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[Document]:
     for number, line in enumerate(text_lines(stream, name, reading.errors), 1):
         if not line or line.isspace():
             continue
@@ -80,13 +92,14 @@ def _json_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[s
                 f"{where}: {_type_name(record)}, expected an object with the field "
                 f"{reading.text_column!r}"
             )
-        if reading.text_column not in record:
-            raise _missing_column(where, reading.text_column, sorted(record))
-        yield _text_value(record[reading.text_column], where, reading)
+        if not reading.columns <= record.keys():
+            check_columns(where, sorted(record), reading)
+        text = _text_value(record[reading.text_column], where, reading)
+        yield Document(text, _group(record.get(reading.group_by), where, reading))
 
 
-def _separated_documents(separator: str) -> Callable[[BinaryIO, str, Reading], Iterator[str]]:
-    def documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
+def _separated_documents(separator: str) -> Callable[[BinaryIO, str, Reading], Iterator[Document]]:
+    def documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[Document]:
         csv.field_size_limit(LONGEST_DOCUMENT)
         rows = csv.reader(
             text_lines(stream, name, reading.errors, keep_ends=True),
@@ -96,19 +109,20 @@ def _separated_documents(separator: str) -> Callable[[BinaryIO, str, Reading], I
         )
         try:
             header = next(rows, [])
-            if reading.text_column not in header:
-                raise _missing_column(f"{name}, line 1", reading.text_column, header)
-            if header.count(reading.text_column) > 1:
-                raise _column_twice(f"{name}, line 1", reading.text_column, header)
+            check_columns(f"{name}, line 1", header, reading)
             column = header.index(reading.text_column)
+            group = header.index(reading.group_by) if reading.group_by else None
             for row in rows:
                 if row and len(row) != len(header):
                     raise MlmError(
                         f"{name}, line {rows.line_num}: {len(row)} fields, but the header names "
                         f"{len(header)}. {_QUOTES_ADVICE}"
                     )
-                if row:
-                    yield row[column]
+                if row and group is None:
+                    yield Document(row[column])
+                elif row:
+                    where = f"{name}, line {rows.line_num}"
+                    yield Document(row[column], _group(row[group], where, reading))
         except csv.Error as error:
             raise MlmError(f"{name}, line {rows.line_num}: {error}. {_QUOTES_ADVICE}") from None
 
@@ -122,7 +136,7 @@ _QUOTES_ADVICE = (
 )
 
 
-def _parquet_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
+def _parquet_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[Document]:
     if hasattr(stream, "seekable"):
         yield from _parquet_rows(stream, name, reading)
         return
@@ -132,19 +146,16 @@ def _parquet_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterato
         yield from _parquet_rows(unpacked, name, reading)
 
 
-def _parquet_rows(handle: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
+def _parquet_rows(handle: BinaryIO, name: str, reading: Reading) -> Iterator[Document]:
     try:
         file = pq.ParquetFile(handle, buffer_size=1 << 20)
         schema = file.schema_arrow
-        if reading.text_column not in schema.names:
-            raise _missing_column(name, reading.text_column, schema.names)
-        if schema.names.count(reading.text_column) > 1:
-            raise _column_twice(name, reading.text_column, schema.names)
+        check_columns(name, schema.names, reading)
         check_column_type(schema.field(reading.text_column).type, name, reading.text_column)
-        batches = file.iter_batches(_ROWS, columns=[reading.text_column], use_threads=False)
+        batches = file.iter_batches(_ROWS, columns=sorted(reading.columns), use_threads=False)
         row = 0
         for batch in batches:
-            yield from column_texts(batch.column(0), name, row, reading)
+            yield from batch_documents(batch, name, row, reading)
             row += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:
@@ -163,19 +174,36 @@ def check_column_type(kind: pa.DataType, name: str, column: str) -> None:
         )
 
 
-def column_texts(column: pa.Array, name: str, first_row: int, reading: Reading) -> Iterator[str]:
-    """The texts of an Arrow column whose first value is row `first_row` of `name`."""
+def batch_documents(
+    batch: pa.RecordBatch, name: str, first_row: int, reading: Reading
+) -> Iterator[Document]:
+    """The documents of an Arrow batch whose first row is row `first_row` of `name`."""
+    texts = _values(batch.column(reading.text_column))
+    groups = _values(batch.column(reading.group_by)) if reading.group_by else [None] * len(texts)
+    for row, (text, group) in enumerate(zip(texts, groups, strict=True), first_row + 1):
+        where = f"{name}, row {row}"
+        text, group = (
+            decode(v, where, 1, 0, reading.errors) if isinstance(v, bytes) else v
+            for v in (text, group)
+        )
+        yield Document(_text_value(text, where, reading), _group(group, where, reading))
+
+
+def _values(column: pa.Array) -> list:
+    """An Arrow column's values; text that is no UTF-8 as bytes."""
     try:
-        texts = column.to_pylist()
+        return column.to_pylist()
     except UnicodeDecodeError:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        texts = column.cast(pa.large_binary(), safe=False).to_pylist()
-    for row, text in enumerate(texts, first_row + 1):
-        where = f"{name}, row {row}"
-        if isinstance(text, bytes):
-            text = decode(text, where, 1, 0, reading.errors)
-        yield _text_value(text, where, reading)
+        return column.cast(pa.large_binary(), safe=False).to_pylist()
+
+
+def _group(value: object, where: str, reading: Reading) -> str | None:
+    """The name of a row's group; None where no column was named."""
+    if reading.group_by is None:
+        return None
+    return group_name(value, where, reading.group_by, reading.errors)
 
 
 def _text_value(value: object, where: str, reading: Reading) -> str:
@@ -191,19 +219,25 @@ def _text_value(value: object, where: str, reading: Reading) -> str:
     return value
 
 
-def _missing_column(where: str, column: str, found: list[str]) -> MlmError:
-    known = ", ".join(map(repr, found[:20])) or "none"
-    return MlmError(
-        f"{where}: no column {column!r}; there are: {known}. Name the column of the text in "
-        "corpus.text_column"
-    )
-
-
-def _column_twice(where: str, column: str, found: list[str]) -> MlmError:
-    return MlmError(
-        f"{where}: {found.count(column)} columns are called {column!r}, so that which holds the "
-        "text cannot be told. Rename one of them"
-    )
+def check_columns(where: str, found: list[str], reading: Reading) -> None:
+    """Raise MlmError unless each column that is read stands among `found`, and once."""
+    for column, holds, key in (
+        (reading.text_column, "the text", "corpus.text_column"),
+        (reading.group_by, "the group", "corpus.group_by"),
+    ):
+        if column is None:
+            continue
+        if column not in found:
+            known = ", ".join(map(repr, found[:20])) or "none"
+            raise MlmError(
+                f"{where}: no column {column!r}; there are: {known}. Name the column of {holds} "
+                f"in {key}"
+            )
+        if found.count(column) > 1:
+            raise MlmError(
+                f"{where}: {found.count(column)} columns are called {column!r}, so that which "
+                f"holds {holds} cannot be told. Rename one of them"
+            )
 
 
 def _type_name(value: object) -> str:

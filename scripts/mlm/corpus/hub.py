@@ -14,20 +14,21 @@ import huggingface_hub
 import pyarrow as pa
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from mlm.corpus.formats import Reading, check_column_type, column_texts
+from mlm.corpus.formats import Reading, batch_documents, check_column_type, check_columns
+from mlm.corpus.groups import Document
 from mlm.errors import MlmError
 
 
 def hub_streams(
     hub: dict, splits: dict[str, str], reading: Reading
-) -> tuple[dict[str, Callable[[], Iterator[str]]], Callable[[], float]]:
-    """The streams of texts by split, and a function that gives the share read so far.
+) -> tuple[dict[str, Callable[[], Iterator[Document]]], Callable[[], float]]:
+    """The streams of documents by split, and a function that gives the share read so far.
 
     `hub` is the section `corpus.hub`, `splits` the dataset's own name of each split to read.
     The dataset is downloaded here, unless it is cached.
 
     Raises MlmError where the dataset cannot be had, is of another commit, or has no such
-    configuration, split or column of text.
+    configuration, split, or column of text or group.
     """
     builder = _builder(hub["dataset"], hub["config"], hub["revision"])
     try:
@@ -45,15 +46,15 @@ def hub_streams(
                 f"{', '.join(map(repr, available))}. Name one of them, or null to carve "
                 f"{split} from train"
             )
-        _check_column(available[name], f"{_named(hub)}, split {name}", reading.text_column)
+        _check_columns(available[name], f"{_named(hub)}, split {name}", reading)
     total, done = sum(available[name].num_rows for name in splits.values()), [0]
 
-    def stream(name: str) -> Iterator[str]:
+    def stream(name: str) -> Iterator[Document]:
         row, where = 0, f"{_named(hub)}, split {name}"
-        for column in _columns(available[name], reading.text_column):
-            yield from column_texts(column, where, row, reading)
-            row += len(column)
-            done[0] += len(column)
+        for batch in _batches(available[name]):
+            yield from batch_documents(batch, where, row, reading)
+            row += len(batch)
+            done[0] += len(batch)
         if row != available[name].num_rows:
             raise MlmError(
                 f"{where}: {row:,} rows in the cache, {available[name].num_rows:,} expected. "
@@ -65,13 +66,12 @@ def hub_streams(
     return streams, lambda: done[0] / max(total, 1)
 
 
-def _columns(split: datasets.Dataset, column: str) -> Iterator[pa.Array]:
-    """The text of a split in batches, read from its cache files one after the other."""
+def _batches(split: datasets.Dataset) -> Iterator[pa.RecordBatch]:
+    """A split in batches, read from its cache files one after the other."""
     # Not through the library: it maps the files, and all of them would count as memory.
     for file in split.cache_files:
         with pa.OSFile(file["filename"]) as handle, pa.ipc.open_stream(handle) as reader:
-            for batch in reader:
-                yield batch.column(column)
+            yield from reader
 
 
 def _named(hub: dict) -> str:
@@ -79,14 +79,10 @@ def _named(hub: dict) -> str:
     return f"the Hub dataset {hub['dataset']}{config} at {hub['revision'][:12]}"
 
 
-def _check_column(split: datasets.Dataset, name: str, column: str) -> None:
-    if column not in split.column_names:
-        raise MlmError(
-            f"{name}: no column {column!r}; there are: "
-            f"{', '.join(map(repr, split.column_names))}. Name the column of the text in "
-            "corpus.text_column"
-        )
-    check_column_type(split.data.schema.field(column).type, name, column)
+def _check_columns(split: datasets.Dataset, name: str, reading: Reading) -> None:
+    check_columns(name, split.column_names, reading)
+    text = reading.text_column
+    check_column_type(split.data.schema.field(text).type, name, text)
 
 
 def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBuilder:

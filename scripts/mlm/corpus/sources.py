@@ -8,6 +8,7 @@ from mlm.corpus.decompression import ReadingPosition
 from mlm.corpus.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
 from mlm.corpus.files import file_format
 from mlm.corpus.formats import Reading, read_documents
+from mlm.corpus.groups import OWN, Document
 from mlm.digests import file_sha256
 
 
@@ -15,13 +16,15 @@ from mlm.digests import file_sha256
 class Source:
     """A corpus before its filters.
 
-    `streams` gives, by split, the documents' text in order. `described` goes into the
-    split's JSON. `carved` are the shares of train that become the splits that are not in
-    `streams`. `progress` is the share that was read, from 0 to 1, or None where unknown.
+    `streams` gives, by split, the documents in order. `described` goes into the split's JSON.
+    `group_by` is what the groups are called: speech, a column's name, or document where each
+    document is a group by itself. `carved` are the shares of train that become the splits that
+    are not in `streams`. `progress` is the share that was read, from 0 to 1, or None where unknown.
     """
 
-    streams: dict[str, Callable[[], Iterator[str]]]
+    streams: dict[str, Callable[[], Iterator[Document]]]
     described: dict[str, dict]
+    group_by: str = OWN
     carved: dict[str, float] = field(default_factory=dict)
     progress: Callable[[], float | None] = lambda: None
 
@@ -43,13 +46,15 @@ def _embedded(settings: dict) -> Source:
     groups = speeches_by_split(settings["seed"], settings["held_out"])
     described = {"kind": "embedded", "package": PACKAGE, "sha256": SHA256}
 
-    def stream(texts: dict[str, str]) -> Iterator[str]:
-        for speech in texts.values():
-            yield from paragraphs(speech)
+    def stream(texts: dict[str, str]) -> Iterator[Document]:
+        for name, speech in texts.items():
+            for paragraph in paragraphs(speech):
+                yield Document(paragraph, name)
 
     return Source(
         streams={split: lambda t=texts: stream(t) for split, texts in groups.items()},
         described={split: described | {"speeches": list(texts)} for split, texts in groups.items()},
+        group_by="speech",
     )
 
 
@@ -59,11 +64,12 @@ def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
         errors=settings["encoding_errors"],
         document_per=settings["files"]["document_per"],
         quoted_fields=settings["files"]["quoted_fields"],
+        group_by=settings["group_by"],
     )
     given = {split: paths for split, paths in files.items() if paths}
     position = ReadingPosition(sum(Path(p).stat().st_size for ps in given.values() for p in ps))
 
-    def stream(paths: list[str]) -> Iterator[str]:
+    def stream(paths: list[str]) -> Iterator[Document]:
         for path in paths:
             kind, compression = file_format(path)
             with position.opened(path, compression) as opened:
@@ -80,6 +86,7 @@ def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
     return Source(
         streams={split: lambda p=paths: stream(p) for split, paths in given.items()},
         described=described | _carved_from(described["train"], settings),
+        group_by=settings["group_by"] or OWN,
         carved=settings["held_out"],
         progress=position.share,
     )
@@ -90,7 +97,11 @@ def _from_hub(settings: dict) -> Source:
     from mlm.corpus.hub import hub_streams
 
     hub = settings["hub"]
-    reading = Reading(text_column=settings["text_column"], errors=settings["encoding_errors"])
+    reading = Reading(
+        text_column=settings["text_column"],
+        errors=settings["encoding_errors"],
+        group_by=settings["group_by"],
+    )
     given = {split: name for split, name in hub["splits"].items() if name}
     streams, progress = hub_streams(hub, given, reading)
     described = {
@@ -101,6 +112,7 @@ def _from_hub(settings: dict) -> Source:
     return Source(
         streams=streams,
         described=described | _carved_from(described["train"], settings),
+        group_by=settings["group_by"] or OWN,
         carved=settings["held_out"],
         progress=progress,
     )

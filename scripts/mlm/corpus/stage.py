@@ -51,8 +51,10 @@ def build_corpus(
         with ExitStack() as together:
             for split in SPLITS:
                 path = together.enter_context(replacing(parquet[split]))
-                _write(path, spools[split], verdicts[split], counts[split])
+                writer = CorpusWriter(path, source.group_by)
+                _write(writer, spools[split], verdicts[split], counts[split])
             _refuse_empty_splits(counts, source)
+            _refuse_one_group(counts, source)
             for split in SPLITS:
                 path = together.enter_context(replacing(described[split]))
                 value = _description(split, source, counts[split])
@@ -83,7 +85,7 @@ def _read(
     progress = _Progress(source)
     for own_split, stream in source.streams.items():
         shares = source.carved if own_split == "train" else {}
-        for raw in stream():
+        for raw, group in stream():
             text, replaced, nul = filters.prepared(raw)
             document = text.encode("utf-8")
             split = carve(document, seed, shares) if shares else own_split
@@ -95,7 +97,7 @@ def _read(
             if refusal:
                 count.filters[refusal] += 1
             else:
-                spools[split].add(document, len(text.split()))
+                spools[split].add(document, len(text.split()), group)
                 buckets.add(split, document)
             progress.advance(len(document))
     for spool in spools.values():
@@ -103,9 +105,9 @@ def _read(
     progress.finish()
 
 
-def _write(path: Path, spool: Spool, verdicts, counts: SplitCounts) -> None:
-    """The second pass over one split: what is kept goes to `path`, and is counted."""
-    writer, start = CorpusWriter(path), 0
+def _write(writer: CorpusWriter, spool: Spool, verdicts, counts: SplitCounts) -> None:
+    """The second pass over one split: what is kept goes to `writer`, and is counted."""
+    start = 0
     try:
         for batch in spool.batches():
             verdict = verdicts[start : start + batch.num_rows]
@@ -119,6 +121,7 @@ def _write(path: Path, spool: Spool, verdicts, counts: SplitCounts) -> None:
             counts.characters += sizes[1]
             counts.words += sizes[2]
             writer.write(kept)
+        counts.groups = writer.groups
     finally:
         writer.close()
 
@@ -146,12 +149,25 @@ def _refuse_empty_splits(counts: dict[str, SplitCounts], source: Source) -> None
         raise MlmError("\n".join(["A split of the corpus is empty.", *problems]))
 
 
+def _refuse_one_group(counts: dict[str, SplitCounts], source: Source) -> None:
+    """Raise MlmError where `corpus.group_by` tells no documents apart."""
+    documents = max(count.filters["kept"] for count in counts.values())
+    if documents > 1 and all(count.groups == 1 for count in counts.values()):
+        raise MlmError(
+            f"corpus.group_by: {source.group_by!r} names one and the same group for all documents "
+            "of each split, so that nothing can be resampled. Name a column that tells apart what "
+            "was written apart (an article, an author), or set it to null"
+        )
+
+
 def _description(split: str, source: Source, counts: SplitCounts) -> dict:
     return {
         "format_version": FORMAT_VERSION,
         "split": split,
         "source": source.described[split],
         "documents": counts.filters["kept"],
+        "groups": counts.groups,
+        "group_by": source.group_by,
         "bytes": counts.bytes,
         "characters": counts.characters,
         "words": counts.words,

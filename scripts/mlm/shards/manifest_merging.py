@@ -7,7 +7,7 @@ from pathlib import Path
 from mlm.digests import file_sha256
 from mlm.errors import MlmError
 from mlm.shards.manifests import Manifest, ShardEntry, totals
-from mlm.shards.summaries import ShardSummary, number_of_documents
+from mlm.shards.summaries import ShardSummary, grouping_of, number_of_documents
 
 
 def merge(
@@ -43,6 +43,7 @@ def merge(
         special_literals=sum(s.special_literals for _, s in summaries),
         **totals(entries),
         shards=entries,
+        group_by=grouping_of(Path(corpus)),
     )
 
 

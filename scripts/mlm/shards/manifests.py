@@ -39,6 +39,8 @@ class Manifest:
     """All shards of a split, in order, and their totals.
 
     `corpus_sha256` and `documents` are None where the shards were not made from a corpus.
+    `group_by` is what the groups in the samples are called (speech, document, a column's name);
+    None where the samples carry none.
     """
 
     split: str
@@ -52,6 +54,7 @@ class Manifest:
     num_tokens: int
     num_padding: int
     shards: tuple[ShardEntry, ...]
+    group_by: str | None = None
 
 
 def as_json(manifest: Manifest) -> dict[str, Any]:

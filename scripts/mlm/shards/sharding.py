@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from mlm.atomic import replacing
+from mlm.corpus.groups import group_ids
 from mlm.digests import file_sha256
 from mlm.errors import MlmError, reading
 from mlm.progress_line import Progress
-from mlm.shards.packing import Packer
+from mlm.shards.packing import GroupPacker, Packer
 from mlm.shards.summaries import ShardSummary, number_of_documents, write_summary
 from mlm.shards.tfrecord import SampleWriter
 
@@ -78,8 +79,11 @@ def check_enough_documents(documents: int, split: str, shards: int, corpus: Path
         )
 
 
-def read_documents(corpus: Path, documents: range, batch: int) -> Iterator[list[str]]:
-    """The texts of rows `documents` of a parquet file, in order, at most `batch` at a time.
+def read_documents(
+    corpus: Path, documents: range, batch: int
+) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Rows `documents` of a parquet file in order, at most `batch` at a time: their texts, and
+    the ids of their groups, int64 [rows].
 
     Only row groups that hold them are read, and of these a batch at a time.
     """
@@ -95,17 +99,18 @@ def read_documents(corpus: Path, documents: range, batch: int) -> Iterator[list[
 
 def _rows_of_group(
     file: pq.ParquetFile, group: int, wanted: range, batch: int
-) -> Iterator[list[str]]:
-    """The texts of rows `wanted` of one row group.
+) -> Iterator[tuple[list[str], np.ndarray]]:
+    """Texts and group ids of rows `wanted` of one row group.
 
     Groups are read one by one because pyarrow holds the buffers of all groups of a call until
     its end.
     """
     row = 0
-    for rows in file.iter_batches(batch, row_groups=[group], columns=["text"]):
+    for rows in file.iter_batches(batch, row_groups=[group], columns=["text", "group"]):
         first, last = max(wanted.start - row, 0), min(wanted.stop - row, len(rows))
         if first < last:
-            yield rows.column(0).slice(first, last - first).to_pylist()
+            chosen = rows.slice(first, last - first)
+            yield chosen.column("text").to_pylist(), group_ids(chosen.column("group"))
         row += len(rows)
 
 
@@ -189,20 +194,25 @@ def _write_documents(
 ) -> tuple[int, int]:
     """Tokenise, pack and write `documents`: the tokens that came in, and special literals."""
     packer = Packer(settings.sequence_length, tokenizer.special_ids.pad)
+    group_packer = GroupPacker(settings.sequence_length)
     name = f"{settings.split} shard {settings.shard} of {settings.shards}"
     progress = Progress(name, len(documents), "documents")
     done = tokens_in = literals = 0
-    for texts in read_documents(corpus, documents, settings.read_batch):
+    for texts, groups in read_documents(corpus, documents, settings.read_batch):
+        start = 0
         for portion in _portions(texts):
             literals += tokenizer.count_special_literals(portion)
             encoded = tokenizer.encode(portion)
-            tokens_in += sum(map(len, encoded))
+            lengths = np.fromiter(map(len, encoded), np.int64)
+            tokens_in += int(lengths.sum())
             samples = packer.add(_concatenated(encoded))
-            writer.write(samples, np.full(len(samples), settings.sequence_length))
-            done += len(portion)
-            progress.to(done)
+            spans = group_packer.add(groups[start : start + len(portion)], lengths)
+            writer.write(samples, np.full(len(samples), settings.sequence_length), spans)
+            start += len(portion)
+            progress.to(done + start)
+        done += start
     last, tokens = packer.finish()
-    writer.write(last, np.full(len(last), tokens))
+    writer.write(last, np.full(len(last), tokens), group_packer.finish())
     return tokens_in, literals
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from mlm.atomic import read_json, write_json
+from mlm.corpus.groups import OWN
 from mlm.errors import MlmError, reading
 
 FORMAT_VERSION = 1
@@ -42,9 +43,24 @@ class ShardSummary:
 def number_of_documents(corpus: Path) -> int:
     """The rows of the corpus file. Raises MlmError where it is not one."""
     with reading(corpus, "parquet"), pq.ParquetFile(corpus) as file:
-        if "text" not in file.schema_arrow.names:
-            raise MlmError(f"{corpus}: no column 'text' in {file.schema_arrow.names}")
+        _check_columns(corpus, file)
         return file.metadata.num_rows
+
+
+def grouping_of(corpus: Path) -> str:
+    """What the groups of the documents in the corpus file are called."""
+    with reading(corpus, "parquet"), pq.ParquetFile(corpus) as file:
+        _check_columns(corpus, file)
+        return (file.metadata.metadata or {}).get(b"group_by", OWN.encode()).decode("utf-8")
+
+
+def _check_columns(corpus: Path, file: pq.ParquetFile) -> None:
+    missing = [name for name in ("text", "group") if name not in file.schema_arrow.names]
+    if missing:
+        raise MlmError(
+            f"{corpus}: no column {missing[0]!r} in {file.schema_arrow.names}. Delete it and run "
+            "again, so that it is remade"
+        )
 
 
 def write_summary(path: str | os.PathLike, summary: ShardSummary) -> None:

@@ -5,9 +5,10 @@ A TFRecord file is a sequence of records, each framed as
     uint64 length | uint32 masked crc32c of the length | data | uint32 masked crc32c of the data
 
 (https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details), all little
-endian. The data is a serialised `tf.train.Example` with two int64 features, `input_ids` and
-`attention_mask`. The bytes are those of protobuf's deterministic serialisation: map keys in
-sorted order, lists packed (https://protobuf.dev/programming-guides/encoding/).
+endian. The data is a serialised `tf.train.Example` with the int64 features `input_ids` and
+`attention_mask`, and, where groups are known, `span_groups` and `span_lengths`: the runs of
+tokens of one group, in order (`mlm.shards.packing.Spans`). The bytes are those of protobuf's
+deterministic serialisation: map keys in sorted order, lists packed (https://protobuf.dev/programming-guides/encoding/).
 """
 
 import gzip
@@ -25,8 +26,10 @@ import google_crc32c
 import numpy as np
 
 from mlm.errors import MlmError
+from mlm.shards.packing import Spans
 
 FEATURES = ("attention_mask", "input_ids")
+SPAN_FEATURES = ("span_groups", "span_lengths")
 COMPRESSIONS = ("none", "gzip")
 _GZIP_MAGIC = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
@@ -104,47 +107,67 @@ def decode_varints(data: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _frame_head(mask: bytes, ids_length: int) -> tuple[bytes, int]:
+def _frame_head(mask: bytes, ids_length: int, spans_length: int) -> tuple[bytes, int]:
     """What precedes the ids of a record, frame included, and the crc32c of the data so far.
 
-    `mask` is the attention mask, a byte a token; `ids_length` the bytes of the encoded ids.
-    Few of either exist, so both are computed once.
+    `mask` is the attention mask, a byte a token; `ids_length` the bytes of the encoded ids,
+    `spans_length` those of all that follows them. Few of each exist, so this is computed once.
     """
     mask_feature = _feature_head("attention_mask", len(mask)) + mask
-    ids_head = _feature_head("input_ids", ids_length)
-    body = mask_feature + ids_head
-    head = _delimited(1, len(body) + ids_length) + body  # Example.features
-    length = struct.pack("<Q", len(head) + ids_length)
+    body = mask_feature + _feature_head("input_ids", ids_length)
+    rest = ids_length + spans_length
+    head = _delimited(1, len(body) + rest) + body  # Example.features
+    length = struct.pack("<Q", len(head) + rest)
     frame = length + struct.pack("<I", masked_crc32c(length))
     return frame + head, google_crc32c.value(head)
 
 
-def encode_samples(input_ids: np.ndarray, real_tokens: np.ndarray) -> bytes:
+def encode_samples(
+    input_ids: np.ndarray, real_tokens: np.ndarray, spans: Spans | None = None
+) -> bytes:
     """Framed TFRecord records of a batch of samples.
 
     `input_ids` is [batch, sequence], not negative; `real_tokens` [batch] says how many ids at
-    the start of each row have attention mask 1, the others having 0.
+    the start of each row have attention mask 1, the others having 0. `spans` are the groups of
+    the tokens, where they are known.
     """
     batch, sequence = input_ids.shape
-    payload, sizes = encode_varints(input_ids.reshape(-1))
-    lengths = sizes.reshape(batch, sequence).sum(axis=1)
-    ends = np.cumsum(lengths).tolist()
-    data = payload.tobytes()
     masks = {n: b"\1" * n + b"\0" * (sequence - n) for n in set(real_tokens.tolist())}
+    tails = _encoded_spans(spans) if spans else [b""] * batch
     extend = google_crc32c.extend
-    parts, crcs, start = [], [], 0
-    rows = zip(real_tokens.tolist(), lengths.tolist(), ends, strict=True)
-    for tokens, length, end in rows:
-        head, crc = _frame_head(masks[tokens], length)
-        ids = data[start:end]
-        crcs.append(extend(crc, ids))
-        parts += (head, ids, b"")
-        start = end
+    parts, crcs = [], []
+    payloads = _encoded_rows(input_ids.reshape(-1), np.full(batch, sequence))
+    for tokens, ids, tail in zip(real_tokens.tolist(), payloads, tails, strict=True):
+        head, crc = _frame_head(masks[tokens], len(ids), len(tail))
+        crcs.append(extend(extend(crc, ids), tail))
+        parts += (head, ids, tail, b"")
     crc = np.array(crcs, np.uint32)
     crc = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
     footers = crc.astype("<u4").tobytes()
-    parts[2::3] = [footers[i : i + 4] for i in range(0, len(footers), 4)]
+    parts[3::4] = [footers[i : i + 4] for i in range(0, len(footers), 4)]
     return b"".join(parts)
+
+
+def _encoded_rows(values: np.ndarray, counts: np.ndarray) -> list[bytes]:
+    """The varints of each row of `values` [sum of counts], row i with `counts[i]` values."""
+    payload, sizes = encode_varints(values)
+    ends = np.concatenate(([0], np.cumsum(sizes)))[np.cumsum(counts)].tolist()
+    data = payload.tobytes()
+    return [data[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+@cache
+def _span_head(name: str, payload_length: int) -> bytes:
+    return _feature_head(name, payload_length)
+
+
+def _encoded_spans(spans: Spans) -> list[bytes]:
+    """The span features of each sample."""
+    rows = [_encoded_rows(values, spans.counts) for values in (spans.groups, spans.lengths)]
+    heads = [
+        [_span_head(n, len(row)) for row in r] for n, r in zip(SPAN_FEATURES, rows, strict=True)
+    ]
+    return [b"".join(parts) for parts in zip(heads[0], rows[0], heads[1], rows[1], strict=True)]
 
 
 class _Digesting(io.RawIOBase):
@@ -181,11 +204,13 @@ class SampleWriter:
         )
         self.num_samples = self.num_tokens = self.num_padding = 0
 
-    def write(self, input_ids: np.ndarray, real_tokens: np.ndarray) -> None:
+    def write(
+        self, input_ids: np.ndarray, real_tokens: np.ndarray, spans: Spans | None = None
+    ) -> None:
         """Append a batch of samples, as `encode_samples` takes it."""
         if not len(input_ids):
             return
-        self._stream.write(encode_samples(input_ids, real_tokens))
+        self._stream.write(encode_samples(input_ids, real_tokens, spans))
         tokens = int(real_tokens.sum())
         self.num_samples += len(input_ids)
         self.num_tokens += tokens
@@ -325,38 +350,72 @@ def decode_samples(records: Iterable[bytes], sequence_length: int) -> tuple[np.n
     Raises SampleError, with the record's place in the batch, for a missing feature, one of
     another type, or one of another length.
     """
-    payloads: dict[str, list[bytes]] = {name: [] for name in FEATURES}
-    every_token = b"\1" * sequence_length
+    payloads = _payloads(records, FEATURES)
+    mask, ids = (_matrix(payloads[name], name, sequence_length) for name in FEATURES)
+    return ids, mask
+
+
+def decode_grouped_samples(
+    records: Iterable[bytes], sequence_length: int
+) -> tuple[np.ndarray, np.ndarray, Spans]:
+    """As `decode_samples`, and the spans of the groups.
+
+    Raises SampleError also where these are missing, or are not those of the sample's tokens.
+    """
+    payloads = _payloads(records, (*FEATURES, *SPAN_FEATURES))
+    mask, ids = (_matrix(payloads[name], name, sequence_length) for name in FEATURES)
+    (groups, counts), (lengths, others) = (_values(payloads[name]) for name in SPAN_FEATURES)
+    samples = np.repeat(np.arange(len(counts)), counts)
+    fits = counts == others
+    if fits.all():
+        fits = np.bincount(samples, lengths, len(counts)) == mask.sum(axis=1)
+        fits &= np.bincount(samples, lengths < 1, len(counts)) == 0
+    if not fits.all():
+        place = int(np.flatnonzero(~fits)[0])
+        raise SampleError(place, "span_groups and span_lengths are not those of its tokens")
+    return ids, mask, Spans(groups, lengths, counts)
+
+
+def _payloads(records: Iterable[bytes], names: tuple[str, ...]) -> dict[str, list[bytes]]:
+    """The varints of the features `names`, record after record."""
+    payloads: dict[str, list[bytes]] = {name: [] for name in names}
     for place, data in enumerate(records):
-        head = _usual_head(sequence_length, len(data))
-        if head and data.startswith(head):
-            # Byte for byte what the writer here makes of a full sample: nothing to parse.
-            payloads["attention_mask"].append(every_token)
-            payloads["input_ids"].append(data[len(head) :])
-            continue
         try:
-            example = parse_example(data)
+            example = _as_written(data) or parse_example(data)
         except ValueError as error:
             raise SampleError(place, f"is no tf.train.Example ({error})") from None
-        for name in FEATURES:
+        for name in names:
             payload = example.get(name)
             if payload is None:
                 kind = "is of another type than int64" if name in example else "is missing"
                 raise SampleError(place, f"{name} {kind}")
             payloads[name].append(payload)
-    mask, ids = (_matrix(payloads[name], name, sequence_length) for name in FEATURES)
-    return ids, mask
+    return payloads
+
+
+def _as_written(data: bytes) -> dict[str, bytes] | None:
+    """What `parse_example` gives, for a record laid out as the writer here does; else None."""
+    _, start = _read_varint(data, 1, len(data))
+    found = {}
+    for name in (*FEATURES, *SPAN_FEATURES):
+        if start == len(data) and found:
+            break
+        size, payload = _read_varint(data, start + 1, len(data))
+        head, stop = _entry_head(name, payload - start + size), payload + size
+        if head is None or not data.startswith(head, start) or stop > len(data):
+            return None
+        found[name] = data[start + len(head) : stop]
+        start = stop
+    return found if start == len(data) else None
 
 
 @cache
-def _usual_head(sequence_length: int, record_length: int) -> bytes | None:
-    """What stands before the ids in a record of `record_length` bytes without padding."""
-    mask, ids_length = b"\1" * sequence_length, record_length
-    while ids_length >= sequence_length:
-        head = _frame_head(mask, ids_length)[0][12:]
-        if len(head) + ids_length == record_length:
+def _entry_head(name: str, entry_length: int) -> bytes | None:
+    """What stands before the values of feature `name` in a map entry of `entry_length` bytes."""
+    for head_length in range(len(name) + 10, min(len(name) + 30, entry_length + 1)):
+        head = _feature_head(name, entry_length - head_length)
+        if len(head) == head_length:
             return head
-        ids_length -= max(1, len(head) + ids_length - record_length)
     return None
 
 
@@ -368,15 +427,20 @@ class SampleError(ValueError):
         self.place = place
 
 
-def _matrix(payloads: list[bytes], name: str, sequence_length: int) -> np.ndarray:
+def _values(payloads: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """All values of a feature, int64, and how many each record has, int64 [batch]."""
     data = np.frombuffer(b"".join(payloads), np.uint8)
     closed = np.concatenate(([0], np.cumsum(data < 0x80)))
     ends = np.cumsum([0] + [len(p) for p in payloads])
-    counts = np.diff(closed[ends])
+    return decode_varints(data), np.diff(closed[ends])
+
+
+def _matrix(payloads: list[bytes], name: str, sequence_length: int) -> np.ndarray:
+    values, counts = _values(payloads)
     wrong = np.flatnonzero(counts != sequence_length)
     if wrong.size:
         place = int(wrong[0])
         raise SampleError(
             place, f"{name} holds {int(counts[place])} values; {sequence_length} are expected"
         )
-    return decode_varints(data).reshape(len(payloads), sequence_length)
+    return values.reshape(len(payloads), sequence_length)

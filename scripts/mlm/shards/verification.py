@@ -1,7 +1,7 @@
 """Reading shards again, record by record, to see that they are what their manifest says."""
 
 import itertools
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from mlm.errors import MlmError
 from mlm.progress_line import Progress
 from mlm.shards.manifests import Manifest, ShardEntry, shard_problem
 from mlm.shards.object_storage import is_remote, local_copy
-from mlm.shards.tfrecord import SampleError, decode_samples, read_records
+from mlm.shards.tfrecord import SampleError, decode_grouped_samples, decode_samples, read_records
 
 FORMAT_VERSION = 1
 _BATCH = 2048
@@ -23,12 +23,13 @@ _NAMED = 20
 class SampleSchema:
     """What every sample must be: so many ids below `vocabulary_size`.
 
-    `pad_id` is the id at every position whose mask is 0.
+    `pad_id` is the id at every position whose mask is 0. `grouped`: each token has a group.
     """
 
     sequence_length: int
     vocabulary_size: int
     pad_id: int
+    grouped: bool = False
 
 
 @dataclass
@@ -96,7 +97,8 @@ def scan_shard(file: Path, schema: SampleSchema) -> Scan:
 def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
     first = scan.num_samples
     try:
-        ids, mask = decode_samples(records, schema.sequence_length)
+        decode = decode_grouped_samples if schema.grouped else decode_samples
+        ids, mask, *_ = decode(records, schema.sequence_length)
     except SampleError as error:
         if len(records) > 1:
             for record in records:
@@ -167,6 +169,7 @@ def verify_split(
             f"{manifest.split}: the manifest's sequence_length is {manifest.sequence_length}; "
             f"{schema.sequence_length} is expected"
         )
+    schema = replace(schema, grouped=manifest.group_by is not None)
     for number, shard in enumerate(manifest.shards, 1):
         scan, found = verify_shard(shard, schema, root)
         scans.append(scan)

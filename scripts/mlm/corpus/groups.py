@@ -1,0 +1,69 @@
+"""Documents and their groups: what is written by one hand, or on one occasion, goes together.
+
+Documents of a group are no independent draws, so that the evaluation resamples groups. For the
+embedded corpus a group is a speech, for a source with columns what `corpus.group_by` names, and
+otherwise each document is a group of its own.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from mlm.corpus.decoding import check_text, clean
+from mlm.errors import MlmError
+
+#: What groups are called where each document is one of its own.
+OWN = "document"
+#: Beyond, neighbouring whole numbers are the same number to JSON's reader.
+_LARGEST_WHOLE = 2**53
+
+
+class Document(NamedTuple):
+    """A document's text and the name of its group; None: it is one by itself."""
+
+    text: str
+    group: str | None = None
+
+
+def group_name(value: object, where: str, column: str, errors: str) -> str:
+    """The group that a row's `value` in `column` names; `where` is the row, for messages.
+
+    Text as it is, or a whole number. `errors` is corpus.encoding_errors. Raises MlmError for a
+    value that is missing (null, or empty) or of another type.
+    """
+    if value is None or value == "":
+        raise MlmError(
+            f"{where}: no value in {column!r}, which corpus.group_by names. Every document needs a "
+            "group: fill it in, leave the row out, or set corpus.group_by to null"
+        )
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_WHOLE:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise MlmError(
+            f"{where}: {column!r}, which corpus.group_by names, holds {value!r:.60}; expected text "
+            "or a whole number below 2^53. Write it as text"
+        )
+    if errors == "strict":
+        check_text(value, f"{where}, column {column!r}")
+    return clean(value).text
+
+
+def group_ids(groups: pa.Array) -> np.ndarray:
+    """The groups of documents as int64 [documents], alike for equal groups.
+
+    Numbers stay as they are. A name becomes 63 bits of its BLAKE2b digest, so that shards, made
+    apart, agree: of a million groups, two share an id with probability 10^-7.
+    """
+    if pa.types.is_integer(groups.type):
+        return groups.to_numpy(zero_copy_only=False).astype(np.int64)
+    coded = groups.dictionary_encode()
+    return _hashed(coded.dictionary.to_pylist())[coded.indices.to_numpy(zero_copy_only=False)]
+
+
+def _hashed(names: list[str]) -> np.ndarray:
+    digests = (hashlib.blake2b(name.encode("utf-8"), digest_size=8).digest() for name in names)
+    return np.array([int.from_bytes(d, "big") >> 1 for d in digests], np.int64)

@@ -1,0 +1,125 @@
+"""Every document has a group: a speech, a row's value in a column, or itself."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from test_corpus import EMBEDDED, FILTERS, build, described
+from test_corpus_sources import WRITERS
+
+from mlm.corpus.embedded import paragraphs, speeches_by_split
+from mlm.corpus.files import check_group_by, matched_files
+from mlm.errors import MlmError
+
+ROWS = [(f"text {i}", group) for i, group in enumerate(["b", "a", "b", "7", "é", "a"])]
+
+
+def settings(**changes) -> dict:
+    return {
+        "source": "files",
+        "files": {"document_per": "line", "quoted_fields": True},
+        "text_column": "text",
+        "group_by": "author",
+        "filters": FILTERS,
+        "encoding_errors": "strict",
+        "held_out": {},
+        "seed": None,
+    } | changes
+
+
+def write(path: Path, rows: list[tuple], names=("text", "author")) -> Path:
+    """`rows` in the format that the ending of `path` names."""
+    kind = path.suffix[1:]
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    if kind == "parquet":
+        pq.write_table(pa.table(columns), path)
+    elif kind == "jsonl":
+        lines = (json.dumps(dict(zip(names, row, strict=True))) for row in rows)
+        path.write_text("\n".join(lines) + "\n")
+    else:
+        separator = "," if kind == "csv" else "\t"
+        lines = [names, *([("" if v is None else str(v)) for v in row] for row in rows)]
+        path.write_text("".join(separator.join(line) + "\n" for line in lines))
+    return path
+
+
+def grouped(directory: Path, kind: str, rows=ROWS, **changes) -> dict[str, list]:
+    """Groups by split, of a corpus whose train split are `rows`."""
+    others = {"validation": [("v", "a"), ("w", "b")], "test": [("t", "a"), ("u", "b")]}
+    given = {"train": rows} | others
+    files = {s: [str(write(directory / f"{s}.{kind}", r))] for s, r in given.items()}
+    build(directory, settings(**changes), files)
+    return {s: pq.read_table(directory / f"{s}.parquet")["group"].to_pylist() for s in given}
+
+
+@pytest.mark.parametrize("kind", sorted(set(WRITERS) - {"txt"}))
+def test_a_column_names_the_groups_in_every_format_that_has_columns(tmp_path, kind):
+    assert grouped(tmp_path, kind)["train"] == [group for _, group in ROWS]
+    found = described(tmp_path, "train")
+    assert (found["groups"], found["group_by"]) == (4, "author")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
+def test_whole_numbers_name_groups_too(tmp_path, kind):
+    rows = [("one", 3), ("two", 10**12), ("three", 3)]
+    assert grouped(tmp_path, kind, rows)["train"] == ["3", str(10**12), "3"]
+
+
+def test_without_a_column_each_document_is_its_own_group(tmp_path):
+    rows = [("one", "a"), ("one", "a"), ("two", "a"), ("three", "a")]
+    assert grouped(tmp_path, "jsonl", rows, group_by=None)["train"] == [0, 1, 2]
+    found = described(tmp_path, "train")
+    assert (found["groups"], found["documents"], found["group_by"]) == (3, 3, "document")
+
+
+def test_the_groups_of_the_embedded_corpus_are_its_speeches(tmp_path):
+    build(tmp_path, EMBEDDED)
+    speeches = speeches_by_split(0, EMBEDDED["held_out"])["test"]
+    table = pq.read_table(tmp_path / "test.parquet")
+    owner = {}
+    for name, speech in speeches.items():
+        for text in paragraphs(speech):
+            # Of equal paragraphs the first is kept.
+            owner.setdefault(text, name)
+    pairs = zip(table["text"].to_pylist(), table["group"].to_pylist(), strict=True)
+    assert all(owner[text] == group for text, group in pairs)
+    found = described(tmp_path, "test")
+    assert found["groups"] == len(speeches) == 12 and found["group_by"] == "speech"
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv", "tsv"])
+def test_a_missing_column_is_told_with_those_there_are(tmp_path, kind):
+    with pytest.raises(MlmError, match=r"no column 'speaker'.*'author'.*corpus\.group_by"):
+        grouped(tmp_path, kind, group_by="speaker")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv", "tsv"])
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_document_without_a_group_is_named(tmp_path, kind, value):
+    row = "line 3" if kind in ("csv", "tsv") else "line 2" if kind == "jsonl" else "row 2"
+    with pytest.raises(MlmError, match=rf"train\.{kind}, {row}: no value in 'author'"):
+        grouped(tmp_path, kind, [("one", "a"), ("two", value)])
+
+
+@pytest.mark.parametrize("value", [1.5, True, [1], 2**53])
+def test_a_group_that_is_neither_text_nor_a_whole_number_is_named(tmp_path, value):
+    with pytest.raises(MlmError, match=r"line 1: 'author', .* expected text or a whole number"):
+        grouped(tmp_path, "jsonl", [("one", value)])
+
+
+def test_a_column_that_names_one_group_for_everything_is_refused(tmp_path):
+    same = {s: [(f"{s} {i}", "x") for i in range(3)] for s in ("train", "validation", "test")}
+    files = {s: [str(write(tmp_path / f"{s}.jsonl", rows))] for s, rows in same.items()}
+    with pytest.raises(MlmError, match=r"corpus\.group_by: 'author' names one and the same group"):
+        build(tmp_path, settings(), files)
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_what_has_no_columns_is_told_before_anything_is_read(tmp_path):
+    (tmp_path / "a.txt").write_text("text\n")
+    files = matched_files({"train": [str(tmp_path / "a.txt")]})
+    with pytest.raises(MlmError, match=r"corpus\.group_by: 'author' .*a\.txt is a text file"):
+        check_group_by("author", files)
+    check_group_by(None, files)
