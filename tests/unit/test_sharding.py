@@ -117,7 +117,7 @@ def test_an_empty_split_is_named(tmp_path):
 def test_a_corpus_that_is_no_parquet_is_named(tmp_path):
     path = tmp_path / "train.parquet"
     path.write_text("text")
-    with pytest.raises(MlmError, match=r"train\.parquet: cannot be read as parquet"):
+    with pytest.raises(MlmError, match=r"train\.parquet is damaged: it cannot be read as parquet"):
         number_of_documents(path)
 
 
