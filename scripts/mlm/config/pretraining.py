@@ -28,12 +28,12 @@ class Masking(Section):
     random_token: Fraction = 0.1
     whole_word: bool = Field(
         False,
-        description="Choose whole words instead of tokens. The last word chosen is taken whole,"
-        " which makes the share a little larger.",
+        description="Choose whole words instead of tokens, each with the probability share, however"
+        " many tokens it has.",
     )
     slots: Count | None = Field(
         None,
-        description="Prediction slots in a sequence; null: enough for every choice, and 32 more for"
+        description="Prediction slots in a sequence; null: enough for every choice, and 8 more for"
         " whole words. With a number of your own, what finds no slot is counted and reported.",
     )
 
