@@ -167,6 +167,29 @@ def test_a_prompt_needs_exactly_one_mask(prompt):
     assert any(repr(prompt) in p for p in problems({"evaluation": {"prompts": [prompt]}}))
 
 
+def test_a_prompt_of_more_words_than_the_model_takes_tokens_is_refused():
+    """Each word is a token at least, and two more stand around the prompt."""
+    prompt = "word " * 61 + "[MASK]"
+    resolve({"evaluation": {"prompts": [prompt]}})
+    long = {"evaluation": {"prompts": [f"one {prompt}"]}}
+    (line,) = problems(long)
+    assert "evaluation.prompts: 'one word" in line and "65 tokens" in line and "at most 64" in line
+    resolve(long | {"model": {"config": {"max_position_embeddings": 128}}})
+    in_one_run = {"runs": {"short": long}}
+    assert problems(in_one_run)[0].startswith("runs.short: evaluation.prompts: 'one word")
+
+
+def test_a_minimal_pair_has_two_sentences_that_fit():
+    assert problems({"evaluation": {"minimal_pairs": [["same", "same"]]}}) == [
+        "evaluation.minimal_pairs: 'same' stands on both sides of a pair, so that nothing is "
+        "compared; change one, or leave the pair out"
+    ]
+    sentence = "word " * 62
+    resolve({"evaluation": {"minimal_pairs": [["a", sentence]]}})
+    (line,) = problems({"evaluation": {"minimal_pairs": [["a", f"one {sentence}"]]}})
+    assert "evaluation.minimal_pairs: 'one word" in line and "at most 64" in line
+
+
 def test_heads_that_do_not_divide_the_width_are_refused():
     config = {"model": {"config": {"hidden_size": 128, "num_attention_heads": 3}}}
     assert any("3 attention heads do not divide" in p for p in problems(config))

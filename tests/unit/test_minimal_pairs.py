@@ -32,6 +32,15 @@ def test_the_sentence_with_the_higher_sum_wins():
     assert [p.correct for p in pairs] == [True, False]
 
 
+def test_sentences_of_the_same_tokens_are_refused():
+    class Blind(Letters):
+        def __call__(self, text):
+            return super().__call__(text.strip())
+
+    with pytest.raises(MlmError, match="'ab' and ' ab' are the same tokens"):
+        encoded_pairs([("ab", "c"), ("ab", " ab")], Blind(), 6)
+
+
 def test_without_pairs_nothing_is_asked():
     assert encoded_pairs([], Letters(), 6) is None
 

@@ -286,6 +286,18 @@ def test_an_empty_corpus_is_named(tmp_path):
                 train_tokenizer(corpus(tmp_path, texts), settings(kind=kind))
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@pytest.mark.parametrize("most", [1, 300])
+def test_a_sample_that_is_too_small_names_the_setting_that_made_it_so(
+    tmp_path, english, kind, most
+):
+    with pytest.raises(MlmError, match=f"tokenizer.max_training_bytes: {most}; raise it"):
+        train_tokenizer(corpus(tmp_path, english), settings(kind=kind, max_training_bytes=most))
+    with pytest.raises(MlmError) as caught:
+        train_tokenizer(corpus(tmp_path, english), settings(kind=kind, vocabulary_size=10**6))
+    assert "max_training_bytes" not in str(caught.value)
+
+
 def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
     whole = sum(len(t.encode()) for t in english)
     small = settings(max_training_bytes=whole // 3)

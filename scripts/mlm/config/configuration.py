@@ -97,4 +97,8 @@ class Configuration(Section):
         problems += run.model.contradictions_at(self.shards.sequence_length)
         if self.tokenizer.kind != "pretrained":
             problems += run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)
+            # Of several words, a replacement may make one token.
+            if not any(" " in old.strip() for old, _ in self.tokenizer.replacements):
+                length = self.shards.sequence_length
+                problems += run.evaluation.too_long(length, run.model.longest_sequence(length))
         return problems

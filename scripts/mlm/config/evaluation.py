@@ -60,6 +60,14 @@ class Evaluation(Section):
     )
 
     def contradictions(self) -> list[str]:
+        return self._impossible_shares() + [
+            f"evaluation.minimal_pairs: {first!r} stands on both sides of a pair, so that nothing "
+            "is compared; change one, or leave the pair out"
+            for first, second in self.minimal_pairs
+            if first == second
+        ]
+
+    def _impossible_shares(self) -> list[str]:
         replaced = self.mask_token + self.random_token
         if replaced > 1 + 1e-9:
             return [f"evaluation: mask_token and random_token add up to {replaced:g}, more than 1"]
@@ -77,4 +85,21 @@ class Evaluation(Section):
             "is expected"
             for prompt in self.prompts
             if prompt.count(mask) != 1
+        ]
+
+    def too_long(self, sequence_length: int, positions: int | None) -> list[str]:
+        """A line for each prompt and sentence with more words than fit tokens.
+
+        A word is a token at least, and two more stand around the text. Samples, and a pair's
+        sentences, are of `sequence_length` tokens; the model takes `positions` (None: unknown).
+        """
+        texts = [("prompts", prompt, positions) for prompt in self.prompts if positions]
+        texts += [
+            ("minimal_pairs", text, sequence_length) for pair in self.minimal_pairs for text in pair
+        ]
+        return [
+            f"evaluation.{key}: {text!r} is of {tokens} tokens at least; at most {longest} fit. "
+            "Shorten it"
+            for key, text, longest in texts
+            if (tokens := len(text.split()) + 2) > longest
         ]

@@ -93,6 +93,14 @@ class Model(Section):
         content = _read(self.config_file)[0] if self.config_file else None
         return self.model_dump() | {"config": self.overrides(), "config_file": content}
 
+    def longest_sequence(self, sequence_length: int) -> int | None:
+        """At most so many tokens fit into the model; None where only the Hub knows."""
+        if self.hub.id:
+            return None
+        content = _read(self.config_file)[0] if self.config_file else {}
+        positions = (content | self.overrides()).get("max_position_embeddings")
+        return positions if type(positions) is int else sequence_length
+
     def contradictions_at(self, sequence_length: int) -> list[str]:
         """What is wrong with the section for sequences of that length, one line each.
 

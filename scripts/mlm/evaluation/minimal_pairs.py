@@ -49,11 +49,18 @@ def encoded_pairs(pairs: Sequence[Sequence[str]], tokenizer, length: int) -> Enc
     """The pairs as rows of `length` tokens; None where there are no pairs.
 
     `tokenizer` is transformers' fast tokenizer. Raises MlmError for a sentence without a
-    token, or with more than fit.
+    token, or with more than fit, and for two that are the same tokens.
     """
     if not pairs:
         return None
     parts = [_masked_one_by_one(text, tokenizer, length) for pair in pairs for text in pair]
+    for i, (first, second) in enumerate(pairs):
+        # Labels in the order of their places: the tokens themselves.
+        if np.array_equal(parts[2 * i][3], parts[2 * i + 1][3]):
+            raise MlmError(
+                f"evaluation.minimal_pairs: {first!r} and {second!r} are the same tokens, so that "
+                "nothing is compared; change one, or leave the pair out"
+            )
     arrays = [np.concatenate(p) for p in zip(*parts, strict=True)]
     return EncodedPairs(pairs, *arrays, lengths=[len(part[0]) for part in parts])
 

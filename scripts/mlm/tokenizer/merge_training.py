@@ -20,6 +20,7 @@ from typing import Any
 from mlm.errors import MlmError
 from mlm.tokenizer.settings import (
     BYTE_PIECES,
+    NO_TEXT,
     TokenizerSettings,
     alphabet_too_large,
     corpus_too_small,
@@ -110,7 +111,7 @@ def _alphabet(sentences: Iterable[str], settings: TokenizerSettings) -> set[str]
         seen += count
         kept.add(character)
     if not kept:
-        raise MlmError("The train split holds no text to train a tokenizer on: it is empty.")
+        raise MlmError(NO_TEXT)
     return kept
 
 

@@ -44,6 +44,12 @@ class TokenizerSettings:
         return len(self.special_tokens) + (len(BYTE_PIECES) if self.byte_fallback else 0)
 
 
+NO_TEXT = (
+    "There is no text to train a tokenizer on: of the train split nothing but white space and "
+    "special tokens was read."
+)
+
+
 def alphabet_too_large(needed: int, settings: TokenizerSettings) -> str:
     """What to say where the characters alone take `needed` ids, more than there are."""
     return (

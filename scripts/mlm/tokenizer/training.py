@@ -41,10 +41,23 @@ def train_tokenizer(corpus: str | os.PathLike, settings: TokenizerSettings) -> T
     )
     with _signs_of_life():
         train = {"unigram": _unigram, "bpe": train_bpe, "wordpiece": train_wordpiece}
-        model = train[settings.kind](text, settings)
+        try:
+            model = train[settings.kind](text, settings)
+        except MlmError as error:
+            raise MlmError(f"{error}{_because_of_the_sample(text, settings)}") from None
     seconds = time.monotonic() - start
     print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
     return Trained(assemble(model, settings), text.documents, text.bytes, text.sampled)
+
+
+def _because_of_the_sample(text: TrainingText, settings: TokenizerSettings) -> str:
+    """What to add to a refusal where only a share of the train split was read."""
+    if not text.sampled:
+        return ""
+    return (
+        f" Only an even sample of {text.bytes:,} bytes of the train split was read, as of "
+        f"tokenizer.max_training_bytes: {settings.max_training_bytes}; raise it."
+    )
 
 
 @contextmanager

@@ -15,7 +15,12 @@ from types import ModuleType
 
 from mlm.errors import MlmError
 from mlm.tokenizer.pieces import METASPACE
-from mlm.tokenizer.settings import TokenizerSettings, alphabet_too_large, corpus_too_small
+from mlm.tokenizer.settings import (
+    NO_TEXT,
+    TokenizerSettings,
+    alphabet_too_large,
+    corpus_too_small,
+)
 
 _TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
 _TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
@@ -100,5 +105,5 @@ def _in_words(message: str, settings: TokenizerSettings) -> str:
     if match := _TOO_LOW.search(message):
         return alphabet_too_large(int(match[2]) + others, settings)
     if "sentences_.empty()" in message:
-        return "The train split holds no text to train a tokenizer on: all of it is empty."
+        return NO_TEXT
     return f"The tokenizer could not be trained; sentencepiece says: {message}"
