@@ -1,0 +1,69 @@
+"""What scripts/status.py answers to a question that is not about results."""
+
+import importlib.util
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "status.py"
+
+
+@pytest.fixture
+def status():
+    spec = importlib.util.spec_from_file_location("status", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def snakemake(monkeypatch):
+    """Stands for Snakemake: the commands that it was given, and what it is to print."""
+    asked, answer = [], [""]
+
+    def ran(command, **_):
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, answer[0], "")
+
+    monkeypatch.setattr(subprocess, "run", ran)
+    return asked, answer
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_says_how_it_is_used(status, snakemake, capsys, option):
+    assert status.main([option]) == 0
+    assert "--configfile my.yaml" in capsys.readouterr().out and snakemake[0] == []
+
+
+def test_an_answer_of_snakemake_that_is_no_plan_is_given_as_it_is(status, snakemake, capsys):
+    snakemake[1][0] = "9.27.1\n"
+    assert status.main(["--version"]) == 0
+    assert capsys.readouterr().out == "9.27.1\n"
+
+
+def test_only_snakemake_says_that_nothing_is_to_be_done(status, snakemake, capsys):
+    snakemake[1][0] = "Building DAG of jobs...\nNothing to be done (all requested files ...).\n"
+    assert status.main([]) == 0
+    assert capsys.readouterr().out == "Nothing to be done: every result is up to date.\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["presets/tiny.yaml"], ["--cores", "2", "presets/tiny.yaml"], ["--quiet=all", "my.yml"]],
+)
+def test_a_configuration_without_its_option_is_told(status, snakemake, capsys, arguments):
+    assert status.main(arguments) == 2
+    said = capsys.readouterr()
+    assert f"status.py --configfile {arguments[-1]}" in said.err and not said.out
+    assert snakemake[0] == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--configfile", "a.yaml", "b.yaml"], ["--configfile=a.yaml"], ["report.html", "-n"]],
+)
+def test_what_belongs_to_snakemake_is_given_to_it(status, snakemake, arguments):
+    snakemake[1][0] = "Nothing to be done"
+    assert status.main(arguments) == 0
+    assert snakemake[0][0][-len(arguments) :] == arguments
