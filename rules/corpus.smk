@@ -5,16 +5,17 @@
 from mlm.corpus.files import check_group_by, matched_files, used_settings
 
 CORPUS_FILES = {split: [] for split in SPLITS}
-if settings["shards"]["source"] == "corpus":
+if settings["corpus"]["source"] == "files":
+    # Jobs read this file as well, and need not say it again.
+    told = logger.info if workflow.is_main_process else lambda _: None
+    patterns = {s: settings["corpus"]["files"][s] for s in SPLITS}
     try:
-        if settings["corpus"]["source"] == "files":
-            # Jobs read this file as well, and need not say it again.
-            told = logger.info if workflow.is_main_process else lambda _: None
-            patterns = {s: settings["corpus"]["files"][s] for s in SPLITS}
-            CORPUS_FILES = matched_files(patterns, told)
-            check_group_by(settings["corpus"]["group_by"], CORPUS_FILES)
+        CORPUS_FILES = matched_files(patterns, told)
+        check_group_by(settings["corpus"]["group_by"], CORPUS_FILES)
     except MlmError as error:
-        raise WorkflowError(str(error))
+        # Beside prebuilt shards the text may be elsewhere, as long as the tokenizer is here.
+        if settings["shards"]["source"] == "corpus":
+            raise WorkflowError(str(error))
 
 
 rule corpus:

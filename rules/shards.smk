@@ -2,7 +2,7 @@
 #
 # Requires results/corpus/{split}.parquet (column `text`, one document a row) and
 #          results/tokenizer/{tokenizer,tokenizer_config,special_tokens_map}.json;
-#          or the files that shards.prebuilt names, and the tokenizer.
+#          or the files that shards.prebuilt names, a manifest beside them, and the tokenizer.
 # Gives    results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord and a sidecar .json,
 #          results/manifests/{split}.json (names every shard: what consumers depend on),
 #          results/verification.json (target `verify`),
@@ -18,12 +18,18 @@ PREBUILT = settings["shards"]["source"] == "prebuilt"
 
 if PREBUILT:
     from mlm.shards.object_storage import is_remote
-    from mlm.shards.prebuilt import find_shards
+    from mlm.shards.prebuilt import find_shards, manifests_beside
 
     try:
         # Those in object storage are left to the job that reads them.
         SHARD_FILES = {
             split: [] if is_remote(place) else [local(s.path) for s in find_shards(place, split)]
+            for split, place in settings["shards"]["prebuilt"].items()
+        }
+        MANIFESTS_BESIDE = {
+            split: (
+                [] if is_remote(place) else [local(path) for path in manifests_beside(place, split)]
+            )
             for split, place in settings["shards"]["prebuilt"].items()
         }
     except MlmError as error:
@@ -33,6 +39,7 @@ if PREBUILT:
         """Check shards that were made elsewhere, and name them with their counts and digests."""
         input:
             shards=lambda wildcards: SHARD_FILES[wildcards.split],
+            beside=lambda wildcards: MANIFESTS_BESIDE[wildcards.split],
             tokenizer=TOKENIZER_FILES[0],
             tokenizer_settings=TOKENIZER_FILES[1:],
             code=code("prebuilt"),

@@ -419,6 +419,13 @@ def test_results_of_another_directory_are_files_like_any_other(tmp_path, monkeyp
     assert found["train"] == ["../results/corpus/train.parquet"]
 
 
+def test_a_corpus_whose_files_were_not_found_says_which():
+    """Beside prebuilt shards, the files are looked for when the tokenizer needs them."""
+    section = resolve({"corpus": files(train="nowhere/*.txt")})["corpus"]
+    with pytest.raises(MlmError, match=r"corpus\.files\.train: no file matches 'nowhere/"):
+        build_corpus(used_settings(section, 0), {split: [] for split in SPLITS}, *outputs())
+
+
 def test_a_link_to_nothing_is_named():
     Path("data").mkdir()
     Path("data/a.txt").write_text("text\n", encoding="utf-8")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mlm.corpus.decompression import ReadingPosition
 from mlm.corpus.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
-from mlm.corpus.files import file_format
+from mlm.corpus.files import file_format, matched_files
 from mlm.corpus.formats import Reading, read_documents
 from mlm.corpus.groups import OWN, Document
 from mlm.digests import file_sha256
@@ -59,6 +59,9 @@ def _embedded(settings: dict) -> Source:
 
 
 def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
+    if not files.get("train"):
+        # Nothing was found as the workflow started; what, the same search tells in words.
+        files = matched_files({split: settings["files"][split] for split in files})
     reading = Reading(
         text_column=settings["text_column"],
         errors=settings["encoding_errors"],

@@ -16,6 +16,10 @@ from mlm.shards.split_samples import Samples, all_samples, evenly_spread, read_s
 #: Tokens of train that the baselines count; of a larger split, samples at equal distances.
 #: This bounds the memory of the counts to less than 2 GB.
 COUNTED_TOKENS = 50_000_000
+_REMAKE = (
+    "To have the shards made again: rm -r results/shards results/manifests, then the same "
+    "snakemake command; those of shards.prebuilt are yours to replace."
+)
 #: Tokens of validation that the bigram's weights are fitted on.
 _FITTED_TOKENS = 20_000
 
@@ -51,7 +55,7 @@ def read_evaluation_data(
     """
     lengths = {split: m.sequence_length for split, m in manifests.items()}
     if len(set(lengths.values())) != 1:
-        raise MlmError(f"The splits differ in sequence length: {lengths}. Remake the shards.")
+        raise MlmError(f"The splits differ in sequence length: {lengths}. {_REMAKE}")
     for manifest in manifests.values():
         check_shards(manifest, root)
     test = _checked(manifests["test"], all_samples(manifests["test"], root), vocabulary)
@@ -101,7 +105,7 @@ def _check_ids(manifest: Manifest, ids: np.ndarray, vocabulary: int) -> None:
     if largest >= vocabulary:
         raise MlmError(
             f"The {manifest.split} shards hold the token id {largest}; the model's tokenizer has "
-            f"ids up to {vocabulary - 1}. They do not belong together: remake the shards."
+            f"ids up to {vocabulary - 1}. They do not belong together. {_REMAKE}"
         )
 
 

@@ -25,7 +25,7 @@ def load_model(directory: str | Path):
     if missing:
         raise MlmError(
             f"{directory}: {' and '.join(missing)} not found. An exported model is expected "
-            "there; delete what is left of it and run again."
+            f"there. To have it made again: rm -r {directory}, then the same snakemake command."
         )
     model_configuration(directory)
     with reading(weights, "the weights of the model in config.json"):
@@ -37,7 +37,8 @@ def load_model(directory: str | Path):
     if lost:
         raise MlmError(
             f"{weights} lacks {len(lost)} weights of the architecture in "
-            f"config.json, the first being {lost[0]}. Delete the directory and train again."
+            f"config.json, the first being {lost[0]}. To train it again: rm -r {directory}, "
+            "then the same snakemake command."
         )
     return model
 
@@ -72,5 +73,6 @@ def check_vocabulary(model, tokenizer, directory: str | Path) -> None:
     if len(tokenizer) > model.config.vocab_size:
         raise MlmError(
             f"{directory}: the tokenizer has {len(tokenizer)} ids, the model "
-            f"{model.config.vocab_size}. They do not belong together; train again."
+            f"{model.config.vocab_size}. They do not belong together. To train again: rm -r "
+            f"{directory}, then the same snakemake command."
         )

@@ -87,7 +87,7 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
                 "needed"
             )
         check_sequence_length(manifest, sequence_length)
-        if manifest.tokenizer_sha256 != tokenizer_sha256:
+        if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
             raise MlmError(
                 f"{files.manifests[split]}: its shards were made with another tokenizer "
                 f"({manifest.tokenizer_sha256[:12]}…) than {files.tokenizer} "
@@ -275,7 +275,7 @@ def _summary(
         },
         "digests": {
             "model": file_sha256(f"{files.model_directory}/model.safetensors"),
-            "tokenizer": manifests["train"].tokenizer_sha256,
+            "tokenizer": file_sha256(files.tokenizer),
             "manifests": {s: file_sha256(p) for s, p in sorted(files.manifests.items())},
         },
         "packages": package_versions(),

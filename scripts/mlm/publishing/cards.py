@@ -107,6 +107,8 @@ def dataset_card(repository: str, manifests: dict[str, Manifest], settings: Card
         f"| {m.num_padding:,} |"
         for split, m in manifests.items()
     ]
+    digest = first.tokenizer_sha256
+    made_with = f" (tokenizer.json: sha256 `{digest}`)" if digest else ""
     parts = [
         f"# {repository.split('/')[1]}",
         f"Token ids of {settings.corpus}, in samples of {first.sequence_length} tokens, for "
@@ -115,8 +117,7 @@ def dataset_card(repository: str, manifests: dict[str, Manifest], settings: Card
         + "\n".join(rows),
         "Each record holds `input_ids` and `attention_mask`, int64, "
         f"{first.sequence_length} of each. `manifests/` names every shard with its counts and "
-        "sha256; `tokenizer/` holds the tokenizer whose ids these are "
-        f"(tokenizer.json: sha256 `{first.tokenizer_sha256}`).",
+        f"sha256; `tokenizer/` holds the tokenizer whose ids these are{made_with}.",
         "## Use",
         _reading(repository, first),
         "## Source and licence",

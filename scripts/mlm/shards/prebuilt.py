@@ -3,12 +3,17 @@
 The names are those of the published TPU recipe for masked language models in transformers'
 examples: `name-<shard>-<samples>.tfrecord`. Shard and sample counts are never taken from a
 name; the name only has to agree with what the file holds.
+
+A manifest may stand beside the shards: `<split>.json`, `<name>.json` or `manifest.json`, in this
+workflow's own format. Of it, `tokenizer_sha256` and each shard's `sha256` count.
 """
 
 import itertools
 import re
+import sys
 from dataclasses import dataclass
 
+from mlm.atomic import read_json
 from mlm.digests import file_sha256
 from mlm.errors import MlmError
 from mlm.progress_line import Progress
@@ -68,15 +73,70 @@ def find_shards(place: str, split: str) -> list[PrebuiltShard]:
     return shards
 
 
+@dataclass(frozen=True)
+class _Given:
+    """What the manifest beside the shards says: its path, and digests, where it has them."""
+
+    path: str | None
+    tokenizer_sha256: str | None
+    shards: dict[str, str]
+
+
+def manifests_beside(place: str, split: str) -> list[str]:
+    """The paths of what may be a manifest of the shards in `place`."""
+    names = {f"{split}.json", f"{find_shards(place, split)[0].name}.json", "manifest.json"}
+    return [path for path in list_files(place) if path.rsplit("/", 1)[-1] in names]
+
+
+def _given(place: str, split: str) -> _Given:
+    """What is known of the shards in `place`: nothing where no manifest is beside them."""
+    found = manifests_beside(place, split)
+    if not found:
+        return _Given(None, None, {})
+    if len(found) > 1:
+        raise MlmError(
+            f"shards.prebuilt.{split}: several manifests stand beside the shards: "
+            f"{', '.join(found)}. Leave one of them"
+        )
+    try:
+        with local_copy(found[0]) as file:
+            content = read_json(file)
+        shards = {shard["name"]: shard["sha256"] for shard in content.get("shards", [])}
+        return _Given(found[0], content.get("tokenizer_sha256"), shards)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MlmError(
+            f"{found[0]}: is no manifest ({error}). One JSON object is expected beside the shards, "
+            "as in results/manifests/; mend it, or move it away"
+        ) from None
+
+
 def prebuilt_manifest(
     split: str, place: str, schema: SampleSchema, tokenizer_sha256: str
 ) -> Manifest:
     """The manifest of the shards in `place`, each record of which was checked.
 
+    `tokenizer_sha256` is that of the configured tokenizer; the manifest has the one that the
+    shards were made with, None where nothing beside them says.
+
     Raises MlmError, naming every bad shard and record, where one is not what `schema` says or
-    a file holds another number of samples than its name says.
+    a file holds another number of samples than its name says; where the manifest beside them
+    names another tokenizer or another file.
     """
     shards = find_shards(place, split)
+    given = _given(place, split)
+    if given.tokenizer_sha256 not in (None, tokenizer_sha256):
+        raise MlmError(
+            f"shards.prebuilt.{split}: by {given.path}, the shards were made with another "
+            f"tokenizer (sha256 {given.tokenizer_sha256[:12]}…) than the one that is configured "
+            f"({tokenizer_sha256[:12]}…), so that their ids mean other pieces. Name that tokenizer "
+            "in tokenizer.pretrained.path"
+        )
+    if given.tokenizer_sha256 is None:
+        print(
+            f"{split}: which tokenizer made the shards in {place} is not known; that the ids are "
+            "those of the configured one is taken on trust",
+            file=sys.stderr,
+        )
     progress = Progress(f"{split}: read", len(shards), "shards")
     entries, compressions, problems = [], [], []
     for number, shard in enumerate(shards, 1):
@@ -84,6 +144,11 @@ def prebuilt_manifest(
         entries.append(entry)
         compressions.append(compression)
         problems += found
+        expected = given.shards.get(entry.name, entry.sha256)
+        if expected != entry.sha256:
+            problems.append(
+                f"{shard.path}: sha256 {entry.sha256[:12]}…, but {given.path} says {expected[:12]}…"
+            )
         progress.to(number)
     if len(set(compressions)) > 1:
         problems.append(f"{place}: some shards are compressed by gzip and some are not")
@@ -98,7 +163,7 @@ def prebuilt_manifest(
         split=split,
         sequence_length=schema.sequence_length,
         compression=compressions[0],
-        tokenizer_sha256=tokenizer_sha256,
+        tokenizer_sha256=given.tokenizer_sha256,
         corpus_sha256=None,
         documents=None,
         special_literals=None,

@@ -159,7 +159,7 @@ def verify_split(
     """Verify every shard of a split, and that it was made with the tokenizer that is there now."""
     problems, scans = [], []
     progress = Progress(f"{manifest.split}: verified", len(manifest.shards), "shards")
-    if manifest.tokenizer_sha256 != tokenizer_sha256:
+    if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
         problems.append(
             f"{manifest.split}: the manifest was made with another tokenizer (sha256 "
             f"{manifest.tokenizer_sha256[:12]}…, now {tokenizer_sha256[:12]}…)"
