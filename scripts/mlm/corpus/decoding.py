@@ -117,16 +117,17 @@ def text_blocks(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
             pending.append(chunk)
             size += len(chunk)
             if size > LONGEST_DOCUMENT:
-                no_end = offset == 0 and any(b"\r" in part for part in pending)
+                no_end = line == 1 and any(b"\r" in part for part in pending)
                 raise _no_line_feed(name) if no_end else too_long(name, line, "line")
             continue
         data = b"".join([*pending, chunk[:cut]])
-        if offset == 0 and b"\r" in data and b"\n" not in data:
-            raise _no_line_feed(name)
         if offset == 0 and data.startswith(_BOM):
             data, offset = data[len(_BOM) :], len(_BOM)
         if data:
-            yield decode(data, name, line, offset, errors)
+            text = decode(data, name, line, offset, errors)
+            if line == 1 and "\r" in text and "\n" not in text:
+                raise _no_line_feed(name)
+            yield text
         if not chunk:
             return
         line += data.count(b"\n")

@@ -38,14 +38,10 @@ class ShardEntry:
 class Manifest:
     """All shards of a split, in order, and their totals.
 
-<<<<<<< HEAD
-    `corpus_sha256` and `documents` are None where the shards were not made from a corpus.
-    `group_by` is what the groups in the samples are called (speech, document, a column's name);
-    None where the samples carry none.
-=======
     `corpus_sha256` and `documents` are None where the shards were not made from a corpus,
-    `tokenizer_sha256` where it is not known which tokenizer made them.
->>>>>>> a692674 (Prebuilt shards: the tokenizer that made them is checked where a manifest beside them names it, else not known)
+    `tokenizer_sha256` where it is not known which tokenizer made them. `group_by` is what the
+    groups in the samples are called (speech, document, a column's name); None where the samples
+    carry none.
     """
 
     split: str
