@@ -20,9 +20,11 @@ include: "rules/evaluate.smk"
 include: "rules/finetune.smk"
 include: "rules/report.smk"
 include: "rules/publish.smk"
+include: "rules/results.smk"
 
 
 rule all:
     default_target: True
     input:
-        "results/report.html",
+        # All of them, so that one that was deleted is made again.
+        RESULTS,

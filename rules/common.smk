@@ -1,4 +1,5 @@
 # What all rules share: the checked configuration, the runs, and the code edges.
+import os
 import re
 import sys
 from pathlib import Path
@@ -12,10 +13,11 @@ if str(BASE / "scripts") not in sys.path:
 
 from mlm.abandoned_locks import hold_directory
 from mlm.bucket_access import check_bucket
-from mlm.code_edges import code_files
+from mlm.code_digests import code_digests
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import repeated_keys, set_by_user
+from mlm.digests import FileMemory
 from mlm.errors import MlmError
 from mlm.environment import check_environment, check_place
 from mlm.publishing.secrecy import token_from_environment
@@ -47,16 +49,26 @@ wildcard_constraints:
     shard=r"\d{5}",
 
 
-def code(script):
-    """The library files that `scripts/{script}.py` imports, as inputs: an edit reruns.
+# Content decides whether a file or a module changed; what was read once is remembered.
+MEMORY = FileMemory(".snakemake/remembered-digests.json")
 
-    Relative paths where Snakemake runs in the repository itself, so that a clone elsewhere
-    sees the same inputs.
+
+def code(script):
+    """Digests of what `scripts/{script}.py` and the modules that it imports do, for `params`.
+
+    An edit of meaning reruns; comments, docstrings, formatting, dates and places do not.
     """
-    files = code_files(BASE / "scripts", script)
-    if Path.cwd() == BASE:
-        files = [f.relative_to(BASE) for f in files]
-    return [local(str(f)) for f in files]
+    return code_digests(BASE / "scripts", [script], MEMORY)
+
+
+def source(paths):
+    """Files from outside the workflow, as inputs whose dates do not count: see `identities`."""
+    return [ancient(local(str(path))) for path in paths]
+
+
+def identities(paths):
+    """The identity of each source file by its path, for `params`: its content, not its date."""
+    return {str(path): MEMORY.identity(path) for path in paths if Path(path).is_file()}
 
 
 def of_run(section, *keys, without=None):

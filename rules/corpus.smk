@@ -21,10 +21,9 @@ if settings["corpus"]["source"] == "files":
 rule corpus:
     """Read, clean, split, filter and deduplicate the text."""
     input:
-        train=[local(path) for path in CORPUS_FILES["train"]],
-        validation=[local(path) for path in CORPUS_FILES["validation"]],
-        test=[local(path) for path in CORPUS_FILES["test"]],
-        code=code("corpus"),
+        train=source(CORPUS_FILES["train"]),
+        validation=source(CORPUS_FILES["validation"]),
+        test=source(CORPUS_FILES["test"]),
     output:
         train="results/corpus/train.parquet",
         validation="results/corpus/validation.parquet",
@@ -43,6 +42,8 @@ rule corpus:
         mem_mb=2000,
         runtime=240,
     params:
+        code=code("corpus"),
+        files={split: identities(paths) for split, paths in CORPUS_FILES.items()},
         settings=canonical(used_settings(settings["corpus"], settings["seed"])),
     script:
         "../scripts/corpus.py"

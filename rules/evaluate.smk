@@ -9,6 +9,8 @@ MODEL_FILES = {
     "tokenizer": "results/runs/{run}/model/tokenizer.json",
     "tokenizer_config": "results/runs/{run}/model/tokenizer_config.json",
     "special_tokens_map": "results/runs/{run}/model/special_tokens_map.json",
+    # Names the others with their digests.
+    "training": "results/runs/{run}/training.json",
 }
 
 
@@ -25,7 +27,6 @@ rule evaluate:
             if settings["shards"]["source"] == "corpus"
             else []
         ),
-        code=code("evaluate"),
     output:
         "results/runs/{run}/evaluation.json",
     log:
@@ -40,6 +41,7 @@ rule evaluate:
         mem_mb=4000,
         runtime=120,
     params:
+        code=code("evaluate"),
         evaluation=of_run(
             "evaluation",
             "batch_size",
@@ -63,7 +65,6 @@ rule fill_mask:
     """Let an exported model fill the mask of each prompt."""
     input:
         **MODEL_FILES,
-        code=code("fill_mask"),
     output:
         "results/runs/{run}/fill_mask.json",
     log:
@@ -77,6 +78,7 @@ rule fill_mask:
         mem_mb=2000,
         runtime=15,
     params:
+        code=code("fill_mask"),
         evaluation=of_run("evaluation", "prompts", "top_k"),
         cpu_threads=settings["accelerator"]["cpu_threads"],
     script:

@@ -12,6 +12,7 @@
 
 FINETUNE = settings["finetune"]
 FINETUNE_SEED = settings["seed"] if FINETUNE["seed"] is None else FINETUNE["seed"]
+FINETUNE_FILES = [FINETUNE["data"]["file"]] if FINETUNE["data"]["source"] == "csv" else []
 FINETUNE_STARTS = ["pretrained", "random"]
 FINETUNE_FOLDS = list(range(FINETUNE["folds"]))
 FINETUNE_MODEL = [
@@ -38,8 +39,7 @@ rule finetune:
 rule finetune_data:
     """Choose the labelled passages and deal them to the folds."""
     input:
-        file=[local(FINETUNE["data"]["file"])] if FINETUNE["data"]["source"] == "csv" else [],
-        code=code("finetune_data"),
+        file=source(FINETUNE_FILES),
     output:
         table="results/finetune/examples.csv",
         summary="results/finetune/examples.json",
@@ -54,6 +54,8 @@ rule finetune_data:
         mem_mb=1000,
         runtime=15,
     params:
+        code=code("finetune_data"),
+        files=identities(FINETUNE_FILES),
         finetune=of_finetune("data", "folds", "task"),
         seed=FINETUNE_SEED,
         # How pretraining divided the speeches, where it read them.
@@ -71,7 +73,6 @@ rule finetune_ridge:
     """Predict every fold with TF-IDF and ridge regression."""
     input:
         table="results/finetune/examples.csv",
-        code=code("finetune_ridge"),
     output:
         "results/finetune/tfidf_ridge.csv",
     log:
@@ -85,6 +86,7 @@ rule finetune_ridge:
         mem_mb=3000,
         runtime=60,
     params:
+        code=code("finetune_ridge"),
         task=FINETUNE["task"],
         folds=FINETUNE["folds"],
         penalty=FINETUNE["ridge_penalty"],
@@ -97,7 +99,6 @@ rule finetune_fold:
     input:
         **MODEL_FILES,
         table="results/finetune/examples.csv",
-        code=code("finetune_fold"),
     output:
         predictions="results/runs/{run}/finetune/{start}/fold-{fold}/predictions.csv",
         history="results/runs/{run}/finetune/{start}/fold-{fold}/history.csv",
@@ -117,6 +118,7 @@ rule finetune_fold:
         wandb_mode=FINETUNE["wandb"]["mode"],
         wandb_project=FINETUNE["wandb"]["project"],
     params:
+        code=code("finetune_fold"),
         finetune=of_finetune(
             "cpu_threads",
             "dropout",
@@ -148,7 +150,6 @@ rule finetune_merge:
         weights=of_folds("pretrained", "model.safetensors"),
         configs=of_folds("pretrained", "config.json"),
         tokenizer=[f"results/runs/{{run}}/model/{name}" for name in FINETUNE_MODEL[2:]],
-        code=code("finetune_merge"),
     output:
         metrics="results/runs/{run}/finetune/metrics.json",
         oof="results/runs/{run}/finetune/oof.csv",
@@ -168,6 +169,7 @@ rule finetune_merge:
         mem_mb=1000,
         runtime=15,
     params:
+        code=code("finetune_merge"),
         finetune=of_finetune(
             "confidence",
             "epochs",

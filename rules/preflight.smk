@@ -19,7 +19,7 @@ rule lower_train_step:
         train="results/manifests/train.json",
         validation="results/manifests/validation.json",
         tokenizer="results/tokenizer/tokenizer.json",
-        code=code("lower_train_step"),
+        record=TOKENIZER_RECORD,
     output:
         program="results/runs/{run}/preflight/train_step.stablehlo",
         summary="results/runs/{run}/preflight/lowering.json",
@@ -34,6 +34,7 @@ rule lower_train_step:
         mem_mb=5000,
         runtime=60,
     params:
+        code=code("lower_train_step"),
         model=model_of,
         pretraining=of_run("pretraining", without="checkpoint"),
         seed=settings["seed"],
@@ -50,7 +51,7 @@ rule find_batch:
         train="results/manifests/train.json",
         validation="results/manifests/validation.json",
         tokenizer="results/tokenizer/tokenizer.json",
-        code=code("find_batch"),
+        record=TOKENIZER_RECORD,
     output:
         "results/runs/{run}/preflight/batches.json",
     log:
@@ -64,6 +65,7 @@ rule find_batch:
         mem_mb=5000,
         runtime=1440,
     params:
+        code=code("find_batch"),
         model=model_of,
         pretraining=of_run("pretraining", without="checkpoint"),
         seed=settings["seed"],
@@ -85,7 +87,6 @@ rule compile_train_step:
             if settings["preflight"]["find_batch"]
             else []
         ),
-        code=code("compile_train_step"),
     output:
         "results/runs/{run}/preflight.json",
     log:
@@ -99,6 +100,7 @@ rule compile_train_step:
         mem_mb=5000,
         runtime=240,
     params:
+        code=code("compile_train_step"),
         targets=settings["preflight"]["targets"],
         utilisation=canonical(settings["preflight"]["utilisation"]),
         effort=settings["preflight"]["effort"],
@@ -116,7 +118,7 @@ rule preflight_finetune:
     input:
         lowering="results/runs/{run}/preflight/lowering.json",
         examples="results/finetune/examples.csv",
-        code=code("preflight_finetune"),
+        record="results/finetune/examples.json",
     output:
         "results/runs/{run}/preflight_finetune.json",
     log:
@@ -130,6 +132,7 @@ rule preflight_finetune:
         mem_mb=5000,
         runtime=240,
     params:
+        code=code("preflight_finetune"),
         targets=settings["preflight"]["targets"],
         utilisation=canonical(settings["preflight"]["utilisation"]),
         effort=settings["preflight"]["effort"],
@@ -153,7 +156,6 @@ rule preflight_passed:
     """Let a training begin: only where its preflight found nothing that would fail."""
     input:
         reports=["results/runs/{run}/preflight.json"],
-        code=code("preflight"),
     output:
         "results/runs/{run}/preflight/passed.txt",
     log:
@@ -166,6 +168,8 @@ rule preflight_passed:
     resources:
         mem_mb=200,
         runtime=5,
+    params:
+        code=code("preflight"),
     script:
         "../scripts/preflight.py"
 
@@ -179,7 +183,6 @@ rule preflight:
             if settings["finetune"]["enabled"]
             else []
         ),
-        code=code("preflight"),
     output:
         "results/preflight.txt",
     log:
@@ -192,5 +195,7 @@ rule preflight:
     resources:
         mem_mb=200,
         runtime=5,
+    params:
+        code=code("preflight"),
     script:
         "../scripts/preflight.py"

@@ -2,15 +2,27 @@
 #
 # Requires  results/tokenizer/tokenizer.json and the files beside it
 #           results/manifests/{train,validation}.json and the shards they name
-# Gives     results/runs/{run}/model/   the model in the Hugging Face layout
+# Gives     results/runs/{run}/trained/ what a training has just made
+#           results/runs/{run}/model/   the model in the Hugging Face layout
 #           results/runs/{run}/training.csv, training.json
 # Keeps     state/{run}/{fingerprint}/  what an interrupted training goes on from
 # Pushes    checkpoints to the Hub meanwhile, where publish.checkpoints.every asks for it
 from mlm.config.publish import model_repository
 
+TRAINED_FILES = {
+    "weights": "model/model.safetensors",
+    "config": "model/config.json",
+    "card": "model/README.md",
+    "tokenizer": "model/tokenizer.json",
+    "tokenizer_config": "model/tokenizer_config.json",
+    "special_tokens_map": "model/special_tokens_map.json",
+    "log": "training.csv",
+    "summary": "training.json",
+}
+
 
 rule pretrain:
-    """Train a masked language model from scratch and export it."""
+    """Train a masked language model from scratch, into a directory of its own."""
     input:
         train="results/manifests/train.json",
         validation="results/manifests/validation.json",
@@ -18,6 +30,7 @@ rule pretrain:
         tokenizer="results/tokenizer/tokenizer.json",
         tokenizer_config="results/tokenizer/tokenizer_config.json",
         special_tokens_map="results/tokenizer/special_tokens_map.json",
+        record=TOKENIZER_RECORD,
         # A TPU is rented by the minute: training on one waits for a preflight that passed. How
         # the preflight is made changes no weight, so that its date does not count.
         preflight=(
@@ -25,16 +38,8 @@ rule pretrain:
             if settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
             else []
         ),
-        code=code("pretrain"),
     output:
-        weights="results/runs/{run}/model/model.safetensors",
-        config="results/runs/{run}/model/config.json",
-        card="results/runs/{run}/model/README.md",
-        tokenizer="results/runs/{run}/model/tokenizer.json",
-        tokenizer_config="results/runs/{run}/model/tokenizer_config.json",
-        special_tokens_map="results/runs/{run}/model/special_tokens_map.json",
-        log="results/runs/{run}/training.csv",
-        summary="results/runs/{run}/training.json",
+        **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
     log:
         "logs/pretrain/{run}.log",
     benchmark:
@@ -62,6 +67,7 @@ rule pretrain:
         push_attempts=settings["publish"]["attempts"],
         push_wait=settings["publish"]["checkpoints"]["wait"],
     params:
+        code=code("pretrain"),
         model=model_of,
         pretraining=of_run("pretraining", without="checkpoint"),
         seed=settings["seed"],
@@ -70,3 +76,28 @@ rule pretrain:
         corpus=settings["corpus"]["source"],
     script:
         "../scripts/pretrain.py"
+
+
+rule keep_model:
+    """Put a finished training where everything reads it: the model before it stays until then.
+
+    Snakemake deletes what a job is to make before the job begins, and after it failed.
+    """
+    input:
+        **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
+    output:
+        **{name: f"results/runs/{{run}}/{file}" for name, file in TRAINED_FILES.items()},
+    log:
+        "logs/keep_model/{run}.log",
+    benchmark:
+        "logs/benchmarks/keep_model/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=500,
+        runtime=30,
+    params:
+        code=code("keep_model"),
+    script:
+        "../scripts/keep_model.py"

@@ -34,8 +34,8 @@ rule publish_tokenizer:
     """Publish the tokenizer with a card."""
     input:
         tokenizer=TOKENIZER_FILES,
-        stats=["results/tokenizer/tokenizer_stats.json"] if FROM_CORPUS else [],
-        code=code("publish_tokenizer"),
+        stats=[TOKENIZER_RECORD] if FROM_CORPUS else [],
+        record=TOKENIZER_RECORD,
     output:
         "results/publish/tokenizer.json",
     log:
@@ -52,6 +52,7 @@ rule publish_tokenizer:
         runtime=60,
         attempts=PUBLISH["attempts"],
     params:
+        code=code("publish_tokenizer"),
         to=publish_to(PUBLISH["tokenizer"], "model"),
         card=PUBLISH_CARD,
     script:
@@ -64,7 +65,7 @@ rule publish_dataset:
         manifests=[f"results/manifests/{split}.json" for split in SPLITS],
         shards=[file for split in SPLITS for file in SHARD_FILES[split]],
         tokenizer=TOKENIZER_FILES,
-        code=code("publish_dataset"),
+        record=TOKENIZER_RECORD,
     output:
         "results/publish/dataset.json",
     log:
@@ -80,6 +81,7 @@ rule publish_dataset:
         runtime=1440,
         attempts=PUBLISH["attempts"],
     params:
+        code=code("publish_dataset"),
         to=publish_to(PUBLISH["dataset"], "dataset"),
         card=PUBLISH_CARD,
     script:
@@ -89,10 +91,8 @@ rule publish_dataset:
 rule publish_model:
     """Publish a run's model with its card and its figures."""
     input:
-        model=list(MODEL_FILES.values()),
-        training="results/runs/{run}/training.json",
+        **MODEL_FILES,
         evaluation="results/runs/{run}/evaluation.json",
-        code=code("publish_model"),
     output:
         "results/publish/model-{run}.json",
     log:
@@ -108,6 +108,7 @@ rule publish_model:
         runtime=240,
         attempts=PUBLISH["attempts"],
     params:
+        code=code("publish_model"),
         to=lambda wildcards: publish_to(model_repository(PUBLISH, wildcards.run), "model"),
         card=PUBLISH_CARD,
         prompt=lambda wildcards: next(

@@ -3,7 +3,6 @@
 # results/manifests/{split}.json, and training.csv and .json, evaluation.json, fill_mask.json
 # and preview.json below results/runs/{run}/.
 # Gives results/report.html, results/report.json and results/figures/*.svg.
-from mlm.code_digest import code_digest
 from mlm.report.catalogue import FIGURES, FINETUNING_FIGURES
 
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
@@ -29,13 +28,10 @@ REPORT_EXTRAS = {
     )
     if wanted and name.split("_")[0] in settings["report"]["sections"]
 }
-# Stages whose code the report names by its digest: an edit of it remakes what is shown.
-REPORT_STAGES = "corpus tokenizer shard manifest preview pretrain evaluate fill_mask report".split()
-REPORT_STAGES += ["finetune_fold"] if "finetune" in REPORT_EXTRAS else []
 REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if "finetune" in REPORT_EXTRAS else {})
-# An edited template remakes the page.
+# An edited template remakes the page, wherever it lies.
 TEMPLATES = [
-    local(str(file.relative_to(BASE) if Path.cwd() == BASE else file))
+    file
     for pattern in ("page.html.j2", "macros.html.j2", "style.css", "sections/*.j2")
     for file in sorted((BASE / "report").glob(pattern))
 ]
@@ -45,9 +41,6 @@ rule report:
     """Show what was trained, on what, how good it is, and where it all came from."""
     input:
         **{name: expand(path, run=REPORTED_RUNS) for name, path in REPORT_EXTRAS.items()},
-        code=code("report"),
-        page=TEMPLATES[0],
-        templates=TEMPLATES[1:],
         corpus=expand("results/corpus/{split}.json", split=SPLITS) if FROM_CORPUS else [],
         tokenizer=["results/tokenizer/tokenizer_stats.json"] if FROM_CORPUS else [],
         manifests=expand("results/manifests/{split}.json", split=SPLITS),
@@ -83,16 +76,13 @@ rule report:
         mem_mb=1000,
         runtime=10,
     params:
+        code=code("report"),
         report=canonical(settings["report"]),
         runs=REPORTED_RUNS,
         extras=sorted(REPORT_EXTRAS),
         overrides=canonical({run: settings["runs"][run] for run in REPORTED_RUNS}),
         config=canonical(settings),
-        digests={
-            stage: digest
-            for stage in REPORT_STAGES
-            if (digest := code_digest(BASE / "scripts", stage))
-        },
+        templates={str(f.relative_to(BASE)): MEMORY.sha256(f) for f in TEMPLATES},
         benchmarks="logs/benchmarks",
     script:
         "../scripts/report.py"

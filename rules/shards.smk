@@ -13,6 +13,7 @@ TOKENIZER_FILES = [
     f"results/tokenizer/{name}.json"
     for name in ("tokenizer", "tokenizer_config", "special_tokens_map")
 ]
+TOKENIZER_RECORD = "results/tokenizer/tokenizer_stats.json"
 PREBUILT = settings["shards"]["source"] == "prebuilt"
 
 
@@ -23,7 +24,7 @@ if PREBUILT:
     try:
         # Those in object storage are left to the job that reads them.
         SHARD_FILES = {
-            split: [] if is_remote(place) else [local(s.path) for s in find_shards(place, split)]
+            split: [] if is_remote(place) else source(s.path for s in find_shards(place, split))
             for split, place in settings["shards"]["prebuilt"].items()
         }
         MANIFESTS_BESIDE = {
@@ -42,7 +43,7 @@ if PREBUILT:
             beside=lambda wildcards: MANIFESTS_BESIDE[wildcards.split],
             tokenizer=TOKENIZER_FILES[0],
             tokenizer_settings=TOKENIZER_FILES[1:],
-            code=code("prebuilt"),
+            record=TOKENIZER_RECORD,
         output:
             "results/manifests/{split}.json",
         log:
@@ -56,6 +57,8 @@ if PREBUILT:
             mem_mb=2000,
             runtime=240,
         params:
+            code=code("prebuilt"),
+            files=lambda wildcards: identities(SHARD_FILES[wildcards.split]),
             place=lambda wildcards: settings["shards"]["prebuilt"][wildcards.split],
             sequence_length=settings["shards"]["sequence_length"],
         script:
@@ -70,7 +73,7 @@ else:
             corpus="results/corpus/{split}.parquet",
             tokenizer=TOKENIZER_FILES[0],
             tokenizer_settings=TOKENIZER_FILES[1:],
-            code=code("shard"),
+            records=["results/corpus/{split}.json", TOKENIZER_RECORD],
         output:
             shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
             summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
@@ -91,6 +94,7 @@ else:
             # Bounds the memory and changes no byte, so that it is no param.
             read_batch=settings["shards"]["read_batch"],
         params:
+            code=code("shard"),
             samples=canonical(
                 {k: settings["shards"][k] for k in ("sequence_length", "compression")}
             ),
@@ -104,7 +108,7 @@ else:
             summaries=lambda wildcards: shard_files(wildcards.split, "json"),
             corpus="results/corpus/{split}.parquet",
             tokenizer=TOKENIZER_FILES[0],
-            code=code("manifest"),
+            records=["results/corpus/{split}.json", TOKENIZER_RECORD],
         output:
             "results/manifests/{split}.json",
         log:
@@ -117,6 +121,8 @@ else:
         resources:
             mem_mb=500,
             runtime=30,
+        params:
+            code=code("manifest"),
         script:
             "../scripts/manifest.py"
 
@@ -128,7 +134,7 @@ rule verify:
         shards=[file for split in SPLITS for file in SHARD_FILES[split]],
         tokenizer=TOKENIZER_FILES[0],
         tokenizer_settings=TOKENIZER_FILES[1:],
-        code=code("verify"),
+        record=TOKENIZER_RECORD,
     output:
         "results/verification.json",
     log:
@@ -142,6 +148,7 @@ rule verify:
         mem_mb=2000,
         runtime=240,
     params:
+        code=code("verify"),
         sequence_length=settings["shards"]["sequence_length"],
         # A new value each time: who asks again wants the shards to be read again.
         asked=lambda wildcards: time.time_ns(),
@@ -156,7 +163,7 @@ rule masked_samples:
         shards=staged_shards("train"),
         tokenizer=TOKENIZER_FILES[0],
         tokenizer_settings=TOKENIZER_FILES[1:],
-        code=code("preview"),
+        record=TOKENIZER_RECORD,
     output:
         "results/runs/{run}/preview.json",
     log:
@@ -170,6 +177,7 @@ rule masked_samples:
         mem_mb=2000,
         runtime=30,
     params:
+        code=code("preview"),
         pretraining=of_run("pretraining", "masking", "seed"),
         evaluation=of_run("evaluation", "samples"),
         seed=settings["seed"],
@@ -182,7 +190,6 @@ rule preview:
     """Print the masked samples of every run. A target."""
     input:
         samples=expand("results/runs/{run}/preview.json", run=RUNS),
-        code=code("show_preview"),
     output:
         "results/preview.txt",
     log:
@@ -196,6 +203,7 @@ rule preview:
         mem_mb=200,
         runtime=10,
     params:
+        code=code("show_preview"),
         # A new value each time: who asks again wants to see them again.
         asked=lambda wildcards: time.time_ns(),
     script:

@@ -3,25 +3,23 @@
 # Gives:    results/tokenizer/{tokenizer,tokenizer_config,special_tokens_map}.json,
 #           results/tokenizer/tokenizer_stats.json
 
-
 from mlm.tokenizer.pretrained import source_files
+
+PRETRAINED_TOKENIZER = source_files(
+    settings["tokenizer"]["pretrained"]["path"]
+    if settings["tokenizer"]["kind"] == "pretrained"
+    else None
+)
 
 
 rule tokenizer:
     """Train the tokenizer on the train split, or take a pretrained one, and measure it."""
     input:
-        code=code("tokenizer"),
         train="results/corpus/train.parquet",
         validation="results/corpus/validation.parquet",
         test="results/corpus/test.parquet",
-        pretrained=[
-            local(file)
-            for file in source_files(
-                settings["tokenizer"]["pretrained"]["path"]
-                if settings["tokenizer"]["kind"] == "pretrained"
-                else None
-            )
-        ],
+        records=expand("results/corpus/{split}.json", split=SPLITS),
+        pretrained=source(PRETRAINED_TOKENIZER),
     output:
         tokenizer="results/tokenizer/tokenizer.json",
         config="results/tokenizer/tokenizer_config.json",
@@ -43,6 +41,8 @@ rule tokenizer:
         ),
         runtime=240,
     params:
+        code=code("tokenizer"),
+        files=identities(PRETRAINED_TOKENIZER),
         tokenizer=canonical(settings["tokenizer"]),
         # Model types that will read the ids; those of a tokenizer trained here suit all.
         families=(

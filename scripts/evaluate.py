@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from mlm.atomic import read_json
+from mlm.artefacts import read_artefact
 from mlm.evaluation.file import write_figures
 from mlm.evaluation.settings import EvaluationSettings
 from mlm.evaluation.stage import Paths, evaluate
@@ -18,7 +18,7 @@ def main(job):
         root=shards_root(read_manifest(job.input.train), job.input.train),
     )
     characters = {
-        split: read_json(path)["characters"]
+        split: read_artefact(path)["characters"]
         for split, path in zip(("train", "test"), job.input.corpus, strict=False)
     }
     settings = EvaluationSettings.of(job.params.evaluation, accelerator_of(job))
@@ -34,4 +34,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake)
+    run(main, snakemake, unread=("shards",))

@@ -21,7 +21,6 @@ def main(job):
     files = FoldFiles(
         examples=job.input.table,
         model=str(Path(job.input.model).parent),
-        code=tuple(job.input.code),
         predictions=job.output.predictions,
         history=job.output.history,
         weights=job.output.weights,
@@ -36,4 +35,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake)
+    run(main, snakemake, varying=("history",))

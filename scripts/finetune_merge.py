@@ -21,4 +21,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake)
+    run(main, snakemake, varying=("history", "history_random"))

@@ -20,4 +20,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake)
+    run(main, snakemake, unread=("shards",))

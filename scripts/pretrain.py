@@ -24,7 +24,6 @@ def main(job):
     files = RunFiles(
         tokenizer=job.input.tokenizer,
         manifests={"train": job.input.train, "validation": job.input.validation},
-        code=tuple(job.input.code),
         model_directory=str(Path(job.output.weights).parent),
         log=job.output.log,
         summary=job.output.summary,
@@ -47,4 +46,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake)
+    run(main, snakemake, unread=("shards",), varying=("log",))

@@ -8,7 +8,7 @@ from mlm.job import run
 def main(job):
     from transformers import PreTrainedTokenizerFast
 
-    from mlm.atomic import write_json
+    from mlm.artefacts import write_artefact
     from mlm.pretraining.masking_settings import masking_plan
     from mlm.shards.manifests import check_sequence_length, read_manifest, shards_root
     from mlm.shards.preview import as_json, preview_samples
@@ -29,8 +29,8 @@ def main(job):
         job.params.evaluation["samples"],
         shards_root(manifest, job.input.train),
     )
-    write_json(job.output[0], as_json(job.wildcards.run, samples))
+    write_artefact(job.output[0], as_json(job.wildcards.run, samples))
 
 
 if __name__ == "__main__":
-    run(main, snakemake)
+    run(main, snakemake, unread=("shards",))

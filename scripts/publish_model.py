@@ -10,7 +10,7 @@ def main(job):
 
     publish_model(
         publish_settings(job.params.to, job.params.card, job.resources.attempts),
-        Path(job.input.model[0]).parent,
+        Path(job.input.model).parent,
         {"training": job.input.training, "evaluation": job.input.evaluation},
         job.params.prompt,
         job.params.branch,

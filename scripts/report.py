@@ -2,16 +2,18 @@
 
 from pathlib import Path
 
+from mlm.code_digests import code_digest
 from mlm.job import run
 from mlm.report.data import (
     Results,
+    code_of_stages,
     read_artefact,
     read_benchmarks,
     read_run,
     read_speed,
     read_splits,
 )
-from mlm.report.page import write_report
+from mlm.report.page import TEMPLATES, write_report
 
 STAGES = ("training", "curves", "evaluation", "fill_mask")
 
@@ -30,22 +32,24 @@ def main(job):
     if job.input.tokenizer:
         path = job.input.tokenizer[0]
         tokenizer = read_artefact(path, "tokenizer", "results/tokenizer/tokenizer_stats.json")
+    corpus = read_splits("corpus", "results/corpus", job.input.corpus)
+    manifests = read_splits("manifest", "results/manifests", job.input.manifests)
     speed = dict(zip(job.params.runs, map(read_speed, job.input.curves), strict=True))
     results = Results(
         title=asked["title"],
         sections=list(asked["sections"]),
         config=job.params.config,
-        code=job.params.digests,
-        corpus=read_splits("corpus", "results/corpus", job.input.corpus),
+        code=code_of_stages(corpus, tokenizer, manifests, runs)
+        | {"report": code_digest(job.params.code)},
+        corpus=corpus,
         tokenizer=tokenizer,
-        manifests=read_splits("manifest", "results/manifests", job.input.manifests),
+        manifests=manifests,
         runs=runs,
         cost=read_benchmarks(job.params.benchmarks) if asked["cost"] else [],
         speed=speed if asked["cost"] else {},
     )
     drawings = {Path(path).stem: path for path in job.output.figures}
-    templates = Path(job.input.page).parent
-    write_report(results, templates, job.output.page, job.output.numbers, drawings)
+    write_report(results, TEMPLATES, job.output.page, job.output.numbers, drawings)
 
 
 if __name__ == "__main__":

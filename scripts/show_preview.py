@@ -1,12 +1,13 @@
 """Rule `preview`: print the masked samples of every run."""
 
-from mlm.atomic import read_json, write_text
+from mlm.artefacts import read_artefact
+from mlm.atomic import write_text
 from mlm.job import run
 from mlm.shards.preview_text import in_words
 
 
 def main(job):
-    text = in_words([read_json(path) for path in job.input.samples])
+    text = in_words([read_artefact(path) for path in job.input.samples])
     print(text)
     write_text(job.output[0], text)
 

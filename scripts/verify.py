@@ -1,6 +1,6 @@
 """Rule `verify`: read every shard again and compare it with its manifest."""
 
-from mlm.atomic import write_json
+from mlm.artefacts import write_artefact
 from mlm.digests import file_sha256
 from mlm.job import run
 from mlm.shards.manifests import read_manifest, shards_root
@@ -20,8 +20,8 @@ def main(job):
         results.append(verify_split(manifest, schema, tokenizer, shards_root(manifest, path)))
     print(summary(results))
     raise_problems(results)
-    write_json(job.output[0], as_json(results))
+    write_artefact(job.output[0], as_json(results))
 
 
 if __name__ == "__main__":
-    run(main, snakemake)
+    run(main, snakemake, unread=("shards",))

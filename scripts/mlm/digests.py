@@ -1,10 +1,21 @@
 """sha256 of files and of values: the identity of an artefact."""
 
 import hashlib
+import json
 import os
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from mlm.atomic import canonical_json
+from mlm.atomic import canonical_json, write_text
+
+#: Source files up to this size are told apart by their content; larger ones by size and date.
+LARGEST_READ = 1_000_000_000
+
+#: A file changed less than this many seconds ago is not remembered: a second change might leave
+#: its dates as they are, as far as the file system's clock can tell.
+_SETTLED_SECONDS = 2.0
 
 
 def file_sha256(path: str | os.PathLike) -> str:
@@ -16,3 +27,61 @@ def file_sha256(path: str | os.PathLike) -> str:
 def value_sha256(value: Any) -> str:
     """The sha256 of a JSON-like value in its canonical form, in hexadecimal."""
     return hashlib.sha256(canonical_json(value).encode("utf-8")).hexdigest()
+
+
+class FileMemory:
+    """What was computed from files, remembered between runs for as long as they stay the same.
+
+    A file is the same while its size, modification date, inode and the inode's change date are:
+    an edit followed by `touch -r` keeps the first three. The memory is a cache: deleting it
+    costs time only.
+    """
+
+    def __init__(self, path: str | os.PathLike | None):
+        """Read the memory in the file `path`, if it is there; None keeps it in this process."""
+        self._path = None if path is None else Path(path)
+        self._known: dict[str, list] = {}
+        self._changed = False
+        try:
+            self._known = json.loads(self._path.read_bytes()) if self._path else {}
+        except (OSError, ValueError):
+            self._changed = True
+
+    def value(self, kind: str, path: str | os.PathLike, compute: Callable[[Path], Any]) -> Any:
+        """`compute(path)`, a JSON-like value, or what it gave before for the same file."""
+        place = Path(path)
+        found = os.stat(place)
+        same = [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
+        key = f"{kind} {place.absolute()}"
+        known = self._known.get(key)
+        if known is not None and known[0] == same:
+            return known[1]
+        value = compute(place)
+        if time.time() - max(found.st_mtime, found.st_ctime) > _SETTLED_SECONDS:
+            self._known[key] = [same, value]
+            self._changed = True
+        return value
+
+    def sha256(self, path: str | os.PathLike) -> str:
+        """The sha256 of a file's bytes, in hexadecimal."""
+        return self.value("sha256", path, file_sha256)
+
+    def identity(self, path: str | os.PathLike) -> str:
+        """What tells the source file `path` from another version of it.
+
+        Its sha256; of a file above LARGEST_READ bytes, its size and modification date.
+        """
+        found = os.stat(path)
+        if found.st_size > LARGEST_READ:
+            return f"{found.st_size} bytes of {found.st_mtime_ns}"
+        return self.sha256(path)
+
+    def save(self) -> None:
+        """Write the memory back where it came from, where that can be written."""
+        if self._path is None or not self._changed:
+            return
+        try:
+            write_text(self._path, json.dumps(self._known))
+        except OSError:
+            return
+        self._changed = False

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mlm.abandoned_locks import alone
+from mlm.artefacts import check_inputs, record_job
 from mlm.errors import MlmError
 from mlm.job_log import logged
 
@@ -51,8 +52,18 @@ def _end(number: int, _frame) -> None:
     sys.exit(128 + number)
 
 
-def run(main: Callable[[Any], None], snakemake: Any) -> None:
+def run(
+    main: Callable[[Any], None],
+    snakemake: Any,
+    unread: tuple[str, ...] = (),
+    varying: tuple[str, ...] = (),
+) -> None:
     """Call `main(snakemake)` with its output copied to the rule's log.
+
+    Before it, the inputs are checked against the records of their makers; after it, what the
+    job was made from is added to the artefacts that it wrote. Inputs with a name in `unread`
+    are checked by the job's own code, where it reads them; outputs with a name in `varying` hold
+    times or speeds, so that no digest of them is recorded.
 
     An MlmError is printed without a traceback and ends the process with status 1; so do a
     full disk and a refused write. Any other exception is a bug and keeps its traceback.
@@ -61,7 +72,7 @@ def run(main: Callable[[Any], None], snakemake: Any) -> None:
     signal.signal(signal.SIGTERM, _end)
     with logged(snakemake.log[0]), alone(snakemake.log[0]):
         try:
-            main(snakemake)
+            _recorded(main, snakemake, unread, varying)
         except Exception as error:
             words = str(error) if isinstance(error, MlmError) else None
             if isinstance(error, OSError):
@@ -73,3 +84,18 @@ def run(main: Callable[[Any], None], snakemake: Any) -> None:
                 else:
                     print(f"\nError in rule {snakemake.rule}: {words}\n", file=sys.stderr)
             sys.exit(1)
+
+
+def _recorded(
+    main: Callable[[Any], None], job: Any, unread: tuple[str, ...], varying: tuple[str, ...]
+) -> None:
+    inputs = check_inputs(map(str, job.input), _named(job.input, unread))
+    main(job)
+    outputs = map(str, job.output)
+    record_job(job.rule, inputs, dict(job.params.items()), outputs, _named(job.output, varying))
+
+
+def _named(files: Any, names: tuple[str, ...]) -> list[str]:
+    """The paths that have one of `names` among a job's inputs or outputs."""
+    values = [files.get(name, []) for name in names]
+    return [str(path) for v in values for path in ([v] if isinstance(v, str) else v)]

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mlm.atomic import canonical_json, replacing
+from mlm.artefacts import write_artefact
+from mlm.atomic import replacing
 from mlm.corpus.deduplication import DUPLICATE, KEPT, LEAKED, DigestBuckets
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.sources import Source, open_source
@@ -57,8 +58,7 @@ def build_corpus(
             _refuse_one_group(counts, source)
             for split in SPLITS:
                 path = together.enter_context(replacing(described[split]))
-                value = _description(split, source, counts[split])
-                path.write_text(canonical_json(value), encoding="utf-8", newline="\n")
+                write_artefact(path, _description(split, source, counts[split]))
     return counts
 
 

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from mlm.atomic import write_json
+from mlm.artefacts import write_artefact
 
 FORMAT_VERSION = 1
 
@@ -23,4 +23,4 @@ def rounded(value: Any, digits: int = DIGITS) -> Any:
 
 def write_figures(path: str | os.PathLike, value: dict) -> None:
     """Write `value` with its format version, rounded, atomically."""
-    write_json(path, rounded({"format_version": FORMAT_VERSION, **value}))
+    write_artefact(path, rounded({"format_version": FORMAT_VERSION, **value}))

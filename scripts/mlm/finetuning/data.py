@@ -4,7 +4,7 @@ import statistics
 from collections import Counter
 from pathlib import Path
 
-from mlm.atomic import write_json
+from mlm.artefacts import write_artefact
 from mlm.digests import file_sha256
 from mlm.finetuning.examples import Example, LabelledCsv, read_labelled_csv, write_examples
 from mlm.finetuning.folds import assign_folds
@@ -68,4 +68,4 @@ def write_data(
         }
     else:
         described["classes"] = dict(sorted(Counter(e.target for e in examples).items()))
-    write_json(summary, described)
+    write_artefact(summary, described)

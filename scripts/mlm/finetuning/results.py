@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.atomic import read_json, replacing, write_json
+from mlm.artefacts import read_artefact, write_artefact
+from mlm.atomic import replacing
 from mlm.digests import file_sha256
 from mlm.environment import installed_version
 from mlm.finetuning.examples import Example, read_examples
@@ -111,7 +112,7 @@ def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> Non
     metrics = {"format_version": FORMAT_VERSION, "run": run} | scores_of(found, section, seed)
     weights = Path(files.weights[metrics["best_fold"]])
     metrics |= {
-        "data": {k: v for k, v in read_json(files.summary).items() if k != "format_version"},
+        "data": {k: v for k, v in read_artefact(files.summary).items() if k != "format_version"},
         "settings": {k: v for k, v in section.items() if k not in ("data", "task", "confidence")},
         "digests": {"examples": file_sha256(files.examples), "model": file_sha256(weights)},
         "packages": {p: v for p in _PACKAGES if (v := installed_version(p)) is not None},
@@ -125,7 +126,7 @@ def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> Non
         rows = [row for history in histories for row in history]
         write_history(directory / f"history{suffix}.csv", rows)
     _copy_model(weights.parent, files.tokenizer, directory / "model")
-    write_json(directory / "metrics.json", metrics)
+    write_artefact(directory / "metrics.json", metrics)
 
 
 def scores_of(found: Found, section: dict, seed: int) -> dict:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.code_digests import code_digests
 from mlm.digests import file_sha256, value_sha256
 from mlm.errors import MlmError
 from mlm.finetuning.examples import Example, read_examples
@@ -36,6 +37,16 @@ from mlm.finetuning.step import (
 )
 from mlm.tokenizer.encoding import Encoder
 
+#: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
+COMPUTING_MODULES = (
+    "mlm.finetuning.examples",
+    "mlm.finetuning.flax_model",
+    "mlm.finetuning.jax_framework",
+    "mlm.finetuning.scores",
+    "mlm.finetuning.step",
+    "mlm.tokenizer.encoding",
+)
+
 
 @dataclass(frozen=True)
 class FoldSettings:
@@ -55,11 +66,10 @@ class FoldSettings:
 
 @dataclass(frozen=True)
 class FoldFiles:
-    """Where a fold reads and writes; `code` are the library files that it depends on."""
+    """Where a fold reads and writes."""
 
     examples: str
     model: str
-    code: tuple[str, ...]
     predictions: str
     history: str
     weights: str
@@ -117,12 +127,13 @@ def read_fold(settings: FoldSettings, files: FoldFiles, length: int) -> FoldData
 
 def fingerprint(settings: FoldSettings, files: FoldFiles) -> str:
     """What a saved state must have been made from for this fold to go on from it."""
+    code = code_digests(Path(__file__).parents[2], COMPUTING_MODULES)
     return value_sha256(
         {
             "settings": asdict(settings),
             "examples": file_sha256(files.examples),
             "model": file_sha256(Path(files.model) / "model.safetensors"),
-            "code": sorted([Path(p).name, file_sha256(p)] for p in files.code),
+            "code": {name: code[name] for name in COMPUTING_MODULES},
         }
     )[:16]
 

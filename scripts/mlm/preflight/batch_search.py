@@ -14,18 +14,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mlm.atomic import write_json
+from mlm.artefacts import write_artefact
 from mlm.child_process import child_environment
 from mlm.errors import MlmError
 from mlm.preflight.roofline import LABEL
 from mlm.preflight.tpu_chips import CHIPS, generation_of
 from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, Compilation, compile_for
 from mlm.shards.manifests import read_manifest
-
-if TYPE_CHECKING:  # runs in a process of its own, by name
-    from mlm.preflight import lowering_stage  # noqa: F401
 
 PRECISIONS = ("float32", "bfloat16")
 #: Growth of the FLOPs of one sample from which values are taken to be computed twice.
@@ -175,7 +171,7 @@ def find_batches(request: dict, targets: list[str], batch: int, largest: int, ou
                 precision: _find(programs, target, precision, batch, largest)
                 for precision in PRECISIONS
             }
-    write_json(output, {"format_version": 1, "label": LABEL, "targets": found})
+    write_artefact(output, {"format_version": 1, "label": LABEL, "targets": found})
 
 
 def _find(programs: Programs, target: str, precision: str, batch: int, largest: int) -> dict | None:

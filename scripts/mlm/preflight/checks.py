@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from mlm.atomic import read_json, write_json
+from mlm.artefacts import read_artefact, write_artefact
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
 from mlm.preflight.roofline import LABEL, estimate
@@ -201,9 +201,9 @@ def preflight(
     takes nothing from the others. Without a program (the step could not be lowered) no target
     is compiled for.
     """
-    lowering, manifest = read_json(files.lowering), read_manifest(files.manifest)
+    lowering, manifest = read_artefact(files.lowering), read_manifest(files.manifest)
     findings = [Finding(**f) for f in lowering["findings"]]
-    batches = read_json(files.batches)["targets"] if files.batches else {}
+    batches = read_artefact(files.batches)["targets"] if files.batches else {}
 
     def check(report: TargetReport) -> list[Finding]:
         return check_data(
@@ -267,7 +267,7 @@ def write_verdict(path: str, verdict: Verdict, targets: tuple[str, ...]) -> dict
         "chips": _chips(targets),
         "packages": compiler_versions(),
     }
-    write_json(path, result)
+    write_artefact(path, result)
     return result
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from mlm.atomic import read_json
+from mlm.artefacts import read_artefact
 from mlm.finetuning.ahead import compile_ahead
 from mlm.finetuning.examples import read_examples
 from mlm.finetuning.scores import classes_of
@@ -46,7 +46,7 @@ def preflight_finetuning(
 
     `section` is `finetune` of the configuration. Figures are those of one fold.
     """
-    lowering = read_json(files.lowering)
+    lowering = read_artefact(files.lowering)
     examples, folds = read_examples(files.examples)
     config = lowering.get("model_configuration")
     outputs = len(classes_of(examples, section["task"])) or 1

@@ -4,7 +4,8 @@ import json
 import sys
 from dataclasses import asdict, dataclass, replace
 
-from mlm.atomic import replacing, write_json
+from mlm.artefacts import write_artefact
+from mlm.atomic import replacing
 from mlm.config.families import ROBERTA_FAMILY
 from mlm.errors import MlmError
 from mlm.preflight.findings import ERROR, Finding
@@ -80,7 +81,7 @@ def lower_run(
             described["survey"] = asdict(survey)
     with replacing(program) as temporary:
         temporary.write_bytes(lowered.program or b"")
-    write_json(
+    write_artefact(
         summary,
         {
             "format_version": FORMAT_VERSION,

@@ -1,6 +1,7 @@
 """The gate: preflights as a table, and an error where one failed."""
 
-from mlm.atomic import read_json, write_text
+from mlm.artefacts import read_artefact
+from mlm.atomic import write_text
 from mlm.errors import MlmError
 from mlm.preflight.findings import Finding, failed
 from mlm.preflight.table import table
@@ -12,7 +13,7 @@ def show_and_require(reports: list[str], passed: str) -> None:
     Raises MlmError with every reason where one did not pass; nothing is written then, so that
     asking again says so again.
     """
-    found = [read_json(path) for path in reports]
+    found = [read_artefact(path) for path in reports]
     text = "\n\n".join(table(report) for report in found) + "\n"
     print(text)
     reasons = [

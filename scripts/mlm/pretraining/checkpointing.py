@@ -14,6 +14,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 
+from mlm.digests import value_sha256
 from mlm.errors import MlmError
 from mlm.framework import tf, tf_keras
 from mlm.pretraining.locking import FileLock, Lease
@@ -46,8 +47,18 @@ class StateDirectory:
 
     path: str
     keep: int
-    fingerprint: str = ""
+    basis: dict = field(default_factory=dict)
     _lock: FileLock | Lease | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, directory: str, keep: int, basis: dict) -> "StateDirectory":
+        """The states in `directory` of trainings that were made from `basis` alone."""
+        return cls(f"{directory}/{value_sha256(basis)[:16]}", keep, basis)
+
+    @property
+    def fingerprint(self) -> str:
+        """A short digest of all that the states were made from."""
+        return value_sha256(self.basis)[:16]
 
     @property
     def _local(self) -> bool:
@@ -93,6 +104,15 @@ class StateDirectory:
         found = [StateDirectory(f"{run}/{name}", self.keep) for name in names]
         return [other.path for other in found if other.path != self.path and other.steps()]
 
+    def difference(self, other: str) -> str:
+        """In words, what differs between this training and the one with states in `other`."""
+        for step in StateDirectory(other, self.keep).steps():
+            marker, _ = _marker_or_fault(f"{other}/step-{step:08d}")
+            if "basis" in marker:
+                lines = _differences(marker["basis"], self.basis)
+                return "; ".join(lines[:6]) + ("; and more" if len(lines) > 6 else "")
+        return "it does not say what it was made from"
+
     def _place(self, step: int) -> str:
         return f"{self.path}/step-{step:08d}"
 
@@ -115,7 +135,7 @@ class StateDirectory:
             state.write(f"{place}/variables")
             _write(f"{place}/progress.json", json.dumps(progress).encode())
             files = {name: _size_and_digest(f"{place}/{name}") for name in _files(place)}
-            marker = {"fingerprint": self.fingerprint, "files": files}
+            marker = {"fingerprint": self.fingerprint, "basis": self.basis, "files": files}
             _write(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
             if self._local:
                 _flush_and_rename(place, final)
@@ -155,6 +175,25 @@ class StateDirectory:
             state.read(f"{place}/variables").assert_consumed()
             return step, json.loads(_read(f"{place}/progress.json"))
         return None
+
+
+def _differences(before: object, now: object, place: str = "") -> list[str]:
+    """A line for each leaf in which two nested values differ."""
+    if before == now:
+        return []
+    if isinstance(before, dict) and isinstance(now, dict):
+        return [
+            line
+            for key in sorted(before.keys() | now.keys())
+            for line in _differences(
+                before.get(key, "nothing"),
+                now.get(key, "nothing"),
+                f"{place}.{key}" if place not in ("", "code") else f"{place} {key}".strip(),
+            )
+        ]
+    if place.split(" ")[0] in ("code", "manifests", "tokenizer") or place.startswith("manifests"):
+        return [f"{place} is another"]
+    return [f"{place}: {before!r} then, {now!r} now"]
 
 
 def _flush_and_rename(place: str, final: str) -> None:

@@ -4,8 +4,10 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mlm.atomic import write_json, write_text
-from mlm.digests import file_sha256, value_sha256
+from mlm.artefacts import write_artefact
+from mlm.atomic import write_text
+from mlm.code_digests import code_digests
+from mlm.digests import file_sha256
 from mlm.environment import package_versions
 from mlm.errors import MlmError
 from mlm.preflight.gate import require_passed
@@ -33,6 +35,26 @@ from mlm.tokenizer.files import TOKENIZER_FILES, copy_tokenizer
 
 FORMAT_VERSION = 1
 
+SCRIPTS = Path(__file__).parents[2]
+
+#: Modules that decide the bits of the weights: the model and where it starts, the order of the
+#: samples, their masks, the step, the optimizer. An edit elsewhere keeps the states.
+COMPUTING_MODULES = (
+    "mlm.framework",
+    "mlm.pretraining.initialisation",
+    "mlm.pretraining.input_pipeline",
+    "mlm.pretraining.keyed_random",
+    "mlm.pretraining.length",
+    "mlm.pretraining.masking",
+    "mlm.pretraining.masking_settings",
+    "mlm.pretraining.model_settings",
+    "mlm.pretraining.models",
+    "mlm.pretraining.optimisation",
+    "mlm.pretraining.prediction",
+    "mlm.pretraining.train_step",
+    "mlm.tokenizer.pieces",
+)
+
 #: Packages whose versions are part of a state: others may compute other bits.
 COMPUTING_PACKAGES = ("numpy", "tensorflow", "tf-keras", "transformers")
 
@@ -58,7 +80,7 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """Where a run reads and writes; `code` are the library files that it depends on.
+    """Where a run reads and writes.
 
     `preflight` is the preflight.json that must have passed before a TPU which `auto` found
     trains; None where none is asked for.
@@ -66,7 +88,6 @@ class RunFiles:
 
     tokenizer: str
     manifests: dict[str, str]
-    code: tuple[str, ...]
     model_directory: str
     log: str
     summary: str
@@ -139,35 +160,34 @@ def pretraining_of(
     )
 
 
-def fingerprint(settings: RunSettings, files: RunFiles, accelerator: Accelerator) -> str:
+def state_basis(settings: RunSettings, files: RunFiles, accelerator: Accelerator) -> dict:
     """What a saved state must have been made from for this run to go on from it.
 
-    A hash of the run's settings, of what the device came to, of manifests, tokenizer, code and
-    the packages that compute. Where and how often states are saved, and which TPU it is, is
-    left out.
+    The run's settings, what the device came to, manifests, tokenizer, the packages and the
+    modules that compute. Where and how often states are saved, which TPU it is, and code that
+    logs, reports or uploads is left out.
     """
     pretraining = {k: v for k, v in settings.pretraining.items() if k != "checkpoint"}
-    return value_sha256(
-        {
-            "settings": {
-                "name": settings.name,
-                "model": settings.model,
-                "pretraining": pretraining | {"seed": settings.own_seed},
-                "sequence_length": settings.sequence_length,
-                "corpus": settings.corpus,
-            },
-            "device": {
-                "kind": accelerator.kind,
-                "replicas": accelerator.replicas,
-                "precision": accelerator.precision,
-                "cpu_threads": settings.accelerator["cpu_threads"],
-            },
-            "packages": package_versions(COMPUTING_PACKAGES),
-            "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
-            "tokenizer": file_sha256(files.tokenizer),
-            "code": sorted([Path(p).name, file_sha256(p)] for p in files.code),
-        }
-    )[:16]
+    code = code_digests(SCRIPTS, COMPUTING_MODULES)
+    return {
+        "settings": {
+            "name": settings.name,
+            "model": settings.model,
+            "pretraining": pretraining | {"seed": settings.own_seed},
+            "sequence_length": settings.sequence_length,
+            "corpus": settings.corpus,
+        },
+        "device": {
+            "kind": accelerator.kind,
+            "replicas": accelerator.replicas,
+            "precision": accelerator.precision,
+            "cpu_threads": settings.accelerator["cpu_threads"],
+        },
+        "packages": package_versions(COMPUTING_PACKAGES),
+        "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
+        "tokenizer": file_sha256(files.tokenizer),
+        "code": {name: code[name] for name in COMPUTING_MODULES},
+    }
 
 
 def train_and_export(
@@ -183,11 +203,10 @@ def train_and_export(
     if settings.accelerator["kind"] == "auto" and accelerator.kind == "tpu" and files.preflight:
         require_passed(files.preflight, run.name, _step(run, accelerator))
     checkpoint = settings.pretraining["checkpoint"]
-    root, made_from = checkpoint["directory"].rstrip("/"), fingerprint(settings, files, accelerator)
-    states = StateDirectory(
-        path=f"{root}/{settings.name}/{made_from}",
-        keep=checkpoint["keep"],
-        fingerprint=made_from,
+    states = StateDirectory.of(
+        f"{checkpoint['directory'].rstrip('/')}/{settings.name}",
+        checkpoint["keep"],
+        state_basis(settings, files, accelerator),
     )
     print(
         f"{run.name}: {run.model_config.model_type}, {accelerator.name} with "
@@ -210,7 +229,7 @@ def train_and_export(
         card = model_card(summary, corpus=settings.corpus)
         write_text(f"{files.model_directory}/README.md", card)
         write_rows(files.log, trained.rows)
-        write_json(files.summary, summary)
+        write_artefact(files.summary, summary)
 
 
 def _step(run: Pretraining, accelerator: Accelerator) -> dict:

@@ -180,11 +180,10 @@ def _pretrain(
         first_step, progressed = restored[0], Progressed.of(restored[1])
         print(f"{run.name}: goes on from step {first_step} of {run.steps}", file=sys.stderr)
     elif others := states.others():
-        print(
-            f"{run.name}: starts anew; the states in {', '.join(others)} belong to other settings, "
-            "data or code. They are not used and can be deleted",
-            file=sys.stderr,
-        )
+        print(f"{run.name}: starts anew. States of other trainings are there:", file=sys.stderr)
+        for other in others:
+            print(f"  {other}: {states.difference(other)}", file=sys.stderr)
+        print("They are not used, and can be deleted", file=sys.stderr)
 
     with _stop_signals() as signals:
         loop = _Loop(run, accelerator, states, model, optimizer, state, progressed, pushes)

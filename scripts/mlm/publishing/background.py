@@ -5,8 +5,6 @@ thread writes them to a directory, and a process of the lowest priority uploads 
 (mlm.publishing.push_worker). While a push is under way the newest checkpoint waits, and takes the
 place of one that waited before it. Nothing here stops or changes a training: what fails is
 told as a warning.
-
-The uploading code is no import of this module, so that an edit of it does not train again.
 """
 
 import json

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from mlm.atomic import canonical_json, read_json, write_json
+from mlm.artefacts import read_artefact, write_artefact
+from mlm.atomic import canonical_json, read_json
 from mlm.errors import MlmError
 from mlm.pretraining.model_card import model_card
 from mlm.progress_line import Progress
@@ -57,7 +58,7 @@ def publish_tokenizer(
     directory, repository = Path(directory), settings.destination.repository
     tokens = read_json(directory / "special_tokens_map.json")
     tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}
-    card = tokenizer_card(repository, tokens, stats and read_json(stats), settings.card)
+    card = tokenizer_card(repository, tokens, stats and read_artefact(stats), settings.card)
     files = [PublishedFile.of(name, directory / name) for name in TOKENIZER_FILES]
     _publish(settings, files, card, "Publish the tokenizer", record, {"what": "tokenizer"})
 
@@ -107,7 +108,7 @@ def publish_model(
     pushed during the training, whose commits the record then names.
     """
     directory = Path(directory)
-    training, evaluation = (read_json(results[name]) for name in ("training", "evaluation"))
+    training, evaluation = (read_artefact(results[name]) for name in ("training", "evaluation"))
     card = model_card(
         training,
         corpus=settings.card.corpus,
@@ -142,7 +143,7 @@ def _publish(
     """Upload `files` and then the card, and write what went where to `record`."""
     files = (*files, PublishedFile.of(CARD, card.encode()))
     done = publish(settings.destination, Upload(files, title, settings.attempts, stale))
-    write_json(record, _record(settings.destination, files, done, about))
+    write_artefact(record, _record(settings.destination, files, done, about))
 
 
 def _record(

@@ -1,7 +1,6 @@
 """What the report is made from: the JSON artefacts of the stages, read and checked."""
 
 import csv
-import json
 import math
 import re
 import statistics
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mlm import artefacts
 from mlm.digests import file_sha256
 from mlm.errors import MlmError
 
@@ -92,27 +92,22 @@ class Results:
 def read_artefact(path: str | Path, kind: str, name: str | None = None) -> Artefact:
     """The artefact in the JSON file `path`, known to the report as `name`.
 
-    Raises MlmError where the file is no JSON, has another format version, or lacks a key.
+    Raises MlmError where the file is damaged, has another format version, or lacks a key.
     """
     path = Path(path)
-    remedy = "delete it and run the same command again: the workflow makes it anew"
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise MlmError(f"{path}: not readable as JSON ({error}); {remedy}") from error
-    if not isinstance(content, dict):
-        found = type(content).__name__
-        raise MlmError(f"{path}: a JSON object was expected, found {found}; {remedy}")
+    content = artefacts.read_artefact(path)
     version = content.get("format_version")
     if version != FORMAT_VERSION:
         raise MlmError(
             f"{path}: format version {FORMAT_VERSION} was expected, found "
             f"{'none' if version is None else version}; another version of the workflow wrote "
-            f"it. Either use that version, or {remedy}"
+            f"it. {artefacts.remedy(path)}"
         )
     missing = [key for key in REQUIRED_KEYS.get(kind, ()) if key not in content]
     if missing:
-        raise MlmError(f"{path}: {', '.join(missing)} missing in this {kind} file; {remedy}")
+        raise MlmError(
+            f"{path}: {', '.join(missing)} missing in this {kind} file. {artefacts.remedy(path)}"
+        )
     return Artefact(name or path.as_posix(), file_sha256(path), storable(content))
 
 
@@ -178,6 +173,40 @@ def read_splits(kind: str, folder: str, paths: Sequence[str]) -> dict[str, Artef
         split = artefact.content["split"]
         found[split] = Artefact(f"{folder}/{split}.json", artefact.sha256, artefact.content)
     return found
+
+
+def code_of_stages(
+    corpus: Mapping[str, Artefact],
+    tokenizer: Artefact | None,
+    manifests: Mapping[str, Artefact],
+    runs: Sequence[RunResults],
+) -> dict[str, str]:
+    """The digest of the code that made each stage's results, as they recorded it themselves.
+
+    Where runs differ, each under `stage [run]`.
+    """
+    found: dict[str, dict[str, str]] = {}
+
+    def add(stage: str, where: str, digest: str | None) -> None:
+        if digest is not None:
+            found.setdefault(stage, {})[where] = digest
+
+    shared = {"corpus": corpus, "tokenizer": {"": tokenizer}, "manifest": manifests}
+    for stage, made in shared.items():
+        for where, artefact in made.items():
+            if artefact is not None:
+                add(stage, where, artefacts.made_from(artefact.content).code)
+    for run in runs:
+        add("pretrain", run.name, run.training.content.get("code"))
+        stages = {"preview": run.preview, "evaluate": run.evaluation, "fill_mask": run.fill_mask}
+        for stage, artefact in (stages | run.extras).items():
+            if artefact is not None:
+                add(stage, run.name, artefacts.made_from(artefact.content).code)
+    return {
+        stage if len(set(digests.values())) == 1 else f"{stage} [{where}]": digest
+        for stage, digests in found.items()
+        for where, digest in digests.items()
+    }
 
 
 def read_benchmarks(folder: str | Path, note: Callable[[str], None] = print) -> list[dict]:

@@ -8,7 +8,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from mlm.atomic import write_json, write_text
+from mlm.artefacts import write_artefact
+from mlm.atomic import write_text
 from mlm.report import words as report_words
 from mlm.report.data import FORMAT_VERSION, Results, storable
 from mlm.report.figures import figures
@@ -17,6 +18,9 @@ from mlm.report.run_comparison import best_run, seed_groups, standings
 from mlm.report.sections import SECTIONS
 from mlm.report.theming import Figure
 from mlm.report.visible_text import plain, visible
+
+#: Where the templates lie.
+TEMPLATES = Path(__file__).parents[3] / "report"
 
 
 def write_report(
@@ -29,7 +33,7 @@ def write_report(
     drawn = figures(results) | finetuning_figures(results)
     for name, path in drawings.items():
         write_text(path, _standalone(drawn[name]))
-    write_json(numbers, storable(numbers_of(results)))
+    write_artefact(numbers, storable(numbers_of(results)))
     write_text(page, render(results, drawn, templates))
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mlm.atomic import read_json, write_json
+from mlm.artefacts import read_artefact, remedy, write_artefact
 from mlm.digests import file_sha256
 from mlm.errors import MlmError
 from mlm.shards.object_storage import file_size, is_remote
@@ -65,7 +65,7 @@ def as_json(manifest: Manifest) -> dict[str, Any]:
 
 def write_manifest(path: str | os.PathLike, manifest: Manifest) -> None:
     """Write the manifest, atomically."""
-    write_json(path, as_json(manifest))
+    write_artefact(path, as_json(manifest))
 
 
 def read_manifest(path: str | os.PathLike) -> Manifest:
@@ -74,11 +74,8 @@ def read_manifest(path: str | os.PathLike) -> Manifest:
     Raises MlmError where it is of another format version, lacks something, or its totals are
     not those of its shards.
     """
-    try:
-        found = read_json(path)
-        version = found.get("format_version")
-    except (ValueError, AttributeError):
-        raise MlmError(f"{path}: is no manifest (no JSON object). Remake it.") from None
+    found = read_artefact(path)
+    version = found.get("format_version")
     if version != FORMAT_VERSION:
         raise MlmError(
             f"{path}: format_version is {version}; {FORMAT_VERSION} is expected. It was made by "
@@ -88,13 +85,13 @@ def read_manifest(path: str | os.PathLike) -> Manifest:
         shards = tuple(ShardEntry(**_known(ShardEntry, s)) for s in found["shards"])
         manifest = Manifest(**{**_known(Manifest, found), "shards": shards})
     except (TypeError, KeyError) as error:
-        raise MlmError(f"{path}: is incomplete ({error}). Delete it and run again.") from None
+        raise MlmError(f"{path} is incomplete ({error}). {remedy(path)}") from None
     for key in ("num_samples", "num_tokens", "num_padding"):
         total = sum(getattr(s, key) for s in shards)
         if total != getattr(manifest, key):
             raise MlmError(
                 f"{path}: {key} is {getattr(manifest, key)}, but its shards add up to {total}. "
-                "Delete it and run again."
+                f"{remedy(path)}"
             )
     return manifest
 

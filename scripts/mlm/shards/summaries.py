@@ -1,12 +1,12 @@
 """What a shard's job says of its shard: the sidecar file beside it."""
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from mlm.atomic import read_json, write_json
+from mlm.artefacts import read_artefact, write_artefact
 from mlm.corpus.groups import OWN
 from mlm.errors import MlmError, reading
 
@@ -65,12 +65,13 @@ def _check_columns(corpus: Path, file: pq.ParquetFile) -> None:
 
 def write_summary(path: str | os.PathLike, summary: ShardSummary) -> None:
     """Write the sidecar file of a shard, atomically."""
-    write_json(path, asdict(summary))
+    write_artefact(path, asdict(summary))
 
 
 def read_summary(path: str | os.PathLike) -> ShardSummary:
     """The summary of one shard, from its sidecar file."""
+    content = read_artefact(path)
     try:
-        return ShardSummary(**read_json(path))
-    except (TypeError, ValueError):
-        raise MlmError(f"{path}: is no shard summary. Delete it and run again.") from None
+        return ShardSummary(**{field.name: content[field.name] for field in fields(ShardSummary)})
+    except KeyError as error:
+        raise MlmError(f"{path} is no shard summary: {error} is missing. {remedy(path)}") from None

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mlm.atomic import write_json
+from mlm.artefacts import write_artefact
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.files import tokenizer_files, write_tokenizer
 from mlm.tokenizer.pretrained import Ready, check_ids, load_pretrained
@@ -33,7 +33,7 @@ def make_tokenizer(
     )
     statistics = tokenizer_statistics(encoder, corpora, training)
     write_tokenizer(Path(outputs.tokenizer).parent, files)
-    write_json(outputs.stats, statistics)
+    write_artefact(outputs.stats, statistics)
 
 
 def _trained(corpus: str, section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:

@@ -1,0 +1,211 @@
+"""The JSON artefacts of the stages: sealed, and with a record of what they were made from.
+
+Every artefact holds a digest of its own content, the seal. At the end of a job, `made_from` is
+added to it: the digests of the job's inputs, of its settings and code, and of the files that
+it wrote beside the artefact. So each file below results/ can be checked against what its maker
+recorded, and the report can be traced to the corpus without a database.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+from mlm.atomic import write_json
+from mlm.code_digests import code_digest
+from mlm.digests import file_sha256, value_sha256
+from mlm.errors import MlmError
+
+_SEAL, _MADE_FROM = "seal", "made_from"
+
+#: Params that are new each time by design.
+_ASKED = "asked"
+
+
+def remedy(*paths: str | os.PathLike) -> str:
+    """How to have damaged or stale results made again: the command, in a sentence."""
+    files = " ".join(sorted({str(path) for path in paths}))
+    return f"To have it made again: rm {files}, then the same snakemake command"
+
+
+def write_artefact(path: str | os.PathLike, value: dict) -> None:
+    """Write `value` to `path` as canonical JSON with its seal, atomically."""
+    # What a reader will see: text for every key, lists for tuples.
+    content = json.loads(json.dumps({k: v for k, v in value.items() if k != _SEAL}))
+    write_json(path, content | {_SEAL: value_sha256(content)})
+
+
+def read_artefact(path: str | os.PathLike) -> dict:
+    """The content of the artefact `path`, without its seal.
+
+    Raises MlmError, with the way to have it made again, where the file is missing, empty, cut,
+    no JSON object, or not what its maker wrote.
+    """
+    try:
+        content = json.loads(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise MlmError(f"{path} is missing. {remedy(path)}") from None
+    except ValueError as error:
+        raise MlmError(
+            f"{path} is damaged: not readable as JSON ({error}). {remedy(path)}"
+        ) from None
+    if not isinstance(content, dict):
+        raise MlmError(
+            f"{path} is damaged: it holds {type(content).__name__}, an object is expected. "
+            f"{remedy(path)}"
+        )
+    seal = content.pop(_SEAL, None)
+    if seal is None:
+        raise MlmError(f"{path} is damaged: it has no seal of its content. {remedy(path)}")
+    if seal != value_sha256(content):
+        raise MlmError(
+            f"{path} is damaged: its content is not what was written (the seal {str(seal)[:12]}… "
+            f"does not fit). {remedy(path)}"
+        )
+    return content
+
+
+def portable(path: str | os.PathLike) -> str:
+    """`path` from its last directory `results` on: the same in every working directory."""
+    parts = PurePath(path).parts
+    last = max((i for i, part in enumerate(parts) if part == "results"), default=0)
+    return "/".join(parts[last:])
+
+
+@dataclass(frozen=True)
+class MadeFrom:
+    """What an artefact was made from. All digests are sha256, by portable path or name.
+
+    `settings` has a short digest a param; `code` is None for an artefact without a record.
+    """
+
+    rule: str = ""
+    code: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+
+
+def made_from(artefact: dict) -> MadeFrom:
+    """The record in the content of an artefact; empty where a script was run by hand."""
+    return MadeFrom(**artefact.get(_MADE_FROM, {}))
+
+
+def settings_digests(params: Mapping[str, Any]) -> dict[str, str]:
+    """A short digest of each param of a job, by name; those that are new each time left out."""
+    return {name: value_sha256(value)[:16] for name, value in params.items() if name != _ASKED}
+
+
+def is_artefact(path: str | os.PathLike) -> bool:
+    """Whether `path` is one of the JSON files that are sealed (a tokenizer's are not)."""
+    if not str(path).endswith(".json"):
+        return False
+    return PurePath(path).name not in _OTHER_JSON
+
+
+#: JSON files in the layout of transformers, which has no place for a seal.
+_OTHER_JSON = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
+
+
+class Chain:
+    """What is known of results while a job's inputs are looked over: who says which digest."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[str, str, bool]] = {}
+
+    def digest(self, path: str) -> str | None:
+        """The sha256 that a record names for the portable path `path`."""
+        return self._said[path][0] if path in self._said else None
+
+    def add(self, path: str, sha256: str, by: str, maker: bool) -> None:
+        """`by` names `sha256` for `path`: as what made it, or as what was made from it.
+
+        Raises MlmError where another record says otherwise.
+        """
+        if path not in self._said:
+            self._said[path] = sha256, by, maker
+            return
+        other, said_by, said_by_maker = self._said[path]
+        if other != sha256:
+            stale = [b for b, m in ((by, maker), (said_by, said_by_maker)) if not m] or [by]
+            raise MlmError(
+                f"Results that do not belong together: {by} goes with another {path} "
+                f"(sha256 {sha256[:12]}…) than {said_by} (sha256 {other[:12]}…). "
+                f"{remedy(*stale)}"
+            )
+        if maker:
+            self._said[path] = sha256, by, maker
+
+
+def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, str]:
+    """Check a job's inputs against the records of their makers; their sha256 by portable path.
+
+    Args:
+        paths: all inputs of the job; those below results/ count that a record
+            among them names (what holds times has none).
+        unread: those that the job's own code checks, or does not open: their digests are
+            taken from the records.
+
+    Raises:
+        MlmError: an input is damaged or is not what its maker wrote, or two of the inputs
+            were made from different versions of the same file.
+    """
+    results = {portable(path): str(path) for path in paths}
+    results = {name: path for name, path in results.items() if name.startswith("results/")}
+    chain, unread = Chain(), {portable(path) for path in unread}
+    artefacts = {name: path for name, path in results.items() if is_artefact(path)}
+    for name, path in sorted(artefacts.items()):
+        record = made_from(read_artefact(path))
+        chain.add(name, file_sha256(path), name, maker=True)
+        for other, sha256 in sorted(record.outputs.items()):
+            chain.add(other, sha256, name, maker=True)
+        for other, sha256 in sorted(record.inputs.items()):
+            chain.add(other, sha256, name, maker=False)
+    digests = {}
+    for name, path in sorted(results.items()):
+        recorded = chain.digest(name)
+        if recorded is None:
+            continue
+        if name in unread:
+            digests[name] = recorded
+            continue
+        digests[name] = file_sha256(path)
+        if recorded != digests[name]:
+            raise MlmError(
+                f"{path} is damaged: it is not what was written (sha256 "
+                f"{digests[name][:12]}…, recorded {recorded[:12]}…). {remedy(name)}"
+            )
+    return digests
+
+
+def record_job(
+    rule: str,
+    inputs: Mapping[str, str],
+    params: Mapping[str, Any],
+    outputs: Iterable[str],
+    varying: Iterable[str] = (),
+) -> None:
+    """Add what they were made from to the artefacts among a job's `outputs`.
+
+    `inputs` comes from `check_inputs`; `params` are the job's, with its code digests as `code`.
+    Outputs in `varying` hold times and speeds, and are left out.
+    """
+    outputs, varying = list(outputs), set(varying)
+    artefacts = [path for path in outputs if is_artefact(path)]
+    if not artefacts:
+        return
+    record = {
+        "rule": rule,
+        "code": code_digest(params.get("code", {})),
+        "settings": settings_digests(params),
+        "inputs": dict(inputs),
+        "outputs": {
+            portable(path): file_sha256(path)
+            for path in outputs
+            if path not in artefacts and path not in varying
+        },
+    }
+    for path in artefacts:
+        write_artefact(path, read_artefact(path) | {_MADE_FROM: record})

@@ -1,0 +1,91 @@
+"""Which code a script runs, by meaning: a digest of each module's syntax tree.
+
+Snakemake reruns a rule when its script's date changes, and knows nothing of the modules that
+the script imports. The rules therefore hold these digests as a param: an edit of what the code
+does reruns what runs it; comments, docstrings, formatting, dates and places rerun nothing.
+"""
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from mlm.digests import FileMemory, value_sha256
+from mlm.errors import MlmError
+
+_PACKAGE = "mlm"
+_NAMED = re.compile(r"^mlm(?:\.\w+)+$")
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            del node.body[0]
+            if not node.body:
+                node.body.append(ast.Pass())
+    return tree
+
+
+def _imported(tree: ast.Module) -> list[str]:
+    """Dotted names of the library's modules that are imported anywhere, also in functions.
+
+    Of `from mlm.a import b` both `mlm.a` and `mlm.a.b`, which may be a module. A module that runs
+    in a process of its own (`python -m mlm.a.b`) is named in a text.
+    """
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names.update(_NAMED.findall(node.value))
+    return sorted(name for name in names if name.split(".")[0] == _PACKAGE)
+
+
+def _meaning(file: Path) -> list:
+    """A digest of what the Python file does, and the library modules that it imports.
+
+    The digest is taken of the tree written out again, which differs less between versions of
+    Python than its dump.
+    """
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    except (SyntaxError, ValueError) as error:
+        raise MlmError(f"{file} is not valid Python: {error}. Correct it and run again") from None
+    imported = _imported(tree)
+    text = ast.unparse(_without_docstrings(tree))
+    return [hashlib.sha256(text.encode("utf-8")).hexdigest()[:12], imported]
+
+
+def code_digests(
+    scripts: Path, roots: Iterable[str], memory: FileMemory | None = None
+) -> dict[str, str]:
+    """Short digests of the modules `roots` and of all library modules that they import.
+
+    Args:
+        scripts: the directory that holds the scripts and the package `mlm`.
+        roots: dotted names: "pretrain" is scripts/pretrain.py.
+        memory: what is remembered of files that stayed the same.
+
+    Returns:
+        A digest of 12 hexadecimal digits by dotted name, sorted.
+    """
+    memory = memory or FileMemory(None)
+    waiting, found = list(roots), {}
+    while waiting:
+        name = waiting.pop()
+        file = scripts.joinpath(*name.split(".")).with_suffix(".py")
+        if name in found or not file.is_file():
+            continue
+        found[name], imported = memory.value("meaning", file, _meaning)
+        waiting += imported
+    return dict(sorted(found.items()))
+
+
+def code_digest(digests: dict[str, str]) -> str:
+    """One sha256 for the code that `digests`, from `code_digests`, describes."""
+    return value_sha256(digests)
