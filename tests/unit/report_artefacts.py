@@ -5,7 +5,7 @@ import hashlib
 import math
 from pathlib import Path
 
-from mlm.atomic import write_json
+from mlm.artefacts import write_artefact
 from mlm.report.data import CURVE_COLUMNS
 
 SPLITS = {"train": (900, 0.9), "validation": (50, 0.05), "test": (50, 0.05)}
@@ -348,7 +348,7 @@ def write_run(root: Path, run: str, loss: float = 4.9, **artefacts) -> dict[str,
     }
     rows = artefacts.pop("curves", None) or curves(loss)
     for name, content in (made | artefacts).items():
-        write_json(folder / f"{name}.json", content)
+        write_artefact(folder / f"{name}.json", content)
     write_csv(folder / "training.csv", rows)
     files = {name: str(folder / f"{name}.json") for name in made}
     return files | {"curves": str(folder / "training.csv")}
@@ -358,9 +358,9 @@ def write_data(root: Path) -> dict[str, list[str]]:
     """The artefacts that all runs share, below `root`: paths by kind, splits in order."""
     results = root / "results"
     for split in SPLITS:
-        write_json(results / "corpus" / f"{split}.json", corpus(split))
-        write_json(results / "manifests" / f"{split}.json", manifest(split))
-    write_json(results / "tokenizer" / "tokenizer_stats.json", tokenizer_stats())
+        write_artefact(results / "corpus" / f"{split}.json", corpus(split))
+        write_artefact(results / "manifests" / f"{split}.json", manifest(split))
+    write_artefact(results / "tokenizer" / "tokenizer_stats.json", tokenizer_stats())
     return {
         "corpus": [str(results / "corpus" / f"{s}.json") for s in SPLITS],
         "manifests": [str(results / "manifests" / f"{s}.json") for s in SPLITS],

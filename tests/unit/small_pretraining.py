@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.atomic import write_json
+from mlm.artefacts import write_artefact
 from mlm.shards.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH, SAMPLES = 64, 16, 50
@@ -88,7 +88,7 @@ def write_manifest_of(path: Path, *, samples: int = SAMPLES, shards: int = 4, pl
         }
         for i in range(shards)
     ]
-    write_json(
+    write_artefact(
         path,
         {
             "format_version": 1,

@@ -1,11 +1,11 @@
-from mlm.atomic import read_json
+from mlm.artefacts import read_artefact
 from mlm.evaluation.file import rounded, write_figures
 
 
 def test_what_is_written_has_its_version_and_is_rounded(tmp_path):
     path = tmp_path / "evaluation.json"
     write_figures(path, {"run": "base", "test": {"loss": 1 / 3}})
-    assert read_json(path) == {"format_version": 1, "run": "base", "test": {"loss": 0.3333333}}
+    assert read_artefact(path) == {"format_version": 1, "run": "base", "test": {"loss": 0.3333333}}
 
 
 def test_rounding_keeps_seven_digits_and_all_that_is_no_float():

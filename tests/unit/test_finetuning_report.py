@@ -1,12 +1,12 @@
 """What the report says of a fine-tuning: every score, which is the fair one, and no more."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from report_results import results_in
 
+from mlm.artefacts import write_artefact
 from mlm.finetuning.words import finetuning_verdicts
 from mlm.report.data import read_artefact
 from mlm.report.figures import figures
@@ -58,7 +58,7 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded")
 def page_with(tmp_path, content):
     results = results_in(tmp_path)
     path = tmp_path / "metrics.json"
-    path.write_text(json.dumps(content))
+    write_artefact(path, content)
     name = results.runs[0].name
     extras = {"finetune": read_artefact(path, "finetune", f"results/runs/{name}/finetune.json")}
     results = replace(results, runs=[replace(results.runs[0], extras=extras)])

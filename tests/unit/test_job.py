@@ -14,8 +14,16 @@ from mlm.errors import MlmError
 from mlm.job import run
 
 
-def job(tmp_path):
-    return SimpleNamespace(log=[str(tmp_path / "logs" / "x.log")], rule="x")
+class Files(dict):
+    """Named paths, as Snakemake gives a job's inputs, outputs and params."""
+
+    def __iter__(self):
+        return iter(self.values())
+
+
+def job(tmp_path, **files):
+    named = {kind: Files(files.get(kind, {})) for kind in ("input", "output", "params")}
+    return SimpleNamespace(log=[str(tmp_path / "logs" / "x.log")], rule="x", **named)
 
 
 def failing(error):
@@ -127,7 +135,7 @@ def test_sigterm_ends_a_job_through_its_clean_up(tmp_path):
         "    with replacing('x.json') as temporary:\n"
         "        temporary.write_text('half')\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
-        "run(main, SimpleNamespace(log=['x.log'], rule='x'))\n"
+        "run(main, SimpleNamespace(log=['x.log'], rule='x', input={}, output={}, params={}))\n"
     )
     scripts = str(Path(__file__).parents[2] / "scripts")
     ran = subprocess.run(

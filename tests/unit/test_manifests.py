@@ -5,6 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from test_sharding import corpus_of, make
 
+from mlm.artefacts import read_artefact, write_artefact
 from mlm.errors import MlmError
 from mlm.shards.manifest_merging import merge
 from mlm.shards.manifests import (
@@ -85,7 +86,7 @@ def test_every_missing_or_shortened_shard_is_named_at_once(made):
 def test_another_format_version_is_refused(made):
     directory, _, _ = made
     path = directory / "train.json"
-    path.write_text(path.read_text().replace('"format_version": 1', '"format_version": 2'))
+    write_artefact(path, read_artefact(path) | {"format_version": 2})
     with pytest.raises(MlmError, match="format_version is 2; 1 is expected"):
         read_manifest(path)
 
@@ -93,7 +94,13 @@ def test_another_format_version_is_refused(made):
 @pytest.mark.parametrize("text", ["", "[]", '{"format_version": 1}'])
 def test_what_is_no_manifest_is_refused(tmp_path, text):
     (tmp_path / "train.json").write_text(text)
-    with pytest.raises(MlmError, match=r"train\.json: is"):
+    with pytest.raises(MlmError, match=r"train\.json is damaged"):
+        read_manifest(tmp_path / "train.json")
+
+
+def test_a_manifest_that_lacks_something_is_refused(tmp_path):
+    write_artefact(tmp_path / "train.json", {"format_version": 1})
+    with pytest.raises(MlmError, match=r"train\.json is incomplete"):
         read_manifest(tmp_path / "train.json")
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 from small_pretraining import LENGTH, write_manifest_of
 
-from mlm.atomic import write_json
+from mlm.artefacts import write_artefact
 from mlm.errors import MlmError
 from mlm.preflight.checks import PreflightFiles, PreflightSettings, compile_all, preflight
 from mlm.preflight.data_readiness import Reach, check_data
@@ -39,7 +39,7 @@ def judge(
 ):
     """The preflight.json for what `compiler` answers by target."""
     lowering = tmp_path / "lowering.json"
-    write_json(
+    write_artefact(
         lowering,
         {
             "format_version": 1,

@@ -1,6 +1,6 @@
 """The verdict on a fine-tuning's step, with a compiler whose answers are known."""
 
-from mlm.atomic import read_json, write_json
+from mlm.artefacts import read_artefact, write_artefact
 from mlm.finetuning.examples import Example, write_examples
 from mlm.preflight.checks import PreflightSettings
 from mlm.preflight.finetuning_checks import FinetuningFiles, preflight_finetuning
@@ -15,7 +15,7 @@ def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
     lowering = {"run": "base", "model_type": "roberta", "findings": []}
     if config is not None:
         lowering["model_configuration"] = config
-    write_json(tmp_path / "lowering.json", lowering)
+    write_artefact(tmp_path / "lowering.json", lowering)
     examples = [Example(str(i), "A passage.", "abc"[i % 3]) for i in range(100)]
     write_examples(tmp_path / "examples.csv", examples, [i % 5 for i in range(100)])
     files = FinetuningFiles(
@@ -42,7 +42,7 @@ def test_a_step_that_fits_passes_with_the_figures_of_one_fold(tmp_path):
     # 80 of 100 examples are learned from, 32 in a step, in 3 epochs.
     assert target["estimate"]["steps"] == 3 * 3
     assert target["flops_per_run"] == 1e12 * 4 * 9
-    written = read_json(tmp_path / "preflight_finetune.json")
+    written = read_artefact(tmp_path / "preflight_finetune.json")
     assert "base, a fold of fine-tuning: passed" in table(written)
 
 

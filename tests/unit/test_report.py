@@ -14,6 +14,7 @@ import report_artefacts as made
 from report_results import hostile as hostile_results
 from report_results import results_in, written
 
+from mlm.artefacts import write_artefact
 from mlm.config.resolution import resolve
 from mlm.report.catalogue import FIGURES
 from mlm.report.data import Results, read_artefact
@@ -196,7 +197,7 @@ PREFLIGHT = {
 def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
     results = results_in(tmp_path)
     path = tmp_path / "preflight.json"
-    path.write_text(json.dumps(PREFLIGHT))
+    write_artefact(path, PREFLIGHT)
     extras = {"preflight": read_artefact(path, "preflight", "preflight.json")}
     run = replace(results.runs[0], extras=extras)
     found = Page(page_of(replace(results, runs=[run])))

@@ -28,7 +28,7 @@ def test_a_rule_is_complete(name):
     body = WITH_SCRIPT[name]
     assert body.lstrip().startswith('"""'), "a docstring in one line comes first"
     assert [n for n in NEEDED if n not in body] == []
-    assert "code=code(" in body, "the library modules are inputs"
+    assert "code=code(" in body, "digests of the library modules are params"
 
 
 @pytest.mark.parametrize("name", sorted(WITH_SCRIPT))

@@ -1,0 +1,196 @@
+"""Artefacts say what they were made from; whoever reads them checks that it is still so."""
+
+import json
+import os
+import time
+
+import pytest
+
+from mlm.artefacts import (
+    check_inputs,
+    made_from,
+    portable,
+    read_artefact,
+    record_job,
+    settings_digests,
+    write_artefact,
+)
+from mlm.digests import FileMemory, file_sha256
+from mlm.errors import MlmError
+
+
+def test_an_artefact_comes_back_as_it_was_written(tmp_path):
+    write_artefact(tmp_path / "a.json", {"b": [1, 2.5, None], 10: "x", 9: "ü"})
+    assert read_artefact(tmp_path / "a.json") == {"b": [1, 2.5, None], "10": "x", "9": "ü"}
+
+
+DAMAGES = {
+    "flipped": lambda content: content.replace(b"3.25", b"3.26"),
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "no object": lambda content: b"[1]",
+    "another encoding": lambda content: b"\xff\xfe" + content,
+    "no seal": lambda content: b'{"loss": 3.25}',
+    "not a number": lambda content: content.replace(b"3.25", b"NaN"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_artefact_is_named_with_the_command_that_mends_it(tmp_path, damage):
+    path = tmp_path / "evaluation.json"
+    write_artefact(path, {"loss": 3.25})
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    with pytest.raises(MlmError, match=r"evaluation\.json is damaged.*rm .*evaluation\.json"):
+        read_artefact(path)
+
+
+def test_a_missing_artefact_is_named(tmp_path):
+    with pytest.raises(MlmError, match=r"a\.json is missing"):
+        read_artefact(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize(
+    "path", ["results/a/b.json", ".snakemake/storage/gcs/x/results/a/b.json", "/p/results/a/b.json"]
+)
+def test_a_result_has_one_name_wherever_it_lies(path):
+    assert portable(path) == "results/a/b.json"
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """A corpus, a model made from it, and an evaluation of that: each with its record."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "results").mkdir()
+
+    def job(rule, inputs, outputs, **params):
+        digests = check_inputs(inputs)
+        for path in outputs:
+            if path.endswith(".json"):
+                write_artefact(path, {"of": rule})
+            else:
+                (tmp_path / path).write_text(f"{rule} {params}")
+        record_job(rule, digests, params, outputs)
+
+    job("corpus", [], ["results/train.parquet", "results/corpus.json"])
+    job(
+        "pretrain",
+        ["results/train.parquet", "results/corpus.json"],
+        ["results/model.safetensors", "results/training.json"],
+        rate=0.1,
+    )
+    job(
+        "evaluate",
+        ["results/model.safetensors", "results/training.json", "results/corpus.json"],
+        ["results/evaluation.json"],
+    )
+    return job
+
+
+ALL = ["results/corpus.json", "results/training.json", "results/evaluation.json"]
+
+
+def test_what_a_job_was_made_from_stands_in_its_artefact(results):
+    record = made_from(read_artefact("results/training.json"))
+    assert record.rule == "pretrain"
+    assert record.inputs == {p: file_sha256(p) for p in ("results/train.parquet", ALL[0])}
+    assert record.outputs == {"results/model.safetensors": file_sha256("results/model.safetensors")}
+    assert record.settings == settings_digests({"rate": 0.1})
+
+
+def test_a_chain_that_holds_together_is_accepted(results):
+    assert set(check_inputs([*ALL, "results/model.safetensors"])) == {
+        *ALL,
+        "results/model.safetensors",
+    }
+
+
+def test_a_damaged_file_is_named_by_whoever_reads_it(results):
+    with open("results/model.safetensors", "a") as handle:
+        handle.write("x")
+    with pytest.raises(MlmError, match=r"model\.safetensors is damaged.*rm results/model"):
+        check_inputs(["results/model.safetensors", "results/training.json"])
+
+
+def test_a_file_that_the_job_checks_itself_is_not_read(results):
+    os.truncate("results/model.safetensors", 0)
+    files = ["results/model.safetensors", "results/training.json"]
+    recorded = made_from(read_artefact("results/training.json")).outputs
+    assert check_inputs(files, unread=files[:1])[files[0]] == recorded[files[0]]
+
+
+def test_a_result_of_another_model_is_refused_by_name(results):
+    results(
+        "pretrain",
+        ["results/train.parquet", "results/corpus.json"],
+        ["results/model.safetensors", "results/training.json"],
+        rate=0.2,
+    )
+    with pytest.raises(MlmError, match=r"do not belong together.*rm results/evaluation\.json"):
+        check_inputs(ALL)
+
+
+def test_a_param_that_is_new_each_time_is_no_setting():
+    assert settings_digests({"asked": time.time_ns(), "x": 1}) == settings_digests({"x": 1})
+
+
+def test_outputs_that_hold_times_are_not_recorded(results):
+    files = ["results/training.csv", "results/training.json"]
+    for path in files:
+        write_artefact(path, {})
+    record_job("pretrain", {}, {}, ["results/training.csv", files[1]], varying=files[:1])
+    assert made_from(read_artefact(files[1])).outputs == {}
+
+
+class TestFileMemory:
+    def old(self, path, text, seconds=100):
+        path.write_text(text)
+        os.utime(path, (time.time() - seconds,) * 2)
+        return path
+
+    def test_a_file_is_read_again_only_when_it_changed(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("mlm.digests._SETTLED_SECONDS", -1.0)
+        path, read = tmp_path / "x", []
+        path.write_text("a")
+        memory = FileMemory(None)
+        for _ in range(2):
+            memory.value("length", path, lambda p: read.append(p) or len(p.read_text()))
+        assert len(read) == 1
+
+    def test_a_change_that_keeps_size_date_and_inode_is_seen(self, tmp_path, monkeypatch):
+        """As an edit in place followed by `touch -r` does: the inode's change date tells."""
+        monkeypatch.setattr("mlm.digests._SETTLED_SECONDS", -1.0)
+        path, memory = tmp_path / "x", FileMemory(None)
+        path.write_text("one")
+        before, times = memory.sha256(path), path.stat()
+        time.sleep(0.05)
+        with open(path, "r+") as handle:
+            handle.write("two")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        assert memory.sha256(path) != before
+
+    def test_a_file_that_has_just_changed_is_not_remembered(self, tmp_path):
+        path, memory = tmp_path / "x", FileMemory(tmp_path / "memory.json")
+        path.write_text("one")
+        memory.sha256(path)
+        memory.save()
+        assert json.loads((tmp_path / "memory.json").read_text()) == {}
+
+    def test_the_memory_outlives_the_process_and_a_damaged_one_costs_time_only(
+        self, tmp_path, monkeypatch
+    ):
+        monkeypatch.setattr("mlm.digests._SETTLED_SECONDS", -1.0)
+        path, place = tmp_path / "x", tmp_path / "memory.json"
+        path.write_text("one")
+        memory = FileMemory(place)
+        known = memory.sha256(path)
+        memory.save()
+        unread = pytest.fail
+        assert FileMemory(place).value("sha256", path, unread) == known
+        place.write_text("{")
+        assert FileMemory(place).sha256(path) == known
+
+    def test_a_large_source_is_told_by_size_and_date(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("mlm.digests.LARGEST_READ", 2)
+        path, memory = self.old(tmp_path / "x", "three"), FileMemory(None)
+        before = memory.identity(path)
+        assert memory.identity(self.old(path, "THREE", seconds=100.5)) != before

@@ -1,0 +1,110 @@
+"""Rules hold digests of the code that their scripts run: its meaning, and all of it."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlm.code_digests import code_digests
+from mlm.errors import MlmError
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+RULE_SCRIPTS = sorted(p.stem for p in SCRIPTS.glob("*.py"))
+
+
+@pytest.fixture
+def library(tmp_path):
+    """A library of given modules; `digests()` looks at it anew."""
+    (tmp_path / "mlm").mkdir()
+
+    def digests(**modules):
+        for name, text in modules.items():
+            place = tmp_path / ("s.py" if name == "s" else f"mlm/{name}.py")
+            place.write_text(text)
+        return code_digests(tmp_path, ["s"])
+
+    return digests
+
+
+def test_digests_follow_imports_through_modules(library):
+    found = library(
+        s="def main():\n    from mlm.a import f\n",
+        a="import json\nfrom mlm import b\n",
+        b="X = 1\n",
+        unused="",
+    )
+    assert list(found) == ["mlm.a", "mlm.b", "s"]
+
+
+def test_a_circle_of_imports_comes_to_an_end(library):
+    assert len(library(s="import mlm.a\n", a="import mlm.b\n", b="import mlm.a\n")) == 3
+
+
+def test_a_module_that_runs_in_a_process_of_its_own_counts(library):
+    assert "mlm.worker" in library(s='RUN = [python, "-m", "mlm.worker"]\n', worker="X = 1\n")
+
+
+CODE = '"""What it is."""\n\ndef f(x):\n    """Twice x."""\n    return 2 * x\n'
+SAME = {
+    "comment": CODE + "# nothing\n",
+    "docstring": CODE.replace("Twice x.", "x, twice."),
+    "no docstring": CODE.replace('    """Twice x."""\n', ""),
+    "formatting": CODE.replace("2 * x", "(\n        2*x\n    )"),
+    "quotes": CODE.replace('"""', "'''"),
+}
+OTHER = {
+    "constant": CODE.replace("2 * x", "3 * x"),
+    "name": CODE.replace("f(x)", "g(x)"),
+    "default": CODE.replace("f(x)", "f(x=1)"),
+    "statement": CODE + "f(1)\n",
+}
+
+
+@pytest.mark.parametrize("edit", SAME)
+def test_an_edit_without_meaning_is_no_change(library, edit):
+    assert library(s="import mlm.a", a=CODE) == library(a=SAME[edit])
+
+
+@pytest.mark.parametrize("edit", OTHER)
+def test_an_edit_of_meaning_changes_the_digest_of_its_module_alone(library, edit):
+    before, after = library(s="import mlm.a", a=CODE), library(a=OTHER[edit])
+    assert {name for name in before if before[name] != after[name]} == {"mlm.a"}
+
+
+def test_a_function_that_is_only_documented_keeps_its_body(library):
+    assert library(s='def f():\n    """Nothing."""\n') == library(s="def f():\n    pass\n")
+
+
+def test_code_that_is_no_python_is_named(library):
+    with pytest.raises(MlmError, match=r"a\.py is not valid Python"):
+        library(s="import mlm.a", a="def f(:\n")
+
+
+@pytest.mark.parametrize("script", RULE_SCRIPTS)
+def test_what_python_imports_has_a_digest(script):
+    """Runs each script's imports in a process of its own and compares the loaded modules."""
+    known = set(code_digests(SCRIPTS, [script]))
+    assert len(known) > 1, "a rule without library code would never be rerun by an edit of it"
+    program = (
+        "import ast, sys, importlib\n"
+        f"sys.path.insert(0, {str(SCRIPTS)!r})\n"
+        f"tree = ast.parse(open({str(SCRIPTS / (script + '.py'))!r}).read())\n"
+        "for node in ast.walk(tree):\n"
+        "    if isinstance(node, ast.ImportFrom) and node.module.split('.')[0] == 'mlm':\n"
+        "        importlib.import_module(node.module)\n"
+        "print('\\n'.join(n for n, m in sys.modules.items() if n.startswith('mlm.')\n"
+        "                and not m.__file__.endswith('__init__.py')))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    loaded = set(ran.stdout.split())
+    assert loaded and loaded <= known
+
+
+def test_packages_hold_no_code_in_their_init_files():
+    """Digests leave them out, so there must be nothing in them to run."""
+    for init in (SCRIPTS / "mlm").rglob("__init__.py"):
+        body = ast.parse(init.read_text()).body
+        assert [type(n) for n in body] in ([ast.Expr], []), init
