@@ -16,18 +16,12 @@ from typing import Any
 from mlm.atomic import write_json
 from mlm.code_digests import code_digest
 from mlm.digests import file_sha256, value_sha256
-from mlm.errors import MlmError
+from mlm.errors import MlmError, remedy
 
 _SEAL, _MADE_FROM = "seal", "made_from"
 
 #: Params that are new each time by design.
 _ASKED = "asked"
-
-
-def remedy(*paths: str | os.PathLike) -> str:
-    """How to have damaged or stale results made again: the command, in a sentence."""
-    files = " ".join(sorted({str(path) for path in paths}))
-    return f"To have it made again: rm {files}, then the same snakemake command"
 
 
 def write_artefact(path: str | os.PathLike, value: dict) -> None:

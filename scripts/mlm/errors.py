@@ -26,6 +26,12 @@ class ConfigError(MlmError):
         super().__init__("\n".join([title, *(f"  - {p}" for p in self.problems)]))
 
 
+def remedy(*paths: str | os.PathLike) -> str:
+    """How to have damaged or stale results made again: the command, in a sentence."""
+    files = " ".join(sorted({str(path) for path in paths}))
+    return f"To have it made again: rm {files}, then the same snakemake command"
+
+
 @contextmanager
 def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
     """Whatever goes wrong meanwhile, in reading the result `path` as `what`, is damage to it.
@@ -43,6 +49,5 @@ def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
             raise
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise MlmError(
-            f"{path} is damaged: it cannot be read as {what} ({reason}). To have it made again: "
-            f"rm {path}, then the same snakemake command"
+            f"{path} is damaged: it cannot be read as {what} ({reason}). {remedy(path)}"
         ) from None

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlm.artefacts import MadeFrom, is_artefact, made_from, read_artefact, remedy, settings_digests
+from mlm.artefacts import MadeFrom, is_artefact, made_from, read_artefact, settings_digests
 from mlm.digests import LARGEST_READ, FileMemory
-from mlm.errors import MlmError
+from mlm.errors import MlmError, remedy
 
 _NOTES = Path(".snakemake")
 #: Snakemake cuts the names of its notes to pieces of this length, less one.

@@ -98,7 +98,6 @@ def job(place: Path, out: str, section: dict, start="pretrained", fold=0, **acce
     files = FoldFiles(
         examples=str(place / "examples.csv"),
         model=str(place / "model"),
-        code=(),
         predictions=str(directory / "predictions.csv"),
         history=str(directory / "history.csv"),
         weights=str(directory / "model.safetensors"),

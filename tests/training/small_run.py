@@ -156,7 +156,6 @@ def small_job(root: Path, name: str = "small", overrides: dict | None = None):
     files = RunFiles(
         tokenizer=str(root / "tokenizer" / "tokenizer.json"),
         manifests={s: str(root / f"{s}.json") for s in ("train", "validation")},
-        code=(),
         model_directory=str(results / "model"),
         log=str(results / "training.csv"),
         summary=str(results / "training.json"),

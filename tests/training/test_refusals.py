@@ -14,7 +14,8 @@ from small_run import (
     write_tokenizer,
 )
 
-from mlm.atomic import write_json
+from mlm.artefacts import write_artefact
+from mlm.digests import value_sha256
 from mlm.errors import ConfigError, MlmError
 from mlm.pretraining import stage
 from mlm.pretraining.accelerators import Accelerator
@@ -137,7 +138,8 @@ def test_a_state_belongs_to_its_device_and_packages_but_to_no_tpus_name(root, mo
         section = settings.accelerator | {"tpu": {"name": tpu, "zone": None, "project": None}}
         strategy = SimpleNamespace(num_replicas_in_sync=replicas)
         device = Accelerator(strategy=strategy, kind="cpu", precision="float32")
-        return stage.fingerprint(dataclasses.replace(settings, accelerator=section), files, device)
+        settings = dataclasses.replace(settings, accelerator=section)
+        return value_sha256(stage.state_basis(settings, files, device))
 
     assert found() == found(tpu="another") == found(seed=0)
     assert len({found(), found(replicas=2), found(seed=1)}) == 3
@@ -236,7 +238,7 @@ def on_a_tpu(root, monkeypatch):
     def train(report: dict | None, kind: str = "auto"):
         settings, files = small_job(root, overrides={"accelerator": {"kind": kind}})
         if report is not None:
-            write_json(root / "preflight.json", report)
+            write_artefact(root / "preflight.json", report)
         files = dataclasses.replace(files, preflight=str(root / "preflight.json"))
         stage.train_and_export(settings, files)
 

@@ -27,8 +27,8 @@ def place(request, tmp_path):
     return f"ram://{tmp_path.name}/state"
 
 
-def saved(place, steps=(5, 10, 15), keep=2, fingerprint="f") -> StateDirectory:
-    states = StateDirectory(place, keep, fingerprint)
+def saved(place, steps=(5, 10, 15), keep=2, rate=0.1) -> StateDirectory:
+    states = StateDirectory(place, keep, {"settings": {"rate": rate}, "code": {"mlm.a": "1"}})
     tf.io.gfile.makedirs(place)
     for step in steps:
         states.save(step, Counter(step).state(), {"rows": [step]})
@@ -105,9 +105,18 @@ def test_damaged_states_after_a_new_one_do_not_push_it_out(place, keep):
 
 
 def test_a_state_of_another_training_is_refused(place):
-    saved(place, fingerprint="aaaa")
-    with pytest.raises(MlmError, match=r"state of another training.*aaaa.*bbbb"):
-        restored(StateDirectory(place, 2, "bbbb"))
+    saved(place)
+    basis = {"settings": {"rate": 0.2}, "code": {"mlm.a": "1"}}
+    with pytest.raises(MlmError, match=r"state of another training: settings.rate: 0.1 then, 0.2"):
+        restored(StateDirectory(place, 2, basis))
+
+
+def test_what_differs_from_another_training_is_named(place):
+    saved(place)
+    basis = {"settings": {"rate": 0.2}, "code": {"mlm.a": "2"}}
+    assert StateDirectory(f"{place}/other", 2, basis).difference(place) == (
+        "code mlm.a is another; settings.rate: 0.1 then, 0.2 now"
+    )
 
 
 def test_states_of_the_run_with_other_settings_are_named(place):

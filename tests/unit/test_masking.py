@@ -1,7 +1,6 @@
-from itertools import pairwise
-
 import hashlib
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest

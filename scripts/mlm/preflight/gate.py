@@ -6,7 +6,7 @@ the machine that trains: there, a preflight that passed for the same step is ask
 
 from pathlib import Path
 
-from mlm.atomic import read_json
+from mlm.artefacts import read_artefact
 from mlm.errors import MlmError
 
 
@@ -29,7 +29,7 @@ def require_passed(report: str, run: str, step: dict) -> None:
 def _fault(report: str, step: dict) -> str | None:
     if not Path(report).exists():
         return f"{report} does not exist"
-    found = read_json(report)
+    found = read_artefact(report)
     if not found["passed"]:
         return f"{report} says that it failed"
     for name, value in step.items():

@@ -167,10 +167,8 @@ class StateDirectory:
                 continue
             if found["fingerprint"] != self.fingerprint:
                 raise MlmError(
-                    f"{place} is the state of another training: it was made from settings, data "
-                    f"and code with the fingerprint {found['fingerprint']}, and this run has "
-                    f"{self.fingerprint}. Move it away, or name another "
-                    "pretraining.checkpoint.directory"
+                    f"{place} is the state of another training: {self.difference(self.path)}. Move "
+                    "it away, or name another pretraining.checkpoint.directory"
                 )
             state.read(f"{place}/variables").assert_consumed()
             return step, json.loads(_read(f"{place}/progress.json"))

@@ -40,6 +40,7 @@ SCRIPTS = Path(__file__).parents[2]
 #: Modules that decide the bits of the weights: the model and where it starts, the order of the
 #: samples, their masks, the step, the optimizer. An edit elsewhere keeps the states.
 COMPUTING_MODULES = (
+    "mlm.config.families",
     "mlm.framework",
     "mlm.pretraining.initialisation",
     "mlm.pretraining.input_pipeline",
@@ -47,7 +48,6 @@ COMPUTING_MODULES = (
     "mlm.pretraining.length",
     "mlm.pretraining.masking",
     "mlm.pretraining.masking_settings",
-    "mlm.pretraining.model_settings",
     "mlm.pretraining.models",
     "mlm.pretraining.optimisation",
     "mlm.pretraining.prediction",

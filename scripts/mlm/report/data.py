@@ -11,7 +11,7 @@ from typing import Any
 
 from mlm import artefacts
 from mlm.digests import file_sha256
-from mlm.errors import MlmError
+from mlm.errors import MlmError, remedy
 
 #: The version of every artefact's format that this report can read.
 FORMAT_VERSION = 1
@@ -101,13 +101,11 @@ def read_artefact(path: str | Path, kind: str, name: str | None = None) -> Artef
         raise MlmError(
             f"{path}: format version {FORMAT_VERSION} was expected, found "
             f"{'none' if version is None else version}; another version of the workflow wrote "
-            f"it. {artefacts.remedy(path)}"
+            f"it. {remedy(path)}"
         )
     missing = [key for key in REQUIRED_KEYS.get(kind, ()) if key not in content]
     if missing:
-        raise MlmError(
-            f"{path}: {', '.join(missing)} missing in this {kind} file. {artefacts.remedy(path)}"
-        )
+        raise MlmError(f"{path}: {', '.join(missing)} missing in this {kind} file. {remedy(path)}")
     return Artefact(name or path.as_posix(), file_sha256(path), storable(content))
 
 
