@@ -60,13 +60,8 @@ class Preflight(Section):
     )
     targets: Annotated[list[Text], Field(min_length=1)] = Field(
         ["v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2"],
-<<<<<<< HEAD
         description="Topologies to compile for, each a generation (v3, v4, v5e, v5p, v6e) and a"
         " grid of chips.",
-=======
-        description="Topologies to compile for, each a generation (v3, v4, v5e, v5p, v6e) and a "
-        "grid of chips.",
->>>>>>> b247306 (States say what they were made from, and a new training says what differs)
     )
     effort: Literal["auto", "quick", "full"] = Field(
         "auto",

@@ -7,12 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from mlm.artefacts import read_artefact, write_artefact
-<<<<<<< HEAD
 from mlm.corpus.groups import OWN
-from mlm.errors import MlmError, reading
-=======
 from mlm.errors import MlmError, reading, remedy
->>>>>>> b247306 (States say what they were made from, and a new training says what differs)
 
 FORMAT_VERSION = 1
 
