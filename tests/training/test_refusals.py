@@ -233,7 +233,7 @@ def on_a_tpu(root, monkeypatch):
         raise InterruptedError("the training began")
 
     monkeypatch.setattr(stage, "open_accelerator", opened)
-    monkeypatch.setattr(stage, "fingerprint", begun)
+    monkeypatch.setattr(stage, "state_basis", begun)
 
     def train(report: dict | None, kind: str = "auto"):
         settings, files = small_job(root, overrides={"accelerator": {"kind": kind}})
