@@ -34,7 +34,6 @@ rule publish_tokenizer:
     """Publish the tokenizer with a card."""
     input:
         tokenizer=TOKENIZER_FILES,
-        stats=[TOKENIZER_RECORD] if FROM_CORPUS else [],
         record=TOKENIZER_RECORD,
     output:
         "results/publish/tokenizer.json",
@@ -53,6 +52,7 @@ rule publish_tokenizer:
         attempts=PUBLISH["attempts"],
     params:
         code=code("publish_tokenizer"),
+        of_corpus=FROM_CORPUS,
         to=publish_to(PUBLISH["tokenizer"], "model"),
         card=PUBLISH_CARD,
     script:

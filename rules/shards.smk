@@ -28,9 +28,7 @@ if PREBUILT:
             for split, place in settings["shards"]["prebuilt"].items()
         }
         MANIFESTS_BESIDE = {
-            split: (
-                [] if is_remote(place) else [local(path) for path in manifests_beside(place, split)]
-            )
+            split: [] if is_remote(place) else source(manifests_beside(place, split))
             for split, place in settings["shards"]["prebuilt"].items()
         }
     except MlmError as error:
@@ -58,7 +56,9 @@ if PREBUILT:
             runtime=240,
         params:
             code=code("prebuilt"),
-            files=lambda wildcards: identities(SHARD_FILES[wildcards.split]),
+            files=lambda wildcards: identities(
+                [*SHARD_FILES[wildcards.split], *MANIFESTS_BESIDE[wildcards.split]]
+            ),
             place=lambda wildcards: settings["shards"]["prebuilt"][wildcards.split],
             sequence_length=settings["shards"]["sequence_length"],
         script:

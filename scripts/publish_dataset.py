@@ -12,9 +12,10 @@ def main(job):
         publish_settings(job.params.to, job.params.card, job.resources.attempts),
         {Path(manifest).stem: manifest for manifest in job.input.manifests},
         Path(job.input.tokenizer[0]).parent,
+        job.input.record,
         job.output[0],
     )
 
 
 if __name__ == "__main__":
-    run(main, snakemake, unread=("shards",))
+    run(main, snakemake, unread=("shards", "tokenizer"))

@@ -19,4 +19,5 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake)
+    # What is sent is compared with its record when its digest is worked out for the Hub.
+    run(main, snakemake, unread=("model",))

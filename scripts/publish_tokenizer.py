@@ -11,10 +11,11 @@ def main(job):
     publish_tokenizer(
         publish_settings(job.params.to, job.params.card, job.resources.attempts),
         Path(job.input.tokenizer[0]).parent,
-        job.input.stats[0] if job.input.stats else None,
+        job.input.record,
+        job.params.of_corpus,
         job.output[0],
     )
 
 
 if __name__ == "__main__":
-    run(main, snakemake)
+    run(main, snakemake, unread=("tokenizer",))

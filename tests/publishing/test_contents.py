@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mlm.artefacts import record_job, write_artefact
 from mlm.atomic import read_json, write_json
 from mlm.errors import MlmError
 from mlm.publishing.cards import CardSettings
@@ -68,8 +69,9 @@ def results(small, tmp_path):
         "minimal_pairs": {"pairs": [{"acceptable": SECRET_TEXT}]},
         "verdicts": ["Fine."],
     }
-    write_json(tmp_path / "training.json", training)
-    write_json(tmp_path / "evaluation.json", evaluation)
+    write_artefact(tmp_path / "training.json", training)
+    write_artefact(tmp_path / "evaluation.json", evaluation)
+    record_job("pretrain", {}, {}, map(str, [tmp_path / "training.json", *directory.iterdir()]))
     return {name: str(tmp_path / f"{name}.json") for name in ("training", "evaluation")}
 
 
@@ -107,7 +109,8 @@ def test_no_text_of_the_corpus_goes_with_a_model(hub, results, tmp_path):
 
 def test_the_record_says_what_went_where_and_nothing_else(hub, results, tmp_path):
     record = published_model(results, tmp_path)
-    assert set(record) == {"format_version", "what", "run", "destination", "commit", "files"}
+    keys = {"format_version", "what", "run", "destination", "commit", "files", "seal"}
+    assert set(record) == keys
     assert record["commit"] == hub.repos["model", "me/model"].branches["main"]
     told = {"repository": "me/model", "kind": "model", "private": True, "branch": "main"}
     assert record["destination"] == told
@@ -132,10 +135,23 @@ def test_the_record_names_the_commits_of_checkpoints(hub, results, tmp_path):
     assert commits == [{"step": 20, "commit": ids[2]}, {"step": 100, "commit": ids[1]}]
 
 
+def recorded_tokenizer(tmp_path) -> Path:
+    """tokenizer_stats.json with the digests of the tokenizer's files, as its job records them."""
+    stats = tmp_path / "tokenizer_stats.json"
+    if not stats.exists():
+        split = {"tokens": 1000, "tokens_per_word": 1.25, "unknown_rate": 0.0001}
+        figures = {"kind": "unigram", "vocabulary_size": 500, "splits": {"train": split}}
+        write_artefact(stats, figures)
+        made = (tmp_path / "tokenizer").iterdir()
+        record_job("tokenizer", {}, {}, map(str, [stats, *made]))
+    return stats
+
+
 def publish_shards(tmp_path) -> dict:
     manifests = {split: str(tmp_path / f"{split}.json") for split in ("train", "validation")}
     record = tmp_path / "dataset.json"
-    publish_dataset(settings("shards", "dataset"), manifests, tmp_path / "tokenizer", str(record))
+    stats, tokenizer = recorded_tokenizer(tmp_path), tmp_path / "tokenizer"
+    publish_dataset(settings("shards", "dataset"), manifests, tokenizer, stats, str(record))
     return read_json(record)
 
 
@@ -189,20 +205,60 @@ def test_shards_of_another_count_replace_the_old_ones(hub, small, tmp_path):
     assert data == ["data/train/train-00000-of-00001.tfrecord"]
 
 
+def publish_own_tokenizer(tmp_path, of_corpus: bool = True) -> None:
+    stats, record = recorded_tokenizer(tmp_path), str(tmp_path / "record.json")
+    directory = tmp_path / "tokenizer"
+    publish_tokenizer(settings("tokenizer"), directory, stats, of_corpus, record)
+
+
+MODEL = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
+
+
+@pytest.mark.parametrize("name", [*MODEL, "special_tokens_map.json"])
+def test_a_damaged_model_is_not_published(hub, results, tmp_path, name):
+    """One flipped byte beside a card and a training.json with the good digest."""
+    path = tmp_path / "model" / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(MlmError) as caught:
+        published_model(results, tmp_path)
+    message = str(caught.value)
+    assert f"{path} (sha256" in message and "Nothing was sent" in message
+    assert str(tmp_path / "training.json") in message and f"rm {tmp_path}" in message
+    assert hub.requests == [] and not (tmp_path / "record.json").exists()
+
+
+def test_a_model_without_a_record_is_not_published(hub, results, tmp_path):
+    training = read_json(results["training"])
+    del training["made_from"]
+    write_artefact(results["training"], training)
+    with pytest.raises(MlmError, match="none is recorded"):
+        published_model(results, tmp_path)
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("publish", [publish_own_tokenizer, publish_shards])
+def test_a_damaged_tokenizer_is_not_published(hub, small, tmp_path, name, publish):
+    recorded_tokenizer(tmp_path)
+    path = tmp_path / "tokenizer" / name
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(MlmError) as caught:
+        publish(tmp_path)
+    assert f"{path} (sha256" in str(caught.value)
+    assert hub.requests == []
+
+
 def test_a_tokenizer_goes_with_a_card(hub, small, tmp_path):
-    stats = tmp_path / "stats.json"
-    split = {"tokens": 1000, "tokens_per_word": 1.25, "unknown_rate": 0.0001}
-    write_json(stats, {"kind": "unigram", "vocabulary_size": 500, "splits": {"train": split}})
-    record = tmp_path / "tokenizer-record.json"
-    publish_tokenizer(settings("tokenizer"), tmp_path / "tokenizer", stats, str(record))
+    publish_own_tokenizer(tmp_path)
     found = hub.files("me/tokenizer")
     names = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "README.md"}
     assert set(found) == names
     card = found["README.md"].decode()
     assert "unigram, 500 ids, for text of ours" in card and "| train | 1,000 | 1.250 |" in card
     assert "| mask_token | `[MASK]` |" in card
-    # Where the shards were made elsewhere there are no statistics.
-    publish_tokenizer(settings("tokenizer"), tmp_path / "tokenizer", None, str(record))
+    # Where the shards were made elsewhere, the figures are not those of their text.
+    publish_own_tokenizer(tmp_path, of_corpus=False)
     assert "unigram" not in hub.files("me/tokenizer")["README.md"].decode()
 
 

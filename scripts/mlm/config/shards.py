@@ -29,9 +29,9 @@ class Shards(Section):
     )
     prebuilt: Prebuilt = section(
         Prebuilt,
-        "By split, a directory or gs:// prefix with files called name-<shard>-<samples>.tfrecord. Where"
-        " a manifest is beside them (<split>.json or manifest.json, as in results/manifests/), its"
-        " digests of tokenizer and shards are checked.",
+        "By split, a directory or gs:// prefix with files called name-<shard>-<samples>.tfrecord."
+        " Where a manifest is beside them (<split>.json or manifest.json, as in"
+        " results/manifests/), its digests of tokenizer and shards are checked.",
     )
     sequence_length: Annotated[int, Field(ge=8, le=65_536)] = Field(
         64, description="Tokens in a sample, special tokens and padding included."

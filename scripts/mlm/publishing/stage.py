@@ -1,13 +1,13 @@
 """Publishing as jobs: what goes into each repository, and the record of where it went."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from mlm.artefacts import read_artefact, write_artefact
+from mlm.artefacts import made_from, read_artefact, write_artefact
 from mlm.atomic import canonical_json, read_json
-from mlm.errors import MlmError
+from mlm.errors import MlmError, remedy
 from mlm.pretraining.model_card import model_card
 from mlm.progress_line import Progress
 from mlm.publishing.cards import CardSettings, dataset_card, tokenizer_card
@@ -52,14 +52,24 @@ def publish_settings(to: dict, card: dict, attempts: int) -> PublishSettings:
 
 
 def publish_tokenizer(
-    settings: PublishSettings, directory: str | Path, stats: str | Path | None, record: str
+    settings: PublishSettings,
+    directory: str | Path,
+    stats: str | Path,
+    of_corpus: bool,
+    record: str,
 ) -> None:
-    """Publish the tokenizer in `directory`; write the record. `stats`: tokenizer_stats.json."""
+    """Publish the tokenizer in `directory`; write the record.
+
+    `stats` is the path of tokenizer_stats.json; with `of_corpus`, the card has its figures.
+    Raises MlmError for a file that is not what was recorded there.
+    """
+    made = read_artefact(stats)
     directory, repository = Path(directory), settings.destination.repository
     tokens = read_json(directory / "special_tokens_map.json")
     tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}
-    card = tokenizer_card(repository, tokens, stats and read_artefact(stats), settings.card)
+    card = tokenizer_card(repository, tokens, made if of_corpus else None, settings.card)
     files = [PublishedFile.of(name, directory / name) for name in TOKENIZER_FILES]
+    _check_recorded(files, made_from(made).outputs, stats)
     _publish(settings, files, card, "Publish the tokenizer", record, {"what": "tokenizer"})
 
 
@@ -67,13 +77,15 @@ def publish_dataset(
     settings: PublishSettings,
     manifests: dict[str, str],
     tokenizer: str | Path,
+    stats: str | Path,
     record: str,
 ) -> None:
     """Publish the shards that the manifests (paths by split) name; write the record.
 
-    `tokenizer` is the directory of the tokenizer that made them. Shards that an earlier
-    publication left there under other names are removed. Raises MlmError for a shard that is
-    not what its manifest says.
+    `tokenizer` is the directory of the tokenizer that made them, `stats` the path of its
+    tokenizer_stats.json. Shards that an earlier publication left there under other names are
+    removed. Raises MlmError for a shard that is not what its manifest says, and a file of the
+    tokenizer that is not what was recorded.
     """
     found = {split: read_manifest(path) for split, path in manifests.items()}
     size = sum(shard.num_bytes for manifest in found.values() for shard in manifest.shards)
@@ -83,9 +95,11 @@ def publish_dataset(
             root = shards_root(manifest, manifests[split])
             files.append(_checked(shard, split, root))
             progress.to(sum(file.size for file in files))
-    files += [
+    beside = [
         PublishedFile.of(f"tokenizer/{name}", Path(tokenizer) / name) for name in TOKENIZER_FILES
     ]
+    _check_recorded(beside, made_from(read_artefact(stats)).outputs, stats)
+    files += beside
     for split, manifest in found.items():
         content = canonical_json(as_json(_as_published(manifest))).encode()
         files.append(PublishedFile.of(f"manifests/{split}.json", content))
@@ -105,7 +119,8 @@ def publish_model(
 
     `results` are the paths of training.json and evaluation.json by `training` and
     `evaluation`, `prompt` the card's example, and `branch` that of checkpoints which were
-    pushed during the training, whose commits the record then names.
+    pushed during the training, whose commits the record then names. Raises MlmError for a file
+    of the model that is not what training.json recorded.
     """
     directory = Path(directory)
     training, evaluation = (read_artefact(results[name]) for name in ("training", "evaluation"))
@@ -121,6 +136,7 @@ def publish_model(
     names = ("model.safetensors", "config.json", *TOKENIZER_FILES)
     figures = {key: evaluation[key] for key in _FIGURES if key in evaluation}
     files = [PublishedFile.of(name, directory / name) for name in names]
+    _check_recorded(files, made_from(training).outputs, results["training"])
     files += [
         PublishedFile.of("training.json", Path(results["training"])),
         PublishedFile.of("evaluation.json", canonical_json(figures).encode()),
@@ -129,6 +145,27 @@ def publish_model(
     if branch is not None:
         about["checkpoints"] = _checkpoints(replace(settings.destination, branch=branch))
     _publish(settings, files, card, f"Publish the model of run {training['run']}", record, about)
+
+
+def _check_recorded(
+    files: Sequence[PublishedFile], recorded: Mapping[str, str], maker: str | Path
+) -> None:
+    """Raise MlmError for a file that is not what its job recorded in the artefact `maker`.
+
+    The job's inputs were looked over when it began; this is the digest of what will be sent.
+    """
+    digests = {PurePath(path).name: sha256 for path, sha256 in recorded.items()}
+    problems = {}
+    for file in files:
+        expected = digests.get(PurePath(file.path).name)
+        if expected != file.sha256:
+            told = f"{expected[:12]}… is recorded" if expected else "none is recorded"
+            problems[file.content] = f"{file.content} (sha256 {file.sha256[:12]}…; {told})"
+    if problems:
+        raise MlmError(
+            f"Not what was made, by {maker}: {', '.join(problems.values())}. Nothing was sent. "
+            f"{remedy(*problems)}"
+        )
 
 
 def _publish(
@@ -168,8 +205,8 @@ def _checked(shard: ShardEntry, split: str, root: Path) -> PublishedFile:
     if file.sha256 != shard.sha256:
         raise MlmError(
             f"{shard.path}: its content changed since the manifest was written (sha256 "
-            f"{file.sha256[:12]}…, expected {shard.sha256[:12]}…). Delete it and run again, "
-            "so that it is remade; nothing was published"
+            f"{file.sha256[:12]}…, expected {shard.sha256[:12]}…). Nothing was sent. "
+            f"{remedy(file.content)}"
         )
     return file
 
