@@ -17,12 +17,14 @@ def main(job):
         manifests={split: Path(job.input[split]) for split in ("train", "validation", "test")},
         root=shards_root(read_manifest(job.input.train), job.input.train),
     )
-    characters = {
-        split: read_artefact(path)["characters"]
+    corpus = {
+        split: read_artefact(path)
         for split, path in zip(("train", "test"), job.input.corpus, strict=False)
     }
+    characters = {split: described["characters"] for split, described in corpus.items()}
+    carved = "carved_from" in corpus["test"]["source"] if corpus else False
     settings = EvaluationSettings.of(job.params.evaluation, accelerator_of(job))
-    figures = evaluate(job.wildcards.run, paths, characters, settings)
+    figures = evaluate(job.wildcards.run, paths, characters, settings, carved)
     write_figures(job.output[0], figures)
     test = figures["test"]
     print(

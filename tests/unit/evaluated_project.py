@@ -9,6 +9,7 @@ import numpy as np
 
 from mlm.digests import file_sha256
 from mlm.shards.manifests import Manifest, ShardEntry, totals, write_manifest
+from mlm.shards.packing import Spans
 from mlm.shards.tfrecord import SampleWriter
 
 LENGTH = 16
@@ -57,15 +58,27 @@ def samples(split: str, directory: Path) -> tuple[np.ndarray, np.ndarray]:
     return rows, real
 
 
-def write_split(root: Path, split: str, directory: Path) -> Path:
-    """The split's shards and its manifest below `root`; gives the manifest's path."""
+def spans_of(real: np.ndarray, groups: int, first: int) -> Spans:
+    """Two spans for each sample: the first half of its `real` tokens, and the rest."""
+    index = np.arange(first, first + len(real))
+    lengths = np.stack([real // 2, real - real // 2], axis=1)
+    groups_of = np.stack([index % groups, (index + 1) % groups], axis=1)
+    return Spans(groups_of.reshape(-1), lengths.reshape(-1), np.full(len(real), 2))
+
+
+def write_split(root: Path, split: str, directory: Path, groups: int | None = None) -> Path:
+    """The split's shards and its manifest below `root`; gives the manifest's path.
+
+    With `groups`, each sample holds tokens of two of so many groups.
+    """
     rows, real = samples(split, directory)
     entries = []
     for shard, part in enumerate(np.array_split(np.arange(len(rows)), 2)):
         path = f"shards/{split}-{shard}.tfrecord"
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         with SampleWriter(root / path) as writer:
-            writer.write(rows[part], real[part])
+            spans = spans_of(real[part], groups, int(part[0])) if groups else None
+            writer.write(rows[part], real[part], spans)
         entries.append(
             ShardEntry(
                 name=Path(path).name,
@@ -86,6 +99,7 @@ def write_split(root: Path, split: str, directory: Path) -> Path:
         documents=len(rows),
         special_literals=0,
         shards=tuple(entries),
+        group_by="speech" if groups else None,
         **totals(tuple(entries)),
     )
     write_manifest(root / f"{split}.json", manifest)

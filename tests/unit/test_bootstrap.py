@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mlm.evaluation.bootstrap import interval, resampled_means, sums_by_sample
+from mlm.evaluation.bootstrap import bundled, interval, resampled_means, sums_by_sample
 
 
 def _predictions(generator, samples: int, accuracy: float):
@@ -68,3 +68,21 @@ def test_sums_by_sample_adds_up_by_index_in_any_order():
     totals, counts = sums_by_sample(np.array([7, 2, 7]), np.array([1.0, 5.0, 2.0]), [True, True, 0])
     assert totals.tolist() == [[5.0, 1.0], [3.0, 1.0]]
     assert counts.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("groups", [1, 6, 7, 20, 23])
+def test_bundles_are_few_and_lose_nothing(groups):
+    table = np.random.default_rng(0).integers(0, 9, (groups, 3))
+    found = bundled(table, 7)
+    assert len(found) == min(groups, 7)
+    assert (found.sum(axis=0) == table.sum(axis=0)).all()
+
+
+def test_few_bundles_of_many_groups_give_about_the_same_interval():
+    totals, counts = _predictions(np.random.default_rng(1), 5000, 0.5)
+    table = bundled(np.column_stack([totals, counts]), 500)
+    widths = []
+    for t in (np.column_stack([totals, counts]), table):
+        low, high = interval(resampled_means(t[:, :1], t[:, 1], 1000, 0)[:, 0], 0.95)
+        widths.append(high - low)
+    assert widths[1] == pytest.approx(widths[0], rel=0.1)

@@ -7,6 +7,7 @@ import pytest
 
 from mlm.atomic import canonical_json, read_json
 from mlm.errors import MlmError
+from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.evaluation.file import rounded, write_figures
 from mlm.evaluation.settings import EvaluationSettings
 from mlm.evaluation.stage import Paths, evaluate
@@ -209,6 +210,104 @@ def test_minimal_pairs_are_scored_by_the_sum_over_single_masks(root):
 def test_a_minimal_pair_that_does_not_fit_is_named(root):
     with pytest.raises(MlmError, match=r"evaluation\.minimal_pairs: .* at most 16"):
         _evaluated(root, minimal_pairs=[["the " * 30, "of"]])
+
+
+@pytest.fixture(scope="module")
+def grouped(root, tmp_path_factory):
+    """The random model's test split with tokens of 30, of 5 and of 1 groups, by their number."""
+    found = {}
+    for groups in (30, 5, 1):
+        place = tmp_path_factory.mktemp("grouped")
+        for split in project.SAMPLES:
+            project.write_split(place, split, root / "random", groups)
+        paths = replace(_paths(place), model=root / "random")
+        settings = EvaluationSettings.of(SECTION, {})
+        found[groups] = evaluate("random", paths, CHARACTERS, settings)
+    return found
+
+
+def test_groups_change_the_intervals_and_no_other_figure(random_model, grouped):
+    expected = rounded(random_model)["test"]
+    for groups, found in grouped.items():
+        test = rounded(found)["test"]
+        different = {k for k in test if test[k] != expected[k]}
+        assert different <= {"num_groups", "loss_interval", "accuracy_interval", "hidden"}
+        assert test["num_groups"] == groups
+        assert test["hidden"]["loss"] == expected["hidden"]["loss"]
+        assert (test["loss_interval"] == expected["loss_interval"]) == (groups == 1)
+
+
+def test_intervals_resample_the_sums_by_group(grouped):
+    for groups in (30, 5):
+        found = grouped[groups]
+        sums = found["group_sums"]
+        assert len(sums["loss"]) == groups
+        assert sum(sums["predictions"]) == found["test"]["num_predictions"]
+        mean = sum(sums["loss"]) / sum(sums["predictions"])
+        assert mean == pytest.approx(found["test"]["loss"])
+        means = resampled_means(
+            np.array(sums["loss"])[:, None], np.array(sums["predictions"]), 100, 0
+        )
+        assert found["test"]["loss_interval"] == pytest.approx(interval(means[:, 0], 0.95))
+
+
+def test_a_masked_token_counts_for_the_group_of_its_own_document(root, grouped):
+    """The masks once more, and of each sample the two halves with their groups."""
+    from mlm.pretraining.masking import MaskingPlan, mask_batch
+
+    plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
+    ids, real = project.samples("test", root / "random")
+    attention = (np.arange(project.LENGTH) < real[:, None]).astype(np.int32)
+    batch = mask_batch(ids.astype(np.int32), attention, np.arange(len(ids)), plan, 0)
+    sample, place = np.nonzero(batch["input_ids"].numpy() != ids)
+    group = (sample + (place >= real[sample] // 2)) % 5
+    expected = np.bincount(group, minlength=5).tolist()
+    assert grouped[5]["group_sums"]["predictions"] == expected
+
+
+def test_it_is_said_where_groups_are_few_or_not_known(random_model, grouped):
+    def begins(found, words):
+        return any(v.startswith(words) for v in found["verdicts"])
+
+    assert begins(random_model, "No groups: these shards do not say")
+    assert random_model["group_by"] is None
+    assert random_model["test"]["num_groups"] == random_model["test"]["num_samples"]
+    assert begins(grouped[5], "Few groups: the intervals resample the 5 groups (speech)")
+    assert begins(grouped[1], "One group:")
+    assert not any(begins(grouped[30], w) for w in ("No groups", "Few groups", "One group"))
+
+
+def test_the_sums_by_group_stay_few_however_many_groups_there_are(monkeypatch, root):
+    monkeypatch.setattr("mlm.evaluation.figures._MOST_SUMS", 7)
+    found = _evaluated(root)
+    assert len(found["group_sums"]["loss"]) == 7
+    assert sum(found["group_sums"]["predictions"]) == found["test"]["num_predictions"]
+
+
+def test_samples_of_a_carved_split_are_said_to_be_harder(root, random_model):
+    settings = EvaluationSettings.of(SECTION, {})
+    said = evaluate("x", _paths(root), CHARACTERS, settings, carved=True)["verdicts"]
+    (sentence,) = [v for v in said if "0.05 to 0.08 nats" in v]
+    gap = next(i for i, v in enumerate(said) if "on train, " in v)
+    assert said.index(sentence) == gap + 1
+    assert not any("0.05 to 0.08" in v for v in random_model["verdicts"])
+
+
+def test_bits_per_character_are_counted_where_the_answer_is_hidden(root):
+    found = _evaluated(root, mask_share=0.5, mask_token=0.4, random_token=0.3)
+    parts = [found["shown_as"][name] for name in ("mask", "random")]
+    count = sum(p["num_predictions"] for p in parts)
+    loss = sum(p["loss"] * p["num_predictions"] for p in parts) / count
+    hidden = found["test"]["hidden"]
+    assert (hidden["num_predictions"], hidden["loss"]) == (count, pytest.approx(loss))
+    assert hidden["loss_interval"][0] < loss < hidden["loss_interval"][1]
+    text = read_manifest(root / "test.json")
+    tokens = text.num_tokens - 2 * text.documents
+    expected = loss / np.log(2) * tokens / CHARACTERS["test"]
+    assert found["test"]["bits_per_character"] == pytest.approx(expected)
+    baseline = found["baselines"]["unigram"]
+    assert baseline["hidden"]["num_predictions"] == count
+    assert baseline["difference"] == pytest.approx(loss - baseline["hidden"]["loss"])
 
 
 def test_the_file_is_read_back(tmp_path, random_model):

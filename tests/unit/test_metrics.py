@@ -16,7 +16,7 @@ from mlm.evaluation.metrics import (
     position_bins,
     summary,
 )
-from mlm.evaluation.predictions import Scores
+from mlm.evaluation.predictions import Scored, Scores, positions_of
 
 RESAMPLING = Resampling(resamples=200, confidence=0.95, seed=0)
 
@@ -28,14 +28,22 @@ def _scores(loss, rank=None):
 
 
 def test_the_summary_holds_the_means_over_predictions():
-    found = summary(
-        np.array([0, 0, 1]), _scores([1.0, 2.0, 6.0], [1, 5, 6]), Text(30, 90), RESAMPLING
+    asked = positions_of(
+        np.array([[5, 6], [7, 8]]),
+        np.ones((2, 2)),
+        np.array([[4, 9], [7, 8]]),
+        np.array([[1, 1], [1, 0]]),
+        group=np.array([[30, 30], [10, 20]]),
     )
+    scored = Scored(asked, _scores([1.0, 2.0, 6.0], [1, 5, 6]))
+    found = summary(scored, 4, Text(30, 90), RESAMPLING)
     assert found.loss == pytest.approx(3.0)
     assert found.perplexity == pytest.approx(math.exp(3))
     assert found.accuracy == pytest.approx(1 / 3)
     assert found.top5_accuracy == pytest.approx(2 / 3)
-    assert (found.num_predictions, found.num_samples) == (3, 2)
+    assert (found.num_predictions, found.num_samples, found.num_groups) == (3, 2, 2)
+    assert (found.hidden.loss, found.hidden.num_predictions) == (pytest.approx(1.5), 2)
+    assert found.bits_per_character == pytest.approx(1.5 / math.log(2) * 30 / 90)
     assert found.loss_interval[0] <= found.loss <= found.loss_interval[1]
 
 

@@ -3,6 +3,7 @@ from mlm.evaluation.verdicts import (
     against_baseline,
     between_train_and_test,
     on_calibration,
+    on_groups,
     on_size,
 )
 
@@ -44,6 +45,14 @@ def test_calibration_is_mentioned_where_it_is_off():
     assert on_calibration(0.01, 0.4, 0.39) is None
     assert on_calibration(0.2, 0.6, 0.4).startswith("Overconfident")
     assert on_calibration(0.2, 0.4, 0.6).startswith("Underconfident")
+
+
+def test_too_few_groups_are_said_to_make_the_intervals_optimistic():
+    assert on_groups("speech", 20) is None
+    said = on_groups("speech", 12)
+    assert said.startswith("Few groups:") and "12 groups (speech)" in said and "optimistic" in said
+    assert on_groups("speech", 1).startswith("One group:")
+    assert "these shards do not say" in on_groups(None, 5000)
 
 
 def test_few_predictions_are_mentioned():

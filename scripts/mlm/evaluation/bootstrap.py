@@ -1,13 +1,20 @@
-"""Confidence intervals for means over predictions, by resampling whole samples.
+"""Confidence intervals for means over predictions, by resampling whole groups.
 
-Predictions in one sample share their context and their document, so they are no independent
-draws; samples are taken as the unit (the cluster bootstrap; Efron and Tibshirani, "An
-Introduction to the Bootstrap", 1993, chapters 8 and 13). A mean over predictions is then a
-ratio of two sums over samples, and both are resampled together.
+Predictions in one group (a speech, an article) share their author, their subject and often their
+context, so they are no independent draws: groups are (the cluster bootstrap; Field and Welsh,
+"Bootstrapping clustered data", Journal of the Royal Statistical Society B 69, 2007; Efron and
+Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 8 and 13). A mean over predictions
+is then a ratio of two sums over groups, and both are resampled together. A prediction counts for
+the group of its own document, also where one sample holds documents of several groups.
+
+With few groups such intervals are too narrow (Cameron, Gelbach and Miller, "Bootstrap-based
+improvements for inference with clustered errors", Review of Economics and Statistics 90, 2008).
 """
 
 import numpy as np
 
+#: Fewer groups than this and an interval is optimistic, that is, too narrow.
+FEW_GROUPS = 20
 #: Draws held in memory at a time.
 _BLOCK = 4_000_000
 
@@ -17,10 +24,10 @@ def resampled_means(
 ) -> np.ndarray:
     """Means over predictions in `resamples` bootstrap samples: float64 [resamples, figures].
 
-    `totals` [samples, figures] are sums over each sample's predictions and `counts`
-    [samples] their number. Samples without a prediction are left out. The draws come from
+    `totals` [groups, figures] are sums over each group's predictions and `counts` [groups]
+    their number. Groups without a prediction are left out. The draws come from
     a Philox generator keyed with `seed`: the same arguments give the same result, and two
-    calls with the same seed and counts draw the same samples, so that differences pair.
+    calls with the same seed and counts draw the same groups, so that differences pair.
     """
     totals = np.asarray(totals, np.float64)
     kept = np.asarray(counts) > 0
@@ -48,11 +55,22 @@ def interval(means: np.ndarray, confidence: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def sums_by_sample(sample: np.ndarray, *figures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Totals [samples, figures] and counts [samples] by sample, in order of the index.
+def bundled(table: np.ndarray, most: int) -> np.ndarray:
+    """The rows of `table` [groups, …], neighbours added up where there are more than `most`.
 
-    `sample` [predictions] says which sample a prediction belongs to, each of `figures`
-    [predictions] is added up.
+    Bundles of whole groups are independent draws as well, so that what is kept is bounded, and
+    serves for intervals all the same.
+    """
+    if len(table) <= most:
+        return table
+    return np.add.reduceat(table, np.arange(most) * len(table) // most)
+
+
+def sums_by_sample(sample: np.ndarray, *figures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Totals [units, figures] and counts [units] by what is resampled, in order of its number.
+
+    `sample` [predictions] says which unit (group, sample) a prediction belongs to, each of
+    `figures` [predictions] is added up.
     """
     if len(sample) == 0:
         return np.zeros((0, len(figures))), np.zeros(0, np.int64)

@@ -12,10 +12,12 @@ from mlm.evaluation.baselines import (
     unigram_scores,
     with_hidden_neighbours,
 )
+from mlm.evaluation.bootstrap import bundled, sums_by_sample
 from mlm.evaluation.calibration import calibration_bins, expected_calibration_error
 from mlm.evaluation.data import EvaluationData
 from mlm.evaluation.metrics import (
     Difference,
+    Part,
     Resampling,
     Summary,
     Text,
@@ -35,17 +37,27 @@ from mlm.tokenizer.pieces import texts_of
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Where the test split comes from: what its groups are called (None: the shards do not say),
+    and whether it was carved from train document by document."""
+
+    group_by: str | None
+    carved: bool
+
+
+@dataclass(frozen=True)
 class Compared:
     """A baseline at the model's positions.
 
-    `sees` says what it is told; `difference` is the model's loss minus the baseline's, over
-    the positions where the model could not see the token itself.
+    `sees` says what it is told. `hidden` are its figures over the positions where the model could
+    not see the token itself, and `difference` there the model's loss minus the baseline's.
     """
 
     key: str
     name: str
     sees: str
     scores: Scores
+    hidden: Part
     difference: Difference
     weights: dict[str, float] | None
 
@@ -59,18 +71,16 @@ def compare_with_baselines(
     all_seen = bigram.scores(test.positions)
     weights = dict(zip(COMPONENTS, map(float, bigram.weights), strict=True))
     positions = test.positions
-    hidden = positions.shown_as(mask_id) != SHOWN_AS.index("kept")
-    if not hidden.any():
-        hidden[:] = True
+    hidden = positions.answer_hidden(mask_id)
 
     def compared(key, name, sees, scores, weights=None):
         difference = paired_difference(
-            positions.sample[hidden],
+            positions.unit[hidden],
             test.scores.loss[hidden],
             scores.loss[hidden],
             resampling,
         )
-        return Compared(key, name, sees, scores, difference, weights)
+        return Compared(key, name, sees, scores, part(scores, hidden), difference, weights)
 
     return [
         compared(
@@ -117,7 +127,8 @@ def baselines_json(
             "perplexity": perplexity(loss),
             "accuracy": float(np.mean(c.scores.correct)),
             "top5_accuracy": float(np.mean(c.scores.rank <= 5)),
-            "bits_per_character": bits_per_character(loss, text),
+            "bits_per_character": bits_per_character(c.hidden.loss, text),
+            "hidden": asdict(c.hidden),
             "difference": c.difference.mean,
             "difference_interval": [c.difference.low, c.difference.high],
             "sees": c.sees,
@@ -203,20 +214,44 @@ def samples_json(test: Scored, samples: Samples, tokenizer, count: int) -> dict:
     return {"best": [shown(*s) for s in best], "worst": [shown(*s) for s in worst]}
 
 
+#: Rows of sums that evaluation.json holds at most, however many groups there are.
+_MOST_SUMS = 2000
+
+
+def group_sums_json(test: Scored) -> dict:
+    """`group_sums`: the test split's sums by group, for pairing this run with others.
+
+    Beyond `_MOST_SUMS` groups, neighbours are added up.
+    """
+    totals, counts = sums_by_sample(
+        test.positions.unit, test.scores.loss, test.scores.correct.astype(np.int64)
+    )
+    table = bundled(np.column_stack([totals, counts]), _MOST_SUMS)
+    return {
+        "loss": table[:, 0].tolist(),
+        "correct": table[:, 1].astype(int).tolist(),
+        "predictions": table[:, 2].astype(int).tolist(),
+    }
+
+
 def verdict_sentences(
     test: tuple[Scored, Summary],
     train: tuple[Scored, Summary] | None,
     compared: list[Compared],
     calibration_error: float,
     resampling: Resampling,
+    origin: Origin,
 ) -> list[str]:
     """`verdicts`: what the figures say, the comparison with the unigram first."""
     scored, summary = test
     sentences = [verdicts.against_baseline(c.name, c.difference) for c in compared]
     if train is not None:
-        pairs = [(s.positions.sample, s.scores.loss) for s in (scored, train[0])]
+        pairs = [(s.positions.unit, s.scores.loss) for s in (scored, train[0])]
         gap = independent_difference(*pairs, resampling)
         sentences.append(verdicts.between_train_and_test(summary.loss, train[1].loss, gap))
+        if origin.carved:
+            sentences.append(verdicts.ON_CARVING)
+    sentences.append(verdicts.on_groups(origin.group_by, summary.num_groups))
     confidence = float(np.mean(scored.scores.top_probability))
     sentences.append(verdicts.on_calibration(calibration_error, confidence, summary.accuracy))
     sentences.append(verdicts.on_size(summary.num_predictions, summary.num_samples))

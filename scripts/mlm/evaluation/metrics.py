@@ -3,19 +3,31 @@
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from mlm.evaluation.bootstrap import interval, resampled_means, sums_by_sample
-from mlm.evaluation.predictions import Scores
+from mlm.evaluation.predictions import Scored, Scores
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Means over the predictions whose answer the model was not shown."""
+
+    loss: float
+    accuracy: float
+    num_predictions: int
+    loss_interval: tuple[float, float]
+    accuracy_interval: tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Summary:
     """Means over predictions. Losses are in nats; accuracies from 0 to 1.
 
-    `bits_per_character` is None where the number of characters is not known.
+    `hidden` leaves out the tokens that masking keeps, and so does `bits_per_character`, which is
+    None where the number of characters is not known.
     """
 
     loss: float
@@ -24,9 +36,11 @@ class Summary:
     top5_accuracy: float
     num_predictions: int
     num_samples: int
+    num_groups: int
     bits_per_character: float | None
     loss_interval: tuple[float, float]
     accuracy_interval: tuple[float, float]
+    hidden: Hidden
 
 
 @dataclass(frozen=True)
@@ -90,38 +104,50 @@ def bits_per_character(loss: float, text: Text) -> float | None:
     return loss / math.log(2) * text.tokens / text.characters
 
 
-def summary(
-    sample: np.ndarray,
-    scores: Scores,
-    text: Text,
-    resampling: Resampling,
-) -> Summary:
-    """Summary over all predictions.
-
-    `sample` [predictions] is the sample of each prediction. The intervals are bootstrap
-    intervals over samples (mlm.evaluation.bootstrap).
-    """
-    totals, counts = sums_by_sample(sample, scores.loss, scores.correct)
-    means = resampled_means(totals, counts, resampling.resamples, resampling.seed)
+def summary(scored: Scored, mask_id: int, text: Text, resampling: Resampling) -> Summary:
+    """Summary over all predictions; its intervals resample `Positions.unit`."""
+    positions, scores = scored.positions, scored.scores
+    hidden = positions.answer_hidden(mask_id)
+    means = _resampled(positions.unit, scores, resampling)
     loss = float(np.mean(scores.loss))
+    shown_nothing = part(scores, hidden)
     return Summary(
         loss=loss,
         perplexity=perplexity(loss),
         accuracy=float(np.mean(scores.correct)),
         top5_accuracy=float(np.mean(scores.rank <= 5)),
         num_predictions=len(scores),
-        num_samples=len(counts),
-        bits_per_character=bits_per_character(loss, text),
-        loss_interval=interval(means[:, 0], resampling.confidence),
-        accuracy_interval=interval(means[:, 1], resampling.confidence),
+        num_samples=len(np.unique(positions.sample)),
+        num_groups=len(np.unique(positions.group)),
+        bits_per_character=bits_per_character(shown_nothing.loss, text),
+        **_intervals(means, resampling),
+        hidden=Hidden(
+            **asdict(shown_nothing),
+            **_intervals(
+                _resampled(positions.unit[hidden], scores[hidden], resampling), resampling
+            ),
+        ),
     )
 
 
+def _resampled(unit: np.ndarray, scores: Scores, resampling: Resampling) -> np.ndarray:
+    """Resampled means of loss and accuracy, [resamples, 2]."""
+    totals, counts = sums_by_sample(unit, scores.loss, scores.correct)
+    return resampled_means(totals, counts, resampling.resamples, resampling.seed)
+
+
+def _intervals(means: np.ndarray, resampling: Resampling) -> dict[str, tuple[float, float]]:
+    return {
+        f"{name}_interval": interval(means[:, i], resampling.confidence)
+        for i, name in enumerate(("loss", "accuracy"))
+    }
+
+
 def paired_difference(
-    sample: np.ndarray, loss: np.ndarray, other: np.ndarray, resampling: Resampling
+    unit: np.ndarray, loss: np.ndarray, other: np.ndarray, resampling: Resampling
 ) -> Difference:
-    """mean(loss − other) at the same positions [predictions], resampled by sample."""
-    totals, counts = sums_by_sample(sample, loss - other)
+    """mean(loss − other) at the same positions [predictions], resampled by `unit`."""
+    totals, counts = sums_by_sample(unit, loss - other)
     means = resampled_means(totals, counts, resampling.resamples, resampling.seed)[:, 0]
     low, high = interval(means, resampling.confidence)
     return Difference(float(np.mean(loss - other)), low, high, resampling.confidence)
@@ -132,10 +158,10 @@ def independent_difference(
     second: tuple[np.ndarray, np.ndarray],
     resampling: Resampling,
 ) -> Difference:
-    """mean(first loss) − mean(second loss) of two texts, each (sample, loss) [predictions]."""
+    """mean(first loss) − mean(second loss) of two texts, each (unit, loss) [predictions]."""
     means = []
-    for number, (sample, loss) in enumerate((first, second)):
-        totals, counts = sums_by_sample(sample, loss)
+    for number, (unit, loss) in enumerate((first, second)):
+        totals, counts = sums_by_sample(unit, loss)
         # Keys of their own, so that the two texts are drawn independently.
         key = resampling.seed + (number << 64)
         means.append(resampled_means(totals, counts, resampling.resamples, key)[:, 0])

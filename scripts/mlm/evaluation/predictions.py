@@ -15,13 +15,15 @@ SHOWN_AS = ("mask", "random", "kept")
 class Positions:
     """The predicted positions of a split, one row a position; every array is [positions].
 
-    `sample` is the index of the sample in its split, `position` the token's place in the
-    sequence, from 0. `truth` is the id to predict, `shown` the id that stood there instead.
+    `sample` is the index of the sample in its split, `group` the group of the token's document,
+    `position` the token's place in the sequence, from 0. `truth` is the id to predict, `shown`
+    the id that stood there instead.
     `left` and `right` are the neighbours' true ids, NO_NEIGHBOUR where there is none;
     `left_hidden` and `right_hidden` say whether the neighbour was to be predicted too.
     """
 
     sample: np.ndarray
+    group: np.ndarray
     position: np.ndarray
     truth: np.ndarray
     shown: np.ndarray
@@ -42,6 +44,20 @@ class Positions:
         A token that was replaced by itself at random counts as kept: the model saw it.
         """
         return np.select([self.shown == mask_id, self.shown != self.truth], [0, 1], 2)
+
+    def answer_hidden(self, mask_id: int) -> np.ndarray:
+        """Where the model was not shown the token itself, bool [positions].
+
+        Here it compares with what sees no answers. True everywhere where it would be nowhere.
+        """
+        hidden = self.shown_as(mask_id) != SHOWN_AS.index("kept")
+        return hidden if hidden.any() else np.ones(len(self), bool)
+
+    @property
+    def unit(self) -> np.ndarray:
+        """What is resampled as a whole, int64 [positions]: the group, or the sample where all is
+        one group."""
+        return self.group if len(np.unique(self.group)) > 1 else self.sample
 
 
 @dataclass(frozen=True)
@@ -95,20 +111,24 @@ def positions_of(
     shown_ids: np.ndarray,
     chosen: np.ndarray,
     index: np.ndarray | None = None,
+    group: np.ndarray | None = None,
 ) -> Positions:
     """The Positions of a batch, ordered by sample, then by place.
 
     `input_ids` [batch, sequence] are the true ids, `shown_ids` [batch, sequence] what the
     model sees, `chosen` [batch, sequence] is true where a token is to be predicted.
-    `index` [batch] is each sample's index in the split; without it, they count from 0.
+    `index` [batch] is each sample's index in the split; without it, they count from 0. `group`
+    [batch, sequence] is each token's group; without it, a sample is a group.
     """
     chosen = chosen.astype(bool)
     row, column = np.nonzero(chosen)
     ids = np.where(attention_mask.astype(bool), input_ids, NO_NEIGHBOUR)
     edge = ((0, 0), (1, 1))
     ids, hidden = np.pad(ids, edge, constant_values=NO_NEIGHBOUR), np.pad(chosen, edge)
+    sample = (row if index is None else index[row]).astype(np.int64)
     return Positions(
-        sample=(row if index is None else index[row]).astype(np.int64),
+        sample=sample,
+        group=sample if group is None else group[row, column],
         position=column.astype(np.int32),
         truth=input_ids[row, column].astype(np.int32),
         shown=shown_ids[row, column].astype(np.int32),

@@ -144,7 +144,12 @@ def _unpacked(batch: Samples, answers: dict[str, np.ndarray]) -> tuple[Positions
     chosen = np.zeros(batch.input_ids.shape, bool)
     chosen[rows, columns] = True
     asked = positions_of(
-        batch.input_ids, batch.attention_mask, answers["input_ids"], chosen, batch.index
+        batch.input_ids,
+        batch.attention_mask,
+        answers["input_ids"],
+        chosen,
+        batch.index,
+        batch.group,
     )
     order = np.lexsort((columns, rows))
 

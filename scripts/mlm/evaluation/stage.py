@@ -9,9 +9,11 @@ from mlm.errors import MlmError
 from mlm.evaluation.data import EvaluationData, read_evaluation_data, text_of
 from mlm.evaluation.exported_model import check_vocabulary, load_model, load_tokenizer
 from mlm.evaluation.figures import (
+    Origin,
     baselines_json,
     compare_with_baselines,
     frequency_json,
+    group_sums_json,
     parts_json,
     samples_json,
     verdict_sentences,
@@ -34,11 +36,16 @@ class Paths:
 
 
 def evaluate(
-    run: str, paths: Paths, characters: dict[str, int], settings: EvaluationSettings
+    run: str,
+    paths: Paths,
+    characters: dict[str, int],
+    settings: EvaluationSettings,
+    carved: bool = False,
 ) -> dict:
     """All figures of run `run`, JSON-like; without format version, not yet rounded.
 
-    `characters` are those of the splits' text where known. Raises MlmError where shards,
+    `characters` are those of the splits' text where known; `carved` says that the test split was
+    dealt from train document by document. Raises MlmError where shards,
     tokenizer and model do not belong together or a split is empty.
     """
     manifests = {split: read_manifest(path) for split, path in paths.manifests.items()}
@@ -52,11 +59,11 @@ def evaluate(
     test, train, pairs = _scored(paths.model, tokenizer, special, data, encoded, settings)
 
     resampling = Resampling(**settings.bootstrap, seed=settings.seed)
-    test_summary = summary(test.positions.sample, test.scores, text["test"], resampling)
+    mask_id = tokenizer.mask_token_id
+    test_summary = summary(test, mask_id, text["test"], resampling)
     train_summary = None
     if train is not None:
-        train_summary = summary(train.positions.sample, train.scores, text["train"], resampling)
-    mask_id = tokenizer.mask_token_id
+        train_summary = summary(train, mask_id, text["train"], resampling)
     compared = compare_with_baselines(data, special, test, mask_id, resampling)
     starts = word_starts(read_json(paths.model / "tokenizer.json"))
     parts = parts_json(test, starts, mask_id, data.sequence_length, settings.calibration_bins)
@@ -75,7 +82,10 @@ def evaluate(
             compared,
             parts["calibration"]["expected_calibration_error"],
             resampling,
+            Origin(manifests["test"].group_by, carved),
         ),
+        "group_by": manifests["test"].group_by,
+        "group_sums": group_sums_json(test),
         "settings": settings.shown(),
         "digests": {
             "model": file_sha256(paths.model / "model.safetensors"),

@@ -31,6 +31,7 @@ _FIGURES = (
     "word_initial",
     "calibration",
     "verdicts",
+    "group_by",
     "digests",
 )
 _SHARD = re.compile(r"data/(train|validation|test)/[^/]+\.tfrecord")

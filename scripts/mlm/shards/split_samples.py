@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,7 +13,7 @@ from mlm.evaluation.predictions import joined
 from mlm.progress_line import Progress
 from mlm.shards.manifests import Manifest
 from mlm.shards.object_storage import is_remote, local_copy
-from mlm.shards.tfrecord import SampleError, decode_samples, read_records
+from mlm.shards.tfrecord import SampleError, decode_grouped_samples, decode_samples, read_records
 
 _BATCH = 1024
 
@@ -22,18 +22,21 @@ _BATCH = 1024
 class Samples:
     """Samples of a split: `index` [samples] is their place in it, from 0.
 
-    `input_ids` int32 and `attention_mask` bool are [samples, sequence].
+    `input_ids` int32, `attention_mask` bool and `group` int64 are [samples, sequence]. `group`
+    says which tokens belong together, -1 at padding; where the shards do not say, it is the
+    sample's index.
     """
 
     index: np.ndarray
     input_ids: np.ndarray
     attention_mask: np.ndarray
+    group: np.ndarray
 
     def __len__(self) -> int:
         return len(self.index)
 
     def __getitem__(self, chosen) -> "Samples":
-        return Samples(self.index[chosen], self.input_ids[chosen], self.attention_mask[chosen])
+        return Samples(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
 
 def read_samples(
@@ -69,11 +72,12 @@ def read_samples(
 
 
 def all_samples(manifest: Manifest, root: str | Path = ".") -> Samples:
-    """The whole split at once: 5 bytes a token."""
+    """The whole split at once: 13 bytes a token."""
     parts = list(read_samples(manifest, root))
     if not parts:
         nothing = np.zeros((0, manifest.sequence_length))
-        return Samples(np.zeros(0, np.int64), nothing.astype(np.int32), nothing.astype(bool))
+        index, ids = np.zeros(0, np.int64), nothing.astype(np.int32)
+        return Samples(index, ids, nothing.astype(bool), nothing.astype(np.int64))
     return joined(parts)
 
 
@@ -93,10 +97,16 @@ def _opened(path: str, root: str | Path) -> Iterator[BinaryIO]:
 def _decoded(
     waiting: list[tuple[int, bytes]], manifest: Manifest, path: str, first: int
 ) -> Samples:
+    records, length = [r for _, r in waiting], manifest.sequence_length
+    index = np.array([i for i, _ in waiting], np.int64)
     try:
-        ids, mask = decode_samples([r for _, r in waiting], manifest.sequence_length)
+        if manifest.group_by is None:
+            ids, mask = decode_samples(records, length)
+            group = np.where(mask == 1, index[:, None], -1)
+        else:
+            ids, mask, spans = decode_grouped_samples(records, length)
+            group = spans.of_tokens(length)
     except SampleError as error:
         number = waiting[error.place][0] - first
         raise MlmError(f"{path}: record {number}: {error}.") from None
-    index = np.array([i for i, _ in waiting], np.int64)
-    return Samples(index, ids.astype(np.int32), mask.astype(bool))
+    return Samples(index, ids.astype(np.int32), mask.astype(bool), group)
