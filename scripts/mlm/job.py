@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import re
 import signal
 import sys
 import threading
@@ -32,6 +33,16 @@ def os_error_in_words(error: OSError) -> str | None:
             f"Not allowed to write or read{where}: {error.strerror}. Give this user the "
             "right to it, or run in another directory (snakemake --directory)."
         )
+    return None
+
+
+def _refusal_in_words(error: Exception) -> str | None:
+    """What the operating system refused, in words, also where a library put it into its own."""
+    if isinstance(error, OSError):
+        return os_error_in_words(error)
+    for number in (errno.ENOSPC, errno.EDQUOT):
+        if found := re.search(rf"(?:(\S+); )?{os.strerror(number)}", str(error)):
+            return os_error_in_words(OSError(number, os.strerror(number), found[1]))
     return None
 
 
@@ -74,9 +85,7 @@ def run(
         try:
             _recorded(main, snakemake, unread, varying)
         except Exception as error:
-            words = str(error) if isinstance(error, MlmError) else None
-            if isinstance(error, OSError):
-                words = os_error_in_words(error)
+            words = str(error) if isinstance(error, MlmError) else _refusal_in_words(error)
             # The terminal may be a file on a full disk as well.
             with contextlib.suppress(OSError):
                 if words is None:

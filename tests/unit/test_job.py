@@ -54,6 +54,23 @@ def test_a_full_disk_is_told_in_words(tmp_path, capsys):
     assert "No space left" in shown and "results/a" in shown and "Traceback" not in shown
 
 
+class ResourceExhaustedError(Exception):
+    """As TensorFlow's, which is no OSError."""
+
+
+@pytest.mark.parametrize("words", ["No space left on device", "Disk quota exceeded"])
+def test_a_full_disk_is_told_in_words_whichever_library_met_it(tmp_path, capsys, words):
+    error = ResourceExhaustedError(f"{{{{function_node x}}}} state/a/events.v2; {words}\n\tFailed")
+    shown = message_of(error, tmp_path, capsys)
+    assert "No space left on the disk or in the quota (state/a/events.v2)" in shown
+    assert "Traceback" not in shown
+
+
+def test_memory_that_does_not_suffice_is_no_full_disk(tmp_path, capsys):
+    error = ResourceExhaustedError("OOM when allocating tensor with shape[64,512]")
+    assert "Traceback" in message_of(error, tmp_path, capsys)
+
+
 def test_a_full_disk_is_told_in_words_though_the_log_fails_first(tmp_path, capfd):
     """/dev/full answers every write as a full disk does."""
     place = tmp_path / "logs"
@@ -91,7 +108,7 @@ def test_a_job_waits_for_the_same_job_of_a_killed_run(tmp_path):
         "    print('at work', sys.argv[1], flush=True)\n"
         "    time.sleep(1 if sys.argv[1] == 'first' else 0)\n"
         "    open('order', 'a').write(sys.argv[1] + '\\n')\n"
-        "run(main, SimpleNamespace(log=['x.log'], rule='x'))\n"
+        "run(main, SimpleNamespace(log=['x.log'], rule='x', input={}, output={}, params={}))\n"
     )
 
     def start(name):
