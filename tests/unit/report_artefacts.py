@@ -32,6 +32,8 @@ def corpus(split: str, **other) -> dict:
             "sha256": sha("sotu"),
         },
         "documents": documents * 41,
+        "groups": documents // 4,
+        "group_by": "speech",
         "bytes": int(12_200_000 * share),
         "characters": int(12_100_000 * share),
         "words": int(2_000_000 * share),
@@ -186,6 +188,14 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "accuracy_interval": [0.252, 0.268],
             "num_predictions": 19_680,
             "num_samples": 2050,
+            "num_groups": 12,
+            "hidden": {
+                "loss": value + 0.3,
+                "accuracy": 0.2,
+                "num_predictions": 17_700,
+                "loss_interval": [value + 0.3 - interval, value + 0.3 + interval],
+                "accuracy_interval": [0.19, 0.21],
+            },
             "bits_per_character": value / math.log(2) / 4.6,
         }
 
@@ -194,6 +204,7 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "loss": value,
             "perplexity": math.exp(value),
             "accuracy": accuracy,
+            "hidden": {"loss": value, "accuracy": accuracy, "num_predictions": 17_700},
             "bits_per_character": value / math.log(2) / 4.6,
         }
 
@@ -278,7 +289,18 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "Not better than the two-sided bigram: worse by 1.180 nats a prediction.",
             "No gap between train and test beyond chance (4.860 on train, 4.900 on test).",
         ],
-        "settings": {"mask_share": 0.15, "seed": 0, "batch_size": 64},
+        "group_by": "speech",
+        "group_sums": {
+            "loss": [1640 * (loss + (group - 5.5) * 0.05) for group in range(12)],
+            "correct": [426] * 12,
+            "predictions": [1640] * 12,
+        },
+        "settings": {
+            "mask_share": 0.15,
+            "seed": 0,
+            "batch_size": 64,
+            "bootstrap": {"resamples": 200, "confidence": 0.95},
+        },
         "digests": {"model": sha("model" + run), "manifest": sha("manifest test")},
     } | other
 

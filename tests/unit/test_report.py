@@ -217,8 +217,19 @@ def test_cost_is_shown_where_it_was_asked_for(tmp_path):
 def test_the_best_run_is_marked_and_differences_are_judged(page, html):
     best = re.search(r'<tr class="best">.*?</tr>', html, re.DOTALL)[0]
     assert "wide" in best and html.count('<tr class="best">') == 1
-    assert page.text.count("clearly worse") >= 2
+    assert page.text.count("worse beyond chance") >= 2
+    assert "the difference to the best is paired" in page.text
     assert "4.920 ± 0.028" in page.text
+
+
+def test_intervals_name_the_groups_that_they_resample(page):
+    assert "by 12 groups (speech)" in page.text
+    assert "Intervals resample 12 groups (speech) of the test text." in page.text
+
+
+def test_the_page_says_how_many_answers_the_model_is_shown(page):
+    assert re.search(r"Masking leaves 10\.1\s% of the answers in sight of the model", page.text)
+    assert "Loss where hidden" in page.text
 
 
 def test_a_model_no_better_than_unigram_is_said_to_be_so(tmp_path):

@@ -1,5 +1,6 @@
 """Which run is best, which differences mean something, and what the seed alone changes."""
 
+import pytest
 import report_artefacts as made
 
 from mlm.report.data import Artefact, RunResults
@@ -25,14 +26,41 @@ def test_the_lowest_test_loss_is_best():
     assert best_run([run("a", 4.9), run("b", 4.5), run("c", 4.7)]).name == "b"
 
 
-def test_a_run_is_apart_only_where_the_intervals_do_not_meet():
-    rows = standings([run("best", 4.50), run("near", 4.58), run("far", 4.70)])
+def sums(losses) -> dict:
+    return {"loss": losses, "correct": [0] * len(losses), "predictions": [100] * len(losses)}
+
+
+def test_runs_are_paired_by_group_and_not_compared_by_the_overlap_of_their_intervals():
+    """Every group is a little worse: beyond chance, though the groups differ far more."""
+    best = run("best", 4.5, group_sums=sums([350.0, 400.0, 450.0, 500.0, 550.0]))
+    worse = run("worse", 4.52, group_sums=sums([352.0, 402.0, 452.0, 502.0, 552.0]))
+    even = run("even", 4.52, group_sums=sums([380.0, 400.0, 450.0, 500.0, 530.0]))
+    rows = standings([best, worse, even])
     assert [(r.run, r.best, r.apart) for r in rows] == [
-        ("best", True, False),
-        ("near", False, False),
-        ("far", False, True),
+        ("best", True, None),
+        ("worse", False, True),
+        ("even", False, False),
     ]
-    assert abs(rows[2].difference - 0.2) < 1e-12
+    assert rows[1].interval == pytest.approx((0.02, 0.02))
+    assert rows[2].interval[0] < 0 < rows[2].interval[1]
+    assert abs(rows[1].difference - 0.02) < 1e-12
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"digests": {"manifest": "another"}},
+        {"settings": {"mask_share": 0.2, "seed": 0, "bootstrap": {"resamples": 200}}},
+        {"settings": {"mask_share": 0.15, "seed": 0, "bootstrap": {"resamples": 300}}},
+        {"group_sums": sums([1.0] * 7)},
+        {"group_sums": None},
+    ],
+    ids=["test data", "masks", "bootstrap", "groups", "older file"],
+)
+def test_runs_that_were_asked_other_questions_are_not_paired(other):
+    (_, row) = standings([run("best", 4.5), run("other", 4.9, **other)])
+    assert row.interval is None and row.apart is None
+    assert abs(row.difference - 0.4) < 1e-12
 
 
 def test_runs_that_differ_in_the_seed_alone_are_put_together():

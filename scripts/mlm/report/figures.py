@@ -173,17 +173,22 @@ def _learning_rate(runs: Sequence[RunResults]) -> Figure:
         return _themed(figure, "learning_rate", alternative)
 
 
+def _where_hidden(figures: dict) -> dict:
+    """Figures of the predictions whose answer the model is not shown, as no baseline is."""
+    return figures.get("hidden") or figures
+
+
 def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
     """Horizontal bars of a test metric for each run and each distinct baseline."""
     bars: list[tuple[str, float, list | None, str]] = []
     for i, run in enumerate(runs):
-        test = run.evaluation.content["test"]
+        test = _where_hidden(run.evaluation.content["test"])
         if test.get(metric) is not None:
             bars.append((run.name, test[metric], test.get(f"{metric}_interval"), series_colour(i)))
     found: dict[str, dict[float, list[str]]] = {}
     for run in runs:
         for _, label, figures in ordered_baselines(run.evaluation.content["baselines"]):
-            if (value := figures.get(metric)) is not None:
+            if (value := _where_hidden(figures).get(metric)) is not None:
                 found.setdefault(label, {}).setdefault(value, []).append(run.name)
     for label, values in found.items():
         for value, names in values.items():
@@ -207,15 +212,17 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
         axes.spines["left"].set_visible(False)
         if metric == "accuracy":
             axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            axes.set_xlabel("guessed right (more is better)")
+            axes.set_xlabel("guessed right where the answer is hidden (more is better)")
         else:
-            axes.set_xlabel("nats (less is better)")
+            axes.set_xlabel("nats where the answer is hidden (less is better)")
         said = "; ".join(
             f"{label} {_said(value, metric)}"
             + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
             for label, value, ci, _ in bars
         )
-        return _themed(figure, name, f"Bar chart of the test {metric}: {said}.")
+        return _themed(
+            figure, name, f"Bar chart of the test {metric} where the answer is hidden: {said}."
+        )
 
 
 def _frequency_bands(runs: Sequence[RunResults]) -> Figure:

@@ -4,7 +4,10 @@ import copy
 import statistics
 from dataclasses import dataclass
 
+import numpy as np
+
 from mlm.digests import value_sha256
+from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.report.data import RunResults
 
 #: Settings of the evaluation on which its questions depend.
@@ -13,14 +16,19 @@ MASK_SETTINGS = ("mask_share", "mask_token", "random_token", "seed")
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a run stands. `difference` is its test loss less that of the best run, in nats;
-    `apart` tells that the two confidence intervals do not overlap (None: not known)."""
+    """Where a run stands. `difference` is its test loss less that of the best run, in nats, and
+    `interval` its confidence interval, None where the two cannot be paired."""
 
     run: str
     best: bool
     loss: float | None
     difference: float | None
-    apart: bool | None
+    interval: tuple[float, float] | None
+
+    @property
+    def apart(self) -> bool | None:
+        """Whether the difference is beyond chance; None: not known."""
+        return None if self.interval is None else self.interval[0] > 0
 
 
 @dataclass(frozen=True)
@@ -55,14 +63,38 @@ def standings(runs: list[RunResults]) -> list[Standing]:
     rows = []
     for run in runs:
         test = run.evaluation.content["test"]
-        loss, interval = test.get("loss"), test.get("loss_interval")
-        difference = apart = None
+        loss, difference, found = test.get("loss"), None, None
         if loss is not None and reference.get("loss") is not None:
             difference = loss - reference["loss"]
-            if interval and reference.get("loss_interval"):
-                apart = interval[0] > reference["loss_interval"][1]
-        rows.append(Standing(run.name, run is best, loss, difference, apart))
+            if run is not best:
+                found = paired_interval(run.evaluation.content, best.evaluation.content)
+        rows.append(Standing(run.name, run is best, loss, difference, found))
     return rows
+
+
+def paired_interval(one: dict, other: dict) -> tuple[float, float] | None:
+    """The interval of the first evaluation's loss less that of the second, in nats.
+
+    Both answer the same questions, so that the same groups are drawn for both. None where they
+    do not: other test data, masks or settings of the bootstrap, or no sums by group.
+    """
+    sums = [content.get("group_sums") for content in (one, other)]
+    if not all(sums) or _questions(one) != _questions(other):
+        return None
+    counts = sums[0]["predictions"]
+    if counts != sums[1]["predictions"] or any(None in s["loss"] for s in sums):
+        return None
+    how = one["settings"]["bootstrap"]
+    totals = np.subtract(sums[0]["loss"], sums[1]["loss"])[:, None]
+    seed = one["settings"]["seed"]
+    means = resampled_means(totals, np.asarray(counts), how["resamples"], seed)
+    return interval(means[:, 0], how["confidence"])
+
+
+def _questions(evaluation: dict) -> tuple:
+    settings = evaluation.get("settings") or {}
+    asked = [settings.get(key) for key in (*MASK_SETTINGS, "bootstrap")]
+    return (evaluation.get("digests") or {}).get("manifest"), asked
 
 
 def comparable(runs: list[RunResults]) -> list[str]:

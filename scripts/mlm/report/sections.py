@@ -21,6 +21,7 @@ from mlm.report.words import (
     count,
     decimal,
     digest_rows,
+    groups_in_words,
     percent,
     plural,
     verdicts,
@@ -54,13 +55,14 @@ def summary(results: Results) -> dict:
     test = evaluation["test"]
     bounds = test.get("loss_interval")
     confidence = (evaluation.get("settings") or {}).get("bootstrap") or {}
+    by = f", by {groups}" if (groups := groups_in_words(evaluation)) else ""
     level = f"{100 * confidence.get('confidence', 0.95):g} %"
     cards = [
         Card(
             "Test loss",
             decimal(test.get("loss"), 3),
             "nats",
-            f"{level} interval {decimal(bounds[0], 3)} to {decimal(bounds[1], 3)}"
+            f"{level} interval {decimal(bounds[0], 3)} to {decimal(bounds[1], 3)}{by}"
             if bounds
             else "",
         ),
@@ -80,7 +82,7 @@ def summary(results: Results) -> dict:
             "Bits per character",
             decimal(test.get("bits_per_character"), 3),
             "",
-            "compares across tokenizers",
+            "where the answer is hidden; compares across tokenizers",
         ),
     ]
     for key, name, baseline in ordered_baselines(evaluation["baselines"]):

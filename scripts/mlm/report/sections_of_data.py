@@ -25,6 +25,8 @@ def corpus(results: Results) -> dict | None:
                 "split": split,
                 "share": content["documents"] / whole,
                 "documents": content["documents"],
+                "groups": content.get("groups"),
+                "group_by": content.get("group_by"),
                 "words": content.get("words"),
                 "characters": content.get("characters"),
                 "bytes": content["bytes"],

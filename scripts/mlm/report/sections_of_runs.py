@@ -6,7 +6,7 @@ from mlm.report.catalogue import ordered_baselines
 from mlm.report.data import Results, RunResults
 from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
 from mlm.report.shown_samples import prediction_pieces, special_tokens
-from mlm.report.words import settings_rows, verdicts
+from mlm.report.words import how_it_was_measured, settings_rows, verdicts
 
 
 def training(results: Results) -> dict:
@@ -90,6 +90,7 @@ def evaluation(results: Results) -> dict:
     ]
     return {
         "rows": rows,
+        "sentences": how_it_was_measured(best_run(results.runs).evaluation.content),
         "parts": parts,
         "pairs": pairs,
         "figures": ["test_loss", "test_accuracy", "frequency_bands", "positions", "calibration"],

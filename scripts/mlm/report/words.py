@@ -177,6 +177,31 @@ def against(test: dict, baseline: dict) -> Against | None:
     return Against(state, f"{difference:+.2f}".replace("-", "−"), words)
 
 
+def groups_in_words(evaluation: dict) -> str:
+    """What the intervals of an evaluation resample, such as "12 groups (speech)"; "" if unknown."""
+    number, by = evaluation["test"].get("num_groups"), evaluation.get("group_by")
+    if number is None:
+        return ""
+    if by is None or number == 1:
+        return plural(evaluation["test"]["num_samples"], "sample")
+    return f"{plural(number, 'group')} ({by})"
+
+
+def how_it_was_measured(evaluation: dict) -> list[str]:
+    """What intervals resample, and how many answers the model was shown."""
+    test, sentences = evaluation["test"], []
+    if groups := groups_in_words(evaluation):
+        sentences.append(f"Intervals resample {groups} of the test text.")
+    hidden = (test.get("hidden") or {}).get("num_predictions")
+    if hidden is not None and hidden < test["num_predictions"]:
+        sentences.append(
+            f"Masking leaves {percent(1 - hidden / test['num_predictions'])} of the answers in "
+            "sight of the model, and none in sight of the baselines; “where hidden” leaves these "
+            "predictions out on both sides, and so do the bits a character."
+        )
+    return sentences
+
+
 #: How the evaluation's sentences begin, and how they are coloured. Others stay uncoloured.
 _TONES = {
     "Better than": "better",
@@ -188,6 +213,9 @@ _TONES = {
     "Overconfident": "even",
     "Underconfident": "even",
     "Few predictions": "even",
+    "Few groups": "even",
+    "One group": "even",
+    "No groups": "even",
 }
 
 
