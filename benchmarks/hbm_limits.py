@@ -77,11 +77,11 @@ def lower_case(case: Case, program: str) -> None:
         beta_1=0.9,
         beta_2=0.98,
         epsilon=1e-6,
-        clip_norm=None,
-        warmup_share=0.05,
+        max_grad_norm=None,
+        warmup_ratio=0.05,
         decay="linear",
-        final_share=0.0,
-        accumulation=1,
+        min_lr_ratio=0.0,
+        gradient_accumulation_steps=1,
         schedule_steps=10_000,
     )
     optimizer = build_optimizer(settings, model.trainable_variables)

@@ -38,11 +38,11 @@ OPTIMIZER = OptimizerSettings(
     beta_1=0.9,
     beta_2=0.98,
     epsilon=1e-6,
-    clip_norm=1.0,
-    warmup_share=0.05,
+    max_grad_norm=1.0,
+    warmup_ratio=0.05,
     decay="linear",
-    final_share=0.0,
-    accumulation=1,
+    min_lr_ratio=0.0,
+    gradient_accumulation_steps=1,
     schedule_steps=10_000,
 )
 
@@ -98,7 +98,7 @@ def plain_step(model, optimizer, batch: dict, sequence: int):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean(model(inputs | {"labels": labels}, training=True).loss)
         gradients = tape.gradient(loss, model.trainable_variables)
-        gradients, _ = tf.clip_by_global_norm(gradients, OPTIMIZER.clip_norm)
+        gradients, _ = tf.clip_by_global_norm(gradients, OPTIMIZER.max_grad_norm)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 

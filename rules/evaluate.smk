@@ -48,7 +48,7 @@ rule evaluate:
             "bootstrap",
             "calibration_bins",
             "frequency_bands",
-            "mask_share",
+            "mlm_probability",
             "mask_token",
             "minimal_pairs",
             "random_token",

@@ -129,7 +129,7 @@ rule finetune_fold:
             "optimizer",
             "per_device_batch_size",
             "task",
-            "warmup_share",
+            "warmup_ratio",
         ),
         seed=FINETUNE_SEED,
         accelerator=of_accelerator("kind", "precision", "virtual_replicas"),

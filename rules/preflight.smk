@@ -144,7 +144,7 @@ rule preflight_finetune:
             "optimizer",
             "per_device_batch_size",
             "task",
-            "warmup_share",
+            "warmup_ratio",
         ),
         # What a TPU has where the choice is left to the accelerator.
         precision=("float32" if settings["accelerator"]["precision"] == "float32" else "bfloat16"),

@@ -25,13 +25,13 @@ SECTION = {
     "learning_rate": 1e-4,
     "max_length": 64,
     "per_device_batch_size": 8,
-    "warmup_share": 0.1,
+    "warmup_ratio": 0.1,
     "optimizer": {
         "beta_1": 0.9,
         "beta_2": 0.98,
         "epsilon": 1e-8,
         "weight_decay": 0.01,
-        "clip_norm": None,
+        "max_grad_norm": None,
     },
 }
 

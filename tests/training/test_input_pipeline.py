@@ -12,7 +12,7 @@ from mlm.shards.split_samples import evenly_spread
 
 COUNTS = (17, 5, 30, 9, 1)
 PLAN = MaskingPlan(
-    share=0.3,
+    mlm_probability=0.3,
     mask_token=0.8,
     random_token=0.1,
     mask_id=4,

@@ -249,7 +249,7 @@ STEP = {
     "model_type": "roberta-prelayernorm",
     "precision": "bfloat16",
     "per_replica_batch_size": 8,
-    "accumulation": 1,
+    "gradient_accumulation_steps": 1,
     "sequence_length": LENGTH,
     "vocabulary_size": 500,
     "slots": 5,
@@ -276,7 +276,7 @@ def test_auto_that_finds_a_tpu_trains_after_a_passed_preflight(on_a_tpu):
 
 
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(root):
-    wild = {"optimizer": {"learning_rate": 1e36, "clip_norm": None, "warmup_share": 0.0}}
+    wild = {"optimizer": {"learning_rate": 1e36, "max_grad_norm": None, "warmup_ratio": 0.0}}
     short = {"checkpoint": {"every": 1}}
     refused(root, {"pretraining": wild | short}, "not finite at step")
     log = (root / "refused.stderr").read_text()

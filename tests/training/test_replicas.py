@@ -19,7 +19,7 @@ FIFTY = {
     "log_every": 1,
     "validation": {"every": 1000},
     "checkpoint": {"every": 1000},
-    "optimizer": {"accumulation": 1},
+    "optimizer": {"gradient_accumulation_steps": 1},
 }
 
 
@@ -56,12 +56,12 @@ def test_the_number_of_replicas_changes_no_loss(root, replicas, batch):
 
 
 def test_accumulated_batches_are_the_large_batch(root):
-    accumulated = losses(root, "accumulated", batch=8, optimizer={"accumulation": 4})
+    accumulated = losses(root, "accumulated", batch=8, optimizer={"gradient_accumulation_steps": 4})
     np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
 
 
 def test_accumulated_batches_on_replicas_are_the_large_batch(root):
-    accumulated = losses(root, "both", 2, 4, optimizer={"accumulation": 4})
+    accumulated = losses(root, "both", 2, 4, optimizer={"gradient_accumulation_steps": 4})
     np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
 
 
@@ -70,7 +70,9 @@ def test_accumulation_in_a_wide_model_is_the_large_batch(root):
     wide = {"hidden_size": 512, "intermediate_size": 2048, "num_attention_heads": 8}
     change = {"steps": 3, "model": {"config": NO_DROPOUT["config"] | wide}}
     one = losses(root, "wide", batch=4, **change)
-    accumulated = losses(root, "wide-parts", batch=2, optimizer={"accumulation": 2}, **change)
+    accumulated = losses(
+        root, "wide-parts", batch=2, optimizer={"gradient_accumulation_steps": 2}, **change
+    )
     np.testing.assert_allclose(accumulated, one, atol=1e-4, rtol=0)
 
 
@@ -102,7 +104,7 @@ def test_the_exported_model_scores_what_training_reported(root):
     manifest = read_manifest(files.manifests["validation"])
     encoder = Encoder.load(files.tokenizer)
     # Validation asks 15 % whatever training masks.
-    asked = settings.pretraining["masking"] | {"share": 0.15}
+    asked = settings.pretraining["masking"] | {"mlm_probability": 0.15}
     plan = masking_plan(asked, encoder, files.tokenizer, 16)
     model = TFAutoModelForMaskedLM.from_pretrained(files.model_directory)
     right = total = loss = 0.0

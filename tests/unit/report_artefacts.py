@@ -130,12 +130,17 @@ def training(run: str, loss: float = 4.9, **other) -> dict:
         "head": "at the masked positions only",
         "slots": 24,
         "overflow": 0,
-        "masking": {"share": 0.15, "mask_token": 0.8, "random_token": 0.1, "whole_word": False},
+        "masking": {
+            "mlm_probability": 0.15,
+            "mask_token": 0.8,
+            "random_token": 0.1,
+            "whole_word": False,
+        },
         "optimizer": {
             "name": "AdamW",
             "learning_rate": 0.003,
             "weight_decay": 0.01,
-            "warmup_share": 0.05,
+            "warmup_ratio": 0.05,
             "decay": "linear",
         },
         "final": {
@@ -296,7 +301,7 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "predictions": [1640] * 12,
         },
         "settings": {
-            "mask_share": 0.15,
+            "mlm_probability": 0.15,
             "seed": 0,
             "batch_size": 64,
             "bootstrap": {"resamples": 200, "confidence": 0.95},

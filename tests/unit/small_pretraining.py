@@ -34,11 +34,11 @@ def small_pretraining(root: Path, **overrides):
         beta_1=0.9,
         beta_2=0.98,
         epsilon=1e-6,
-        clip_norm=1.0,
-        warmup_share=0.1,
+        max_grad_norm=1.0,
+        warmup_ratio=0.1,
         decay="linear",
-        final_share=0.0,
-        accumulation=1,
+        min_lr_ratio=0.0,
+        gradient_accumulation_steps=1,
         schedule_steps=100,
     )
     config = RobertaConfig(

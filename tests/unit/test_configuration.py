@@ -116,12 +116,12 @@ def test_text_from_the_command_line_is_the_same_setting():
     """Snakemake's --config leaves every value inside a nested one as text."""
     typed = {
         "preflight": {"required": False},
-        "pretraining": {"steps": None, "epochs": 3, "masking": {"share": 0.2}},
+        "pretraining": {"steps": None, "epochs": 3, "masking": {"mlm_probability": 0.2}},
         "model": {"config": {"hidden_size": 64, "hidden_act": "gelu", "layer_norm_eps": 1e-5}},
     }
     text = {
         "preflight": {"required": "false"},
-        "pretraining": {"steps": "null", "epochs": "3", "masking": {"share": "0.2"}},
+        "pretraining": {"steps": "null", "epochs": "3", "masking": {"mlm_probability": "0.2"}},
         "model": {"config": {"hidden_size": "64", "hidden_act": "gelu", "layer_norm_eps": "1e-5"}},
     }
     found = resolve(text)
@@ -264,9 +264,11 @@ def test_a_trace_of_steps_that_never_come_is_refused():
 
 
 def test_a_value_out_of_bounds_is_told_with_its_bounds():
-    assert problems({"shards": {"count": {"train": 0}}, "evaluation": {"mask_share": 1.0}}) == [
+    assert problems(
+        {"shards": {"count": {"train": 0}}, "evaluation": {"mlm_probability": 1.0}}
+    ) == [
         "shards.count.train: found 0, expected integer from 1 to 99999",
-        "evaluation.mask_share: found 1.0, expected number above 0 and below 1",
+        "evaluation.mlm_probability: found 1.0, expected number above 0 and below 1",
     ]
     assert problems({"pretraining": {"seed": -1}}) == [
         "pretraining.seed: found -1, expected integer from 0 to 4294967295, or null"
@@ -321,3 +323,32 @@ def test_byte_fallback_is_refused_for_word_pieces():
 def test_shares_that_contradict_each_other_are_refused(shares):
     section = dict(zip(("mask_token", "random_token"), shares, strict=True))
     assert problems({"evaluation": section})[0].startswith("evaluation: mask_token and random")
+
+
+def test_a_key_of_a_former_name_is_told_its_present_one():
+    found = problems(
+        {
+            "evaluation": {"mask_share": 0.15},
+            "finetune": {"warmup_share": 0.1, "optimizer": {"clip_norm": 1.0}},
+            "runs": {"hot": {"pretraining": {"masking": {"share": 0.4}}}},
+            "pretraining": {
+                "optimizer": {
+                    "accumulation": 2,
+                    "clip_norm": 1.0,
+                    "final_share": 0.0,
+                    "warmup_share": 0.1,
+                }
+            },
+        }
+    )
+    called = {p.split(": this key is called ")[0]: p.split()[-2] for p in found}
+    assert called == {
+        "evaluation.mask_share": "mlm_probability",
+        "finetune.warmup_share": "warmup_ratio",
+        "finetune.optimizer.clip_norm": "max_grad_norm",
+        "runs.hot.pretraining.masking.share": "mlm_probability",
+        "pretraining.optimizer.accumulation": "gradient_accumulation_steps",
+        "pretraining.optimizer.clip_norm": "max_grad_norm",
+        "pretraining.optimizer.final_share": "min_lr_ratio",
+        "pretraining.optimizer.warmup_share": "warmup_ratio",
+    }

@@ -16,7 +16,7 @@ from mlm.shards.split_samples import all_samples, evenly_spread, read_samples
 
 SECTION = {
     "batch_size": 64,
-    "mask_share": 0.15,
+    "mlm_probability": 0.15,
     "mask_token": 1.0,
     "random_token": 0.0,
     "seed": 0,
@@ -183,7 +183,7 @@ def test_best_and_worst_samples_show_their_tokens(random_model):
 
 
 def test_kept_and_random_tokens_are_told_apart(root):
-    found = _evaluated(root, mask_share=0.5, mask_token=0.4, random_token=0.3)["shown_as"]
+    found = _evaluated(root, mlm_probability=0.5, mask_token=0.4, random_token=0.3)["shown_as"]
     total = sum(part["num_predictions"] for part in found.values())
     for name, share in {"mask": 0.4, "random": 0.3, "kept": 0.3}.items():
         assert found[name]["num_predictions"] / total == pytest.approx(share, abs=0.1)
@@ -294,7 +294,7 @@ def test_samples_of_a_carved_split_are_said_to_be_harder(root, random_model):
 
 
 def test_bits_per_character_are_counted_where_the_answer_is_hidden(root):
-    found = _evaluated(root, mask_share=0.5, mask_token=0.4, random_token=0.3)
+    found = _evaluated(root, mlm_probability=0.5, mask_token=0.4, random_token=0.3)
     parts = [found["shown_as"][name] for name in ("mask", "random")]
     count = sum(p["num_predictions"] for p in parts)
     loss = sum(p["loss"] * p["num_predictions"] for p in parts) / count

@@ -17,7 +17,7 @@ CLS, PAD, SEP, UNK, MASK = range(5)
 
 def plan(**changes) -> MaskingPlan:
     settings = {
-        "share": 0.15,
+        "mlm_probability": 0.15,
         "mask_token": 0.8,
         "random_token": 0.1,
         "mask_id": MASK,
@@ -65,7 +65,7 @@ def test_the_chosen_are_shown_80_10_10():
 
 def test_no_special_token_or_padding_is_ever_chosen_or_put_in():
     ids, attention = samples(2000)
-    found = masked(ids, attention, plan(share=0.9))
+    found = masked(ids, attention, plan(mlm_probability=0.9))
     used = found["weights"] == 1
     chosen = np.zeros_like(ids, bool)
     np.put_along_axis(chosen, found["positions"], used, axis=1)
@@ -93,7 +93,7 @@ def test_what_is_not_chosen_stays_as_it_was_and_labels_are_the_truth():
 @pytest.mark.parametrize("share", [0.05, 0.15, 0.4])
 def test_the_share_of_chosen_tokens_is_exact_in_expectation(share):
     ids, attention = samples(4000)
-    found = masked(ids, attention, plan(share=share))
+    found = masked(ids, attention, plan(mlm_probability=share))
     eligible = ((ids >= 5) & (attention == 1)).sum(axis=1)
     chosen = found["weights"].sum(axis=1)
     # Each sequence is within one of its share, and the rounding averages out.
@@ -163,7 +163,9 @@ def english():
 def test_whole_words_keep_the_share_asked_for(english, share):
     """On real text, whose words have up to a dozen tokens: within one in a hundred of it."""
     ids, starts = english
-    the_plan = plan(share=share, whole_word=True, word_starts=starts, vocabulary_size=len(starts))
+    the_plan = plan(
+        mlm_probability=share, whole_word=True, word_starts=starts, vocabulary_size=len(starts)
+    )
     found = masked(ids, np.ones_like(ids), the_plan)
     chosen = found["weights"].sum()
     assert abs(chosen / ids.size - share) < 0.01 * share
@@ -197,7 +199,7 @@ def test_a_word_that_finds_no_room_is_left_as_a_whole():
     starts = np.arange(VOCABULARY) == 7
     ids = np.tile(np.r_[7, 8, 8], (500, 21))
     ids = np.concatenate([ids, np.full((500, 1), SEP)], axis=1)
-    the_plan = plan(share=0.3, whole_word=True, word_starts=starts, fixed_slots=7)
+    the_plan = plan(mlm_probability=0.3, whole_word=True, word_starts=starts, fixed_slots=7)
     found = masked(ids, np.ones_like(ids), the_plan)
     assert set(found["weights"].sum(axis=1)) == {6.0}
     wanted = found["weights"].sum(axis=1) + found["overflow"]

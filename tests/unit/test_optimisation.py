@@ -12,11 +12,11 @@ def settings(**changes) -> OptimizerSettings:
         "beta_1": 0.9,
         "beta_2": 0.98,
         "epsilon": 1e-6,
-        "clip_norm": 1.0,
-        "warmup_share": 0.1,
+        "max_grad_norm": 1.0,
+        "warmup_ratio": 0.1,
         "decay": "linear",
-        "final_share": 0.0,
-        "accumulation": 1,
+        "min_lr_ratio": 0.0,
+        "gradient_accumulation_steps": 1,
         "schedule_steps": 100,
     }
     return OptimizerSettings(**(given | changes))
@@ -30,11 +30,11 @@ def test_the_rate_rises_linearly_over_the_warmup_from_the_first_step_on():
     assert [rate(s) for s in (0, 4, 9)] == pytest.approx([1e-4, 5e-4, 1e-3])
 
 
-def test_a_linear_decay_ends_at_its_final_share():
+def test_a_linear_decay_ends_at_its_least_ratio():
     assert rate(55) == pytest.approx(0.5e-3)
     assert rate(100) == 0
-    assert rate(100, final_share=0.2) == pytest.approx(2e-4)
-    assert rate(500, final_share=0.2) == pytest.approx(2e-4)
+    assert rate(100, min_lr_ratio=0.2) == pytest.approx(2e-4)
+    assert rate(500, min_lr_ratio=0.2) == pytest.approx(2e-4)
 
 
 def test_a_cosine_decay_is_a_half_wave():
@@ -44,7 +44,7 @@ def test_a_cosine_decay_is_a_half_wave():
 
 
 def test_without_a_warmup_the_first_step_has_the_peak():
-    assert rate(0, warmup_share=0.0) == pytest.approx(1e-3)
+    assert rate(0, warmup_ratio=0.0) == pytest.approx(1e-3)
 
 
 def test_a_schedule_may_be_longer_than_the_training():
@@ -83,7 +83,7 @@ def test_every_matrix_of_a_model_decays_and_nothing_else(family):
     model = build_model(config, "standard", seed=0)
     for variable in model.trainable_variables:
         variable.assign(tf.ones_like(variable))
-    peak = settings(weight_decay=0.5, warmup_share=0.0, learning_rate=0.1)
+    peak = settings(weight_decay=0.5, warmup_ratio=0.0, learning_rate=0.1)
     optimizer = build_optimizer(peak, model.trainable_variables)
     still = [tf.zeros_like(variable) for variable in model.trainable_variables]
     optimizer.apply_gradients(zip(still, model.trainable_variables, strict=True))

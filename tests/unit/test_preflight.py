@@ -34,7 +34,7 @@ def judge(
     advice=(),
     targets=("v5e:2x2",),
     reach=VM,
-    accumulation=1,
+    gradient_accumulation_steps=1,
     **manifest,
 ):
     """The preflight.json for what `compiler` answers by target."""
@@ -49,7 +49,7 @@ def judge(
             "parameters": 10,
             "survey": {},
             "per_replica_batch_size": 8,
-            "accumulation": accumulation,
+            "gradient_accumulation_steps": gradient_accumulation_steps,
         },
     )
     program = tmp_path / "program"
@@ -83,8 +83,8 @@ def test_a_step_that_fits_passes_with_figures_labelled_as_estimates(tmp_path):
 
 
 def test_accumulated_batches_are_counted_although_the_compiler_counts_a_loop_once(tmp_path):
-    report = judge(tmp_path, {"v5e:2x2": answer()}, accumulation=1)
-    fourfold = judge(tmp_path, {"v5e:2x2": answer()}, accumulation=4, samples=200)
+    report = judge(tmp_path, {"v5e:2x2": answer()}, gradient_accumulation_steps=1)
+    fourfold = judge(tmp_path, {"v5e:2x2": answer()}, gradient_accumulation_steps=4, samples=200)
     once, four = report["targets"][0], fourfold["targets"][0]
     assert four["flops_per_step"] == 4 * once["flops_per_step"]
     assert four["global_batch_size"] == 4 * once["global_batch_size"]

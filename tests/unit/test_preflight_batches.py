@@ -73,7 +73,7 @@ def test_every_target_and_precision_is_searched_up_to_the_size_of_the_split(tmp_
     monkeypatch.setattr(batch_search, "compile_for", compiler)
     monkeypatch.setattr(batch_search.Programs, "path", lowered)
     request = {
-        "settings": {"pretraining": {"optimizer": {"accumulation": 1}}},
+        "settings": {"pretraining": {"optimizer": {"gradient_accumulation_steps": 1}}},
         "files": {"manifests": {"train": write_manifest_of(tmp_path / "train.json", samples=36)}},
     }
     find_batches(request, ["v5e:2x2", "v5e:6x6"], 8, 1024, tmp_path / "batches.json")

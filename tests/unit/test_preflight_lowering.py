@@ -196,7 +196,9 @@ def test_accumulated_batches_are_one_loop_however_many(tmp_path):
     programs = []
     for accumulation in (2, 8):
         run = small_pretraining(tmp_path, per_replica_batch_size=2)
-        run = replace(run, optimizer=replace(run.optimizer, accumulation=accumulation))
+        run = replace(
+            run, optimizer=replace(run.optimizer, gradient_accumulation_steps=accumulation)
+        )
         step = train_step_of(run)
         lowered = lower(step.function, step.signature)
         assert failed(lowered.findings) == []

@@ -34,7 +34,7 @@ def samples_of(preview, made, count=2, **changes):  # noqa: F811
 
     directory, _, manifest = made
     settings = {
-        "share": 0.4,
+        "mlm_probability": 0.4,
         "mask_token": 0.8,
         "random_token": 0.1,
         "mask_id": 4,

@@ -50,8 +50,8 @@ def test_runs_are_paired_by_group_and_not_compared_by_the_overlap_of_their_inter
     "other",
     [
         {"digests": {"manifest": "another"}},
-        {"settings": {"mask_share": 0.2, "seed": 0, "bootstrap": {"resamples": 200}}},
-        {"settings": {"mask_share": 0.15, "seed": 0, "bootstrap": {"resamples": 300}}},
+        {"settings": {"mlm_probability": 0.2, "seed": 0, "bootstrap": {"resamples": 200}}},
+        {"settings": {"mlm_probability": 0.15, "seed": 0, "bootstrap": {"resamples": 300}}},
         {"group_sums": sums([1.0] * 7)},
         {"group_sums": None},
     ],
@@ -87,14 +87,16 @@ def test_a_run_without_a_loss_is_in_no_group():
 
 
 def test_other_masks_or_other_text_are_not_compared_in_silence():
-    other_seed = run("b", settings={"mask_share": 0.15, "seed": 1})
+    other_seed = run("b", settings={"mlm_probability": 0.15, "seed": 1})
     other_text = run("c", digests={"manifest": "another"})
     assert comparable([run("a"), run("b")]) == []
     assert "different masks" in comparable([run("a"), other_seed])[0]
-    assert "(mask_share, mask_token, random_token, seed)" in comparable([run("a"), other_seed])[0]
+    assert (
+        "(mlm_probability, mask_token, random_token, seed)" in comparable([run("a"), other_seed])[0]
+    )
     assert "different test data" in comparable([run("a"), other_text])[0]
 
 
 def test_overrides_are_flattened_to_their_paths():
-    nested = {"pretraining": {"seed": 1, "optimizer": {"clip_norm": None}}, "model": {}}
-    assert flattened(nested) == {"pretraining.optimizer.clip_norm": None, "pretraining.seed": 1}
+    nested = {"pretraining": {"seed": 1, "optimizer": {"max_grad_norm": None}}, "model": {}}
+    assert flattened(nested) == {"pretraining.optimizer.max_grad_norm": None, "pretraining.seed": 1}

@@ -34,7 +34,7 @@ def test_a_validation_pass_takes_one_batch_of_a_replica_at_a_time(tmp_path, repl
     from mlm.pretraining.training import _Loop
 
     run = small_pretraining(tmp_path, per_replica_batch_size=4)
-    run = replace(run, optimizer=replace(run.optimizer, accumulation=8))
+    run = replace(run, optimizer=replace(run.optimizer, gradient_accumulation_steps=8))
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     accelerator = SimpleNamespace(strategy=strategy, replicas=replicas)
     states = SimpleNamespace(path=str(tmp_path))

@@ -63,7 +63,7 @@ SETTINGS = [
     ("pretraining.optimizer.learning_rate", 1.0e-4, downstream("pretrain")),
     ("pretraining.steps", 16, downstream("pretrain")),
     ("pretraining.seed", 7, downstream("pretrain", "masked_samples")),
-    ("pretraining.masking.share", 0.2, downstream("pretrain", "masked_samples")),
+    ("pretraining.masking.mlm_probability", 0.2, downstream("pretrain", "masked_samples")),
     ("model.config.hidden_size", 64, downstream("pretrain")),
     ("model.initialisation", "standard", downstream("pretrain")),
     ("tokenizer.vocabulary_size", 550, downstream("tokenizer")),

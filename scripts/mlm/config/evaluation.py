@@ -1,6 +1,6 @@
 """Section `evaluation`: what a finished model is asked."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -13,10 +13,12 @@ class Bootstrap(Section):
 
 
 class Evaluation(Section):
+    renamed: ClassVar[dict[str, str]] = {"mask_share": "mlm_probability"}
+
     batch_size: Count = Field(
         64, description="Samples in one batch; changes no figure beyond rounding."
     )
-    mask_share: ProperFraction = Field(
+    mlm_probability: ProperFraction = Field(
         0.15, description="Share of the tokens that are predicted, and the seed of the choice."
     )
     seed: Seed = 0

@@ -3,7 +3,7 @@
 import types
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -27,6 +27,8 @@ Threads = Annotated[int, Field(ge=1, le=1024)]
 class Section(BaseModel):
     """A section of the configuration. Types are strict, and unknown keys are errors."""
 
+    #: Keys of former names, and what they are called now.
+    renamed: ClassVar[dict[str, str]] = {}
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     def contradictions(self) -> list[str]:

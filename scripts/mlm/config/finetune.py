@@ -1,6 +1,6 @@
 """Section `finetune`: a labelled task that each run's model is trained on further."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -40,11 +40,13 @@ class FinetuneData(Section):
 
 
 class AdamW(Section):
+    renamed: ClassVar[dict[str, str]] = {"clip_norm": "max_grad_norm"}
+
     beta_1: BelowOne = 0.9
     beta_2: BelowOne = 0.98
     epsilon: Positive = 1e-8
     weight_decay: NotNegative = 0.01
-    clip_norm: Positive | None = None
+    max_grad_norm: Positive | None = None
 
 
 class Wandb(Section):
@@ -53,6 +55,8 @@ class Wandb(Section):
 
 
 class Finetune(Section):
+    renamed: ClassVar[dict[str, str]] = {"warmup_share": "warmup_ratio"}
+
     enabled: bool = Field(
         False,
         description="true: fine-tune every run and show it in the report. `snakemake finetune` does"
@@ -80,13 +84,13 @@ class Finetune(Section):
     learning_rate: Positive = Field(
         0.001,
         description="Peak of the learning rate, which falls linearly to 0, after a rise over"
-        " warmup_share. A large model wants less (2.0e-5 to 5.0e-5 for roberta-base).",
+        " warmup_ratio. A large model wants less (2.0e-5 to 5.0e-5 for roberta-base).",
     )
-    warmup_share: BelowOne = 0.0
+    warmup_ratio: BelowOne = 0.0
     dropout: BelowOne = 0.0
     optimizer: AdamW = section(
         AdamW,
-        "AdamW; clip_norm: the global norm that gradients are clipped to, null: no clipping.",
+        "AdamW; max_grad_norm: the global norm that gradients are clipped to, null: no clipping.",
     )
     cpu_threads: Threads = Field(
         1, description="Threads of a CPU's arithmetic in one fold. Folds run side by side."

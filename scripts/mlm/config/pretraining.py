@@ -1,6 +1,6 @@
 """Section `pretraining`: masks, length, optimizer, and what is saved on the way."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -19,7 +19,9 @@ from mlm.config.fields import (
 
 
 class Masking(Section):
-    share: ProperFraction = Field(
+    renamed: ClassVar[dict[str, str]] = {"share": "mlm_probability"}
+
+    mlm_probability: ProperFraction = Field(
         0.3,
         description="Share of the tokens chosen for prediction, and what becomes of the chosen"
         " ones: the mask token, a random token; the rest stay as they are.",
@@ -28,7 +30,7 @@ class Masking(Section):
     random_token: Fraction = 0.1
     whole_word: bool = Field(
         False,
-        description="Choose whole words instead of tokens, each with the probability share, however"
+        description="Choose whole words instead of tokens, each with the same probability, however"
         " many tokens it has.",
     )
     slots: Count | None = Field(
@@ -39,6 +41,13 @@ class Masking(Section):
 
 
 class Optimizer(Section):
+    renamed: ClassVar[dict[str, str]] = {
+        "accumulation": "gradient_accumulation_steps",
+        "clip_norm": "max_grad_norm",
+        "final_share": "min_lr_ratio",
+        "warmup_share": "warmup_ratio",
+    }
+
     learning_rate: Positive = Field(0.006, description="The peak of the learning rate.")
     weight_decay: NotNegative = Field(
         0.0,
@@ -48,21 +57,21 @@ class Optimizer(Section):
     beta_1: BelowOne = Field(0.9, description="Adam's two decay rates and its epsilon.")
     beta_2: BelowOne = 0.98
     epsilon: Positive = 1e-6
-    clip_norm: Positive | None = Field(
+    max_grad_norm: Positive | None = Field(
         1.0, description="The global norm that gradients are clipped to; null: no clipping."
     )
-    warmup_share: Fraction = Field(
+    warmup_ratio: Fraction = Field(
         0.05,
         description="The share of the schedule over which the learning rate rises; then linear or"
-        " cosine decay, down to final_share of the peak at the end of the schedule.",
+        " cosine decay, down to min_lr_ratio of the peak at the end of the schedule.",
     )
     decay: Literal["linear", "cosine"] = "linear"
-    final_share: Fraction = 0.0
+    min_lr_ratio: Fraction = 0.0
     schedule_steps: Count | None = Field(
         None,
         description="Steps that the schedule is planned for; null: the length of the training.",
     )
-    accumulation: Count = Field(
+    gradient_accumulation_steps: Count = Field(
         1, description="Batches whose gradients are added up before one update."
     )
 

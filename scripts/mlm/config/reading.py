@@ -75,7 +75,10 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
     *way, last = detail["loc"]
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in detail["loc"])[1:]
     if detail["type"] == "extra_forbidden":
-        known = sorted(_hint(model, way)[0].hints())
+        holder = _hint(model, way)[0]
+        if new := holder.renamed.get(str(last)):
+            return f"{path}: this key is called {new} now"
+        known = sorted(holder.model_fields)
         close = difflib.get_close_matches(str(last), known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
         return f"{path}: unknown key; {hint}"

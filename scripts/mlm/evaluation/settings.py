@@ -8,7 +8,7 @@ class EvaluationSettings:
     """Section `evaluation` of the configuration, and what of `accelerator` it needs."""
 
     batch_size: int
-    mask_share: float
+    mlm_probability: float
     mask_token: float
     random_token: float
     seed: int

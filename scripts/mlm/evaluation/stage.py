@@ -117,7 +117,7 @@ def _scored(
         model = load_model(directory)
     check_vocabulary(model, tokenizer, directory)
     plan = MaskingPlan(
-        share=settings.mask_share,
+        mlm_probability=settings.mlm_probability,
         mask_token=settings.mask_token,
         random_token=settings.random_token,
         mask_id=tokenizer.mask_token_id,
@@ -130,7 +130,7 @@ def _scored(
     if not len(test.positions):
         raise MlmError(
             f"No token of the test split's {len(data.test)} samples was chosen for prediction. "
-            "Raise evaluation.mask_share, or give the split more text."
+            "Raise evaluation.mlm_probability, or give the split more text."
         )
     train = None
     if data.train is not None:

@@ -57,7 +57,7 @@ def abstract_step(
     flax = FlaxAutoModelForSequenceClassification.from_config(
         config, dtype=jnp.bfloat16 if bfloat16 else jnp.float32, _do_init=False
     )
-    schedule = Schedule(section["learning_rate"], section["epochs"], 1000, section["warmup_share"])
+    schedule = Schedule(section["learning_rate"], section["epochs"], 1000, section["warmup_ratio"])
     optimizer = optimizer_of(AdamW(**section["optimizer"]), schedule)
     parameters = jax.eval_shape(partial(flax.init_weights, input_shape=(1, 2)), jax.random.key(0))
     parameters = jax.tree_util.tree_map(

@@ -171,7 +171,7 @@ class Fold:
             peak=section["learning_rate"],
             epochs=section["epochs"],
             steps_per_epoch=-(-len(self.data.train) // self.batch_size),
-            warmup_share=section["warmup_share"],
+            warmup_ratio=section["warmup_ratio"],
         )
         optimizer = optimizer_of(AdamW(**section["optimizer"]), schedule)
         self.state = first_state(model.params, optimizer, settings.seed)

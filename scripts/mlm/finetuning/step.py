@@ -36,7 +36,7 @@ class Schedule:
     peak: float
     epochs: int
     steps_per_epoch: int
-    warmup_share: float
+    warmup_ratio: float
 
     @property
     def steps(self) -> int:
@@ -51,7 +51,7 @@ class AdamW:
     beta_2: float
     epsilon: float
     weight_decay: float
-    clip_norm: float | None
+    max_grad_norm: float | None
 
 
 def epoch_order(examples: int, seed: int, fold: int, epoch: int) -> np.ndarray:
@@ -74,7 +74,7 @@ def optimizer_of(adamw: AdamW, schedule: Schedule):
     import jax
     import optax
 
-    warmup = int(schedule.warmup_share * schedule.steps)
+    warmup = int(schedule.warmup_ratio * schedule.steps)
     rate = optax.linear_schedule(schedule.peak, 0.0, max(1, schedule.steps - warmup))
     if warmup:
         rate = optax.join_schedules(
@@ -86,7 +86,7 @@ def optimizer_of(adamw: AdamW, schedule: Schedule):
             lambda path, _: str(path[-1].key) not in ("bias", "scale"), parameters
         )
 
-    steps = [optax.clip_by_global_norm(adamw.clip_norm)] if adamw.clip_norm else []
+    steps = [optax.clip_by_global_norm(adamw.max_grad_norm)] if adamw.max_grad_norm else []
     steps.append(
         optax.adamw(
             rate,

@@ -161,7 +161,7 @@ def find_batches(request: dict, targets: list[str], batch: int, largest: int, ou
     not fill. A target that the compiler does not know has null.
     """
     samples = read_manifest(request["files"]["manifests"]["train"]).num_samples
-    accumulation = request["settings"]["pretraining"]["optimizer"]["accumulation"]
+    accumulation = request["settings"]["pretraining"]["optimizer"]["gradient_accumulation_steps"]
     largest = max(1, min(largest, samples // accumulation))
     found: dict[str, dict] = {}
     with tempfile.TemporaryDirectory() as directory:

@@ -91,7 +91,7 @@ class Load:
     """
 
     per_replica_batch_size: int
-    accumulation: int
+    gradient_accumulation_steps: int
     steps_for: Callable[[int], int]
 
 
@@ -117,7 +117,9 @@ def report_on(
     )
     facts = CHIPS[generation_of(target)]
     if found.replicas:
-        report.global_batch_size = load.per_replica_batch_size * found.replicas * load.accumulation
+        report.global_batch_size = (
+            load.per_replica_batch_size * found.replicas * load.gradient_accumulation_steps
+        )
         report.findings += check(report)
         report.hbm_per_replica = facts.hbm_bytes * found.chips // found.replicas
     if found.outcome == NO_MEMORY:
@@ -157,8 +159,8 @@ def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load
         )
     # The compiler counts a loop's body once. What is outside of it, the update of the weights,
     # is counted as often here: less than 0.1 % of the FLOPs, some of the bytes.
-    report.flops_per_step = found.flops * load.accumulation
-    report.bytes_accessed = found.bytes_accessed * load.accumulation
+    report.flops_per_step = found.flops * load.gradient_accumulation_steps
+    report.bytes_accessed = found.bytes_accessed * load.gradient_accumulation_steps
     if any(f.rule == "full_global_batch" for f in report.findings):
         return
     steps = load.steps_for(report.global_batch_size)
@@ -221,7 +223,9 @@ def preflight(
     if size:
         if size > _LARGE_PROGRAM:
             at_once = 1
-        load = Load(lowering["per_replica_batch_size"], lowering["accumulation"], steps_for)
+        load = Load(
+            lowering["per_replica_batch_size"], lowering["gradient_accumulation_steps"], steps_for
+        )
         compiled = partial(compiler, program=files.program, quick=quick)
         answers = compile_all(settings.targets, compiled, at_once)
         for target, found in zip(settings.targets, answers, strict=True):

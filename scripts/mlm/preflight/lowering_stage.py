@@ -129,7 +129,7 @@ def _described(run: Pretraining, step: TrainStep, dimensions: list[Dimension]) -
         "model_configuration": json.loads(run.model_config.to_json_string()),
         "parameters": step.parameters,
         "per_replica_batch_size": run.per_replica_batch_size,
-        "accumulation": run.optimizer.accumulation,
+        "gradient_accumulation_steps": run.optimizer.gradient_accumulation_steps,
         "sequence_length": run.plan.sequence_length,
         "vocabulary_size": run.plan.vocabulary_size,
         "slots": run.plan.slots,

@@ -31,7 +31,7 @@ class MaskingPlan:
     each id whether a word starts with it ([vocabulary_size], needed for whole words only).
     """
 
-    share: float
+    mlm_probability: float
     mask_token: float
     random_token: float
     mask_id: int
@@ -46,13 +46,13 @@ class MaskingPlan:
     def slots(self) -> int:
         """Prediction slots in a sequence.
 
-        A sequence of n eligible tokens has share × n of them chosen, rounded up or down at
-        random, so that ceil(share × length) slots hold every choice. Whole words come to as many
-        on average, and to fewer than the longest word more, which the extra room is for.
+        Of n eligible tokens in a sequence, mlm_probability × n are chosen, rounded up or down at
+        random, so that ceil(mlm_probability × length) slots hold every choice. Whole words come to
+        as many on average, and to fewer than the longest word more, which the extra room is for.
         """
         if self.fixed_slots is not None:
             return min(self.fixed_slots, self.sequence_length)
-        needed = math.ceil(self.share * self.sequence_length - 1e-9)
+        needed = math.ceil(self.mlm_probability * self.sequence_length - 1e-9)
         if self.whole_word:
             needed += _WHOLE_WORD_ROOM
         return max(1, min(needed, self.sequence_length))
@@ -91,11 +91,11 @@ def mask_batch(
     choice, rounding, kind, token = _random_words(sample_index, length, seed, epoch, batch)
 
     count = tf.cast(tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1), tf.float32)
-    wanted = tf.cast(tf.floor(count * plan.share + uniform(rounding[:, 0])), tf.int32)
+    wanted = tf.cast(tf.floor(count * plan.mlm_probability + uniform(rounding[:, 0])), tf.int32)
 
     score = uniform(choice)
     if plan.whole_word:
-        window = (count * plan.share, uniform(rounding[:, 0]), uniform(rounding[:, 1]))
+        window = (count * plan.mlm_probability, uniform(rounding[:, 0]), uniform(rounding[:, 1]))
         positions, in_use, overflow = _whole_words(score, input_ids, eligible, window, plan)
     else:
         # A stable order: top_k prefers the lower position among equals.
@@ -155,11 +155,11 @@ def _whole_words(score, input_ids, eligible, window, plan: MaskingPlan):
 
     A sample's n eligible tokens are laid in a circle, word after word in the order of their first
     tokens' scores. A word that takes the places c to c + s is chosen where its point c + u × s lies
-    in the window [v × n, v × n + share × n). u and v are uniform in [0, 1), one of each in a sample:
-    every word, long or short, is chosen with the probability `share`, so that the tokens chosen
-    come to share × n in expectation. Of the words at the window's two ends, one with a part e
-    outside is chosen where u × s >= e, the other where (1 - u) × s >= e, so that together fewer
-    tokens lie outside than the longer has. `window` is (share × n, u, v), [batch] each.
+    in the window [v × n, v × n + p × n), with p = mlm_probability. u and v are uniform in [0, 1),
+    one of each in a sample: every word, long or short, is chosen with the probability p, so that
+    the tokens chosen come to p × n in expectation. Of the words at the window's two ends, one with
+    a part e outside is chosen where u × s >= e, the other where (1 - u) × s >= e, so that together
+    fewer tokens lie outside than the longer has. `window` is (p × n, u, v), [batch] each.
     """
     length, slots = plan.sequence_length, plan.slots
     width, point, start = (x[:, tf.newaxis] for x in window)

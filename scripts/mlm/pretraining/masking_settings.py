@@ -9,7 +9,7 @@ from mlm.tokenizer.pieces import word_starts
 def masking_plan(masking: dict, encoder: Encoder, tokenizer_json: str, length: int) -> MaskingPlan:
     """The plan that section `pretraining.masking` asks for, with the tokenizer's ids."""
     return MaskingPlan(
-        share=masking["share"],
+        mlm_probability=masking["mlm_probability"],
         mask_token=masking["mask_token"],
         random_token=masking["random_token"],
         mask_id=encoder.special_ids.mask,

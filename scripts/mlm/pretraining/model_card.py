@@ -111,8 +111,8 @@ def _body(
         if summary.get(key) is not None:
             shown[words] = format(summary[key], form)
     masking, optimizer = summary.get("masking") or {}, summary.get("optimizer") or {}
-    if masking.get("share") is not None:
-        shown["Tokens masked"] = f"{masking['share']:.0%}"
+    if masking.get("mlm_probability") is not None:
+        shown["Tokens masked"] = f"{masking['mlm_probability']:.0%}"
     if optimizer.get("learning_rate") is not None:
         shown["Peak learning rate"] = f"{optimizer['learning_rate']:g}"
     parts = [

@@ -18,11 +18,11 @@ class OptimizerSettings:
     beta_1: float
     beta_2: float
     epsilon: float
-    clip_norm: float | None
-    warmup_share: float
+    max_grad_norm: float | None
+    warmup_ratio: float
     decay: str
-    final_share: float
-    accumulation: int
+    min_lr_ratio: float
+    gradient_accumulation_steps: int
     schedule_steps: int
 
     @classmethod
@@ -32,7 +32,7 @@ class OptimizerSettings:
 
     @property
     def warmup_steps(self) -> int:
-        return math.ceil(self.warmup_share * self.schedule_steps)
+        return math.ceil(self.warmup_ratio * self.schedule_steps)
 
 
 class WarmupThenDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
@@ -54,7 +54,7 @@ class WarmupThenDecay(tf_keras.optimizers.schedules.LearningRateSchedule):
             falling = 0.5 * (1.0 + tf.cos(math.pi * progress))
         else:
             falling = 1.0 - progress
-        falling = s.final_share + (1.0 - s.final_share) * falling
+        falling = s.min_lr_ratio + (1.0 - s.min_lr_ratio) * falling
         rising = (step + 1.0) / warmup
         return s.learning_rate * tf.where(step < s.warmup_steps, rising, falling)
 

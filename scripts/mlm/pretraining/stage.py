@@ -126,10 +126,14 @@ def pretraining_of(
     encoder = Encoder.load(files.tokenizer)
     request = ModelRequest.of(settings.model)
     length = settings.sequence_length
-    batch = section["per_replica_batch_size"] * replicas * section["optimizer"]["accumulation"]
+    batch = (
+        section["per_replica_batch_size"]
+        * replicas
+        * section["optimizer"]["gradient_accumulation_steps"]
+    )
     steps = number_of_steps(section, manifests["train"].num_samples, length, batch)
     plan = masking_plan(section["masking"], encoder, files.tokenizer, length)
-    fixed = {"share": 0.15, "mask_token": 0.8, "random_token": 0.1}
+    fixed = {"mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}
     shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
     return Pretraining(
         name=settings.name,
@@ -238,7 +242,7 @@ def _step(run: Pretraining, accelerator: Accelerator) -> dict:
         "model_type": run.model_config.model_type,
         "precision": accelerator.precision,
         "per_replica_batch_size": run.per_replica_batch_size,
-        "accumulation": run.optimizer.accumulation,
+        "gradient_accumulation_steps": run.optimizer.gradient_accumulation_steps,
         "sequence_length": run.plan.sequence_length,
         "vocabulary_size": run.plan.vocabulary_size,
         "slots": run.plan.slots,

@@ -41,14 +41,14 @@ def replica_train_step(model, optimizer, settings: OptimizerSettings):
         variables = model.trainable_variables
         *gradients, loss, right = (
             share_of(batch)
-            if settings.accumulation == 1
-            else _accumulated(share_of, batch, variables, settings.accumulation)
+            if settings.gradient_accumulation_steps == 1
+            else _accumulated(share_of, batch, variables, settings.gradient_accumulation_steps)
         )
         context = tf.distribute.get_replica_context()
         if context is not None and context.num_replicas_in_sync > 1:
             gradients = context.all_reduce("sum", gradients)
-        if settings.clip_norm is not None:
-            gradients, _ = tf.clip_by_global_norm(gradients, settings.clip_norm)
+        if settings.max_grad_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, settings.max_grad_norm)
         optimizer.apply_gradients(
             zip(gradients, variables, strict=True), skip_gradients_aggregation=True
         )

@@ -58,7 +58,7 @@ class Pretraining:
 
     def global_batch_size(self, replicas: int) -> int:
         """Samples in one update, over all replicas and accumulated batches."""
-        return self.per_replica_batch_size * replicas * self.optimizer.accumulation
+        return self.per_replica_batch_size * replicas * self.optimizer.gradient_accumulation_steps
 
     def validation_batch_size(self, replicas: int) -> int:
         """Samples of the validation split in one pass through the model.
@@ -166,7 +166,7 @@ def pretrain(
 def _pretrain(
     run: Pretraining, accelerator: Accelerator, states: StateDirectory, pushes
 ) -> Trained:
-    if run.optimizer.accumulation > 1:
+    if run.optimizer.gradient_accumulation_steps > 1:
         # It rewrites the sum of a large gradient in the loop over the parts into temporary
         # variables of which two may have one name: AlreadyExistsError, from a width of 512 on.
         tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
@@ -280,7 +280,7 @@ class _Loop:
         return MlmError(
             f"{what} not finite at step {step} (learning rate {self._learning_rate(step):.3g}). "
             f"{kept} in {self.states.path}. Try a lower pretraining.optimizer.learning_rate, a "
-            "longer warmup_share, clip_norm: 1.0, or accelerator.precision: float32"
+            "longer warmup_ratio, max_grad_norm: 1.0, or accelerator.precision: float32"
         )
 
     def _save(self, step: int) -> None:

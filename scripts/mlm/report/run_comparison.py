@@ -11,7 +11,7 @@ from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.report.data import RunResults
 
 #: Settings of the evaluation on which its questions depend.
-MASK_SETTINGS = ("mask_share", "mask_token", "random_token", "seed")
+MASK_SETTINGS = ("mlm_probability", "mask_token", "random_token", "seed")
 
 
 @dataclass(frozen=True)
