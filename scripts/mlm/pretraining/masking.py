@@ -18,8 +18,8 @@ from mlm.pretraining.keyed_random import threefry, uniform
 FIXED_EPOCH = 2**32 - 1
 
 #: Slots beyond the share in whole-word masking, for words that reach beyond the window. In English
-#: text with 2,000 (8,000) subwords and samples of 64 tokens, 5 (2) in 10,000 of the tokens chosen at a
-#: share of 0.15 find none.
+#: text with 2,000 (8,000) subwords and samples of 64 tokens, 5 (2) in 10,000 of the tokens chosen
+#: with the probability 0.15 find none.
 _WHOLE_WORD_ROOM = 8
 
 
