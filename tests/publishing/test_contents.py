@@ -14,7 +14,7 @@ import yaml
 from mlm.artefacts import record_job, write_artefact
 from mlm.atomic import read_json, write_json
 from mlm.errors import MlmError
-from mlm.publishing.cards import CardSettings
+from mlm.publishing.cards import CardSettings, dataset_card
 from mlm.publishing.settings import Destination
 from mlm.publishing.stage import (
     PublishSettings,
@@ -22,6 +22,7 @@ from mlm.publishing.stage import (
     publish_model,
     publish_tokenizer,
 )
+from mlm.shards.manifests import read_manifest
 from tests.publishing.conftest import TOKEN
 
 SECRET_TEXT = "Fellow citizens of the test split"
@@ -173,6 +174,14 @@ def test_shards_go_with_manifests_that_fit_the_repository(hub, small, tmp_path):
     assert {f["path"] for f in record["files"]} == set(found)
     kinds = {Path(name).suffix for name in found}
     assert kinds == {".tfrecord", ".json", ".md"}, "no text goes along"
+
+
+def test_the_card_names_the_groups_of_the_samples_where_there_are_any(small, tmp_path):
+    manifest = replace(read_manifest(tmp_path / "train.json"), group_by="speech")
+    card = dataset_card("me/shards", {"train": manifest}, CardSettings("text of ours", "mit", None))
+    names = [f["name"] for f in header(card.encode())["dataset_info"]["features"]]
+    assert names == ["input_ids", "attention_mask", "span_groups", "span_lengths"]
+    assert "which runs of its tokens are of one group (speech)" in card
 
 
 def test_the_code_on_the_card_reads_the_shards(hub, small, tmp_path):

@@ -80,7 +80,9 @@ def dataset_card(repository: str, manifests: dict[str, Manifest], settings: Card
     """README.md of the shards: what they hold, how to read them, where they come from."""
     first = next(iter(manifests.values()))
     size = sum(shard.num_bytes for m in manifests.values() for shard in m.shards)
+    grouped = first.group_by is not None
     columns = ("input_ids", "attention_mask")
+    columns += ("span_groups", "span_lengths") if grouped else ()
     info = {
         "features": [{"name": name, "sequence": "int64"} for name in columns],
         "splits": [
@@ -107,6 +109,12 @@ def dataset_card(repository: str, manifests: dict[str, Manifest], settings: Card
         f"| {m.num_padding:,} |"
         for split, m in manifests.items()
     ]
+    groups = ""
+    if grouped:
+        groups = (
+            ", and `span_groups` and `span_lengths`: which runs of its tokens are of one group "
+            f"({first.group_by})"
+        )
     digest = first.tokenizer_sha256
     made_with = f" (tokenizer.json: sha256 `{digest}`)" if digest else ""
     parts = [
@@ -116,7 +124,8 @@ def dataset_card(repository: str, manifests: dict[str, Manifest], settings: Card
         "| split | shards | samples | tokens | padding |\n|---|---|---|---|---|\n"
         + "\n".join(rows),
         "Each record holds `input_ids` and `attention_mask`, int64, "
-        f"{first.sequence_length} of each. `manifests/` names every shard with its counts and "
+        f"{first.sequence_length} of each"
+        f"{groups}. `manifests/` names every shard with its counts and "
         f"sha256; `tokenizer/` holds the tokenizer whose ids these are{made_with}.",
         "## Use",
         _reading(repository, first),
