@@ -26,6 +26,9 @@ def test_the_lowest_test_loss_is_best():
     assert best_run([run("a", 4.9), run("b", 4.5), run("c", 4.7)]).name == "b"
 
 
+SETTINGS = made.evaluation("base")["settings"]
+
+
 def sums(losses) -> dict:
     return {"loss": losses, "correct": [0] * len(losses), "predictions": [100] * len(losses)}
 
@@ -50,12 +53,13 @@ def test_runs_are_paired_by_group_and_not_compared_by_the_overlap_of_their_inter
     "other",
     [
         {"digests": {"manifest": "another"}},
-        {"settings": {"mlm_probability": 0.2, "seed": 0, "bootstrap": {"resamples": 200}}},
-        {"settings": {"mlm_probability": 0.15, "seed": 0, "bootstrap": {"resamples": 300}}},
+        {"settings": SETTINGS | {"mlm_probability": 0.2}},
+        {"settings": SETTINGS | {"seed": 1}},
+        {"settings": SETTINGS | {"bootstrap": {"resamples": 300, "confidence": 0.95}}},
         {"group_sums": sums([1.0] * 7)},
         {"group_sums": None},
     ],
-    ids=["test data", "masks", "bootstrap", "groups", "older file"],
+    ids=["test data", "masks", "seed", "bootstrap", "groups", "older file"],
 )
 def test_runs_that_were_asked_other_questions_are_not_paired(other):
     (_, row) = standings([run("best", 4.5), run("other", 4.9, **other)])
