@@ -3,8 +3,8 @@
 #
 # Requires  results/runs/{run}/model/
 # Gives     results/finetune/examples.csv, .json       passages, targets and folds
-#           results/finetune/tfidf_ridge.csv           the baseline's predictions
-#           results/runs/{run}/finetune/{start}/fold-{fold}/   one job each
+#           results/finetune/tfidf_ridge.csv, .json    the baseline's predictions and choices
+#           results/runs/{run}/finetune/{start}/fold-{fold}/   one job each, fold.json last
 #           results/runs/{run}/finetune/metrics.json, oof*.csv, history*.csv, model/
 # Keeps     state/{run}/finetune/   what an interrupted fold goes on from
 #
@@ -27,13 +27,6 @@ FINETUNE_MODEL = [
 wildcard_constraints:
     start="|".join(FINETUNE_STARTS),
     fold=r"\d+",
-
-
-rule finetune:
-    """Fine-tune every run on every fold, compare, and show it where the report is asked to."""
-    input:
-        expand("results/runs/{run}/finetune/metrics.json", run=RUNS),
-        "results/report.html" if FINETUNE["enabled"] else [],
 
 
 rule finetune_data:
@@ -70,11 +63,12 @@ rule finetune_data:
 
 
 rule finetune_ridge:
-    """Predict every fold with TF-IDF and ridge regression."""
+    """Predict every fold with TF-IDF and ridge regression, tuned on the other folds."""
     input:
         table="results/finetune/examples.csv",
     output:
-        "results/finetune/tfidf_ridge.csv",
+        predictions="results/finetune/tfidf_ridge.csv",
+        record="results/finetune/tfidf_ridge.json",
     log:
         "logs/finetune_ridge/finetune_ridge.log",
     benchmark:
@@ -89,13 +83,13 @@ rule finetune_ridge:
         code=code("finetune_ridge"),
         task=FINETUNE["task"],
         folds=FINETUNE["folds"],
-        penalty=FINETUNE["ridge_penalty"],
+        penalties=FINETUNE["ridge_penalties"],
     script:
         "../scripts/finetune_ridge.py"
 
 
 rule finetune_fold:
-    """Train on all folds but one, from the pretrained weights or from random ones."""
+    """Train on all folds but one with every seed, from the pretrained weights or random ones."""
     input:
         **MODEL_FILES,
         table="results/finetune/examples.csv",
@@ -104,6 +98,7 @@ rule finetune_fold:
         history="results/runs/{run}/finetune/{start}/fold-{fold}/history.csv",
         weights="results/runs/{run}/finetune/{start}/fold-{fold}/model.safetensors",
         config="results/runs/{run}/finetune/{start}/fold-{fold}/config.json",
+        record="results/runs/{run}/finetune/{start}/fold-{fold}/fold.json",
     log:
         "logs/finetune_fold/{run}/{start}-{fold}.log",
     benchmark:
@@ -128,6 +123,7 @@ rule finetune_fold:
             "max_length",
             "optimizer",
             "per_device_batch_size",
+            "seeds",
             "task",
             "warmup_ratio",
         ),
@@ -143,6 +139,9 @@ rule finetune_merge:
         table="results/finetune/examples.csv",
         summary="results/finetune/examples.json",
         ridge="results/finetune/tfidf_ridge.csv",
+        ridge_record="results/finetune/tfidf_ridge.json",
+        pretrained_records=of_folds("pretrained", "fold.json"),
+        random_records=of_folds("random", "fold.json"),
         pretrained_predictions=of_folds("pretrained", "predictions.csv"),
         random_predictions=of_folds("random", "predictions.csv"),
         pretrained_histories=of_folds("pretrained", "history.csv"),
@@ -178,8 +177,21 @@ rule finetune_merge:
             "max_length",
             "per_device_batch_size",
             "resamples",
+            "seeds",
             "task",
         ),
         seed=FINETUNE_SEED,
     script:
         "../scripts/finetune_merge.py"
+
+
+rule finetune:
+    """Fine-tune every run on every fold, compare, and show it where the report is asked to."""
+    input:
+        rules.finetune_data.output,
+        rules.finetune_ridge.output,
+        expand(
+            rules.finetune_fold.output, run=RUNS, start=FINETUNE_STARTS, fold=FINETUNE_FOLDS
+        ),
+        expand(rules.finetune_merge.output, run=RUNS),
+        "results/report.html" if FINETUNE["enabled"] else [],

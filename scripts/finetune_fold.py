@@ -24,6 +24,7 @@ def main(job):
         predictions=job.output.predictions,
         history=job.output.history,
         weights=job.output.weights,
+        record=job.output.record,
         state=f"state/{job.wildcards.run}/finetune/{name}",
     )
     finetune_fold(settings, files)
@@ -31,7 +32,10 @@ def main(job):
         job.resources.wandb_mode, job.resources.wandb_project, f"state/{job.wildcards.run}/wandb"
     )
     rows = read_history(files.history)
-    log_epochs(log, job.wildcards.run, name, dict(job.params.finetune), rows)
+    for seed in sorted({row.seed for row in rows}):
+        config = dict(job.params.finetune) | {"training": seed}
+        mine = [row for row in rows if row.seed == seed]
+        log_epochs(log, job.wildcards.run, f"{name}-seed-{seed}", config, mine)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ def main(job):
         examples=job.input.table,
         summary=job.input.summary,
         ridge=job.input.ridge,
+        ridge_record=job.input.ridge_record,
         predictions={start: list(job.input[f"{start}_predictions"]) for start in STARTS},
         histories={start: list(job.input[f"{start}_histories"]) for start in STARTS},
         weights=list(job.input.weights),

@@ -1,14 +1,13 @@
 """Rule `finetune_ridge`: TF-IDF and ridge regression on the folds of the fine-tuning."""
 
-from mlm.finetuning.ridge_folds import write_ridge_predictions
+from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
 from mlm.job import run
 
 
 def main(job):
+    files = RidgeFiles(job.input.table, job.output.predictions, job.output.record)
     params = job.params
-    write_ridge_predictions(
-        job.input.table, params.task, params.folds, params.penalty, job.output[0]
-    )
+    write_ridge_predictions(files, params.task, params.folds, params.penalties)
 
 
 if __name__ == "__main__":

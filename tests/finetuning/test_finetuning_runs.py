@@ -13,7 +13,7 @@ from mlm.errors import MlmError
 from mlm.finetuning import stage as finetuning_job
 from mlm.finetuning.files import read_history, read_predictions
 from mlm.finetuning.results import STARTS, write_results
-from mlm.finetuning.ridge_folds import write_ridge_predictions
+from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
 from mlm.finetuning.stage import finetune_fold
 
 ROOT = Path(__file__).parents[2]
@@ -31,9 +31,8 @@ def whole(place, out, section):
     for start in STARTS:
         for fold in range(section["folds"]):
             run(place, out, section, start=start, fold=fold)
-    write_ridge_predictions(
-        place / "examples.csv", section["task"], section["folds"], 0.3, place / "ridge.csv"
-    )
+    files = RidgeFiles(place / "examples.csv", place / "ridge.csv", place / "ridge.json")
+    write_ridge_predictions(files, section["task"], section["folds"], [0.03, 0.3])
     write_results("base", section, 0, result_files(place, out, section["folds"]))
     return json.loads((place / out / "metrics.json").read_text())
 
@@ -49,7 +48,7 @@ def test_200_rows_in_the_commonlit_layout_run_from_end_to_end(regression):
     place, _, metrics = regression
     rows = read_predictions(place / "one" / "oof.csv")
     assert [r.id for r in rows] == [f"r{i:03d}" for i in range(200)]
-    errors = [(float(r.prediction) - float(r.target)) ** 2 for r in rows]
+    errors = [(float(r.predictions[0]) - float(r.target)) ** 2 for r in rows]
     assert metrics["models"]["pretrained"]["all"]["score"] == pytest.approx(
         np.mean(errors) ** 0.5, abs=1e-5
     )
@@ -84,7 +83,8 @@ def test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes(regression
         patched.setattr(finetuning_job.Fold, "epoch", killed)
         with pytest.raises(KeyboardInterrupt):
             finetune_fold(settings, files)
-    assert list(Path(files.state).rglob("state.safetensors")), "the two epochs are kept"
+    kept = sorted(path.name for path in Path(files.state).rglob("epoch-*.safetensors"))
+    assert kept == ["epoch-0001.safetensors", "epoch-0002.safetensors"]
     assert not Path(files.predictions).exists()
     resumed = []
     with monkeypatch.context() as patched:
@@ -96,7 +96,7 @@ def test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes(regression
     assert Path(files.predictions).read_bytes() == again.read_bytes()
     weights = (first / "model.safetensors").read_bytes()
     assert Path(files.weights).read_bytes() == weights
-    assert not list(Path(files.state).rglob("state.safetensors"))
+    assert not list(Path(files.state).rglob("epoch-*"))
 
 
 def test_merging_twice_gives_the_same_bytes(regression):
@@ -106,6 +106,123 @@ def test_merging_twice_gives_the_same_bytes(regression):
     assert (place / "one" / "metrics.json").read_bytes() == metrics
 
 
+def interrupted(monkeypatch, place, out, section, after):
+    """The settings and files of a fold that was killed after so many epochs."""
+    learned, done = finetuning_job.Fold.epoch, []
+
+    def epoch(self, order):
+        if len(done) == after:
+            raise KeyboardInterrupt
+        done.append(0)
+        return learned(self, order)
+
+    settings, files = job(place, out, section)
+    with monkeypatch.context() as patched:
+        patched.setattr(finetuning_job.Fold, "epoch", epoch)
+        with pytest.raises(KeyboardInterrupt):
+            finetune_fold(settings, files)
+    return settings, files
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGES = {
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:100]),
+    "empty": lambda file: file.write_bytes(b""),
+    "flipped": flip,
+    "its marker cut": lambda file: file.with_suffix(".json").write_text('{"size"'),
+    "its marker gone": lambda file: file.with_suffix(".json").unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("states", ["newest", "all"])
+def test_a_damaged_state_costs_epochs_and_never_stops_a_retry(
+    regression, monkeypatch, capsys, damage, states
+):
+    place, section, _ = regression
+    out = f"{damage}-{states}"
+    settings, files = interrupted(monkeypatch, place, out, section, after=3)
+    kept = sorted(Path(files.state).rglob("epoch-*.safetensors"))
+    assert [path.name[:10] for path in kept] == ["epoch-0002", "epoch-0003"]
+    for file in kept[-1:] if states == "newest" else kept:
+        DAMAGES[damage](file)
+    capsys.readouterr()
+    finetune_fold(settings, files)
+    said = capsys.readouterr().err
+    assert "epoch-0003.safetensors is passed over" in said
+    assert ("this training starts anew" in said) == (states == "all")
+    assert ("2 of 6 epochs done" in said) == (states == "newest")
+    whole = place / "one" / "pretrained" / "fold-0" / "predictions.csv"
+    assert Path(files.predictions).read_bytes() == whole.read_bytes()
+
+
+def test_a_training_that_diverges_stops_and_names_the_learning_rate(regression):
+    place, section, _ = regression
+    settings, files = job(place, "diverged", section | {"learning_rate": 1e30})
+    with pytest.raises(MlmError, match=r"diverged in epoch 1 .*finetune.learning_rate.*1e\+30"):
+        finetune_fold(settings, files)
+    assert not Path(files.predictions).exists() and not Path(files.record).exists()
+
+
+def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp_path, monkeypatch):
+    section = prepared(tmp_path, rows=60, epochs=1, seeds=2)
+    files = run(tmp_path, "two", section)
+    rows = read_predictions(files.predictions)
+    first, second = zip(*(r.predictions for r in rows), strict=True)
+    assert first != second
+    alone = run(tmp_path, "one", section | {"seeds": 1})
+    assert [r.predictions[0] for r in read_predictions(alone.predictions)] == list(first)
+    assert Path(alone.weights).read_bytes() == Path(files.weights).read_bytes()
+    history = read_history(files.history)
+    assert [(r.seed, r.epoch) for r in history] == [(0, 1), (1, 1)]
+    record = json.loads(Path(files.record).read_text())
+    assert [round(r.score, 6) for r in history] == [t["score"] for t in record["trainings"]]
+    assert len({t["seed"] for t in record["trainings"]}) == 2
+
+    resumed = interrupted(monkeypatch, tmp_path, "killed", section, after=1)
+    finetune_fold(*resumed)
+    assert Path(resumed[1].predictions).read_bytes() == Path(files.predictions).read_bytes()
+    assert Path(resumed[1].record).read_bytes() == Path(files.record).read_bytes()
+
+
+def test_the_mean_over_seeds_is_scored_and_its_interval_is_the_wider_for_it(tmp_path):
+    section = prepared(tmp_path, rows=60, epochs=1, seeds=2)
+    metrics = whole(tmp_path, "out", section)
+    rows = read_predictions(tmp_path / "out" / "oof.csv")
+    errors = [[(float(p) - float(r.target)) ** 2 for p in r.predictions] for r in rows]
+    found = metrics["models"]["pretrained"]
+    assert found["all"]["score"] == pytest.approx(np.mean(errors) ** 0.5, abs=1e-5)
+    assert found["seeds"] == pytest.approx(np.mean(errors, axis=0) ** 0.5, abs=1e-5)
+    assert metrics["settings"]["seeds"] == 2
+    assert {choice["fold"] for choice in metrics["baseline"]} == {0, 1}
+
+
+def test_a_prediction_that_is_missing_or_strange_is_named(regression):
+    place, section, _ = regression
+    files = result_files(place, "one", section["folds"])
+    table = place / "one" / "pretrained" / "fold-1" / "predictions.csv"
+    content = table.read_text()
+    lost = content.splitlines()[3].split(",")[0]
+    for edited, said in (
+        (content.replace(f"{lost},", "other,"), f"no prediction for the example '{lost}'"),
+        ("".join(content.splitlines(True)[:3]), "and 97|nor for"),
+        (content[:-12], "predictions.csv, line 101: no table of predictions"),
+        ("", "predictions.csv, line 1: no table of predictions"),
+        (content + "more,1,0.5,0.5\n", "a prediction for 'more', which is no example"),
+    ):
+        try:
+            table.write_text(edited)
+            with pytest.raises(MlmError, match=said):
+                write_results("base", section, 0, files)
+        finally:
+            table.write_text(content)
+
+
 def test_three_classes_run_from_end_to_end(tmp_path):
     section = prepared(tmp_path, rows=90, task="classification", epochs=1)
     metrics = whole(tmp_path, "out", section)
@@ -113,7 +230,7 @@ def test_three_classes_run_from_end_to_end(tmp_path):
     assert metrics["models"]["tfidf_ridge"]["all"]["score"] > 0.8
     assert set(metrics["shown"]["classes"]) == {"easy", "fair", "hard"}
     assert 0 <= metrics["models"]["pretrained"]["macro_f1"] <= 1
-    assert {r.prediction for r in read_predictions(tmp_path / "out" / "oof.csv")} <= {
+    assert {r.predictions[0] for r in read_predictions(tmp_path / "out" / "oof.csv")} <= {
         "easy",
         "fair",
         "hard",

@@ -20,6 +20,7 @@ SECTION = {
         "group_column": None,
     },
     "folds": 2,
+    "seeds": 1,
     "epochs": 2,
     "max_length": 12,
     "per_device_batch_size": 8,
@@ -101,6 +102,7 @@ def job(place: Path, out: str, section: dict, start="pretrained", fold=0, **acce
         predictions=str(directory / "predictions.csv"),
         history=str(directory / "history.csv"),
         weights=str(directory / "model.safetensors"),
+        record=str(directory / "fold.json"),
         state=str(place / "state" / f"{out}-{start}-{fold}"),
     )
     return settings, files
@@ -116,6 +118,7 @@ def result_files(place: Path, out: str, folds: int) -> ResultFiles:
         examples=str(place / "examples.csv"),
         summary=str(place / "examples.json"),
         ridge=str(place / "ridge.csv"),
+        ridge_record=str(place / "ridge.json"),
         predictions={start: of(start, "predictions.csv") for start in STARTS},
         histories={start: of(start, "history.csv") for start in STARTS},
         weights=of("pretrained", "model.safetensors"),

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from mlm.errors import MlmError
+from mlm.finetuning.data import write_data
 from mlm.finetuning.examples import (
     Example,
     LabelledCsv,
@@ -38,13 +39,26 @@ def test_the_commonlit_layout_is_read_with_and_without_standard_error(tmp_path):
     ("text", "said"),
     [
         ("id,text,target\na,b,1\n", "column 'excerpt' missing; found: 'id', 'text', 'target'"),
-        ("id,excerpt,target\na,b,1\nb,c,easy\n", "row 2, column 'target': 'easy' is no number"),
-        ("id,excerpt,target\na,b,nan\n", "row 1, column 'target': 'nan' is no finite number"),
-        ("id,excerpt,target\na,b,\n", "row 1, column 'target': the target is empty"),
-        ("id,excerpt,target\na,b,1\na,c,2\n", "row 2, column 'id': 'a' is the id of row 1"),
-        ("id,excerpt,target\na, ,1\n", "row 1, column 'excerpt': the passage is empty"),
-        ("id,excerpt,target\n,b,1\n", "row 1, column 'id': empty"),
-        ("id,excerpt,target\na,b\n", "row 1: too few columns"),
+        ("id,excerpt,target\na,b,1\nb,c,easy\n", "row 2 (line 3), column 'target': 'easy' is no number"),
+        ("id,excerpt,target\na,b,nan\n", "row 1 (line 2), column 'target': 'nan' is no finite number"),
+        ("id,excerpt,target\na,b,\n", "row 1 (line 2), column 'target': the target is empty"),
+        ("id,excerpt,target\na,b,1\na,c,2\n", "row 2 (line 3), column 'id': 'a' is the id of row 1"),
+        ("id,excerpt,target\na, ,1\n", "row 1 (line 2), column 'excerpt': the passage is empty"),
+        ("id,excerpt,target\n,b,1\n", "row 1 (line 2), column 'id': empty"),
+        ("id,excerpt,target\na,b\n", "row 1 (line 2): 2 cells, and the header has 3; 'target'"),
+        (
+            'id,excerpt,target\n\na,"b\n\nb",1\nc,Hello there, world,1\n',
+            "row 2 (line 6): 4 cells, and the header has 3. Put a cell that holds a comma into",
+        ),
+        ('id,excerpt,target\na,b,1\nb,"open,2\nc,d,3\n', "row 2 (line 3): a quote is not closed"),
+        (
+            'id,excerpt,target\na,"open,1\nb,"closed",2\n',
+            "row 1 (line 2): a quote is not closed, or stands inside a cell",
+        ),
+        ('id,"excerpt,target\na,b,1\n', "header: a quote is not closed"),
+        ("id,target,excerpt,target\na,1,b,2\n", "2 columns are named 'target'"),
+        ("id,excerpt,target\na,b,1\nb,c,1e39\n", "row 2 (line 3), column 'target': '1e39' is too"),
+        ("id,excerpt,target\na,b,-1e20\n", "row 1 (line 2), column 'target': '-1e20' is too large"),
         ("id,excerpt,target\n", "no row below the header"),
         ("", "found: an empty file"),
     ],
@@ -53,6 +67,20 @@ def test_bad_rows_are_named(tmp_path, text, said):
     with pytest.raises(MlmError) as error:
         read(tmp_path, text)
     assert said in str(error.value)
+
+
+def test_columns_that_are_not_read_may_share_a_name(tmp_path):
+    assert len(read(tmp_path, "id,excerpt,target,,\na,b,1,,\n")) == 1
+
+
+def test_nothing_is_written_for_a_bad_file(tmp_path):
+    (tmp_path / "bad.csv").write_text("id,excerpt,target\na,b,1\nb,c,d,2\n")
+    data = {"source": "csv", "file": str(tmp_path / "bad.csv"), "group_column": None}
+    data |= {"id_column": "id", "text_column": "excerpt", "target_column": "target"}
+    section = {"task": "regression", "folds": 2, "data": data}
+    with pytest.raises(MlmError, match="row 2"):
+        write_data(section, 0, None, tmp_path / "examples.csv", tmp_path / "examples.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
 
 
 def test_a_missing_file_and_other_encodings_are_named(tmp_path):
@@ -128,6 +156,27 @@ def test_what_cannot_be_folded_is_said():
         assign_folds(once, "classification", 3, 0)
     with pytest.raises(MlmError, match="two classes"):
         assign_folds(once[1:], "classification", 3, 0)
+
+
+def test_a_class_that_falls_into_one_fold_with_all_its_groups_is_refused():
+    """Groups are dealt by the class that most of their rows have: a rarer one goes along."""
+
+    def groups(holders):
+        return [
+            Example(f"{g}-{i}", "t", "rare" if g in holders and i == 0 else "ab"[g % 2], f"g{g}")
+            for g in range(8)
+            for i in range(3)
+        ]
+
+    fold_of = dict(
+        zip(range(24), assign_folds(groups(()), "classification", 2, seed=0), strict=True)
+    )
+    together = [g for g in range(8) if fold_of[3 * g] == 0]
+    apart = [together[0], next(g for g in range(8) if fold_of[3 * g] == 1)]
+    assign_folds(groups(apart), "classification", 2, seed=0)
+    said = rf"class 'rare' is in fold 0 alone \(group g{together[0]}, group g{together[1]}\)"
+    with pytest.raises(MlmError, match=said):
+        assign_folds(groups(together[:2]), "classification", 2, seed=0)
 
 
 def test_the_year_task_takes_whole_speeches_and_their_split():

@@ -19,7 +19,7 @@ def measured(score):
     return {"score": score, "interval": [score - 0.01, score + 0.01]}
 
 
-def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded"):
+def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded", seeds=2):
     models = {}
     for i, name in enumerate(("pretrained", "random", "tfidf_ridge")):
         models[name] = {
@@ -50,7 +50,8 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded")
         ],
         "best_fold": 1,
         "shown": shown,
-        "settings": {"epochs": 2},
+        "settings": {"epochs": 2, "seeds": seeds},
+        "baseline": [{"fold": 0, "terms": "words", "penalty": 0.03, "error": 0.4}],
     }
     return content | {"verdicts": finetuning_verdicts(content)}
 
@@ -79,6 +80,16 @@ def test_the_section_has_every_score_and_says_which_is_fair(tmp_path):
     assert "correlation 1.00" in drawn["finetuning_predictions"].alternative
     run = results.runs[0].name
     assert numbers_of(results)["runs"][run]["finetune"]["models"]["random"]["mean"] == 1.55
+
+
+def test_what_the_intervals_hold_and_what_the_baseline_chose_is_said(tmp_path):
+    for place in ("a", "b"):
+        (tmp_path / place).mkdir()
+    _, _, page = page_with(tmp_path / "a", metrics())
+    assert "the 2 trainings of each fold" in page
+    assert "words, penalty 0.03" in page
+    _, _, page = page_with(tmp_path / "b", metrics(seeds=1))
+    assert "Each fold was trained once: the intervals leave out" in page
 
 
 def test_data_of_ones_own_claims_nothing_about_pretraining(tmp_path):

@@ -9,7 +9,7 @@ from mlm.errors import MlmError
 from mlm.finetuning.files import EpochRow
 from mlm.finetuning.wandb_log import WandbSettings, log_epochs
 
-ROWS = [EpochRow(0, e, 1.0 / e, 1.5 / e, 0.5, 2.0, 0.0, 100.0) for e in (1, 2)]
+ROWS = [EpochRow(0, 0, e, 1.0 / e, 1.5 / e, 0.5, 2.0, 0.0, 100.0) for e in (1, 2)]
 
 
 def settings(mode, tmp_path):
@@ -48,7 +48,7 @@ def test_every_epoch_is_logged_at_its_number(tmp_path, monkeypatch):
     log_epochs(settings("offline", tmp_path), "base", "random-fold-0", {"epochs": 2}, ROWS)
     assert asked["mode"] == "offline" and asked["name"] == "random-fold-0"
     assert [step for step, _ in logged[:2]] == [1, 2] and logged[2] == "end"
-    assert logged[1][1]["train_loss"] == 0.5 and "fold" not in logged[1][1]
+    assert logged[1][1]["train_loss"] == 0.5 and not {"fold", "seed"} & set(logged[1][1])
 
 
 def test_offline_leaves_a_run_on_the_disk(tmp_path):

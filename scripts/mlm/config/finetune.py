@@ -69,10 +69,17 @@ class Finetune(Section):
     data: FinetuneData = section(FinetuneData)
     seed: Seed | None = Field(
         None,
-        description="null takes the seed above. Deals the folds and shuffles every epoch.",
+        description="null takes the seed above. Deals the folds, draws the random weights and"
+        " shuffles every epoch.",
     )
     folds: Annotated[int, Field(ge=2, le=100)] = Field(
         5, description="Parts that are held out in turn, each one job."
+    )
+    seeds: Annotated[int, Field(ge=1, le=100)] = Field(
+        2,
+        description="Trainings of each fold and start, one after the other, which differ in what"
+        " the seed draws. Scores are means over them, and the intervals hold their variance; 1"
+        " leaves it out.",
     )
     epochs: Count = Field(10, description="Passes over the training passages.")
     max_length: Annotated[int, Field(ge=3)] = Field(
@@ -100,13 +107,16 @@ class Finetune(Section):
         "Also log every fold's epochs to Weights & Biases: disabled, offline (files below state/)"
         " or online (WANDB_API_KEY in the environment). Needs the package wandb.",
     )
-    ridge_penalty: Positive = Field(
-        0.3, description="L2 penalty of the baseline, TF-IDF and ridge regression."
+    ridge_penalties: Annotated[list[Positive], Field(min_length=1)] = Field(
+        [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0],
+        description="L2 penalties of the baseline, TF-IDF and ridge regression. In each fold that"
+        " one is taken which predicts best what is left out of the training part, group by group;"
+        " so is whether runs of characters are counted beside words.",
     )
     resamples: Annotated[int, Field(ge=100)] = Field(
         2000,
-        description="Bootstrap over groups, or over rows where there are none: the number of"
-        " resamples and what the intervals hold.",
+        description="Bootstrap over groups (over rows where there are none) and over the trainings"
+        " of each fold: the number of resamples and what the intervals hold.",
     )
     confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
 

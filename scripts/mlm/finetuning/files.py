@@ -9,17 +9,23 @@ from pathlib import Path
 import numpy as np
 
 from mlm.atomic import write_text
+from mlm.errors import MlmError
 from mlm.finetuning.examples import Example
 
+#: Followed by `prediction_1` and so on where there are several trainings.
 PREDICTION_COLUMNS = ("id", "fold", "target", "prediction")
+
+
+_WHOLE = ("fold", "seed", "epoch")
 
 
 @dataclass(frozen=True)
 class EpochRow:
-    """An epoch of a fold. `elapsed` are the seconds of its training alone; `compile` those
-    that compiling took before it, which is 0 but for a process's first epoch."""
+    """An epoch of a fold's training number `seed`. `elapsed` are the seconds of learning alone;
+    `compile` those that compiling took before it, which is 0 but for a process's first epoch."""
 
     fold: int
+    seed: int
     epoch: int
     train_loss: float
     validation_loss: float
@@ -37,12 +43,12 @@ class EpochRow:
 
 @dataclass(frozen=True)
 class Prediction:
-    """One row of a table of predictions; a class by its name, a number as text."""
+    """What is predicted for an example, by each training; a class by its name, a number as text."""
 
     id: str
     fold: int
     target: str
-    prediction: str
+    predictions: tuple[str, ...]
 
 
 def _write(path: str | Path, header: Sequence[str], rows: Sequence[Sequence]) -> None:
@@ -53,36 +59,47 @@ def _write(path: str | Path, header: Sequence[str], rows: Sequence[Sequence]) ->
     write_text(path, text.getvalue())
 
 
+def _columns(trainings: int) -> list[str]:
+    return [*PREDICTION_COLUMNS, *(f"prediction_{i}" for i in range(1, trainings))]
+
+
 def write_prediction_rows(path: str | Path, rows: Sequence[Prediction]) -> None:
     """Write the rows as CSV, atomically."""
-    _write(path, PREDICTION_COLUMNS, [list(asdict(row).values()) for row in rows])
+    columns = _columns(len(rows[0].predictions))
+    _write(path, columns, [[r.id, r.fold, r.target, *r.predictions] for r in rows])
 
 
 def write_predictions(
     path: str | Path,
     examples: Sequence[Example],
     classes: Sequence[str],
-    logits: np.ndarray,
+    logits: Sequence[np.ndarray],
     fold: int,
 ) -> None:
-    """Write the predictions of `examples` from their logits float32 [examples, outputs].
+    """Write the predictions of `examples` from each training's logits float32 [examples, outputs].
 
     `classes` are the outputs' names, none for a regression.
     """
-    rows = []
-    for example, row in zip(examples, logits, strict=True):
-        said = classes[int(row.argmax())] if classes else f"{row[0]:.6f}"
-        rows.append(Prediction(example.id, fold, example.target, said))
-    write_prediction_rows(path, rows)
+    said = [[classes[i] for i in x.argmax(axis=1)] if classes else _numbers(x) for x in logits]
+    by_example = zip(examples, zip(*said, strict=True), strict=True)
+    write_prediction_rows(path, [Prediction(e.id, fold, e.target, p) for e, p in by_example])
+
+
+def _numbers(logits: np.ndarray) -> list[str]:
+    return [f"{value:.6f}" for value in logits[:, 0]]
 
 
 def read_predictions(path: str | Path) -> list[Prediction]:
-    """The rows of a table of predictions."""
+    """The rows of a table of predictions. Raises MlmError for a table of another form."""
     with open(path, encoding="utf-8", newline="") as handle:
-        return [
-            Prediction(r["id"], int(r["fold"]), r["target"], r["prediction"])
-            for r in csv.DictReader(handle)
-        ]
+        header, *rows = list(csv.reader(handle)) or [[]]
+    for number, cells in enumerate([header, *rows]):
+        if len(header) < 4 or header != _columns(len(header) - 3) or len(cells) != len(header):
+            raise MlmError(
+                f"{path}, line {number + 1}: no table of predictions (columns "
+                f"{', '.join(PREDICTION_COLUMNS)}), or cut short. Delete it and run again"
+            )
+    return [Prediction(r[0], int(r[1]), r[2], tuple(r[3:])) for r in rows]
 
 
 def write_history(path: str | Path, rows: Sequence[EpochRow]) -> None:
@@ -94,6 +111,6 @@ def read_history(path: str | Path) -> list[EpochRow]:
     """The rows of a history."""
     with open(path, encoding="utf-8", newline="") as handle:
         return [
-            EpochRow(int(r.pop("fold")), int(r.pop("epoch")), **{k: float(v) for k, v in r.items()})
-            for r in csv.DictReader(handle)
+            EpochRow(**{k: (int if k in _WHOLE else float)(v) for k, v in row.items()})
+            for row in csv.DictReader(handle)
         ]

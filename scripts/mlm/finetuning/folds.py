@@ -17,7 +17,8 @@ def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) 
     """The fold of each example, from 0 on; the order of the examples changes nothing.
 
     Raises MlmError where there are fewer units than folds, where a class is seen once, and
-    where a class is in so few groups that a fold would have nothing to learn it from.
+    where all groups that hold a class fall into one fold, which would have nothing to learn
+    it from.
     """
     units: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
@@ -37,6 +38,8 @@ def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) 
         strata = _bins({u: sum(float(e.target) for e in f) / len(f) for u, f in units.items()})
     ordered = sorted(units, key=lambda u: (strata[u], _keyed(seed, u), u))
     fold_of = {unit: place % folds for place, unit in enumerate(ordered)}
+    if task == "classification":
+        _check_dealt(examples, fold_of)
     return [fold_of[e.unit] for e in examples]
 
 
@@ -63,6 +66,21 @@ def _check_classes(examples: Sequence[Example], units: dict[str, list[Example]])
             raise MlmError(
                 f"finetune.data: the class {name!r} is seen only once ({where}), so that it "
                 "could be learned or tested, but not both. Add examples of it, or drop it"
+            )
+
+
+def _check_dealt(examples: Sequence[Example], fold_of: dict[str, int]) -> None:
+    folds: dict[str, set[int]] = defaultdict(set)
+    for example in examples:
+        folds[example.target].add(fold_of[example.unit])
+    for name, found in sorted(folds.items()):
+        if len(found) == 1:
+            units = sorted({e.unit for e in examples if e.target == name})
+            raise MlmError(
+                f"finetune.data: the class {name!r} is in fold {min(found)} alone "
+                f"({', '.join(units[:3])}{', ...' if len(units) > 3 else ''}), so that it would be "
+                "tested there without having been learned. Add groups that hold it, merge it into "
+                "another class, or set another finetune.seed, which deals the groups anew"
             )
 
 

@@ -4,6 +4,7 @@ transformers is told to leave TensorFlow and PyTorch alone, which takes seconds 
 """
 
 import os
+import sys
 from pathlib import Path
 
 from mlm.errors import MlmError
@@ -41,17 +42,29 @@ def prepare(kind: str, cpu_threads: int, virtual_devices: int | None) -> None:
 def data_mesh(kind: str, virtual_devices: int | None):
     """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare`.
 
-    Raises MlmError where there is no such device.
+    Raises MlmError where there is no such device. JAX without support for a GPU gives the CPU in
+    its place and says nothing: that is an error for the kind gpu, and a warning for auto.
     """
     import jax
     import numpy as np
     from jax.sharding import Mesh
 
+    asked = "cpu" if virtual_devices else kind
     try:
         devices = jax.devices()
+        reason = f"it has only {devices[0].platform}"
     except RuntimeError as error:
+        devices, reason = [], str(error).splitlines()[0]
+    if not devices or asked not in ("auto", devices[0].platform):
         raise MlmError(
-            f"accelerator.kind: {kind}, but JAX finds no such device "
-            f"({str(error).splitlines()[0]}). Set it to cpu, or install JAX for the accelerator"
-        ) from None
+            f"accelerator.kind: {kind}, but JAX finds no such device ({reason}). Install JAX for "
+            "the accelerator (pip install 'jax[cuda12]' or 'jax[tpu]', at the version that is "
+            "here), or set accelerator.kind to cpu"
+        )
+    if asked == "auto" and "cuda" in os.environ["JAX_PLATFORMS"] and devices[0].platform == "cpu":
+        print(
+            "Warning: accelerator.kind: auto trains on the CPU: this machine has an NVIDIA GPU, "
+            "but JAX has no support for it here (pip install 'jax[cuda12]', at the same version)",
+            file=sys.stderr,
+        )
     return Mesh(np.array(devices[: virtual_devices or None]), ("data",))

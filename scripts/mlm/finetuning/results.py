@@ -12,6 +12,7 @@ from mlm.artefacts import read_artefact, write_artefact
 from mlm.atomic import replacing
 from mlm.digests import file_sha256
 from mlm.environment import installed_version
+from mlm.errors import MlmError
 from mlm.finetuning.examples import Example, read_examples
 from mlm.finetuning.files import (
     EpochRow,
@@ -32,6 +33,8 @@ BASELINE = "tfidf_ridge"
 _PAIRS = (("pretrained", "random"), ("pretrained", BASELINE), ("random", BASELINE))
 #: Points kept for a plot of predicted against true.
 _POINTS = 600
+#: What examples.json says of itself, and not of the data.
+_NOT_DATA = ("format_version", "made_from")
 _PACKAGES = ("flax", "jax", "jaxlib", "numpy", "optax", "scipy", "tokenizers", "transformers")
 
 
@@ -42,6 +45,7 @@ class ResultFiles:
     examples: str
     summary: str
     ridge: str
+    ridge_record: str
     predictions: dict[str, list[str]]
     histories: dict[str, list[str]]
     weights: list[str]
@@ -68,10 +72,12 @@ def parts_of(examples: Sequence[Example]) -> list[Part]:
 
 
 def figures_of(rows: Sequence[Prediction], task: str) -> np.ndarray:
-    """What a score averages: squared errors, or 1 where the class is right."""
+    """What a score averages, float [examples, trainings]: squared errors, or 1 where the class
+    is right."""
     if task == "regression":
-        return np.array([(float(r.prediction) - float(r.target)) ** 2 for r in rows])
-    return np.array([float(r.prediction == r.target) for r in rows])
+        said = np.array([r.predictions for r in rows], np.float64)
+        return (said - np.array([[float(r.target)] for r in rows])) ** 2
+    return np.array([[float(p == r.target) for p in r.predictions] for r in rows])
 
 
 def _rounded(measured: Measured) -> dict:
@@ -82,8 +88,22 @@ def _rounded(measured: Measured) -> dict:
 
 
 def in_order(examples: Sequence[Example], files: Sequence[str]) -> list[Prediction]:
-    """The predictions of all folds in the order of the examples, each example once."""
+    """The predictions of all folds in the order of the examples, each example once.
+
+    Raises MlmError where one is missing, or is of no example.
+    """
     rows = {row.id: row for path in files for row in read_predictions(path)}
+    missing = [e.id for e in examples if e.id not in rows]
+    strange = sorted(rows.keys() - {e.id for e in examples})
+    if missing or strange:
+        where = files[0] if len(files) == 1 else f"{Path(files[0]).parent.parent}/fold-*"
+        problem = f"no prediction for the example {missing[0]!r}" if missing else ""
+        problem = problem or f"a prediction for {strange[0]!r}, which is no example"
+        others = len(missing or strange) - 1
+        problem += f" (nor for {others} more)" if missing and others else ""
+        raise MlmError(
+            f"{where}: {problem}. The table was edited or cut short; delete it and run again"
+        )
     return [rows[e.id] for e in examples]
 
 
@@ -112,7 +132,8 @@ def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> Non
     metrics = {"format_version": FORMAT_VERSION, "run": run} | scores_of(found, section, seed)
     weights = Path(files.weights[metrics["best_fold"]])
     metrics |= {
-        "data": {k: v for k, v in read_artefact(files.summary).items() if k != "format_version"},
+        "data": {k: v for k, v in read_artefact(files.summary).items() if k not in _NOT_DATA},
+        "baseline": read_artefact(files.ridge_record)["chosen"],
         "settings": {k: v for k, v in section.items() if k not in ("data", "task", "confidence")},
         "digests": {"examples": file_sha256(files.examples), "model": file_sha256(weights)},
         "packages": {p: v for p in _PACKAGES if (v := installed_version(p)) is not None},
@@ -134,11 +155,13 @@ def scores_of(found: Found, section: dict, seed: int) -> dict:
     task, parts = section["task"], parts_of(found.examples)
     figures = {name: figures_of(rows, task) for name, rows in found.predictions.items()}
     units = np.array([e.unit for e in found.examples])
+    rooted = task == "regression"
     compared = {
         part.name: Comparison(
             {name: values[part.places] for name, values in figures.items()},
             units[part.places],
-            rooted=task == "regression",
+            found.fold_of[part.places],
+            rooted=rooted,
             how=Bootstrap(section["resamples"], section["confidence"], seed),
         )
         for part in parts
@@ -150,15 +173,19 @@ def scores_of(found: Found, section: dict, seed: int) -> dict:
     }
     if task == "classification":
         for name, rows in found.predictions.items():
-            said, true = [r.prediction for r in rows], [r.target for r in rows]
-            models[name]["macro_f1"] = round(macro_f1(said, true), 6)
+            true, trainings = [r.target for r in rows], zip(*(r.predictions for r in rows), strict=True)
+            found_f1 = [macro_f1(said, true) for said in trainings]
+            models[name]["macro_f1"] = round(statistics.fmean(found_f1), 6)
     for start in STARTS:
+        models[start]["seeds"] = _scores(figures[start].mean(axis=0), rooted)
         models[start]["curves"] = _curves(found.histories[start])
-    pick = min if task == "regression" else max
-    folds = models["pretrained"]["folds"]
+    pick = min if rooted else max
+    # The model that a fold keeps is that of its first training.
+    kept = figures["pretrained"][:, 0]
+    folds = [kept[found.fold_of == fold].mean() for fold in range(section["folds"])]
     described = {
         "task": task,
-        "score": "rmse" if task == "regression" else "accuracy",
+        "score": "rmse" if rooted else "accuracy",
         "confidence": section["confidence"],
         "parts": {part.name: _described(part, found.examples) for part in parts},
         "models": models,
@@ -178,44 +205,51 @@ def _described(part: Part, examples: Sequence[Example]) -> dict:
     return {"examples": len(part.places), "groups": len(groups)}
 
 
+def _scores(means: np.ndarray, rooted: bool) -> list[float]:
+    return [round(float(score), 6) for score in (np.sqrt(means) if rooted else means)]
+
+
 def _fold_scores(figures: np.ndarray, fold_of: np.ndarray, folds: int, task: str) -> dict:
-    scores = [float(figures[fold_of == fold].mean()) for fold in range(folds)]
-    if task == "regression":
-        scores = [score**0.5 for score in scores]
+    means = np.array([figures[fold_of == fold].mean() for fold in range(folds)])
+    scores = _scores(means, task == "regression")
     return {
-        "folds": [round(score, 6) for score in scores],
+        "folds": scores,
         "mean": round(statistics.fmean(scores), 6),
         "spread": round(statistics.stdev(scores), 6),
     }
 
 
 def _curves(histories: Sequence[Sequence[EpochRow]]) -> list[dict]:
-    """Means over the folds by epoch, without anything that time changes."""
+    """Means over folds and trainings by epoch, without anything that time changes."""
+    rows = [row for history in histories for row in history]
     return [
-        {"epoch": rows[0].epoch}
+        {"epoch": epoch}
         | {
-            key: round(statistics.fmean(getattr(row, key) for row in rows), 6)
+            key: round(statistics.fmean(getattr(r, key) for r in rows if r.epoch == epoch), 6)
             for key in ("train_loss", "validation_loss", "score")
         }
-        for rows in zip(*histories, strict=True)
+        for epoch in sorted({row.epoch for row in rows})
     ]
 
 
 def _shown(examples: Sequence[Example], models: dict, task: str) -> dict:
-    """True and predicted of an even choice of examples; or counts by true and said class."""
+    """True and predicted of an even choice of examples; or counts by true and said class.
+
+    Of the first training of each fold.
+    """
     if task == "regression":
         step = max(1, -(-len(examples) // _POINTS))
         chosen = range(0, len(examples), step)
         return {
             "true": [float(examples[i].target) for i in chosen],
-            **{name: [float(rows[i].prediction) for i in chosen] for name, rows in models.items()},
+            **{name: [float(rows[i].predictions[0]) for i in chosen] for name, rows in models.items()},
         }
     classes = sorted({e.target for e in examples})
     return {
         "classes": classes,
         **{
             name: [
-                [sum(r.target == a and r.prediction == b for r in rows) for b in classes]
+                [sum(r.target == a and r.predictions[0] == b for r in rows) for b in classes]
                 for a in classes
             ]
             for name, rows in models.items()

@@ -1,63 +1,155 @@
-"""TF-IDF and ridge regression: what counting words achieves, without any pretraining.
+"""TF-IDF and ridge regression: what counting achieves, without any pretraining.
 
-Words and pairs of words, weighted (1 + log count) * (log((1 + n) / (1 + documents)) + 1) and
-scaled to length one (Salton and Buckley, 1988, with smoothed inverse frequencies); then linear
-least squares with an L2 penalty, classes as one regression each on 0 and 1.
+Terms are words and pairs of words, with or without runs of characters, each kind weighted
+(1 + log count) * (log((1 + n) / (1 + documents)) + 1) and scaled to length one (Salton and
+Buckley, 1988, with smoothed inverse frequencies); then linear least squares with an L2 penalty,
+classes as one regression each on 0 and 1. The kinds of terms and the penalty are those that
+predict best what is left out of the training texts, group by group.
 """
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, inv
 
 _WORD = re.compile(r"\w+|[^\w\s]")
+#: Lengths of the runs of characters; as scikit-learn's "char_wb", they stay within a word.
+_CHARACTERS = range(2, 6)
+#: Training texts that terms and penalty are chosen on at most: the work grows with the cube.
+SEARCHED = 4000
 
 
-def terms(text: str) -> Counter:
+def words_of(text: str) -> Counter:
     """Counts of the words of `text`, in lower case, and of its pairs of neighbours."""
     words = _WORD.findall(text.lower())
     return Counter(words) + Counter(f"{a} {b}" for a, b in pairwise(words))
 
 
-class TfIdf:
-    """Vectors of texts over the terms that at least two of the fitted texts hold."""
-
-    def __init__(self, counted: Sequence[Counter]):
-        documents = Counter(term for counts in counted for term in counts)
-        kept = sorted(term for term, number in documents.items() if number > 1)
-        self._column = {term: i for i, term in enumerate(kept)}
-        frequency = np.array([documents[term] for term in kept], np.float64)
-        self._weight = np.log((1 + len(counted)) / (1 + frequency)) + 1
-
-    def vectors(self, counted: Sequence[Counter]) -> sparse.csr_matrix:
-        """float64 [texts, terms], each row of length one (or zero, without a known term)."""
-        values, columns, ends = [], [], [0]
-        for counts in counted:
-            known = sorted((self._column[t], n) for t, n in counts.items() if t in self._column)
-            row = np.array([1 + np.log(n) for _, n in known])
-            row = row * self._weight[[c for c, _ in known]] if known else row
-            values.append(row / np.sqrt(row @ row) if known else row)
-            columns += [c for c, _ in known]
-            ends.append(len(columns))
-        shape = (len(counted), len(self._column))
-        return sparse.csr_matrix((np.concatenate(values), columns, ends), shape=shape)
+def characters_of(text: str) -> Counter:
+    """Counts of the runs of 2 to 5 characters in the words of `text`, edges as blanks."""
+    padded = [f" {word} " for word in text.lower().split()]
+    return Counter(
+        word[i : i + length]
+        for word in padded
+        for length in _CHARACTERS
+        for i in range(len(word) - length + 1)
+    )
 
 
-def ridge_predictions(
-    train: Sequence[Counter], targets: np.ndarray, test: Sequence[Counter], penalty: float
-) -> np.ndarray:
-    """Predictions float64 [texts, outputs] for `test`, from `targets` [texts, outputs].
+#: What is counted, by the name of the choice.
+TERMS: dict[str, tuple[Callable[[str], Counter], ...]] = {
+    "words": (words_of,),
+    "words and characters": (words_of, characters_of),
+}
 
-    Solved in its dual form, a system of one equation for each training text.
+
+def term_counts(texts: Sequence[str], terms_of: Callable[[str], Counter]) -> sparse.csr_matrix:
+    """How often each text holds each term: float64 [texts, terms], terms in order."""
+    counted = [terms_of(text) for text in texts]
+    column = {term: i for i, term in enumerate(sorted(set().union(*counted)))}
+    columns = [column[term] for counts in counted for term in counts]
+    values = np.array([n for counts in counted for n in counts.values()], np.float64)
+    ends = np.cumsum([0, *map(len, counted)])
+    table = sparse.csr_matrix((values, columns, ends), shape=(len(texts), len(column)))
+    table.sort_indices()
+    return table
+
+
+def tf_idf(counts: sparse.csr_matrix, train: np.ndarray) -> sparse.csr_matrix:
+    """Vectors [texts, terms] over the terms that at least two of the `train` texts hold.
+
+    Each row has length one, or is zero without a known term. `train` [known] holds places.
     """
-    vectorizer = TfIdf(train)
-    known, asked = vectorizer.vectors(train), vectorizer.vectors(test)
-    centre = targets.mean(axis=0)
-    kernel = (known @ known.T).toarray()
-    kernel[np.diag_indices_from(kernel)] += penalty
-    weights = cho_solve(cho_factor(kernel, overwrite_a=True), targets - centre)
-    return (asked @ known.T) @ weights + centre
+    documents = np.bincount(counts[train].indices, minlength=counts.shape[1])
+    known = documents > 1
+    vectors = counts[:, known]
+    vectors.data = 1 + np.log(vectors.data)
+    vectors = vectors @ sparse.diags_array(np.log((1 + len(train)) / (1 + documents[known])) + 1)
+    lengths = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel())
+    return (sparse.diags_array(1 / np.where(lengths > 0, lengths, 1)) @ vectors).tocsr()
+
+
+def similarities(counted: Sequence[sparse.csr_matrix], train: np.ndarray) -> np.ndarray:
+    """Mean inner products of all texts with the `train` texts over the kinds of terms:
+    float64 [texts, known]."""
+    found = 0
+    for counts in counted:
+        vectors = tf_idf(counts, train)
+        found = found + (vectors @ vectors[train].T).toarray()
+    return found / len(counted)
+
+
+def fitted(kernel: np.ndarray, targets: np.ndarray, penalty: float) -> np.ndarray:
+    """Weights [known, outputs] of the known texts, from their `kernel` [known, known].
+
+    The dual form of ridge regression: one equation for each text.
+    """
+    system = kernel + penalty * np.eye(len(kernel))
+    return cho_solve(cho_factor(system, overwrite_a=True), targets)
+
+
+def left_out(
+    kernel: np.ndarray, targets: np.ndarray, groups: np.ndarray, penalty: float
+) -> np.ndarray:
+    """The prediction [known, outputs] for each known text by a fit without its group.
+
+    In closed form from one inverse (An, Liu and Venkatesh, 2007, "Fast cross-validation
+    algorithms for least squares support vector machine and kernel ridge regression"). `groups`
+    [known] are integers; `targets` [known, outputs] are centred on all known texts.
+    """
+    inverse = inv(kernel + penalty * np.eye(len(kernel)), assume_a="pos", overwrite_a=True)
+    weights = inverse @ targets
+    predicted = np.empty_like(targets)
+    order = np.argsort(groups, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        residuals = np.linalg.solve(inverse[np.ix_(rows, rows)], weights[rows])
+        predicted[rows] = targets[rows] - residuals
+    return predicted
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was counted and how it was penalised, with its error on what was left out."""
+
+    terms: str
+    penalty: float
+    error: float
+
+
+def choose(
+    kernels: dict[str, np.ndarray],
+    targets: np.ndarray,
+    groups: np.ndarray,
+    penalties: Sequence[float],
+) -> Choice:
+    """The best of all `kernels` (by terms, [known, known]) and penalties, by groups left out.
+
+    The error is the mean squared one for a regression (`targets` [known, 1]), the share of
+    wrong classes for one-hot targets; among equals the least squared error decides. More than
+    SEARCHED texts are searched by a fixed draw of whole groups.
+    """
+    rows = _searched(groups)
+    centre = targets[rows].mean(axis=0)
+    known, centred = targets[rows], targets[rows] - centre
+    tried = []
+    for terms, kernel in kernels.items():
+        for penalty in penalties:
+            said = left_out(kernel[np.ix_(rows, rows)], centred, groups[rows], penalty) + centre
+            squared = float(np.mean((said - known) ** 2))
+            wrong = float(np.mean(said.argmax(axis=1) != known.argmax(axis=1)))
+            error = squared if targets.shape[1] == 1 else wrong
+            tried.append((error, squared, Choice(terms, penalty, error)))
+    return min(tried, key=lambda found: found[:2])[2]
+
+
+def _searched(groups: np.ndarray) -> np.ndarray:
+    """Places of whole groups, drawn until they would hold more than SEARCHED texts."""
+    names, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    drawn = np.random.Generator(np.random.Philox(key=0)).permutation(len(names))
+    kept = drawn[np.cumsum(sizes[drawn]) <= SEARCHED]
+    return np.flatnonzero(np.isin(group, kept if len(kept) else drawn[:1]))

@@ -1,36 +1,72 @@
-"""The counting baseline on the folds of a fine-tuning."""
+"""The counting baseline on the folds of a fine-tuning, tuned inside each training part."""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from mlm.artefacts import write_artefact
 from mlm.finetuning.examples import read_examples
 from mlm.finetuning.files import Prediction, write_prediction_rows
-from mlm.finetuning.ridge_baseline import ridge_predictions, terms
+from mlm.finetuning.ridge_baseline import TERMS, choose, fitted, similarities, term_counts
 from mlm.finetuning.scores import classes_of
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class RidgeFiles:
+    """The table of the examples, and what is written: the predictions, and how they came."""
+
+    table: str | Path
+    predictions: str | Path
+    record: str | Path
 
 
 def write_ridge_predictions(
-    table: str | Path, task: str, folds: int, penalty: float, output: str | Path
+    files: RidgeFiles, task: str, folds: int, penalties: Sequence[float]
 ) -> None:
-    """Predict every example of `table` by a ridge regression on the other folds."""
-    examples, fold_of = read_examples(table)
+    """Predict every example by a ridge regression on the other folds.
+
+    Terms and penalty are chosen on those other folds alone (nested cross-validation; Varma and
+    Simon, 2006), so that the held-out fold has no say in them.
+    """
+    examples, fold_of = read_examples(files.table)
     classes = classes_of(examples, task)
     if classes:
         targets = np.array([[e.target == c for c in classes] for e in examples], np.float64)
     else:
         targets = np.array([[float(e.target)] for e in examples])
-    counted = [terms(e.excerpt) for e in examples]
-    said = [""] * len(examples)
+    groups = np.unique([e.unit for e in examples], return_inverse=True)[1]
+    texts = [e.excerpt for e in examples]
+    counted = {kind: term_counts(texts, kind) for kinds in TERMS.values() for kind in kinds}
+    said, chosen = [""] * len(examples), []
     for fold in range(folds):
-        train = [i for i, f in enumerate(fold_of) if f != fold]
-        test = [i for i, f in enumerate(fold_of) if f == fold]
-        found = ridge_predictions(
-            [counted[i] for i in train], targets[train], [counted[i] for i in test], penalty
+        held_out = np.array(fold_of) == fold
+        train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+        kernels = {
+            terms: similarities([counted[kind] for kind in kinds], train)
+            for terms, kinds in TERMS.items()
+        }
+        choice = choose(
+            {terms: kernel[train] for terms, kernel in kernels.items()},
+            targets[train],
+            groups[train],
+            penalties,
         )
-        for i, row in zip(test, found, strict=True):
+        centre, kernel = targets[train].mean(axis=0), kernels[choice.terms]
+        weights = fitted(kernel[train], targets[train] - centre, choice.penalty)
+        for i, row in zip(test, kernel[test] @ weights + centre, strict=True):
             said[i] = classes[int(row.argmax())] if classes else f"{row[0]:.6f}"
-        print(f"TF-IDF and ridge: fold {fold + 1} of {folds} done", file=sys.stderr)
-    rows = [Prediction(e.id, fold_of[i], e.target, said[i]) for i, e in enumerate(examples)]
-    write_prediction_rows(output, rows)
+        chosen.append(asdict(choice) | {"error": round(choice.error, 6), "fold": fold})
+        print(
+            f"TF-IDF and ridge: fold {fold + 1} of {folds}, {choice.terms}, "
+            f"penalty {choice.penalty:g}",
+            file=sys.stderr,
+        )
+    rows = [Prediction(e.id, fold_of[i], e.target, (said[i],)) for i, e in enumerate(examples)]
+    write_prediction_rows(files.predictions, rows)
+    record = {"format_version": FORMAT_VERSION, "task": task, "examples": len(examples)}
+    write_artefact(files.record, record | {"penalties": list(penalties), "chosen": chosen})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.artefacts import write_artefact
 from mlm.code_digests import code_digests
 from mlm.digests import file_sha256, value_sha256
 from mlm.errors import MlmError
@@ -21,7 +22,7 @@ from mlm.finetuning.flax_model import (
 )
 from mlm.finetuning.jax_framework import data_mesh, prepare
 from mlm.finetuning.scores import classes_of, score
-from mlm.finetuning.state import FoldState
+from mlm.finetuning.state import FoldStates, TrainingStates
 from mlm.finetuning.step import (
     AdamW,
     Schedule,
@@ -37,6 +38,7 @@ from mlm.finetuning.step import (
 )
 from mlm.tokenizer.encoding import Encoder
 
+FORMAT_VERSION = 1
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
 COMPUTING_MODULES = (
     "mlm.finetuning.examples",
@@ -73,6 +75,7 @@ class FoldFiles:
     predictions: str
     history: str
     weights: str
+    record: str
     state: str
 
 
@@ -144,7 +147,7 @@ def length_of(config, asked: int) -> int:
 
 
 class Fold:
-    """A fold ready to train: model, data, and the two functions compiled for the mesh."""
+    """A fold ready to train: data, and the two functions compiled for the mesh."""
 
     def __init__(self, settings: FoldSettings, files: FoldFiles):
         section, accelerator = settings.finetune, settings.accelerator
@@ -154,31 +157,36 @@ class Fold:
         import jax.numpy as jnp
 
         self.mesh = data_mesh(accelerator["kind"], virtual)
-        devices = self.mesh.devices.size
+        self.platform = self.mesh.devices.flat[0].platform
         classes = classes_of(read_examples(files.examples)[0], settings.task)
         self.config = sequence_configuration(files.model, len(classes) or 1, section["dropout"])
         self.data = read_fold(settings, files, length_of(self.config, section["max_length"]))
         precision = accelerator["precision"]
-        on_tpu = self.mesh.devices.flat[0].platform == "tpu"
-        half = precision == "bfloat16" or (precision == "auto" and on_tpu)
-        dtype = jnp.bfloat16 if half else jnp.float32
-        if settings.start == "pretrained":
-            model = pretrained_model(files.model, self.config, settings.seed, dtype)
-        else:
-            model = random_model(self.config, settings.seed, dtype)
-        self.batch_size = section["per_device_batch_size"] * devices
+        half = precision == "bfloat16" or (precision == "auto" and self.platform == "tpu")
+        self._dtype = jnp.bfloat16 if half else jnp.float32
+        self.precision = "bfloat16" if half else "float32"
+        self.batch_size = section["per_device_batch_size"] * self.mesh.devices.size
         schedule = Schedule(
             peak=section["learning_rate"],
             epochs=section["epochs"],
             steps_per_epoch=-(-len(self.data.train) // self.batch_size),
             warmup_ratio=section["warmup_ratio"],
         )
-        optimizer = optimizer_of(AdamW(**section["optimizer"]), schedule)
-        self.state = first_state(model.params, optimizer, settings.seed)
-        self._model, self._optimizer = model, optimizer
+        self._optimizer = optimizer_of(AdamW(**section["optimizer"]), schedule)
+        self._model = None
+        self._settings, self._files = settings, files
+
+    def begin(self, seed: int) -> None:
+        """Set `state` to that before the first step, what is random in it drawn by `seed`."""
+        if self._settings.start == "pretrained":
+            model = pretrained_model(self._files.model, self.config, seed, self._dtype)
+        else:
+            model = random_model(self.config, seed, self._dtype)
+        self.state = first_state(model.params, self._optimizer, seed)
+        self._model = self._model or model
 
     def compile(self) -> float:
-        """Compile for the mesh; the seconds that it took."""
+        """Compile for the mesh, once `begin` was called; the seconds that it took."""
         began = time.monotonic()
         shape = abstract_batch(self.batch_size, self.data.tokens.input_ids.shape[1])
         self._step, self._predict = compiled(
@@ -200,7 +208,7 @@ class Fold:
     def epoch(self, order: np.ndarray) -> float:
         """Learn from the examples once, in `order`; the mean loss over them."""
         found, counts = [], []
-        several = self.mesh.devices.size > 1 and self.mesh.devices.flat[0].platform == "cpu"
+        several = self.mesh.devices.size > 1 and self.platform == "cpu"
         for rows, weights in batches(self.data.train[order], self.batch_size):
             batch = self._batch(rows) | {"targets": self.data.targets[rows], "weights": weights}
             self.state, loss = self._step(self.state, batch)
@@ -220,29 +228,84 @@ class Fold:
         return np.concatenate(parts)
 
 
+@dataclass(frozen=True)
+class Training:
+    """One training of a fold: its epochs, and its logits float32 [held out, outputs]."""
+
+    seed: int
+    rows: list[EpochRow]
+    logits: np.ndarray
+
+
+def training_seed(seed: int, fold: int, number: int) -> int:
+    """The seed of training `number` of a fold: an independent one for each (31 bits)."""
+    return int(np.random.SeedSequence([seed, fold, number]).generate_state(1)[0]) >> 1
+
+
 def finetune_fold(settings: FoldSettings, files: FoldFiles) -> None:
-    """Train or resume one fold, and write its predictions, history and model."""
-    kept = FoldState(Path(files.state) / fingerprint(settings, files))
+    """Train or resume one fold as often as `seeds` says, and write what came of it.
+
+    The model that is written is that of the first training. Raises MlmError where a training
+    diverges.
+    """
+    states = FoldStates(Path(files.state) / fingerprint(settings, files))
     fold = Fold(settings, files)
-    data, epochs = fold.data, settings.finetune["epochs"]
-    rows: list[dict] = []
-    if (found := kept.restore(fold.state)) is not None:
-        fold.state, rows = found
+    first = training_seed(settings.seed, settings.fold, 0)
+    fold.begin(first)
     compiling = fold.compile()
-    label = f"{settings.run}, {settings.start}, fold {settings.fold}"
+    data, label = fold.data, f"{settings.run}, {settings.start}, fold {settings.fold}"
     print(
         f"{label}: {len(data.train)} passages to learn from, {len(data.test)} held out, "
         f"{data.tokens.truncated} longer than {data.tokens.input_ids.shape[1]} tokens; "
-        f"compiled in {compiling:.1f} s; {len(rows)} of {epochs} epochs done",
+        f"compiled in {compiling:.1f} s for {fold.mesh.devices.size} x {fold.platform}",
         file=sys.stderr,
     )
+    trainings = []
+    for number in range(settings.finetune["seeds"]):
+        if number:
+            fold.begin(training_seed(settings.seed, settings.fold, number))
+        trainings.append(_train(fold, settings, states.training(number), number, compiling))
+        compiling = 0.0
+        if number == 0:
+            kept = fold.state["params"]
+    write_predictions(
+        files.predictions,
+        [data.examples[place] for place in data.test],
+        data.classes,
+        [training.logits for training in trainings],
+        settings.fold,
+    )
+    write_history(files.history, [row for training in trainings for row in training.rows])
+    write_flax_model(Path(files.weights).parent, kept, fold.config)
+    write_artefact(files.record, _record(settings, fold, trainings))
+    states.remove()
+
+
+def _train(
+    fold: Fold, settings: FoldSettings, states: TrainingStates, number: int, compiling: float
+) -> Training:
+    """One training of the fold, which was begun: from its saved state, or from the start."""
+    data, epochs = fold.data, settings.finetune["epochs"]
+    label = f"{settings.run}, {settings.start}, fold {settings.fold}, seed {number}"
+    seed, rows = training_seed(settings.seed, settings.fold, number), []
+    if (found := states.restore(fold.state)) is not None:
+        fold.state, rows = found
+        print(f"{label}: {len(rows)} of {epochs} epochs done", file=sys.stderr)
     for epoch in range(len(rows), epochs):
         began = time.monotonic()
-        loss = fold.epoch(epoch_order(len(data.train), settings.seed, settings.fold, epoch))
+        loss = fold.epoch(epoch_order(len(data.train), seed, settings.fold, epoch))
         elapsed = time.monotonic() - began
         measured = score(settings.task, fold.predictions(), data.targets[data.test])
+        if not np.isfinite([loss, measured.loss]).all():
+            raise MlmError(
+                f"{label}: the training diverged in epoch {epoch + 1} (train loss {loss}, held out "
+                f"{measured.loss}). Lower finetune.learning_rate, which is "
+                f"{settings.finetune['learning_rate']:g}, by a factor of ten, or set "
+                "finetune.optimizer.clip_norm: 1.0"
+            )
         row = EpochRow(
             fold=settings.fold,
+            seed=number,
             epoch=epoch + 1,
             train_loss=loss,
             validation_loss=measured.loss,
@@ -253,7 +316,7 @@ def finetune_fold(settings: FoldSettings, files: FoldFiles) -> None:
         )
         compiling = 0.0
         rows.append(asdict(row))
-        kept.save(fold.state, rows)
+        states.save(fold.state, rows)
         left = (epochs - epoch - 1) * elapsed
         print(
             f"{label}: epoch {row.epoch}/{epochs}, train loss {loss:.4f}, held out "
@@ -261,13 +324,35 @@ def finetune_fold(settings: FoldSettings, files: FoldFiles) -> None:
             f"{row.samples_per_second:,.0f} passages/s, {left:,.0f} s left",
             file=sys.stderr,
         )
-    write_predictions(
-        files.predictions,
-        [data.examples[place] for place in data.test],
-        data.classes,
-        fold.predictions(),
-        settings.fold,
-    )
-    write_history(files.history, [EpochRow(**row) for row in rows])
-    write_flax_model(Path(files.weights).parent, fold.state["params"], fold.config)
-    kept.remove()
+    return Training(seed, [EpochRow(**row) for row in rows], fold.predictions())
+
+
+def _record(settings: FoldSettings, fold: Fold, trainings: list[Training]) -> dict:
+    """What fold.json says of the fold: nothing that time changes."""
+    best = min if settings.task == "regression" else max
+    described = []
+    for training in trainings:
+        last, top = training.rows[-1], best(training.rows, key=lambda row: row.score)
+        described.append(
+            {
+                "seed": training.seed,
+                "epochs": len(training.rows),
+                "train_loss": round(last.train_loss, 6),
+                "validation_loss": round(last.validation_loss, 6),
+                "score": round(last.score, 6),
+                "best_epoch": top.epoch,
+                "best_score": round(top.score, 6),
+            }
+        )
+    return {
+        "format_version": FORMAT_VERSION,
+        "run": settings.run,
+        "start": settings.start,
+        "fold": settings.fold,
+        "task": settings.task,
+        "examples": {"learned": len(fold.data.train), "held_out": len(fold.data.test)},
+        "truncated": fold.data.tokens.truncated,
+        "device": {"platform": fold.platform, "count": int(fold.mesh.devices.size)},
+        "precision": fold.precision,
+        "trainings": described,
+    }

@@ -1,4 +1,4 @@
-"""Weights & Biases, for those who use it: a fold's epochs as a run there. Never required."""
+"""Weights & Biases, for those who use it: the epochs of a training as a run there. Never required."""
 
 import os
 from collections.abc import Sequence
@@ -51,6 +51,6 @@ def log_epochs(
         settings=wandb.Settings(silent=True, disable_git=True, save_code=False),
     )
     for row in rows:
-        figures = {k: v for k, v in asdict(row).items() if k not in ("fold", "epoch")}
+        figures = {k: v for k, v in asdict(row).items() if k not in ("fold", "seed", "epoch")}
         run.log(figures, step=row.epoch)
     run.finish()

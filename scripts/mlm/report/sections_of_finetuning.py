@@ -74,12 +74,24 @@ def finetuning(results: Results) -> dict | None:
         "differences": differences,
         "verdicts": [(run, [(v, _tone(v)) for v in metrics["verdicts"]]) for run, metrics in found],
         "settings": [
-            (run, flattened(metrics["data"] | metrics["settings"])) for run, metrics in found
+            (run, flattened(metrics["data"] | metrics["settings"] | _baseline(metrics)))
+            for run, metrics in found
         ],
+        "seeds": first["settings"]["seeds"],
         "year": first["data"]["source"]["kind"] == "embedded",
         "f1": any(row.macro_f1 is not None for row in scores),
         "best": [(run, metrics["best_fold"]) for run, metrics in found],
         "figures": ["finetuning_curves", "finetuning_predictions"],
+    }
+
+
+def _baseline(metrics: dict) -> dict:
+    """What the baseline counted and its penalty, by the fold that it predicts."""
+    return {
+        "baseline": {
+            f"fold {choice['fold']}": f"{choice['terms']}, penalty {choice['penalty']:g}"
+            for choice in metrics["baseline"]
+        }
     }
 
 
