@@ -190,8 +190,6 @@ rule finetune:
     input:
         rules.finetune_data.output,
         rules.finetune_ridge.output,
-        expand(
-            rules.finetune_fold.output, run=RUNS, start=FINETUNE_STARTS, fold=FINETUNE_FOLDS
-        ),
+        expand(rules.finetune_fold.output, run=RUNS, start=FINETUNE_STARTS, fold=FINETUNE_FOLDS),
         expand(rules.finetune_merge.output, run=RUNS),
         "results/report.html" if FINETUNE["enabled"] else [],

@@ -15,6 +15,7 @@ from mlm.finetuning.files import read_history, read_predictions
 from mlm.finetuning.results import STARTS, write_results
 from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
 from mlm.finetuning.stage import finetune_fold
+from mlm.finetuning.state import TrainingStates
 
 ROOT = Path(__file__).parents[2]
 PATHS = [str(ROOT / p) for p in ("tests/finetuning", "tests/unit", "scripts")]
@@ -124,41 +125,73 @@ def interrupted(monkeypatch, place, out, section, after):
     return settings, files
 
 
-def flip(path):
-    content = bytearray(path.read_bytes())
+def cut(file):
+    file.write_bytes(file.read_bytes()[:100])
+
+
+def flip(file):
+    content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+    file.write_bytes(content)
 
 
 DAMAGES = {
-    "cut": lambda file: file.write_bytes(file.read_bytes()[:100]),
+    "cut": cut,
     "empty": lambda file: file.write_bytes(b""),
     "flipped": flip,
-    "its marker cut": lambda file: file.with_suffix(".json").write_text('{"size"'),
-    "its marker gone": lambda file: file.with_suffix(".json").unlink(),
+    "marker cut": lambda file: file.with_suffix(".json").write_text('{"size"'),
+    "marker of another kind": lambda file: file.with_suffix(".json").write_text("[]"),
+    "marker gone": lambda file: file.with_suffix(".json").unlink(),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("states", ["newest", "all"])
-def test_a_damaged_state_costs_epochs_and_never_stops_a_retry(
-    regression, monkeypatch, capsys, damage, states
+def test_a_damaged_state_is_passed_over_with_a_warning(tmp_path, capsys, damage):
+    states = TrainingStates(tmp_path)
+    rows: list[dict] = []
+    for epoch in range(3):
+        rows.append({"epoch": epoch + 1})
+        states.save({"weights": np.full(50, epoch, np.float32)}, rows)
+    like = {"weights": np.zeros(50, np.float32)}
+    kept = sorted(tmp_path.glob("*.safetensors"))
+    assert [path.stem for path in kept] == ["epoch-0002", "epoch-0003"]
+    DAMAGES[damage](kept[1])
+    state, found = states.restore(like)
+    assert state["weights"][0] == 1 and found == rows[:2]
+    assert f"{kept[1]} is passed over" in capsys.readouterr().err
+    states.save(state, found)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [
+        "epoch-0002.json",
+        "epoch-0002.safetensors",
+    ]
+    DAMAGES[damage](kept[0])
+    assert states.restore(like) is None
+    assert "this training starts anew" in capsys.readouterr().err
+
+
+def test_a_state_of_other_shapes_is_passed_over(tmp_path, capsys):
+    states = TrainingStates(tmp_path)
+    states.save({"weights": np.zeros(3)}, [{"epoch": 1}])
+    assert states.restore({"weights": np.zeros(4)}) is None
+    assert "other shapes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("damaged", "done"), [("the newest", 2), ("all", 0)])
+def test_a_cut_state_costs_epochs_and_never_stops_a_retry(
+    regression, monkeypatch, capsys, damaged, done
 ):
     place, section, _ = regression
-    out = f"{damage}-{states}"
-    settings, files = interrupted(monkeypatch, place, out, section, after=3)
+    settings, files = interrupted(monkeypatch, place, f"cut-{done}", section, after=3)
     kept = sorted(Path(files.state).rglob("epoch-*.safetensors"))
-    assert [path.name[:10] for path in kept] == ["epoch-0002", "epoch-0003"]
-    for file in kept[-1:] if states == "newest" else kept:
-        DAMAGES[damage](file)
+    for file in kept[-1:] if damaged == "the newest" else kept:
+        cut(file)
     capsys.readouterr()
     finetune_fold(settings, files)
     said = capsys.readouterr().err
-    assert "epoch-0003.safetensors is passed over" in said
-    assert ("this training starts anew" in said) == (states == "all")
-    assert ("2 of 6 epochs done" in said) == (states == "newest")
-    whole = place / "one" / "pretrained" / "fold-0" / "predictions.csv"
-    assert Path(files.predictions).read_bytes() == whole.read_bytes()
+    assert "epoch-0003.safetensors is passed over: it is damaged" in said
+    assert (f"{done} of 6 epochs done" in said) == bool(done)
+    undisturbed = place / "one" / "pretrained" / "fold-0" / "predictions.csv"
+    assert Path(files.predictions).read_bytes() == undisturbed.read_bytes()
 
 
 def test_a_training_that_diverges_stops_and_names_the_learning_rate(regression):

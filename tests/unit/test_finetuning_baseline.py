@@ -1,39 +1,136 @@
 """The counting baseline, the scores, and the paired intervals."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from mlm.finetuning import ridge_baseline
+from mlm.finetuning.examples import Example, write_examples
+from mlm.finetuning.files import read_predictions
 from mlm.finetuning.paired_differences import Bootstrap, Comparison
-from mlm.finetuning.ridge_baseline import TfIdf, ridge_predictions, terms
+from mlm.finetuning.ridge_baseline import (
+    characters_of,
+    choose,
+    fitted,
+    left_out,
+    similarities,
+    term_counts,
+    tf_idf,
+    words_of,
+)
+from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
 from mlm.finetuning.scores import macro_f1, score
 from mlm.finetuning.words import finetuning_verdicts
 
 HOW = Bootstrap(resamples=500, confidence=0.95, seed=0)
 
 
-def test_terms_are_words_and_pairs_in_lower_case():
-    assert terms("We must, we MUST.") == {
+def test_words_and_pairs_are_counted_in_lower_case():
+    assert words_of("We must, we MUST.") == {
         **{"we": 2, "must": 2, ",": 1, ".": 1},
         **{"we must": 2, "must ,": 1, ", we": 1, "must .": 1},
     }
 
 
-def test_vectors_have_length_one_and_leave_out_terms_of_one_text():
-    counted = [terms("a b c"), terms("a b d"), terms("only")]
-    vectors = TfIdf(counted).vectors(counted).toarray()
-    assert vectors.shape == (3, 3)  # a, b, "a b"
-    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 0])
+def test_runs_of_characters_stay_within_a_word():
+    found = characters_of("To be")
+    assert found[" t"] == found["to"] == found[" to "] == found["be "] == 1
+    assert "o b" not in found and {len(run) for run in found} == {2, 3, 4}
+
+
+def test_vectors_have_length_one_and_leave_out_terms_of_one_training_text():
+    counts = term_counts(["a b c", "a b d", "only", "a c only d"], words_of)
+    vectors = tf_idf(counts, np.arange(3)).toarray()
+    assert vectors.shape == (4, 3)  # a, b, "a b"
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 0, 1])
+    seen = tf_idf(counts[:3], np.arange(3)).toarray()
+    assert vectors[:3] == pytest.approx(seen), "a held-out text changes no weight"
+
+
+TEXTS = ["a b", "a c", "b c", "a a b", "c c b", "a b c", "b b a", "c a c"]
+TARGETS = np.array([[0.0], [1.0], [2.0], [0.5], [3.0], [1.5], [0.2], [2.2]])
 
 
 def test_ridge_equals_the_closed_form_in_the_terms():
-    texts = ["a b", "a c", "b c", "a a b", "c c b"]
-    counted = [terms(t) for t in texts]
-    targets = np.array([[0.0], [1.0], [2.0], [0.5], [3.0]])
-    x = TfIdf(counted).vectors(counted).toarray()
-    centred = targets - targets.mean()
-    weights = np.linalg.solve(x.T @ x + 0.7 * np.eye(x.shape[1]), x.T @ centred)
-    found = ridge_predictions(counted, targets, counted, penalty=0.7)
-    assert found == pytest.approx(x @ weights + targets.mean())
+    counts, train = term_counts(TEXTS, words_of), np.arange(8)
+    x = tf_idf(counts, train).toarray()
+    weights = np.linalg.solve(x.T @ x + 0.7 * np.eye(x.shape[1]), x.T @ TARGETS)
+    kernel = similarities([counts], train)
+    assert kernel @ fitted(kernel, TARGETS, 0.7) == pytest.approx(x @ weights)
+
+
+def test_leaving_a_group_out_in_closed_form_equals_fitting_without_it():
+    kernel = similarities(
+        [term_counts(TEXTS, kind) for kind in (words_of, characters_of)], np.arange(8)
+    )
+    groups = np.array([2, 0, 1, 0, 2, 1, 1, 7])
+    found = left_out(kernel, TARGETS, groups, 0.3)
+    for group in set(groups):
+        rest, out = np.flatnonzero(groups != group), np.flatnonzero(groups == group)
+        weights = fitted(kernel[np.ix_(rest, rest)], TARGETS[rest], 0.3)
+        assert found[out] == pytest.approx(kernel[np.ix_(out, rest)] @ weights)
+
+
+def test_the_penalty_is_chosen_by_what_groups_say_of_each_other():
+    """Copies in a group tell each other's noise: only without their group is that no use."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(list("abcdefgh"), 6)) for _ in range(40)]
+    noise = rng.normal(0, 1, (40, 1))
+    kernel = similarities([term_counts(texts, words_of)], np.arange(40))
+    twice = np.tile(kernel, (2, 2))
+    noisy, groups = np.tile(noise, (2, 1)), np.tile(np.arange(40), 2)
+    penalties = [1e-3, 1.0, 1e3]
+    assert choose({"words": twice}, noisy, groups, penalties).penalty == 1e3
+    assert choose({"words": twice}, noisy, np.arange(80), penalties).penalty == 1e-3
+
+
+def test_the_terms_are_chosen_and_of_classes_the_wrong_ones_are_counted():
+    good = np.kron(np.eye(2), np.ones((6, 6)))
+    targets = np.kron(np.eye(2), np.ones((6, 1)))
+    kernels = {"useless": np.eye(12), "good": good}
+    found = choose(kernels, targets, np.arange(12), [0.1])
+    assert (found.terms, found.error) == ("good", 0.0)
+
+
+def test_a_long_search_takes_whole_groups_up_to_a_bound(monkeypatch):
+    monkeypatch.setattr(ridge_baseline, "SEARCHED", 10)
+    groups = np.repeat(np.arange(9), 3)
+    rows = ridge_baseline._searched(groups)
+    assert len(rows) == 9 and set(np.bincount(groups[rows])) <= {0, 3}
+    assert np.array_equal(rows, ridge_baseline._searched(groups))
+    assert len(ridge_baseline._searched(np.zeros(20, int))) == 20
+
+
+def labelled_table(place, shuffled=False):
+    rng = np.random.default_rng(3)
+    examples = []
+    for i in range(60):
+        kind = i % 3
+        words = rng.choice(list("abcdef"), 8, p=np.roll([0.5, 0.1, 0.1, 0.1, 0.1, 0.1], kind))
+        examples.append(Example(f"r{i}", " ".join(words), str(kind), f"g{i // 4}"))
+    folds = [i // 4 % 3 for i in range(60)]
+    if shuffled:
+        for i, example in enumerate(examples):
+            if folds[i] == 0:
+                examples[i] = replace(example, target=examples[-i].target)
+    write_examples(place, examples, folds)
+
+
+def test_a_held_out_fold_has_no_say_in_its_own_penalty(tmp_path):
+    chosen = []
+    for name in ("as it is", "held-out targets changed"):
+        table = tmp_path / f"{name}.csv"
+        labelled_table(table, shuffled=name != "as it is")
+        files = RidgeFiles(table, tmp_path / "p.csv", tmp_path / "r.json")
+        write_ridge_predictions(files, "regression", 3, [0.01, 0.1, 1.0, 10.0])
+        record = json.loads((tmp_path / "r.json").read_text())
+        rows = [r.predictions for r in read_predictions(tmp_path / "p.csv") if r.fold == 0]
+        chosen.append((record["chosen"][0], rows))
+    assert chosen[0] == chosen[1]
+    assert record["penalties"] == [0.01, 0.1, 1.0, 10.0]
+    assert [choice["fold"] for choice in record["chosen"]] == [0, 1, 2]
 
 
 def test_scores_are_those_of_the_textbook():
@@ -47,12 +144,16 @@ def test_scores_are_those_of_the_textbook():
     assert macro_f1(["a", "a", "b"], ["a", "b", "b"]) == pytest.approx(2 / 3)
 
 
+def compared(figures, units, folds=None, how=HOW):
+    columns = {name: np.reshape(values, (len(units), -1)) for name, values in figures.items()}
+    return Comparison(columns, units, [0] * len(units) if folds is None else folds, True, how)
+
+
 def test_an_interval_holds_a_difference_that_is_there_and_0_where_there_is_none():
     rng = np.random.default_rng(0)
     units = np.repeat([f"g{i}" for i in range(60)], 5)
     hard = rng.normal(0, 1, 300) ** 2
-    figures = {"good": 0.5 * hard, "bad": hard, "twin": hard[::-1]}
-    found = Comparison(figures, units, rooted=True, how=HOW)
+    found = compared({"good": 0.5 * hard, "bad": hard, "twin": hard[::-1]}, units)
     gain = found.difference("good", "bad")
     assert gain.score == pytest.approx((0.5**0.5 - 1) * np.sqrt(hard.mean()))
     assert gain.interval[0] < gain.score < gain.interval[1] < 0
@@ -64,11 +165,39 @@ def test_an_interval_holds_a_difference_that_is_there_and_0_where_there_is_none(
 def test_groups_are_resampled_as_a_whole():
     """Five copies of the same error in a group are one observation, not five."""
     errors = np.random.default_rng(1).normal(0, 1, 50) ** 2
-    alone = Comparison({"m": errors}, [f"g{i}" for i in range(50)], True, HOW).of("m")
-    copied = Comparison(
-        {"m": np.repeat(errors, 5)}, np.repeat([f"g{i}" for i in range(50)], 5), True, HOW
-    ).of("m")
-    assert copied.interval == pytest.approx(alone.interval)
+    alone = compared({"m": errors}, [f"g{i}" for i in range(50)]).of("m")
+    copied = compared({"m": np.repeat(errors, 5)}, np.repeat([f"g{i}" for i in range(50)], 5))
+    assert copied.of("m").interval == pytest.approx(alone.interval)
+
+
+@pytest.mark.parametrize("trainings", [2, 3, 5])
+def test_the_interval_holds_the_variance_over_seeds(trainings):
+    """Errors that differ by training alone: the interval is as wide as their mean varies."""
+    rng = np.random.default_rng(2)
+    folds = np.repeat(np.arange(50), 4)
+    effect = rng.normal(0, 1, (50, trainings))
+    figures = {"m": 100 + effect[folds]}
+    how = Bootstrap(resamples=1000, confidence=0.95, seed=0)
+    units = [f"g{i}" for i in range(200)]
+    found = Comparison(figures, units, folds, rooted=False, how=how).of("m")
+    # Between folds the groups vary too; within a fold the variance of a mean over trainings is
+    # that of one by their number, however few they are.
+    within = effect.var(axis=1, ddof=1).mean() / trainings / 50
+    between = (effect.mean(axis=1)[folds]).var() / 200
+    width = found.interval[1] - found.interval[0]
+    assert width == pytest.approx(2 * 1.96 * (within + between) ** 0.5, rel=0.12)
+
+
+def test_a_model_without_seeds_stands_beside_one_with_seeds():
+    rng = np.random.default_rng(4)
+    units = [f"g{i}" for i in range(80)]
+    folds = np.arange(80) % 4
+    trained, counted = rng.normal(0, 1, (80, 3)) ** 2, rng.normal(0, 1, (80, 1)) ** 2
+    found = compared({"trained": trained, "counted": counted}, units, folds)
+    again = compared({"trained": np.repeat(counted, 3, axis=1), "counted": counted}, units, folds)
+    assert found.of("trained").score == pytest.approx(np.sqrt(trained.mean()))
+    assert found.of("counted") == again.of("counted")
+    assert again.difference("trained", "counted").interval == pytest.approx((0, 0))
 
 
 def test_verdicts_say_what_the_interval_allows():

@@ -39,10 +39,19 @@ def test_the_commonlit_layout_is_read_with_and_without_standard_error(tmp_path):
     ("text", "said"),
     [
         ("id,text,target\na,b,1\n", "column 'excerpt' missing; found: 'id', 'text', 'target'"),
-        ("id,excerpt,target\na,b,1\nb,c,easy\n", "row 2 (line 3), column 'target': 'easy' is no number"),
-        ("id,excerpt,target\na,b,nan\n", "row 1 (line 2), column 'target': 'nan' is no finite number"),
+        (
+            "id,excerpt,target\na,b,1\nb,c,easy\n",
+            "row 2 (line 3), column 'target': 'easy' is no number",
+        ),
+        (
+            "id,excerpt,target\na,b,nan\n",
+            "row 1 (line 2), column 'target': 'nan' is no finite number",
+        ),
         ("id,excerpt,target\na,b,\n", "row 1 (line 2), column 'target': the target is empty"),
-        ("id,excerpt,target\na,b,1\na,c,2\n", "row 2 (line 3), column 'id': 'a' is the id of row 1"),
+        (
+            "id,excerpt,target\na,b,1\na,c,2\n",
+            "row 2 (line 3), column 'id': 'a' is the id of row 1",
+        ),
         ("id,excerpt,target\na, ,1\n", "row 1 (line 2), column 'excerpt': the passage is empty"),
         ("id,excerpt,target\n,b,1\n", "row 1 (line 2), column 'id': empty"),
         ("id,excerpt,target\na,b\n", "row 1 (line 2): 2 cells, and the header has 3; 'target'"),

@@ -173,7 +173,10 @@ def scores_of(found: Found, section: dict, seed: int) -> dict:
     }
     if task == "classification":
         for name, rows in found.predictions.items():
-            true, trainings = [r.target for r in rows], zip(*(r.predictions for r in rows), strict=True)
+            true, trainings = (
+                [r.target for r in rows],
+                zip(*(r.predictions for r in rows), strict=True),
+            )
             found_f1 = [macro_f1(said, true) for said in trainings]
             models[name]["macro_f1"] = round(statistics.fmean(found_f1), 6)
     for start in STARTS:
@@ -242,7 +245,10 @@ def _shown(examples: Sequence[Example], models: dict, task: str) -> dict:
         chosen = range(0, len(examples), step)
         return {
             "true": [float(examples[i].target) for i in chosen],
-            **{name: [float(rows[i].predictions[0]) for i in chosen] for name, rows in models.items()},
+            **{
+                name: [float(rows[i].predictions[0]) for i in chosen]
+                for name, rows in models.items()
+            },
         }
     classes = sorted({e.target for e in examples})
     return {
