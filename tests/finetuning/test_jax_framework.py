@@ -38,7 +38,7 @@ except MlmError as error:
     [
         ("gpu", "gpu", "refused: accelerator.kind: gpu, but JAX finds no such device"),
         ("tpu", "tpu", "refused: accelerator.kind: tpu, but JAX finds no such device"),
-        ("gpu", "auto", "Warning: accelerator.kind: auto trains on the CPU"),
+        ("gpu", "auto", "but JAX has no support for it here: the CPU is used"),
         ("cpu", "cpu", "cpu"),
     ],
 )

@@ -207,6 +207,7 @@ def test_verdicts_say_what_the_interval_allows():
     metrics = {
         "score": "rmse",
         "confidence": 0.95,
+        "parts": {"all": {"examples": 90, "groups": 30}},
         "differences": [
             {"model": "pretrained", "beside": "random", "all": part(-0.1, -0.2, -0.05)},
             {"model": "pretrained", "beside": "tfidf_ridge", "all": part(0.1, 0.05, 0.2)},
@@ -218,3 +219,6 @@ def test_verdicts_say_what_the_interval_allows():
     assert " is worse than TF-IDF" in worse
     assert " is not told apart from TF-IDF" in even
     assert "is worse" in finetuning_verdicts(metrics | {"score": "accuracy"})[0]
+    assert "too narrow" not in better
+    few = {"parts": {"all": {"examples": 90, "groups": 12}}}
+    assert "too narrow because from only 12 groups" in finetuning_verdicts(metrics | few)[0]

@@ -5,9 +5,9 @@ transformers is told to leave TensorFlow and PyTorch alone, which takes seconds 
 
 import os
 import sys
-from pathlib import Path
 
 from mlm.errors import MlmError
+from mlm.pretraining.local_devices import local_gpu, local_tpu
 
 os.environ.setdefault("USE_TF", "0")
 os.environ.setdefault("USE_TORCH", "0")
@@ -27,8 +27,7 @@ def prepare(kind: str, cpu_threads: int, virtual_devices: int | None) -> None:
     if virtual_devices:
         kind = "cpu"
     elif kind == "auto":
-        tpu = "TPU_NAME" in os.environ or any(Path("/dev").glob("accel[0-9]*"))
-        kind = "tpu" if tpu else "gpu" if Path("/dev/nvidia0").exists() else "cpu"
+        kind = "tpu" if local_tpu() else "gpu" if local_gpu() else "cpu"
     # The CPU is always there: the data waits in its memory.
     os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}[kind]
     devices = virtual_devices or 1
@@ -56,15 +55,17 @@ def data_mesh(kind: str, virtual_devices: int | None):
     except RuntimeError as error:
         devices, reason = [], str(error).splitlines()[0]
     if not devices or asked not in ("auto", devices[0].platform):
+        settled = f"{kind} found a TPU ({local_tpu()})" if kind == "auto" else kind
         raise MlmError(
-            f"accelerator.kind: {kind}, but JAX finds no such device ({reason}). Install JAX for "
-            "the accelerator (pip install 'jax[cuda12]' or 'jax[tpu]', at the version that is "
-            "here), or set accelerator.kind to cpu"
+            f"accelerator.kind: {settled}, but JAX finds no such device ({reason}). Install JAX "
+            "for the accelerator (pip install 'jax[cuda12]' or 'jax[tpu]', at the version that "
+            "is here), or set accelerator.kind: cpu"
         )
     if asked == "auto" and "cuda" in os.environ["JAX_PLATFORMS"] and devices[0].platform == "cpu":
         print(
-            "Warning: accelerator.kind: auto trains on the CPU: this machine has an NVIDIA GPU, "
-            "but JAX has no support for it here (pip install 'jax[cuda12]', at the same version)",
+            f"Warning: this machine has an NVIDIA GPU ({local_gpu()}), but JAX has no support for "
+            "it here: the CPU is used. Run pip install 'jax[cuda12]' at the version that is here, "
+            "or set accelerator.kind: cpu where that is meant",
             file=sys.stderr,
         )
     return Mesh(np.array(devices[: virtual_devices or None]), ("data",))

@@ -1,4 +1,4 @@
-"""Weights & Biases, for those who use it: the epochs of a training as a run there. Never required."""
+"""Weights & Biases, for those who use it: a training's epochs as a run there. Never required."""
 
 import os
 from collections.abc import Sequence

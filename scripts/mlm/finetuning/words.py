@@ -5,6 +5,8 @@ NAMES = {
     "random": "the same network from random weights",
     "tfidf_ridge": "TF-IDF and ridge regression",
 }
+#: Resampled groups below which percentile intervals are told to be too narrow.
+FEW = 20
 _PARTS = {
     "all": "on all passages",
     "unseen": "on passages that pretraining never trained on",
@@ -25,6 +27,10 @@ def finetuning_verdicts(metrics: dict) -> list[str]:
             low, high = difference[part]["interval"]
             score = difference[part]["score"]
             interval = f"{level} interval {low:+.3f} to {high:+.3f}"
+            counts = metrics["parts"][part]
+            if (units := counts["groups"] or counts["examples"]) < FEW:
+                what = "groups" if counts["groups"] else "rows"
+                interval += f", too narrow because from only {units} {what}"
             if low <= 0 <= high:
                 said = f"is not told apart from {other} {words}"
             else:
