@@ -14,6 +14,7 @@ def main(job):
         ridge_record=job.input.ridge_record,
         predictions={start: list(job.input[f"{start}_predictions"]) for start in STARTS},
         histories={start: list(job.input[f"{start}_histories"]) for start in STARTS},
+        records={start: list(job.input[f"{start}_records"]) for start in STARTS},
         weights=list(job.input.weights),
         tokenizer=list(job.input.tokenizer),
         directory=str(Path(job.output.metrics).parent),

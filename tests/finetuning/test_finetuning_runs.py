@@ -244,7 +244,7 @@ def test_a_prediction_that_is_missing_or_strange_is_named(regression):
     for edited, said in (
         (content.replace(f"{lost},", "other,"), f"no prediction for the example '{lost}'"),
         ("".join(content.splitlines(True)[:3]), "and 97|nor for"),
-        (content[:-12], "predictions.csv, line 101: no table of predictions"),
+        (content[:-12], "predictions.csv, line 101: no table of predictions.* rm "),
         ("", "predictions.csv, line 1: no table of predictions"),
         (content + "more,1,0.5,0.5\n", "a prediction for 'more', which is no example"),
     ):
@@ -254,6 +254,26 @@ def test_a_prediction_that_is_missing_or_strange_is_named(regression):
                 write_results("base", section, 0, files)
         finally:
             table.write_text(content)
+
+
+def test_a_history_that_was_cut_or_edited_is_named_with_what_mends_it(regression):
+    place, section, _ = regression
+    files = result_files(place, "one", section["folds"])
+    history = place / "one" / "random" / "fold-0" / "history.csv"
+    content = history.read_text()
+    loss = content.splitlines()[2].split(",")[3]
+    for edited in (
+        content.replace(loss, "0.5"),
+        "".join(content.splitlines(True)[:-1]),
+        content[:-40],
+        "",
+    ):
+        try:
+            history.write_text(edited)
+            with pytest.raises(MlmError, match=rf"{history} is damaged.* rm {history}"):
+                write_results("base", section, 0, files)
+        finally:
+            history.write_text(content)
 
 
 def test_three_classes_run_from_end_to_end(tmp_path):

@@ -120,6 +120,7 @@ def result_files(place: Path, out: str, folds: int) -> ResultFiles:
         ridge=str(place / "ridge.csv"),
         ridge_record=str(place / "ridge.json"),
         predictions={start: of(start, "predictions.csv") for start in STARTS},
+        records={start: of(start, "fold.json") for start in STARTS},
         histories={start: of(start, "history.csv") for start in STARTS},
         weights=of("pretrained", "model.safetensors"),
         tokenizer=[str(place / "model" / "tokenizer.json")],

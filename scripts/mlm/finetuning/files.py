@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from mlm.atomic import write_text
-from mlm.errors import MlmError
+from mlm.digests import value_sha256
+from mlm.errors import MlmError, reading, remedy
 from mlm.finetuning.examples import Example
 
 #: Followed by `prediction_1` and so on where there are several trainings.
@@ -97,7 +98,7 @@ def read_predictions(path: str | Path) -> list[Prediction]:
         if len(header) < 4 or header != _columns(len(header) - 3) or len(cells) != len(header):
             raise MlmError(
                 f"{path}, line {number + 1}: no table of predictions (columns "
-                f"{', '.join(PREDICTION_COLUMNS)}), or cut short. Delete it and run again"
+                f"{', '.join(PREDICTION_COLUMNS)}), or cut short. {remedy(path)}"
             )
     return [Prediction(r[0], int(r[1]), r[2], tuple(r[3:])) for r in rows]
 
@@ -107,9 +108,20 @@ def write_history(path: str | Path, rows: Sequence[EpochRow]) -> None:
     _write(path, tuple(EpochRow.__dataclass_fields__), [row.cells() for row in rows])
 
 
+def history_digest(rows: Sequence[EpochRow]) -> str:
+    """sha256 of all in a history that time does not change, as it is written there."""
+    timed = ("elapsed", "compile", "samples_per_second")
+    names = EpochRow.__dataclass_fields__
+    kept = [dict(zip(names, row.cells(), strict=True)) for row in rows]
+    return value_sha256([{k: v for k, v in row.items() if k not in timed} for row in kept])
+
+
 def read_history(path: str | Path) -> list[EpochRow]:
-    """The rows of a history."""
-    with open(path, encoding="utf-8", newline="") as handle:
+    """The rows of a history. Raises MlmError where it is damaged."""
+    with (
+        reading(path, "a history of epochs"),
+        open(path, encoding="utf-8", newline="") as handle,
+    ):
         return [
             EpochRow(**{k: (int if k in _WHOLE else float)(v) for k, v in row.items()})
             for row in csv.DictReader(handle)

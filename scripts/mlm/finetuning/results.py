@@ -12,11 +12,12 @@ from mlm.artefacts import read_artefact, write_artefact
 from mlm.atomic import replacing
 from mlm.digests import file_sha256
 from mlm.environment import installed_version
-from mlm.errors import MlmError
+from mlm.errors import MlmError, remedy
 from mlm.finetuning.examples import Example, read_examples
 from mlm.finetuning.files import (
     EpochRow,
     Prediction,
+    history_digest,
     read_history,
     read_predictions,
     write_history,
@@ -48,6 +49,7 @@ class ResultFiles:
     ridge_record: str
     predictions: dict[str, list[str]]
     histories: dict[str, list[str]]
+    records: dict[str, list[str]]
     weights: list[str]
     tokenizer: list[str]
     directory: str
@@ -96,14 +98,11 @@ def in_order(examples: Sequence[Example], files: Sequence[str]) -> list[Predicti
     missing = [e.id for e in examples if e.id not in rows]
     strange = sorted(rows.keys() - {e.id for e in examples})
     if missing or strange:
-        where = files[0] if len(files) == 1 else f"{Path(files[0]).parent.parent}/fold-*"
         problem = f"no prediction for the example {missing[0]!r}" if missing else ""
         problem = problem or f"a prediction for {strange[0]!r}, which is no example"
         others = len(missing or strange) - 1
         problem += f" (nor for {others} more)" if missing and others else ""
-        raise MlmError(
-            f"{where}: {problem}. The table was edited or cut short; delete it and run again"
-        )
+        raise MlmError(f"{', '.join(map(str, files))}: {problem}. {remedy(*files)}")
     return [rows[e.id] for e in examples]
 
 
@@ -122,8 +121,23 @@ def read_found(files: ResultFiles) -> Found:
     examples, fold_of = read_examples(files.examples)
     predictions = {start: in_order(examples, files.predictions[start]) for start in STARTS}
     predictions[BASELINE] = in_order(examples, [files.ridge])
-    histories = {s: [read_history(path) for path in files.histories[s]] for s in STARTS}
+    histories = {
+        start: list(map(_history, files.histories[start], files.records[start])) for start in STARTS
+    }
     return Found(examples, np.array(fold_of), predictions, histories)
+
+
+def _history(path: str, record: str) -> list[EpochRow]:
+    """A fold's epochs. Raises MlmError where they are not those that its record tells of.
+
+    The record has no digest of the file, which holds times.
+    """
+    rows = read_history(path)
+    if history_digest(rows) != read_artefact(record)["history"]:
+        raise MlmError(
+            f"{path} is damaged: its epochs are not those that {record} tells of. {remedy(path)}"
+        )
+    return rows
 
 
 def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> None:

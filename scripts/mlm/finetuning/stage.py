@@ -12,7 +12,7 @@ from mlm.code_digests import code_digests
 from mlm.digests import file_sha256, value_sha256
 from mlm.errors import MlmError
 from mlm.finetuning.examples import Example, read_examples
-from mlm.finetuning.files import EpochRow, write_history, write_predictions
+from mlm.finetuning.files import EpochRow, history_digest, write_history, write_predictions
 from mlm.finetuning.flax_model import (
     longest_sequence,
     pretrained_model,
@@ -35,6 +35,7 @@ from mlm.finetuning.step import (
     optimizer_of,
     predict_step,
     train_step,
+    training_seed,
 )
 from mlm.tokenizer.encoding import Encoder
 
@@ -237,11 +238,6 @@ class Training:
     logits: np.ndarray
 
 
-def training_seed(seed: int, fold: int, number: int) -> int:
-    """The seed of training `number` of a fold: an independent one for each (31 bits)."""
-    return int(np.random.SeedSequence([seed, fold, number]).generate_state(1)[0]) >> 1
-
-
 def finetune_fold(settings: FoldSettings, files: FoldFiles) -> None:
     """Train or resume one fold as often as `seeds` says, and write what came of it.
 
@@ -330,6 +326,7 @@ def _train(
 def _record(settings: FoldSettings, fold: Fold, trainings: list[Training]) -> dict:
     """What fold.json says of the fold: nothing that time changes."""
     best = min if settings.task == "regression" else max
+    rows = [row for training in trainings for row in training.rows]
     described = []
     for training in trainings:
         last, top = training.rows[-1], best(training.rows, key=lambda row: row.score)
@@ -351,6 +348,7 @@ def _record(settings: FoldSettings, fold: Fold, trainings: list[Training]) -> di
         "fold": settings.fold,
         "task": settings.task,
         "examples": {"learned": len(fold.data.train), "held_out": len(fold.data.test)},
+        "history": history_digest(rows),
         "truncated": fold.data.tokens.truncated,
         "device": {"platform": fold.platform, "count": int(fold.mesh.devices.size)},
         "precision": fold.precision,

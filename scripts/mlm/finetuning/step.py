@@ -54,6 +54,11 @@ class AdamW:
     max_grad_norm: float | None
 
 
+def training_seed(seed: int, fold: int, number: int) -> int:
+    """The seed of training `number` of a fold: an independent one for each (31 bits)."""
+    return int(np.random.SeedSequence([seed, fold, number]).generate_state(1)[0]) >> 1
+
+
 def epoch_order(examples: int, seed: int, fold: int, epoch: int) -> np.ndarray:
     """The order of an epoch's examples: a function of (seed, fold, epoch) alone."""
     generator = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, fold, epoch])))
