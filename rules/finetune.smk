@@ -4,7 +4,7 @@
 # Requires  results/runs/{run}/model/
 # Gives     results/finetune/examples.csv, .json       passages, targets and folds
 #           results/finetune/tfidf_ridge.csv, .json    the baseline's predictions and choices
-#           results/runs/{run}/finetune/{start}/fold-{fold}/   one job each, fold.json last
+#           results/runs/{run}/finetune/{start}/fold-{fold}/   one job each, all seeds
 #           results/runs/{run}/finetune/metrics.json, oof*.csv, history*.csv, model/
 # Keeps     state/{run}/finetune/   what an interrupted fold goes on from
 #

@@ -1,12 +1,12 @@
 """What the comparison of fine-tunings means, in sentences for the report."""
 
+from mlm.evaluation.bootstrap import FEW_GROUPS
+
 NAMES = {
     "pretrained": "fine-tuned from the pretrained weights",
     "random": "the same network from random weights",
     "tfidf_ridge": "TF-IDF and ridge regression",
 }
-#: Resampled groups below which percentile intervals are told to be too narrow.
-FEW = 20
 _PARTS = {
     "all": "on all passages",
     "unseen": "on passages that pretraining never trained on",
@@ -28,7 +28,7 @@ def finetuning_verdicts(metrics: dict) -> list[str]:
             score = difference[part]["score"]
             interval = f"{level} interval {low:+.3f} to {high:+.3f}"
             counts = metrics["parts"][part]
-            if (units := counts["groups"] or counts["examples"]) < FEW:
+            if (units := counts["groups"] or counts["examples"]) < FEW_GROUPS:
                 what = "groups" if counts["groups"] else "rows"
                 interval += f", too narrow because from only {units} {what}"
             if low <= 0 <= high:
