@@ -55,7 +55,10 @@ class Wandb(Section):
 
 
 class Finetune(Section):
-    renamed: ClassVar[dict[str, str]] = {"warmup_share": "warmup_ratio"}
+    renamed: ClassVar[dict[str, str]] = {
+        "ridge_penalty": "ridge_penalties",
+        "warmup_share": "warmup_ratio",
+    }
 
     enabled: bool = Field(
         False,

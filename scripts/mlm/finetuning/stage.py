@@ -297,7 +297,7 @@ def _train(
                 f"{label}: the training diverged in epoch {epoch + 1} (train loss {loss}, held out "
                 f"{measured.loss}). Lower finetune.learning_rate, which is "
                 f"{settings.finetune['learning_rate']:g}, by a factor of ten, or set "
-                "finetune.optimizer.clip_norm: 1.0"
+                "finetune.optimizer.max_grad_norm: 1.0"
             )
         row = EpochRow(
             fold=settings.fold,
