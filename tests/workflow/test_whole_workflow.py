@@ -163,3 +163,17 @@ def test_text_of_any_script_goes_through_to_a_report(tmp_path, language):
     project.snakemake()
     page = (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
     assert any(word in page for sentence in sentences for word in sentence.split())
+
+
+def test_what_snakemake_merges_away_is_still_known(tmp_path):
+    """Keys that stand twice, and runs of an overlay beside those of config.yaml."""
+    project = copy_of_the_repository(tmp_path)
+    project.write_config(TINY | {"runs": {"hot": {"pretraining": {"seed": 1}}}})
+    shown = project.snakemake("--dry-run").stdout
+    assert "run=hot" in shown and "run=base" not in shown
+    with (tmp_path / "tiny.yaml").open("a") as overlay:
+        overlay.write("seed: 1\nseed: 2\nmodle: {}\n")
+    ran = project.snakemake("--dry-run", check=False)
+    assert ran.returncode != 0 and "Traceback" not in ran.stdout
+    assert "The configuration has 2 problems:" in ran.stdout
+    assert "seed: stands twice in " in ran.stdout and "modle: unknown key" in ran.stdout
