@@ -39,4 +39,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake, varying=("history",))
+    run(main, snakemake)

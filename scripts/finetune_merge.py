@@ -23,4 +23,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake, varying=("history", "history_random"))
+    run(main, snakemake)

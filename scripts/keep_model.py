@@ -17,4 +17,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake, varying=("log",))
+    run(main, snakemake)

@@ -46,4 +46,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake, unread=("shards",), varying=("log",))
+    run(main, snakemake, unread=("shards",))

@@ -6,9 +6,14 @@ it wrote beside the artefact. So each file below results/ can be checked against
 recorded, and the report can be traced to the corpus without a database.
 """
 
+import csv
+import hashlib
+import io
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,6 +24,10 @@ from mlm.digests import file_sha256, value_sha256
 from mlm.errors import MlmError, remedy
 
 _SEAL, _MADE_FROM = "seal", "made_from"
+
+#: Columns of tables that hold seconds or speeds.
+_TIMED = ("compile", "elapsed", "samples_per_second", "tokens_per_second")
+_NUMBER = re.compile(r"[0-9.e+-]*")
 
 #: Params that are new each time by design.
 _ASKED = "asked"
@@ -66,6 +75,27 @@ def _seal_of(content: dict) -> str | None:
         return value_sha256(content)
     except ValueError:  # NaN, which no artefact holds
         return None
+
+
+def result_sha256(path: str | os.PathLike) -> str:
+    """The sha256 of a result: of a table with times or speeds, without those.
+
+    They are never the same twice, and a figure in their place is all that can be asked of them.
+    """
+    if not str(path).endswith(".csv"):
+        return file_sha256(path)
+    content = Path(path).read_bytes()
+    with suppress(ValueError, StopIteration):
+        rows = csv.reader(io.StringIO(content.decode("utf-8"), newline=""), strict=True)
+        header = next(rows)
+        timed = [i for i, name in enumerate(header) if name in _TIMED]
+        if timed:
+            return value_sha256([header, *(_without_times(row, timed) for row in rows)])
+    return hashlib.sha256(content).hexdigest()
+
+
+def _without_times(row: list[str], timed: list[int]) -> list[str]:
+    return ["" if i in timed and _NUMBER.fullmatch(cell) else cell for i, cell in enumerate(row)]
 
 
 def portable(path: str | os.PathLike) -> str:
@@ -145,7 +175,7 @@ def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, 
 
     Args:
         paths: all inputs of the job; those below results/ count that a record
-            among them names (what holds times has none).
+            among them names.
         unread: those that the job's own code checks, or does not open: their digests are
             taken from the records.
 
@@ -172,7 +202,7 @@ def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, 
         if name in unread:
             digests[name] = recorded
             continue
-        digests[name] = file_sha256(path)
+        digests[name] = result_sha256(path)
         if recorded != digests[name]:
             raise MlmError(
                 f"{path} is damaged: it is not what was written (sha256 "
@@ -186,14 +216,12 @@ def record_job(
     inputs: Mapping[str, str],
     params: Mapping[str, Any],
     outputs: Iterable[str],
-    varying: Iterable[str] = (),
 ) -> None:
     """Add what they were made from to the artefacts among a job's `outputs`.
 
     `inputs` comes from `check_inputs`; `params` are the job's, with its code digests as `code`.
-    Outputs in `varying` hold times and speeds, and are left out.
     """
-    outputs, varying = list(outputs), set(varying)
+    outputs = list(outputs)
     artefacts = [path for path in outputs if is_artefact(path)]
     if not artefacts:
         return
@@ -203,9 +231,7 @@ def record_job(
         "settings": settings_digests(params),
         "inputs": dict(inputs),
         "outputs": {
-            portable(path): file_sha256(path)
-            for path in outputs
-            if path not in artefacts and path not in varying
+            portable(path): result_sha256(path) for path in outputs if path not in artefacts
         },
     }
     for path in artefacts:

@@ -67,14 +67,12 @@ def run(
     main: Callable[[Any], None],
     snakemake: Any,
     unread: tuple[str, ...] = (),
-    varying: tuple[str, ...] = (),
 ) -> None:
     """Call `main(snakemake)` with its output copied to the rule's log.
 
     Before it, the inputs are checked against the records of their makers; after it, what the
     job was made from is added to the artefacts that it wrote. Inputs with a name in `unread`
-    are checked by the job's own code, where it reads them; outputs with a name in `varying` hold
-    times or speeds, so that no digest of them is recorded.
+    are checked by the job's own code, where it reads them.
 
     An MlmError is printed without a traceback and ends the process with status 1; so do a
     full disk and a refused write. Any other exception is a bug and keeps its traceback.
@@ -83,7 +81,7 @@ def run(
     signal.signal(signal.SIGTERM, _end)
     with logged(snakemake.log[0]), alone(snakemake.log[0]):
         try:
-            _recorded(main, snakemake, unread, varying)
+            _recorded(main, snakemake, unread)
         except Exception as error:
             words = str(error) if isinstance(error, MlmError) else _refusal_in_words(error)
             # The terminal may be a file on a full disk as well.
@@ -95,16 +93,9 @@ def run(
             sys.exit(1)
 
 
-def _recorded(
-    main: Callable[[Any], None], job: Any, unread: tuple[str, ...], varying: tuple[str, ...]
-) -> None:
-    inputs = check_inputs(map(str, job.input), _named(job.input, unread))
+def _recorded(main: Callable[[Any], None], job: Any, unread: tuple[str, ...]) -> None:
+    named = [job.input.get(name, []) for name in unread]
+    apart = [str(path) for v in named for path in ([v] if isinstance(v, str) else v)]
+    inputs = check_inputs(map(str, job.input), apart)
     main(job)
-    outputs = map(str, job.output)
-    record_job(job.rule, inputs, dict(job.params.items()), outputs, _named(job.output, varying))
-
-
-def _named(files: Any, names: tuple[str, ...]) -> list[str]:
-    """The paths that have one of `names` among a job's inputs or outputs."""
-    values = [files.get(name, []) for name in names]
-    return [str(path) for v in values for path in ([v] if isinstance(v, str) else v)]
+    record_job(job.rule, inputs, dict(job.params.items()), map(str, job.output))

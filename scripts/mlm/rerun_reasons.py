@@ -13,6 +13,11 @@ _FIELD = re.compile(r"^    (reason|wildcards): (.*)")
 _PARAMS = re.compile(
     r"Params have changed since last execution: .*?before: (?P<before>.*?) now: (?P<now>.*)", re.S
 )
+_ABSENT = "(absent)"
+#: The digest of a module's meaning, and the identity of a file: see mlm.digests.
+_MEANING = re.compile("[0-9a-f]{12}")
+_IDENTITY = re.compile(r"[0-9a-f]{64}|\d+ bytes of \d+")
+
 _KINDS = (
     "Missing output files",
     "Updated input files",
@@ -79,7 +84,7 @@ def reasons_in_words(reason: str, config: dict) -> list[str]:
         if kind.startswith("Params"):
             words += _changed_params(text, config)
         elif kind == "Updated input files":
-            words += [_updated(path) for path in sorted(rest.split(", "))]
+            words += [f"{path} changed" for path in sorted(rest.split(", "))]
         elif kind == "Input files updated by another job":
             words.append(f"follows from {_stages_of(rest.split(', '))}")
         elif kind == "Missing output files":
@@ -93,19 +98,14 @@ def reasons_in_words(reason: str, config: dict) -> list[str]:
     return words or [reason or "no reason given"]
 
 
-def _updated(path: str) -> str:
-    if "/mlm/" in path and path.endswith(".py"):
-        return f"the code it uses was edited: {path}"
-    return f"{path} changed"
-
-
 def _stages_of(paths: list[str]) -> str:
     """results/tokenizer/x.json is of the stage `tokenizer`, and so on."""
     names = set()
     for path in paths:
         parts = path.strip().split("/")
         if parts[:2] == ["results", "runs"] and len(parts) > 3:
-            names.add({"model": "pretrain"}.get(parts[3], parts[3].split(".")[0]))
+            name = parts[3].split(".")[0]
+            names.add({"model": "pretrain", "trained": "pretrain"}.get(name, name))
         elif parts[0] == "results" and len(parts) > 1:
             names.add(parts[1].split(".")[0])
         else:
@@ -129,13 +129,20 @@ def _changed_params(text: str, config: dict) -> list[str]:
     for old, new in _pairs(before, now):
         if isinstance(old, dict) and isinstance(new, dict):
             place = _place(new, config)
-            lines += [
-                f"{place}{key} changed {_shown(a)} → {_shown(b)}"
-                for key, a, b in _differences(old, new)
-            ]
+            lines += [_changed(place, *difference) for difference in _differences(old, new)]
         else:
             lines.append(f"a setting changed {_shown(old)} → {_shown(new)}")
     return lines or ["its parameters changed"]
+
+
+def _changed(place: str, way: tuple[str, ...], old, new) -> str:
+    """One difference between two params: of a setting, of a module, or of a file."""
+    values = [value for value in (old, new) if value != _ABSENT]
+    if all(isinstance(v, str) and _MEANING.fullmatch(v) for v in values):
+        return f"the code it uses was edited: {way[-1]}"
+    if all(isinstance(v, str) and _IDENTITY.fullmatch(v) for v in values):
+        return f"{way[-1]} changed"
+    return f"{place}{'.'.join(way)} changed {_shown(old)} → {_shown(new)}"
 
 
 def _values(text: str) -> list:
@@ -158,13 +165,12 @@ def _pairs(before: list, now: list) -> list[tuple]:
     return pairs + [(None, new) for new in left]
 
 
-def _differences(old, new, path: str = "") -> list[tuple]:
+def _differences(old, new, way: tuple[str, ...] = ()) -> list[tuple]:
     if not (isinstance(old, dict) and isinstance(new, dict)):
-        return [] if old == new else [(path, old, new)]
+        return [] if old == new else [(way, old, new)]
     found = []
     for key in sorted(old.keys() | new.keys()):
-        inner = f"{path}.{key}" if path else str(key)
-        found += _differences(old.get(key, "(absent)"), new.get(key, "(absent)"), inner)
+        found += _differences(old.get(key, _ABSENT), new.get(key, _ABSENT), (*way, str(key)))
     return found
 
 
@@ -177,5 +183,5 @@ def _place(value: dict, config: dict) -> str:
 
 
 def _shown(value) -> str:
-    text = repr(value) if not isinstance(value, str) or value != "(absent)" else value
+    text = repr(value) if value != _ABSENT else value
     return text if len(text) <= 60 else text[:57] + "…"

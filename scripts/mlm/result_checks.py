@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlm.artefacts import MadeFrom, is_artefact, made_from, read_artefact, settings_digests
+from mlm.artefacts import (
+    MadeFrom,
+    is_artefact,
+    made_from,
+    read_artefact,
+    result_sha256,
+    settings_digests,
+)
 from mlm.digests import LARGEST_READ, FileMemory
 from mlm.errors import MlmError, remedy
 
@@ -75,10 +82,10 @@ def _damaged(path: str, outputs: Mapping[str, str], memory: FileMemory) -> list[
             continue
         size = Path(other).stat().st_size
         # Whoever reads a larger one checks it then.
-        if size <= LARGEST_READ and memory.sha256(other) != sha256:
+        if size <= LARGEST_READ and memory.value("result", other, result_sha256) != sha256:
             problems.append(
                 f"{other} is damaged: it is not what was written beside {path} ({size} bytes, "
-                f"sha256 {memory.sha256(other)[:12]}…, recorded {sha256[:12]}…). {remedy(other)}"
+                f"recorded sha256 {sha256[:12]}…). {remedy(other)}"
             )
     return problems
 
@@ -90,7 +97,9 @@ def _replaced(path: str, inputs: Mapping[str, str], memory: FileMemory) -> dict[
         place = Path(other)
         if not place.exists() or place.stat().st_mtime > made:
             continue
-        if place.stat().st_size <= LARGEST_READ and memory.sha256(other) != sha256:
+        if place.stat().st_size <= LARGEST_READ and (
+            memory.value("result", other, result_sha256) != sha256
+        ):
             found[other] = (
                 f"{other} is another than the one that {path} was made from, though its date is "
                 "older: what follows from it is made again"

@@ -12,6 +12,7 @@ from mlm.artefacts import (
     portable,
     read_artefact,
     record_job,
+    result_sha256,
     settings_digests,
     write_artefact,
 )
@@ -133,12 +134,17 @@ def test_a_param_that_is_new_each_time_is_no_setting():
     assert settings_digests({"asked": time.time_ns(), "x": 1}) == settings_digests({"x": 1})
 
 
-def test_outputs_that_hold_times_are_not_recorded(results):
-    files = ["results/training.csv", "results/training.json"]
-    for path in files:
-        write_artefact(path, {})
-    record_job("pretrain", {}, {}, ["results/training.csv", files[1]], varying=files[:1])
-    assert made_from(read_artefact(files[1])).outputs == {}
+CURVES = "step,loss,tokens_per_second\n1,3.5,100.0\n2,3.25,120.5\n"
+
+
+def test_speeds_are_left_out_of_a_tables_digest_and_all_else_counts(tmp_path):
+    def digest(text):
+        (tmp_path / "training.csv").write_text(text)
+        return result_sha256(tmp_path / "training.csv")
+
+    assert digest(CURVES) == digest(CURVES.replace("120.5", "7"))
+    others = ["3.25", "3.26"], ["120.5", "12x.5"], ["step", "Step"], ["2,3.25,120.5\n", ""]
+    assert len({digest(CURVES), *(digest(CURVES.replace(a, b)) for a, b in others)}) == 5
 
 
 class TestFileMemory:

@@ -38,10 +38,12 @@ def test_params_that_cannot_be_read_are_still_told():
 
 
 def test_an_edited_module_and_an_edited_input_are_told_apart():
-    reason = "Updated input files: scripts/mlm/shards/packing.py, data/a.txt"
+    before = {"mlm.shards.packing": "0" * 12, "mlm.errors": "1" * 12}, {"data/a.txt": "2" * 64}
+    now = before[0] | {"mlm.shards.packing": "3" * 12}, {"data/a.txt": "4" * 64}
+    reason = params(f"{before[0]}, {before[1]}", f"{now[0]}, {now[1]}")
     assert reasons_in_words(reason, {}) == [
+        "the code it uses was edited: mlm.shards.packing",
         "data/a.txt changed",
-        "the code it uses was edited: scripts/mlm/shards/packing.py",
     ]
 
 

@@ -78,7 +78,14 @@ class Project:
         return ran
 
     def would_run(self, *arguments: str) -> set[str]:
-        """The rules that a dry run announces, without `all`.
+        """The rules that a dry run announces, without `all`."""
+        text = self.dry_run(*arguments)
+        done = "Nothing to be done" in text or "This was a dry-run" in text
+        assert done, text[-6000:]
+        return set(re.findall(r"^(?:local)?rule (\w+):", text, re.M)) - {"all"}
+
+    def dry_run(self, *arguments: str) -> str:
+        """What a dry run prints, also in dry-run.txt.
 
         Snakemake is imported once, in this process; every dry run is a fork of it.
         """
@@ -107,10 +114,7 @@ class Project:
                 sys.stderr.flush()
                 os._exit(status)
         os.waitpid(child, 0)
-        text = log.read_text()
-        done = "Nothing to be done" in text or "This was a dry-run" in text
-        assert done, text[-6000:]
-        return set(re.findall(r"^(?:local)?rule (\w+):", text, re.M)) - {"all"}
+        return log.read_text()
 
 
 def copy_of_the_repository(place: Path) -> Project:

@@ -82,6 +82,8 @@ class CorpusWriter:
             use_dictionary=False,
             write_statistics=False,
             store_schema=False,
+            # A shard reads its own pages alone, and checks those.
+            write_page_checksum=True,
         )
         self._writer.add_key_value_metadata({"group_by": group_by})
 

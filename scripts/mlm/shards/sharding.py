@@ -87,7 +87,10 @@ def read_documents(
 
     Only row groups that hold them are read, and of these a batch at a time.
     """
-    with reading(corpus, "parquet"), pq.ParquetFile(corpus) as file:
+    with (
+        reading(corpus, "parquet"),
+        pq.ParquetFile(corpus, page_checksum_verification=True) as file,
+    ):
         start = 0
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows
