@@ -1,6 +1,9 @@
 # Every result that the configuration asks for, and a look at those that are there.
 # Included last: it names what the other files make.
-from mlm.result_checks import look_over, params_by_output
+from snakemake.io import regex_from_filepattern
+
+from mlm.artefacts import portable
+from mlm.result_checks import Found, look_over, params_by_output
 
 RESULTS = [
     *expand("results/corpus/{split}.{suffix}", split=SPLITS, suffix=["parquet", "json"]),
@@ -30,17 +33,30 @@ RESULTS = [
         + (["preview"] if "preview" in settings["report"]["sections"] else []),
     ),
     *[file for path in REPORT_EXTRAS.values() for file in expand(path, run=REPORTED_RUNS)],
-    *rules.report.output,
+    "results/report.html",
+    "results/report.json",
+    *[f"results/figures/{name}.svg" for name in REPORT_FIGURES],
 ]
 
 # What a job was made from is asked of the results themselves, once, before anything is planned.
-if workflow.is_main_process and storage_settings.default_storage_provider is None:
-    FOUND = look_over(RESULTS, params_by_output(workflow.rules), MEMORY)
+if workflow.is_main_process:
+    PARAMS_OF = params_by_output(
+        (regex_from_filepattern(portable(file)), rule.params)
+        for rule in workflow.rules
+        for file in rule.output
+    )
+    if storage_settings.default_storage_provider is None:
+        FOUND = look_over(RESULTS, PARAMS_OF, MEMORY)
+    elif storage_settings.default_storage_provider == "gcs":
+        from mlm.bucket_results import look_over_bucket
+
+        FOUND = look_over_bucket(storage_settings.default_storage_prefix, RESULTS, PARAMS_OF)
+    else:
+        FOUND = Found()
     if FOUND.problems:
         raise WorkflowError("\n".join(["Results that cannot be used:", *FOUND.problems]))
     for path, reason in FOUND.replaced.items():
         print(reason, file=sys.stderr)
         # Snakemake goes by dates, and would not see it.
         os.utime(path)
-if workflow.is_main_process:
     MEMORY.save()

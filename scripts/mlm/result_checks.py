@@ -54,7 +54,7 @@ def look_over(
 
     Results that a kill left unfinished are passed over: Snakemake makes them again.
     """
-    found, wanted = Found(), set(results)
+    found, wanted, damaged = Found(), set(results), {}
     for path in sorted(p for p in wanted if is_artefact(p) and Path(p).exists()):
         if _noted("incomplete", path):
             continue
@@ -63,9 +63,10 @@ def look_over(
         except MlmError as error:
             found.problems.append(str(error))
             continue
-        found.problems += _damaged(path, record.outputs, memory)
-        found.problems += _of_other_settings(path, record, params_of(path))
+        damaged |= _damaged(path, record.outputs, memory)
+        found.problems += of_other_settings(path, record, params_of(path))
         found.replaced |= _replaced(path, record.inputs, memory)
+    found.problems += damaged.values()
     return found
 
 
@@ -75,15 +76,15 @@ def _readable(path: Path) -> dict:
     return {key: content[key] for key in ("made_from",) if key in content}
 
 
-def _damaged(path: str, outputs: Mapping[str, str], memory: FileMemory) -> list[str]:
-    problems = []
+def _damaged(path: str, outputs: Mapping[str, str], memory: FileMemory) -> dict[str, str]:
+    problems = {}
     for other, sha256 in sorted(outputs.items()):
         if not Path(other).exists() or _noted("incomplete", other):
             continue
         size = Path(other).stat().st_size
         # Whoever reads a larger one checks it then.
         if size <= LARGEST_READ and memory.value("result", other, result_sha256) != sha256:
-            problems.append(
+            problems[other] = (
                 f"{other} is damaged: it is not what was written beside {path} ({size} bytes, "
                 f"recorded sha256 {sha256[:12]}…). {remedy(other)}"
             )
@@ -107,7 +108,7 @@ def _replaced(path: str, inputs: Mapping[str, str], memory: FileMemory) -> dict[
     return found
 
 
-def _of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | None) -> list[str]:
+def of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | None) -> list[str]:
     """Results of other settings or code that Snakemake takes as done, having no notes on them."""
     if params is None or not record.settings or _noted("metadata", path):
         return []
@@ -134,21 +135,21 @@ def _noted(kind: str, path: str) -> bool:
     return _NOTES.joinpath(kind, *(f"@{part}" for part in parts[:-1]), parts[-1]).exists()
 
 
-def params_by_output(rules: Iterable[Any]) -> Callable[[str], Mapping[str, Any] | None]:
+def params_by_output(
+    made: Iterable[tuple[str, Any]],
+) -> Callable[[str], Mapping[str, Any] | None]:
     """A function from a result's path to the params of the job that makes it.
 
-    `rules` are Snakemake's: each has `output`, with a `match` for every pattern, and `params`.
+    `made` has, for each output of each rule, a regular expression of its path and the rule's
+    params, of which some are functions of the wildcards.
     """
-    rules = list(rules)
+    made = list(made)
 
     def params_of(path: str) -> Mapping[str, Any] | None:
-        for rule in rules:
-            for pattern in rule.output:
-                if match := re.fullmatch(pattern.regex(), path):
-                    return {
-                        name: value(_Wildcards(match.groupdict())) if callable(value) else value
-                        for name, value in rule.params.items()
-                    }
+        for pattern, params in made:
+            if match := re.fullmatch(pattern, path):
+                wildcards = _Wildcards(match.groupdict())
+                return {n: v(wildcards) if callable(v) else v for n, v in params.items()}
         return None
 
     return params_of

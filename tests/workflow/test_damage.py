@@ -44,7 +44,9 @@ VARYING = ("training.csv",)
 
 def flipped(content: bytes) -> bytes:
     """One bit of the middle byte is another; in a table, of a digit that is no speed."""
-    middle = content.find(b",1") + 1 if content.startswith(b"step,") else len(content) // 2
+    middle = len(content) // 2
+    if content.startswith(b"step,"):
+        middle = content.index(b",", content.index(b"\n")) + 1
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
