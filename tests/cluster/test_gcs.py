@@ -68,6 +68,23 @@ def test_everything_in_a_bucket_gives_the_bytes_of_a_local_run(
     output = start(second, python, *arguments(prefix), environment=environment).finished()
     assert "Nothing to be done" in output
 
+    # An object that was changed there is not hidden by what was fetched before.
+    evaluation = storage_server.content("tiny/results/runs/base/evaluation.json")
+    storage_server.put(
+        "tiny/results/runs/base/evaluation.json", evaluation.replace(b'"loss": ', b'"loss": 1')
+    )
+    output = start(first, python, *arguments(prefix), environment=environment).finished(status=1)
+    assert f"{prefix}/results/runs/base/evaluation.json is damaged" in output
+    assert f"gcloud storage rm {prefix}/results/runs/base/evaluation.json" in output
+    storage_server.put("tiny/results/runs/base/evaluation.json", evaluation)
+
+    # The results of other settings are not taken as done.
+    third = in_an_empty_place(tmp_path / "third", local_run)
+    config = (third.path / "tiny.yaml").read_text()
+    (third.path / "tiny.yaml").write_text(config.replace("resamples: 100", "resamples: 200"))
+    output = start(third, python, *arguments(prefix), environment=environment).finished(status=1)
+    assert f"{prefix}/results/runs/base/evaluation.json was made with another evaluation" in output
+
 
 @pytest.mark.parametrize(
     "prefix, words",
