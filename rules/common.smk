@@ -12,6 +12,7 @@ if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
 
 from mlm.abandoned_locks import hold_directory
+from mlm.artefacts import portable
 from mlm.bucket_access import check_bucket
 from mlm.code_digests import code_digests
 from mlm.config.fields import SPLITS

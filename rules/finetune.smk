@@ -149,6 +149,7 @@ rule finetune_merge:
         weights=of_folds("pretrained", "model.safetensors"),
         configs=of_folds("pretrained", "config.json"),
         tokenizer=[f"results/runs/{{run}}/model/{name}" for name in FINETUNE_MODEL[2:]],
+        training="results/runs/{run}/training.json",
     output:
         metrics="results/runs/{run}/finetune/metrics.json",
         oof="results/runs/{run}/finetune/oof.csv",
@@ -185,11 +186,20 @@ rule finetune_merge:
         "../scripts/finetune_merge.py"
 
 
+FINETUNE_RESULTS = [
+    *map(portable, [*rules.finetune_data.output, *rules.finetune_ridge.output]),
+    *expand(
+        [portable(file) for file in rules.finetune_fold.output],
+        run=RUNS,
+        start=FINETUNE_STARTS,
+        fold=FINETUNE_FOLDS,
+    ),
+    *expand([portable(file) for file in rules.finetune_merge.output], run=RUNS),
+]
+
+
 rule finetune:
     """Fine-tune every run on every fold, compare, and show it where the report is asked to."""
     input:
-        rules.finetune_data.output,
-        rules.finetune_ridge.output,
-        expand(rules.finetune_fold.output, run=RUNS, start=FINETUNE_STARTS, fold=FINETUNE_FOLDS),
-        expand(rules.finetune_merge.output, run=RUNS),
+        FINETUNE_RESULTS,
         "results/report.html" if FINETUNE["enabled"] else [],

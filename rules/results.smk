@@ -2,7 +2,6 @@
 # Included last: it names what the other files make.
 from snakemake.io import regex_from_filepattern
 
-from mlm.artefacts import portable
 from mlm.result_checks import Found, look_over, params_by_output
 
 RESULTS = [
@@ -33,6 +32,7 @@ RESULTS = [
         + (["preview"] if "preview" in settings["report"]["sections"] else []),
     ),
     *[file for path in REPORT_EXTRAS.values() for file in expand(path, run=REPORTED_RUNS)],
+    *(FINETUNE_RESULTS if "finetune" in REPORT_EXTRAS else []),
     "results/report.html",
     "results/report.json",
     *[f"results/figures/{name}.svg" for name in REPORT_FIGURES],
