@@ -3,6 +3,7 @@
 # Requires  results/tokenizer/tokenizer.json
 #           results/manifests/{train,validation}.json and the shards they name
 # Gives     results/runs/{run}/preflight/train_step.stablehlo, lowering.json
+#           results/runs/{run}/preflight/validation_step.stablehlo, evaluation_step-*.stablehlo
 #           results/runs/{run}/preflight/batches.json  where preflight.find_batch is on
 #           results/runs/{run}/preflight.json          the verdict, passed or not
 #           results/runs/{run}/preflight/passed.txt    only where it passed
@@ -11,10 +12,19 @@
 #                                                      results/finetune/examples.csv
 #
 #   snakemake --cores 2 preflight   shows all runs as a table and fails where one does
+from mlm.preflight.tpu_chips import replicas_of
+
+# evaluation.batch_size is that of all replicas together, so that a replica's part of it, and with
+# it the program, depends on their number in a target.
+PREFLIGHT_REPLICAS = sorted({replicas_of(t) for t in settings["preflight"]["targets"]})
+EVALUATION_STEPS = expand(
+    "results/runs/{{run}}/preflight/evaluation_step-{replicas}-replicas.stablehlo",
+    replicas=PREFLIGHT_REPLICAS,
+)
 
 
 rule lower_train_step:
-    """Lower the very step that training runs to StableHLO and check it against XLA's rules."""
+    """Lower the very steps of training, validation and evaluation to StableHLO; check XLA's rules."""
     input:
         train="results/manifests/train.json",
         validation="results/manifests/validation.json",
@@ -22,6 +32,8 @@ rule lower_train_step:
         record=TOKENIZER_RECORD,
     output:
         program="results/runs/{run}/preflight/train_step.stablehlo",
+        validation="results/runs/{run}/preflight/validation_step.stablehlo",
+        evaluation=EVALUATION_STEPS,
         summary="results/runs/{run}/preflight/lowering.json",
     log:
         "logs/lower_train_step/{run}.log",
@@ -41,6 +53,8 @@ rule lower_train_step:
         precision=settings["accelerator"]["precision"],
         sequence_length=settings["shards"]["sequence_length"],
         epoch_batches=settings["preflight"]["epoch_batches"],
+        evaluation=of_run("evaluation", "batch_size", "mask_share", "mask_token", "random_token"),
+        replicas=PREFLIGHT_REPLICAS,
     script:
         "../scripts/lower_train_step.py"
 
@@ -77,9 +91,11 @@ rule find_batch:
 
 
 rule compile_train_step:
-    """Compile the lowered step for every TPU target, measure its memory, and judge."""
+    """Compile the lowered steps for every TPU target, measure their memory, and judge."""
     input:
         program="results/runs/{run}/preflight/train_step.stablehlo",
+        validation="results/runs/{run}/preflight/validation_step.stablehlo",
+        evaluation=EVALUATION_STEPS,
         lowering="results/runs/{run}/preflight/lowering.json",
         train="results/manifests/train.json",
         batches=(
@@ -102,6 +118,7 @@ rule compile_train_step:
     params:
         code=code("compile_train_step"),
         targets=settings["preflight"]["targets"],
+        replicas=PREFLIGHT_REPLICAS,
         utilisation=canonical(settings["preflight"]["utilisation"]),
         effort=settings["preflight"]["effort"],
         pretraining=of_run("pretraining", "steps", "epochs", "tokens"),

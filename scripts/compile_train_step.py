@@ -13,6 +13,8 @@ def main(job):
             program=job.input.program,
             lowering=job.input.lowering,
             manifest=job.input.train,
+            validation=job.input.validation,
+            evaluation=dict(zip(job.params.replicas, job.input.evaluation, strict=True)),
             report=job.output[0],
             batches=job.input.batches[0] if job.input.batches else None,
         ),

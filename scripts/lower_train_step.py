@@ -1,9 +1,10 @@
-"""Rule `lower_train_step`: the run's train step as StableHLO, checked against XLA's rules."""
+"""Rule `lower_train_step`: the run's steps as StableHLO, checked against XLA's rules."""
 
 from mlm.job import run
 
 
 def main(job):
+    from mlm.preflight.forward_steps import ForwardSteps
     from mlm.preflight.lowering_stage import LoweringOptions, lower_run
     from mlm.pretraining.stage import RunFiles, RunSettings
 
@@ -25,7 +26,12 @@ def main(job):
         summary="",
     )
     options = LoweringOptions(epoch_batches=job.params.epoch_batches)
-    lower_run(settings, files, options, job.output.program, job.output.summary)
+    forward = ForwardSteps(
+        section=job.params.evaluation,
+        validation=job.output.validation,
+        evaluation=dict(zip(job.params.replicas, job.output.evaluation, strict=True)),
+    )
+    lower_run(settings, files, options, job.output.program, job.output.summary, forward)
 
 
 if __name__ == "__main__":

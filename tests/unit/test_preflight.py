@@ -1,6 +1,7 @@
 """Preflight's verdict: every fault named, every target answered, nothing measured."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from small_pretraining import LENGTH, write_manifest_of
@@ -35,6 +36,7 @@ def judge(
     targets=("v5e:2x2",),
     reach=VM,
     gradient_accumulation_steps=1,
+    forward=None,
     **manifest,
 ):
     """The preflight.json for what `compiler` answers by target."""
@@ -50,7 +52,8 @@ def judge(
             "survey": {},
             "per_replica_batch_size": 8,
             "gradient_accumulation_steps": gradient_accumulation_steps,
-        },
+        }
+        | ({"forward_rows": {"validation": 8, "evaluation": {"4": 16}}} if forward else {}),
     )
     program = tmp_path / "program"
     program.write_bytes(b"program" if not findings else b"")
@@ -59,10 +62,16 @@ def judge(
         lowering=str(lowering),
         manifest=str(write_manifest_of(tmp_path / "train.json", **manifest)),
         report=str(tmp_path / "preflight.json"),
+        validation=str(program),
+        evaluation={4: str(program)},
     )
     settings = PreflightSettings(targets, (0.2, 0.6))
     return preflight(
-        settings, files, reach, lambda batch: 100, lambda t, program, quick: compiler[t]
+        settings,
+        files,
+        reach,
+        lambda batch: 100,
+        lambda t, program, quick, others: replace(compiler[t], others=forward or ()),
     )
 
 
@@ -91,6 +100,31 @@ def test_accumulated_batches_are_counted_although_the_compiler_counts_a_loop_onc
     assert four["estimate"]["step_seconds"][0] == pytest.approx(
         4 * once["estimate"]["step_seconds"][0], rel=1e-3
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "forward", "advice"),
+    [
+        ("validation of 8", (NO_MEMORY, COMPILED), "Lower pretraining.per_replica_batch_size"),
+        ("evaluation of 16", (COMPILED, NO_MEMORY), "Lower evaluation.batch_size"),
+    ],
+)
+def test_a_step_without_gradients_that_does_not_fit_is_told(tmp_path, name, forward, advice):
+    report = judge(tmp_path, {"v5e:2x2": answer()}, forward=tuple(map(answer, forward)))
+    assert errors(report) == {("fits", "v5e:2x2")}
+    (message,) = (f["message"] for f in report["findings"])
+    assert message.startswith(f"{name} samples a replica: says out_of_hbm. {advice}")
+    assert not report["passed"] and report["targets"][0]["fits"]
+    assert "does not fit" in table(report)
+
+
+def test_the_memory_of_validation_and_evaluation_is_told(tmp_path):
+    forward = (answer(peak=3 * 2**20), answer(peak=5 * 2**30))
+    report = judge(tmp_path, {"v5e:2x2": answer()}, forward=forward)
+    assert report["passed"]
+    found = report["targets"][0]["forward"]
+    assert (found["validation"]["peak"], found["evaluation"]["rows"]) == (3 * 2**20, 16)
+    assert "3 MiB" in table(report) and "5.00 GiB" in table(report)
 
 
 def test_one_target_that_fails_leaves_the_others_their_answer(tmp_path):

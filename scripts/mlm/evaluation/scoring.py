@@ -34,15 +34,6 @@ class Scorer:
         self._model, self._strategy, self._batch_size = model, strategy, batch_size
         self._plan = plan
 
-        def masked(input_ids, attention_mask, index):
-            batch = mask_batch(input_ids, attention_mask, index, plan, seed, FIXED_EPOCH)
-            logits = masked_logits(model, batch, training=False)
-            return answers_from_logits(logits, batch["labels"]) | {
-                "input_ids": batch["input_ids"],
-                "positions": batch["positions"],
-                "in_use": batch["weights"] > 0,
-            }
-
         def as_given(input_ids, attention_mask, positions, labels):
             batch = {
                 "input_ids": input_ids,
@@ -52,6 +43,7 @@ class Scorer:
             logits = masked_logits(model, batch, training=False)
             return answers_from_logits(logits, labels[:, tf.newaxis])
 
+        masked = masked_answers(model, plan, seed)
         self._masked = tf.function(lambda *a: strategy.run(masked, a))
         self._as_given = tf.function(lambda *a: strategy.run(as_given, a))
 
@@ -89,9 +81,9 @@ class Scorer:
         """(slice of the rows, their answers as arrays [rows, …]) for all rows in order."""
         strategy, replicas = self._strategy, self._strategy.num_replicas_in_sync
         rows = len(arrays[0])
-        largest = max(1, _LARGEST_LOGITS // (slots * self._model.config.vocab_size))
-        wanted = min(-(-self._batch_size // replicas), -(-rows // replicas))
-        each = max(1, min(wanted, largest))
+        vocabulary = self._model.config.vocab_size
+        largest = rows_of_a_replica(self._batch_size, replicas, slots, vocabulary)
+        each = max(1, min(largest, -(-rows // replicas)))
         progress = None
         for start in range(0, rows, each * replicas):
             batch = slice(start, min(start + each * replicas, rows))
@@ -105,6 +97,34 @@ class Scorer:
             # The first batch is compiled, which says nothing of the rate.
             progress = progress or Progress(label, rows, "samples")
             progress.to(batch.stop)
+
+
+def rows_of_a_replica(batch_size: int, replicas: int, slots: int, vocabulary: int) -> int:
+    """Samples that one of `replicas` scores at once, of `batch_size` for all of them together.
+
+    Fewer than its share where logits [rows, slots, vocabulary] would not fit in memory.
+    """
+    largest = max(1, _LARGEST_LOGITS // (slots * vocabulary))
+    return max(1, min(-(-batch_size // replicas), largest))
+
+
+def masked_answers(model, plan: MaskingPlan, seed: int) -> Callable[..., dict[str, tf.Tensor]]:
+    """The step of an evaluation: masks samples, and gives what the model answers there.
+
+    Takes `input_ids` and `attention_mask` [batch, sequence] and `index` [batch]. Adds to
+    `answers_from_logits` the masked `input_ids`, the `positions`, and which are `in_use`.
+    """
+
+    def masked(input_ids, attention_mask, index):
+        batch = mask_batch(input_ids, attention_mask, index, plan, seed, FIXED_EPOCH)
+        logits = masked_logits(model, batch, training=False)
+        return answers_from_logits(logits, batch["labels"]) | {
+            "input_ids": batch["input_ids"],
+            "positions": batch["positions"],
+            "in_use": batch["weights"] > 0,
+        }
+
+    return masked
 
 
 def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:

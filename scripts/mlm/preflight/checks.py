@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 
 from mlm.artefacts import read_artefact, write_artefact
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
+from mlm.preflight.forward_checks import ForwardReport, forward_programs, judge_forward
 from mlm.preflight.roofline import LABEL, estimate
 from mlm.preflight.tpu_chips import CHIPS, ChipFacts, generation_of, hosts_of
 from mlm.preflight.tpu_compiler import (
@@ -62,7 +62,10 @@ class PreflightSettings:
 
 @dataclass
 class TargetReport:
-    """What preflight says of one target; `memory` and `estimate` are None where unknown."""
+    """What preflight says of one target; `memory` and `estimate` are None where unknown.
+
+    `forward` is what is said of the steps of validation and evaluation.
+    """
 
     target: str
     outcome: str
@@ -80,6 +83,7 @@ class TargetReport:
     global_batch_size: int | None = None
     estimate: dict | None = None
     largest_batch: dict | None = None
+    forward: dict[str, ForwardReport] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -180,12 +184,17 @@ def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load
 
 @dataclass(frozen=True)
 class PreflightFiles:
-    """Where a preflight reads and writes; `batches` is None where none were searched."""
+    """Where a preflight reads and writes; `batches` is None where none were searched.
+
+    `evaluation` has a program for each number of replicas.
+    """
 
     program: str
     lowering: str
     manifest: str
     report: str
+    validation: str = ""
+    evaluation: dict[int, str] = field(default_factory=dict)
     batches: str | None = None
 
 
@@ -194,7 +203,7 @@ def preflight(
     files: PreflightFiles,
     reach: Reach,
     steps_for: Callable[[int], int],
-    compiler: Callable[[str, str], Compilation] = compile_for,
+    compiler: Callable[..., Compilation] = compile_for,
     at_once: int = 1,
 ) -> dict:
     """Compile for every target, judge, and write the report, which is also returned.
@@ -226,10 +235,22 @@ def preflight(
         load = Load(
             lowering["per_replica_batch_size"], lowering["gradient_accumulation_steps"], steps_for
         )
-        compiled = partial(compiler, program=files.program, quick=quick)
+        forward = {
+            target: forward_programs(target, lowering, files.validation, files.evaluation)
+            for target in settings.targets
+        }
+
+        def compiled(target: str) -> Compilation:
+            others = [program.path for program in forward[target]]
+            return compiler(target, program=files.program, quick=quick, others=others)
+
         answers = compile_all(settings.targets, compiled, at_once)
         for target, found in zip(settings.targets, answers, strict=True):
             report = report_on(target, found, load, settings.utilisation, check)
+            for program, other in zip(forward[target], found.others, strict=True):
+                said, faults = judge_forward(target, program, other, report.hbm_per_replica)
+                report.forward[program.name] = said
+                report.findings += faults
             report.largest_batch = batches.get(target)
             reports.append(report)
     findings += [f for r in reports for f in r.findings]
@@ -284,10 +305,11 @@ def compile_all(
         begun = time.monotonic()
         found = compiler(target)
         seconds = time.monotonic() - begun
+        programs = (found, *found.others)
         print(
-            f"{target}: {found.outcome} after {seconds:.0f} s, "
-            f"{found.processor_seconds:.0f} s of a processor, "
-            f"{found.host_memory / 2**30:.1f} GiB of this machine's memory",
+            f"{target}: {', '.join(p.outcome for p in programs)} after {seconds:.0f} s, "
+            f"{sum(p.processor_seconds for p in programs):.0f} s of a processor, "
+            f"{max(p.host_memory for p in programs) / 2**30:.1f} GiB of this machine's memory",
             file=sys.stderr,
         )
         return found
@@ -297,9 +319,13 @@ def compile_all(
         answers = list(pool.map(compiled, targets))
     # What did not find room beside the others may find it alone.
     return [
-        compiled(target) if answer.outcome == HOST_MEMORY and at_once > 1 else answer
+        compiled(target) if _ran_out_of_memory(answer) and at_once > 1 else answer
         for target, answer in zip(targets, answers, strict=True)
     ]
+
+
+def _ran_out_of_memory(answer: Compilation) -> bool:
+    return any(found.outcome == HOST_MEMORY for found in (answer, *answer.others))
 
 
 def _as_json(report: TargetReport) -> dict:

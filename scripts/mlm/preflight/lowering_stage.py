@@ -5,10 +5,11 @@ import sys
 from dataclasses import asdict, dataclass, replace
 
 from mlm.artefacts import write_artefact
-from mlm.atomic import replacing
+from mlm.atomic import replacing, write_text
 from mlm.config.families import ROBERTA_FAMILY
 from mlm.errors import MlmError
 from mlm.preflight.findings import ERROR, Finding
+from mlm.preflight.forward_steps import ForwardSteps, lower_forward
 from mlm.preflight.lowering import Lowered, TrainStep, lower, train_step_of
 from mlm.preflight.shape_survey import position_is_restorable, survey_epoch
 from mlm.preflight.tile_sizes import Dimension, tile_advice
@@ -43,9 +44,16 @@ def tpu_precision(accelerator: dict) -> str:
 
 
 def lower_run(
-    settings: RunSettings, files: RunFiles, options: LoweringOptions, program: str, summary: str
+    settings: RunSettings,
+    files: RunFiles,
+    options: LoweringOptions,
+    program: str,
+    summary: str,
+    forward: ForwardSteps | None = None,
 ) -> None:
     """Write the run's step to `program` and what was found on the way to `summary`.
+
+    With `forward` the steps of validation and evaluation as well.
 
     A step that breaks a rule is an answer, not an error: `program` is then an empty file
     where nothing could be lowered.
@@ -79,6 +87,12 @@ def lower_run(
             survey, found = survey_epoch(run, step, options.epoch_batches)
             findings += found + position_is_restorable(run)
             described["survey"] = asdict(survey)
+        if forward and lowered.program is not None:
+            described["forward_rows"], found = lower_forward(run, step.model, forward)
+            findings += found
+    if "forward_rows" not in described:
+        for path in forward.files if forward else ():
+            write_text(path, "")
     with replacing(program) as temporary:
         temporary.write_bytes(lowered.program or b"")
     write_artefact(

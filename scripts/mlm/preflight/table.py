@@ -2,12 +2,14 @@
 
 from mlm.preflight.findings import ADVICE, Finding
 
-#: Of the columns of `row`.
+#: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (
     "target",
     "verdict",
     "replicas",
     "peak HBM",
+    "validation",
+    "evaluation",
     "HBM",
     "largest batch",
     "FLOPs/step",
@@ -63,8 +65,15 @@ def row(target: dict) -> tuple[str, ...]:
         verdict[target["fits"]],
         str(target["replicas"] or "?"),
         shown_bytes((target["memory"] or {}).get("peak")),
+        *(_forward(target["forward"].get(name)) for name in ("validation", "evaluation")),
         shown_bytes(target["hbm_per_replica"]),
         largest or "-",
         f"{target['flops_per_step']:.3g}" if target["flops_per_step"] else "?",
         time,
     )
+
+
+def _forward(said: dict | None) -> str:
+    if said is None:
+        return "-"
+    return shown_bytes(said["peak"]) if said["fits"] else "does not fit"

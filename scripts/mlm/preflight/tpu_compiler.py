@@ -17,8 +17,8 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,6 +62,9 @@ _NO_HOST_MEMORY = re.compile(
     r"pthread_create|Resource temporarily unavailable"
 )
 
+#: What a line of a compiling process begins with that is an answer.
+_ANSWER = "answer: "
+
 HOW_TO_GET_LIBTPU = (
     "libtpu, the TPU compiler, is not installed. It comes with envs/requirements.txt on Linux "
     "x86-64 (pip install --require-hashes -r envs/requirements.txt); it needs no TPU"
@@ -100,6 +103,8 @@ class Compilation:
     all_reduces: int = 0
     processor_seconds: float = 0.0
     host_memory: int = 0
+    #: The answers for further programs that were compiled in the same process.
+    others: tuple["Compilation", ...] = ()
 
     @property
     def fixed(self) -> int:
@@ -111,8 +116,12 @@ class Compilation:
         return self.fixed + self.temporaries
 
 
-def compile_for(target: str, program: str | Path, quick: bool = False) -> Compilation:
+def compile_for(
+    target: str, program: str | Path, quick: bool = False, others: Sequence[str] = ()
+) -> Compilation:
     """Compile the StableHLO in the file `program` for all devices of `target`, in a process.
+
+    The programs in `others` are compiled after it, in the same process.
 
     A `quick` one spends the least effort on fast code, which takes a quarter of the time. Its
     memory and FLOPs are those of a full one within a few in a hundred.
@@ -121,23 +130,33 @@ def compile_for(target: str, program: str | Path, quick: bool = False) -> Compil
     the target. Never raises for what is wrong with the target or the program: that is the
     answer.
     """
-    request = {"target": target, "program": str(program), "quick": quick}
-    return ask("mlm.preflight.tpu_compiler", request)
+    programs = [str(program), *others]
+    requests = [{"target": target, "program": p, "quick": quick} for p in programs]
+    first, *rest = ask_all("mlm.preflight.tpu_compiler", requests)
+    return replace(first, others=tuple(rest))
 
 
 def ask(module: str, request: dict) -> Compilation:
     """What `python -m module`, which ends in `answer`, says to `request`, in a process."""
+    return ask_all(module, [request])[0]
+
+
+def ask_all(module: str, requests: list[dict]) -> list[Compilation]:
+    """What `python -m module`, which ends in `answer`, says to each request, in one process.
+
+    Where it dies, what it has not answered yet has that death as its answer.
+    """
     process = subprocess.run(
         [sys.executable, "-m", module],
-        input=json.dumps(request),
+        input=json.dumps(requests),
         capture_output=True,
         text=True,
         env=child_environment() | ENVIRONMENT,
     )
-    said = process.stdout.strip().rpartition("\n")[2]
-    if process.returncode == 0 and said:
-        return Compilation(**json.loads(said))
-    return _died(process)
+    said = [line for line in process.stdout.splitlines() if line.startswith(_ANSWER)]
+    answers = [Compilation(**json.loads(line.removeprefix(_ANSWER))) for line in said]
+    missing = len(requests) - len(answers)
+    return answers + [_died(process)] * missing if missing else answers
 
 
 def _died(process: subprocess.CompletedProcess) -> Compilation:
@@ -334,14 +353,18 @@ def _draw_as_the_device_does(philox) -> None:
 
 
 def answer(compilation: Callable[[dict], Compilation]) -> None:
-    """One request as JSON on stdin, one answer as JSON on the last line of stdout."""
-    found = compilation(json.load(sys.stdin))
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    cost = {
-        "processor_seconds": round(used.ru_utime + used.ru_stime, 1),
-        "host_memory": used.ru_maxrss * 1024,
-    }
-    print(json.dumps(asdict(found) | cost))
+    """Requests as a JSON list on stdin; one line of stdout for the answer to each."""
+    before = 0.0
+    for request in json.load(sys.stdin):
+        found = compilation(request)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        spent = used.ru_utime + used.ru_stime
+        cost = {
+            "processor_seconds": round(spent - before, 1),
+            "host_memory": used.ru_maxrss * 1024,
+        }
+        before = spent
+        print(_ANSWER + json.dumps(asdict(found) | cost), flush=True)
 
 
 if __name__ == "__main__":

@@ -101,12 +101,19 @@ def distributed_train_step(strategy: tf.distribute.Strategy, replica_step):
     return run_steps
 
 
-def distributed_validation_step(strategy: tf.distribute.Strategy, model):
-    """A compiled function of a batch that returns sums of loss, right answers, predictions."""
+def replica_validation_step(model):
+    """The function of a replica's batch that gives its loss, right answers and predictions."""
 
-    def replica_step(batch):
+    def step(batch: dict) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         loss, right = masked_cross_entropy(masked_logits(model, batch, training=False), batch)
         return loss, right, tf.reduce_sum(batch["weights"])
+
+    return step
+
+
+def distributed_validation_step(strategy: tf.distribute.Strategy, model):
+    """A compiled function of a batch that returns sums of loss, right answers, predictions."""
+    replica_step = replica_validation_step(model)
 
     @tf.function
     def run(batch):

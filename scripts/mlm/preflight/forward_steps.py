@@ -1,0 +1,81 @@
+"""The steps without gradients, lowered as the train step is: validation and evaluation.
+
+They hold no gradients and no moments, but may take more samples at once, or logits for more
+positions, than a train step; training dies on them as surely.
+"""
+
+import sys
+from dataclasses import dataclass, replace
+
+from mlm.atomic import replacing
+from mlm.evaluation.scoring import masked_answers, rows_of_a_replica
+from mlm.framework import tf, tf_keras
+from mlm.preflight.findings import Finding
+from mlm.preflight.lowering import lower, one_of_many
+from mlm.pretraining.masking import MaskingPlan
+from mlm.pretraining.models import build_model
+from mlm.pretraining.train_step import replica_validation_step
+from mlm.pretraining.training import Pretraining, validation_batches
+
+
+@dataclass(frozen=True)
+class ForwardSteps:
+    """What is lowered and where to: a StableHLO file for validation, and for evaluation one for
+    each number of replicas, since `evaluation.batch_size` is that of all replicas together.
+
+    `section` is `evaluation` of the configuration.
+    """
+
+    section: dict
+    validation: str
+    evaluation: dict[int, str]
+
+    @property
+    def files(self) -> list[str]:
+        return [self.validation, *self.evaluation.values()]
+
+
+def lower_forward(run: Pretraining, model, steps: ForwardSteps) -> tuple[dict, list[Finding]]:
+    """Write the programs of `steps`; the rows that a replica gets in each, and what was found.
+
+    `model` is the one that trains. Evaluation has one of its own, in float32 as `evaluate` does;
+    Keras' precision policy is float32 afterwards.
+    """
+    print(f"{run.name}: tracing the steps of validation and evaluation", file=sys.stderr)
+    signature = validation_batches(run, run.validation_batch_size(replicas=1)).element_spec
+    step = one_of_many(replica_validation_step(model))
+    findings = _write("validation", steps.validation, step, signature)
+
+    tf_keras.mixed_precision.set_global_policy("float32")
+    model = build_model(run.model_config, "standard", run.seed)
+    plan = _evaluation_plan(run, steps.section)
+    answers = masked_answers(model, plan, run.seed)
+    rows = {}
+    for replicas, path in steps.evaluation.items():
+        batch_size, vocabulary = steps.section["batch_size"], run.model_config.vocab_size
+        rows[replicas] = rows_of_a_replica(batch_size, replicas, plan.slots, vocabulary)
+        size = (rows[replicas], plan.sequence_length)
+        signature = {
+            "input_ids": tf.TensorSpec(size, tf.int32),
+            "attention_mask": tf.TensorSpec(size, tf.int32),
+            "index": tf.TensorSpec(size[:1], tf.int64),
+        }
+        findings += _write("evaluation", path, lambda batch: answers(**batch), signature)
+    return {"validation": run.per_replica_batch_size, "evaluation": rows}, findings
+
+
+def _evaluation_plan(run: Pretraining, section: dict) -> MaskingPlan:
+    return replace(
+        run.validation_plan,
+        share=section["mask_share"],
+        mask_token=section["mask_token"],
+        random_token=section["random_token"],
+    )
+
+
+def _write(name: str, path: str, step, signature) -> list[Finding]:
+    """Lower one step to `path`, an empty file where that fails; what was found."""
+    lowered = lower(step, signature)
+    with replacing(path) as temporary:
+        temporary.write_bytes(lowered.program or b"")
+    return [replace(f, message=f"{name}: {f.message}") for f in lowered.findings]
