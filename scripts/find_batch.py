@@ -18,7 +18,6 @@ def main(job):
     files = {
         "tokenizer": job.input.tokenizer,
         "manifests": {"train": job.input.train, "validation": job.input.validation},
-        "code": [],
         "model_directory": "",
         "log": "",
         "summary": "",

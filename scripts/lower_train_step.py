@@ -20,7 +20,6 @@ def main(job):
     files = RunFiles(
         tokenizer=job.input.tokenizer,
         manifests={"train": job.input.train, "validation": job.input.validation},
-        code=(),
         model_directory="",
         log="",
         summary="",

@@ -137,6 +137,63 @@ def test_the_step_without_a_fault_passes(step):
     assert lowered.findings == () and lowered.program
 
 
+def lowered_forward(root: Path, section: dict, **overrides):
+    """The programs of validation and evaluation on four replicas, and the rows of each."""
+    from dataclasses import replace
+
+    from mlm.framework import tf_keras
+    from mlm.preflight.forward_steps import ForwardSteps, lower_forward
+    from mlm.preflight.lowering import train_step_of
+    from mlm.pretraining.stage import pretraining_of
+
+    small_run.write_inputs(root)
+    settings, files = small_run.small_job(root)
+    manifests = {s: read_manifest(p) for s, p in files.manifests.items()}
+    run = replace(pretraining_of(settings, files, manifests, replicas=1), **overrides)
+    paths = {name: str(root / f"{name}.stablehlo") for name in ("validation", "evaluation")}
+    steps = ForwardSteps(section, paths["validation"], {4: paths["evaluation"]})
+    policy = tf_keras.mixed_precision.global_policy()
+    try:
+        rows, findings = lower_forward(run, train_step_of(run).model, steps)
+    finally:
+        tf_keras.mixed_precision.set_global_policy(policy)
+    assert findings == []
+    return paths, rows
+
+
+EVALUATION = {"batch_size": 64, "mask_share": 0.15, "mask_token": 0.8, "random_token": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "section", "rows"),
+    [
+        ("validation", 2_500_000, EVALUATION, 2_500_000),
+        ("evaluation", 8, EVALUATION | {"batch_size": 10**9}, 44739),
+    ],
+)
+def test_a_step_without_gradients_that_overflows_the_memory_is_named(
+    tmp_path, monkeypatch, name, batch, section, rows
+):
+    from mlm.evaluation import scoring
+    from mlm.preflight.forward_checks import ForwardProgram, judge_forward
+    from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, compile_for
+
+    if name == "evaluation":
+        # Its logits have a limit of their own, so that only wide models come to the chip's.
+        monkeypatch.setattr(scoring, "_LARGEST_LOGITS", 2**36)
+        rows = 2**36 // (3 * 500)
+    paths, found_rows = lowered_forward(tmp_path, section, per_replica_batch_size=batch)
+    told = {"validation": found_rows["validation"], "evaluation": found_rows["evaluation"][4]}
+    assert told[name] == rows
+    large, other = paths.pop(name), paths.popitem()[1]
+    found = compile_for("v5e:2x2", other, quick=True, others=[large])
+    assert (found.outcome, found.others[0].outcome) == (COMPILED, NO_MEMORY)
+    program = ForwardProgram(name, large, rows)
+    report, (fault,) = judge_forward("v5e:2x2", program, found.others[0], 16 * 2**30)
+    assert report.fits is False
+    assert f"{name} of {rows} samples a replica" in fault.message
+
+
 def test_a_batch_that_overflows_the_memory_is_named(step, tmp_path):
     from mlm.framework import tf
     from mlm.preflight.lowering import lower
