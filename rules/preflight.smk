@@ -53,7 +53,9 @@ rule lower_train_step:
         precision=settings["accelerator"]["precision"],
         sequence_length=settings["shards"]["sequence_length"],
         epoch_batches=settings["preflight"]["epoch_batches"],
-        evaluation=of_run("evaluation", "batch_size", "mask_share", "mask_token", "random_token"),
+        evaluation=of_run(
+            "evaluation", "batch_size", "mlm_probability", "mask_token", "random_token"
+        ),
         replicas=PREFLIGHT_REPLICAS,
     script:
         "../scripts/lower_train_step.py"

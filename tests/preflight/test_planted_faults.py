@@ -161,7 +161,7 @@ def lowered_forward(root: Path, section: dict, **overrides):
     return paths, rows
 
 
-EVALUATION = {"batch_size": 64, "mask_share": 0.15, "mask_token": 0.8, "random_token": 0.1}
+EVALUATION = {"batch_size": 64, "mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def lower_forward(run: Pretraining, model, steps: ForwardSteps) -> tuple[dict, l
 def _evaluation_plan(run: Pretraining, section: dict) -> MaskingPlan:
     return replace(
         run.validation_plan,
-        share=section["mask_share"],
+        mlm_probability=section["mlm_probability"],
         mask_token=section["mask_token"],
         random_token=section["random_token"],
     )
