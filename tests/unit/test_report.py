@@ -185,6 +185,7 @@ PREFLIGHT = {
             "fits": False,
             "replicas": 4,
             "memory": {"peak": 4_750_000_000},
+            "forward": {},
             "hbm_per_replica": 2**32,
             "largest_batch": None,
             "flops_per_step": 1e12,
