@@ -71,7 +71,7 @@ def judge(
         files,
         reach,
         lambda batch: 100,
-        lambda t, program, quick, others: replace(compiler[t], others=forward or ()),
+        lambda t, program, quick, others, others_quick: replace(compiler[t], others=forward or ()),
     )
 
 

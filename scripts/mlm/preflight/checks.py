@@ -59,6 +59,11 @@ class PreflightSettings:
         """Whether a program, large or not, is compiled with the least effort."""
         return self.effort == "quick" or (self.effort == "auto" and large)
 
+    @property
+    def quick_forward(self) -> bool:
+        """Whether the steps without gradients are: of them only the memory is asked."""
+        return self.effort != "full"
+
 
 @dataclass
 class TargetReport:
@@ -242,7 +247,13 @@ def preflight(
 
         def compiled(target: str) -> Compilation:
             others = [program.path for program in forward[target]]
-            return compiler(target, program=files.program, quick=quick, others=others)
+            return compiler(
+                target,
+                program=files.program,
+                quick=quick,
+                others=others,
+                others_quick=settings.quick_forward,
+            )
 
         answers = compile_all(settings.targets, compiled, at_once)
         for target, found in zip(settings.targets, answers, strict=True):

@@ -117,11 +117,16 @@ class Compilation:
 
 
 def compile_for(
-    target: str, program: str | Path, quick: bool = False, others: Sequence[str] = ()
+    target: str,
+    program: str | Path,
+    quick: bool = False,
+    others: Sequence[str] = (),
+    others_quick: bool = False,
 ) -> Compilation:
     """Compile the StableHLO in the file `program` for all devices of `target`, in a process.
 
-    The programs in `others` are compiled after it, in the same process.
+    The programs in `others` are compiled after it, in the same process, each as `others_quick`
+    says.
 
     A `quick` one spends the least effort on fast code, which takes a quarter of the time. Its
     memory and FLOPs are those of a full one within a few in a hundred.
@@ -130,8 +135,8 @@ def compile_for(
     the target. Never raises for what is wrong with the target or the program: that is the
     answer.
     """
-    programs = [str(program), *others]
-    requests = [{"target": target, "program": p, "quick": quick} for p in programs]
+    programs = [(str(program), quick), *((other, others_quick) for other in others)]
+    requests = [{"target": target, "program": p, "quick": q} for p, q in programs]
     first, *rest = ask_all("mlm.preflight.tpu_compiler", requests)
     return replace(first, others=tuple(rest))
 
