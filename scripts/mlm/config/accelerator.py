@@ -67,7 +67,7 @@ class Preflight(Section):
         "auto",
         description="full: compile as for a training. quick: with the least effort on fast code, in"
         " about a quarter of the time and half of the memory; sizes and FLOPs differ by a few in a"
-        " hundred. auto: quick for large models.",
+        " hundred. auto: quick for large models, and for the steps of validation and evaluation.",
     )
     find_batch: bool = Field(
         False,
