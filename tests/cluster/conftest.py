@@ -16,6 +16,7 @@ import pytest
 
 from tests.cluster.slurm_cluster import PACKAGES, SlurmCluster, missing_programs
 from tests.cluster.storage_server import StorageServer
+from tests.conftest import users_environment
 from tests.workflow.conftest import ROOT, TINY, Project, copy_of_the_repository
 
 #: Few steps, each of which saves a state: a test can stop the training half-way.
@@ -83,7 +84,7 @@ def start(project: Project, python: str, *arguments: str, environment=None) -> R
         process = subprocess.Popen(
             [python, "-m", "snakemake", "--configfile", "tiny.yaml", *arguments],
             cwd=project.path,
-            env=os.environ | (environment or {}),
+            env=users_environment() | (environment or {}),
             stdout=output,
             stderr=subprocess.STDOUT,
         )

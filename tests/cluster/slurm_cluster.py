@@ -15,6 +15,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.conftest import users_environment
+
 PACKAGES = "slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins"
 DAEMONS = ("munged", "slurmctld", "slurmd")
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol", "sacct", "sacctmgr")
@@ -152,7 +154,7 @@ class SlurmCluster:
         """The output of one of Slurm's commands."""
         ran = subprocess.run(
             command,
-            env=os.environ | self.environment,
+            env=users_environment() | self.environment,
             capture_output=True,
             text=True,
             check=False,

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.conftest import start
 from tests.cluster.kubernetes_api import KubernetesApi
+from tests.conftest import users_environment
 from tests.workflow.conftest import ROOT, Project
 
 # Beside the workflow, a service of its own: run with -m slow.
@@ -129,7 +130,7 @@ def test_the_suite_that_executors_are_given_passes(api, python_with, storage_ser
     ran = subprocess.run(
         [python_with("gke"), "-m", "pytest", "tests/cluster/executor_interface.py"],
         cwd=ROOT,
-        env=os.environ
+        env=users_environment()
         | storage_server.environment
         | {"KUBECONFIG": str(kubeconfig), "TEST_BUCKET": storage_server.bucket},
         capture_output=True,

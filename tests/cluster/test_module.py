@@ -10,7 +10,7 @@ import yaml
 from tests.cluster.conftest import start
 from tests.workflow.conftest import ROOT, TINY, Project, speeches
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 OUTER = """\
 configfile: "tiny.yaml"
@@ -49,7 +49,6 @@ def test_another_workflow_uses_this_one_as_a_module(outer):
     assert "rule report:" in output.finished()
 
 
-@pytest.mark.slow
 def test_an_overlay_trains_the_same_weights_in_a_module_as_with_configfile(outer, tmp_path_factory):
     """It names one field of model.config: the others keep their defaults either way."""
     overlay = copy.deepcopy(TINY)

@@ -1,7 +1,6 @@
 """A pretrained checkpoint in Flax: every weight arrives, or the reason is said."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from tests.conftest import users_environment
 from tiny_task import write_model
 
 from mlm.errors import MlmError
@@ -132,10 +132,11 @@ def test_logits_equal_tensorflows(directory, tmp_path):
     mask = np.ones_like(ids)
     ids[4:, 9:], mask[4:, 9:] = 1, 0
     np.savez(tmp_path / "asked.npz", input_ids=ids, attention_mask=mask)
-    environment = {k: v for k, v in os.environ.items() if k not in ("USE_TF", "XLA_FLAGS")}
     scripts = str(Path(__file__).parents[2] / "scripts")
     subprocess.run(
-        [sys.executable, "-c", TENSORFLOW, scripts, str(tmp_path)], check=True, env=environment
+        [sys.executable, "-c", TENSORFLOW, scripts, str(tmp_path)],
+        check=True,
+        env=users_environment(),
     )
     flax = np.asarray(model(ids, mask, params=grown).logits)
     assert np.abs(flax - np.load(tmp_path / "logits.npy")).max() < 1e-4

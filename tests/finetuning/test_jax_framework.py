@@ -1,11 +1,11 @@
 """The device that was asked for, or a message: JAX gives a CPU in silence where it has no other."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.conftest import users_environment
 
 from mlm.errors import MlmError
 from mlm.finetuning.jax_framework import data_mesh
@@ -48,8 +48,7 @@ def test_a_fresh_process_never_takes_the_cpu_for_another_device(prepared, asked,
         [sys.executable, "-c", PROGRAM, SCRIPTS, prepared, asked],
         capture_output=True,
         text=True,
-        env={k: v for k, v in os.environ.items() if k not in ("JAX_PLATFORMS", "XLA_FLAGS")}
-        | {"CUDA_VISIBLE_DEVICES": ""},
+        env=users_environment() | {"CUDA_VISIBLE_DEVICES": ""},
     )
     assert ran.returncode == 0, ran.stderr
     assert said in ran.stdout + ran.stderr

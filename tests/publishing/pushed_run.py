@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import sys
 from pathlib import Path
+from unittest import mock
 
 TESTS = Path(__file__).parents[1]
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -36,13 +37,13 @@ def train(root: str, name: str, pushing: dict | None, environment: dict, fault: 
 def run(root: Path, name: str, pushing: dict | None = None, fault: dict | None = None) -> int:
     """Train to the end, good or bad; the exit status."""
     places = [str(TESTS / "training"), str(TESTS.parent / "scripts"), str(TESTS.parent)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(places)
     # Imported once, and forked.
     _CONTEXT.set_forkserver_preload(["mlm.pretraining.stage", "small_run"])
     names = ("HF_TOKEN", "HF_ENDPOINT")
     environment = {key: os.environ[key] for key in names if key in os.environ}
     arguments = (str(root), name, pushing, environment, fault or {})
     child = _CONTEXT.Process(target=train, args=arguments)
-    child.start()
+    with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(places)}):
+        child.start()
     child.join()
     return child.exitcode

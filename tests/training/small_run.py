@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, models
@@ -235,13 +236,13 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 def run_child(root: Path, name: str, overrides: dict | None = None, fault: dict | None = None):
     """Train in a new process to its end, good or bad; its exit status (negative: a signal)."""
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "scripts")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     # Imports take longer than the training: they are done once and forked. No TensorFlow
     # operation has run by then.
     _CONTEXT.set_forkserver_preload(["mlm.pretraining.stage", "small_run"])
     child = _CONTEXT.Process(
         target=train_in_child, args=(str(root), name, overrides or {}, fault or {})
     )
-    child.start()
+    with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(paths)}):
+        child.start()
     child.join()
     return child.exitcode

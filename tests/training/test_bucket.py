@@ -29,6 +29,7 @@ def move_shards(root, objects) -> None:
         write_manifest(root / f"{split}.json", dataclasses.replace(manifest, shards=tuple(shards)))
 
 
+@pytest.mark.slow
 def test_a_killed_training_in_a_bucket_ends_like_one_on_the_disk(tmp_path, bucket):
     objects, environment = bucket
     write_inputs(tmp_path)

@@ -61,7 +61,9 @@ def test_an_epoch_is_a_permutation_of_the_samples(shards):
     assert epochs[0] != epochs[1] != epochs[2]
 
 
-@pytest.mark.parametrize("start", [1, 15, 16, 31, 39])
+@pytest.mark.parametrize(
+    "start", [16, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 15, 31, 39))]
+)
 def test_a_stream_taken_up_again_is_the_uninterrupted_one(shards, start):
     whole, rest = stream(shards), stream(shards, start=start)
     assert len(rest) == 40 - start
@@ -112,7 +114,9 @@ def test_evaluation_drops_no_sample_and_masks_alike_at_any_batch_size(shards):
             np.testing.assert_array_equal(value, found[size][key])
 
 
-@pytest.mark.parametrize("count", [1, 7, 50, 61, 62, 100])
+@pytest.mark.parametrize(
+    "count", [50, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 7, 61, 62, 100))]
+)
 def test_a_part_of_a_split_is_spread_over_it_and_keeps_its_masks(shards, count):
     (whole,) = evaluation_batches(shards, PLAN, seed=5, batch_size=62).as_numpy_iterator()
     dataset = evaluation_batches(shards, PLAN, seed=5, batch_size=4, samples=count)

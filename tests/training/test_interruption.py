@@ -40,7 +40,7 @@ def whole(root, count: int):
     return result(root, name)
 
 
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_and_a_stopped_training_end_like_one_left_alone(root, count):
     name = f"interrupted-{count}"
     faults = [
@@ -63,6 +63,7 @@ def test_a_killed_and_a_stopped_training_end_like_one_left_alone(root, count):
     assert result(root, name) == whole(root, count)
 
 
+@pytest.mark.slow
 def test_a_signal_after_the_moment_of_saving_is_not_told_as_saved(root):
     fault = {"exported": 12, "signal": signal.SIGTERM}
     assert run_child(root, "late", fault=fault) == 3

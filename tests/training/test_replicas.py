@@ -46,7 +46,7 @@ def losses(
         return np.array([float(row["loss"]) for row in csv.DictReader(file)])
 
 
-@pytest.mark.parametrize("replicas, batch", [(2, 16), (8, 4)])
+@pytest.mark.parametrize("replicas, batch", [(2, 16), pytest.param(8, 4, marks=pytest.mark.slow)])
 def test_the_number_of_replicas_changes_no_loss(root, replicas, batch):
     one = losses(root, "one")
     several = losses(root, f"replicas-{replicas}", replicas, batch)
@@ -55,16 +55,19 @@ def test_the_number_of_replicas_changes_no_loss(root, replicas, batch):
     np.testing.assert_allclose(several, one, atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_accumulated_batches_are_the_large_batch(root):
     accumulated = losses(root, "accumulated", batch=8, optimizer={"gradient_accumulation_steps": 4})
     np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_accumulated_batches_on_replicas_are_the_large_batch(root):
     accumulated = losses(root, "both", 2, 4, optimizer={"gradient_accumulation_steps": 4})
     np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_accumulation_in_a_wide_model_is_the_large_batch(root):
     """Wide enough for TensorFlow's graph optimizer to rewrite the sums of the gradients."""
     wide = {"hidden_size": 512, "intermediate_size": 2048, "num_attention_heads": 8}
@@ -76,17 +79,20 @@ def test_accumulation_in_a_wide_model_is_the_large_batch(root):
     np.testing.assert_allclose(accumulated, one, atol=1e-4, rtol=0)
 
 
+@pytest.mark.slow
 def test_where_states_are_saved_changes_no_digit_of_the_log(root):
     change = {"steps_per_execution": 10, "log_every": 20, "batch": 8}
     often = losses(root, "often", checkpoint={"every": 3}, **change)
     assert often.tolist() == losses(root, "seldom", checkpoint={"every": 1000}, **change).tolist()
 
 
+@pytest.mark.slow
 def test_several_steps_in_one_execution_are_the_single_steps(root):
     several = losses(root, "executions", steps_per_execution=4, log_every=10)
     np.testing.assert_allclose(several, losses(root, "one").reshape(5, 10).mean(axis=1), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_bfloat16_trains_like_float32(root):
     change = {"steps": 200, "log_every": 20, "batch": 8}
     single = losses(root, "float32", **change)

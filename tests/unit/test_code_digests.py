@@ -82,7 +82,14 @@ def test_code_that_is_no_python_is_named(library):
         library(s="import mlm.a", a="def f(:\n")
 
 
-@pytest.mark.parametrize("script", RULE_SCRIPTS)
+@pytest.mark.parametrize(
+    "script",
+    # Imports of seconds each: one of those with TensorFlow stands for the others.
+    [
+        pytest.param(s, marks=[pytest.mark.slow] if s in ("lower_train_step", "preview") else [])
+        for s in RULE_SCRIPTS
+    ],
+)
 def test_what_python_imports_has_a_digest(script):
     """Runs each script's imports in a process of its own and compares the loaded modules."""
     known = set(code_digests(SCRIPTS, [script]))

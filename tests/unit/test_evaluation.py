@@ -106,6 +106,7 @@ def test_a_model_of_random_weights_is_said_to_be_no_better_than_the_unigram(rand
     assert not any(v.startswith("Memorised") for v in random_model["verdicts"])
 
 
+@pytest.mark.slow
 def test_a_model_that_memorised_train_is_said_to_have(memorised_model):
     assert any(v.startswith("Memorised: the loss on train is") for v in memorised_model["verdicts"])
     assert memorised_model["train"]["loss"] < 0.5
@@ -144,6 +145,7 @@ def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
     assert found["perplexity"] == pytest.approx(np.exp(np.mean(losses)), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_every_sample_counts_whatever_the_batch_size(root, random_model):
     expected = rounded(random_model, 5)
     for batch_size in (7, 1000):
@@ -189,6 +191,7 @@ def test_kept_and_random_tokens_are_told_apart(root):
         assert found[name]["num_predictions"] / total == pytest.approx(share, abs=0.1)
 
 
+@pytest.mark.slow
 def test_minimal_pairs_are_scored_by_the_sum_over_single_masks(root):
     from mlm.evaluation.exported_model import load_model, load_tokenizer
 
@@ -277,6 +280,7 @@ def test_it_is_said_where_groups_are_few_or_not_known(random_model, grouped):
     assert not any(begins(grouped[30], w) for w in ("No groups", "Few groups", "One group"))
 
 
+@pytest.mark.slow
 def test_the_sums_by_group_stay_few_however_many_groups_there_are(monkeypatch, root):
     monkeypatch.setattr("mlm.evaluation.figures._MOST_SUMS", 7)
     found = _evaluated(root)
@@ -284,6 +288,7 @@ def test_the_sums_by_group_stay_few_however_many_groups_there_are(monkeypatch, r
     assert sum(found["group_sums"]["predictions"]) == found["test"]["num_predictions"]
 
 
+@pytest.mark.slow
 def test_samples_of_a_carved_split_are_said_to_be_harder(root, random_model):
     settings = EvaluationSettings.of(SECTION, {})
     said = evaluate("x", _paths(root), CHARACTERS, settings, carved=True)["verdicts"]

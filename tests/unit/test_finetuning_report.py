@@ -105,7 +105,9 @@ def test_classes_are_shown_as_text(tmp_path):
     assert "75% right" in drawn["finetuning_predictions"].alternative
 
 
-@pytest.mark.parametrize("task", ["regression", "classification"])
+@pytest.mark.parametrize(
+    "task", ["regression", pytest.param("classification", marks=pytest.mark.slow)]
+)
 def test_the_same_results_give_the_same_page(tmp_path, task):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

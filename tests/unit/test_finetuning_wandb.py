@@ -51,6 +51,7 @@ def test_every_epoch_is_logged_at_its_number(tmp_path, monkeypatch):
     assert logged[1][1]["train_loss"] == 0.5 and not {"fold", "seed"} & set(logged[1][1])
 
 
+@pytest.mark.slow
 def test_offline_leaves_a_run_on_the_disk(tmp_path):
     pytest.importorskip("wandb")
     log_epochs(settings("offline", tmp_path), "base", "fold", {}, ROWS)

@@ -76,6 +76,7 @@ def test_standard_initialisation_attends_nowhere_in_particular():
     assert attention.max() < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_names_and_shapes_stay_those_of_the_family(family):
     standard = weights_of(built(family, "standard"))

@@ -69,6 +69,7 @@ def test_the_tables_replicas_are_those_of_the_compiler(compiled):
     assert compiled["v3"].replicas == replicas_of("v3:2x2")
 
 
+@pytest.mark.slow
 def test_a_v4_chip_is_one_replica(tmp_path):
     found = compile_for("v4:2x2x1", write_program(tmp_path / "step.mlir", 8))
     assert (found.outcome, found.replicas, found.chips) == (COMPILED, 4, 4)
@@ -91,12 +92,14 @@ def test_a_program_that_overflows_the_memory_is_told_from_a_refused_one(tmp_path
     assert found.replicas == 4
 
 
+@pytest.mark.slow
 def test_an_unknown_topology_gets_the_nearest_names(tmp_path):
     found = compile_for("v5e-8", write_program(tmp_path / "step.mlir", 8))
     assert found.outcome == UNKNOWN_TARGET
     assert "nearest: v5e:2x4" in found.message
 
 
+@pytest.mark.slow
 def test_a_program_that_is_none_is_refused(tmp_path):
     broken = tmp_path / "broken.mlir"
     broken.write_text("no program")
@@ -153,6 +156,7 @@ print(compile_for("v5e:2x2", sys.argv[2]).outcome)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("megabytes", [400, 900])
 def test_a_machine_without_enough_memory_is_no_unknown_target(tmp_path, megabytes):
     """At 400 MB the interpreter's libraries do not fit, at 900 libtpu itself does not."""
@@ -182,6 +186,7 @@ module @draw {
 """
 
 
+@pytest.mark.slow
 def test_random_bits_are_drawn_by_the_tpus_own_generator(tmp_path):
     """Philox spelled out in arithmetic takes about a hundred operations for each number."""
     program = tmp_path / "draw.mlir"
@@ -191,6 +196,7 @@ def test_random_bits_are_drawn_by_the_tpus_own_generator(tmp_path):
     assert found.flops < 4096 * 1024
 
 
+@pytest.mark.slow
 def test_a_quick_compilation_agrees_with_a_full_one(tmp_path, compiled):
     quick = compile_for("v5e:2x2", write_program(tmp_path / "step.mlir", 1024), quick=True)
     assert quick.outcome == COMPILED

@@ -171,6 +171,7 @@ def test_a_partial_last_batch_is_caught_with_its_shape():
     assert "found also int64[2]" in found.message
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_forgets_its_position_is_caught(small):
     run, _, _ = small
     from mlm.pretraining.input_pipeline import training_batches
@@ -191,6 +192,7 @@ def test_odd_sizes_get_a_warning_with_their_waste(tmp_path):
     assert padding_waste(128, 128) == 0.0
 
 
+@pytest.mark.slow
 def test_accumulated_batches_are_one_loop_however_many(tmp_path):
     """A step whose graph grew with their number would take hours to compile."""
     programs = []

@@ -175,7 +175,10 @@ sys.stdout.write(json.dumps(train_tokenizer(sys.argv[1], TokenizerSettings.of(se
 """
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@pytest.mark.parametrize(
+    "kind",
+    ["unigram", *(pytest.param(k, marks=pytest.mark.slow) for k in ("bpe", "wordpiece"))],
+)
 def test_five_processes_train_the_same_bytes(tmp_path, english, kind):
     path = corpus(tmp_path, english + KOREAN + JAPANESE + MIXED)
     section = json.dumps(SECTION | {"kind": kind, "vocabulary_size": 900})

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.conftest import users_environment
+
 ROOT = Path(__file__).parents[2]
 
 #: Small enough that every stage ends in seconds; the text is real.
@@ -70,6 +72,7 @@ class Project:
         ran = subprocess.run(
             [*command, *arguments],
             cwd=self.path,
+            env=users_environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.conftest import users_environment
+
 pytestmark = pytest.mark.workflow
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +20,12 @@ def snakemake(directory: Path, corpus: dict) -> str:
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "-s", str(ROOT / "Snakefile")]
     command += ["results/corpus/train.parquet", "--configfile", "own.yaml"]
     ran = subprocess.run(
-        command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=directory,
+        env=users_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     assert ran.returncode != 0, ran.stdout
     assert not [file for file in directory.glob("results/**/*") if file.is_file()]
@@ -31,6 +38,7 @@ def test_a_pattern_without_a_match_stops_before_any_job(tmp_path):
     assert "localrule" not in said and "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_a_revision_that_can_move_stops_before_any_job(tmp_path):
     said = snakemake(tmp_path, {"source": "hub", "hub": {"dataset": "a/b", "revision": "main"}})
     assert "corpus.hub.revision: 'main' is no commit id" in said

@@ -141,6 +141,7 @@ def test_a_result_of_other_settings_with_an_old_date_is_noticed(built, intact):
     assert digests(built) == intact
 
 
+@pytest.mark.slow
 def test_a_damaged_shard_stops_before_anything_is_deleted(built, intact):
     shard = built.path / "results/shards/train/train-00000-of-00002.tfrecord"
     content, times = shard.read_bytes(), shard.stat()

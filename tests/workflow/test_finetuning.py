@@ -23,7 +23,9 @@ def labelled(built, tmp_path_factory) -> Project:
     return Project(place)
 
 
-@pytest.mark.parametrize("task", ["regression", "classification"])
+@pytest.mark.parametrize(
+    "task", ["regression", pytest.param("classification", marks=pytest.mark.slow)]
+)
 def test_a_csv_in_the_commonlit_layout_goes_through_to_the_report(labelled, task):
     write_csv(labelled.path / "labels.csv", 200, classes=task == "classification")
     finetune = {

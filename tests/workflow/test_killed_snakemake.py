@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.conftest import users_environment
+
 from .conftest import ROOT, TINY, speeches
 
 pytestmark = pytest.mark.workflow
@@ -47,7 +49,9 @@ def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_on
     def start(log: str, *more: str) -> subprocess.Popen:
         command = [*COMMAND, TARGET, "--configfile", "own.yaml", *more]
         with open(tmp_path / log, "w") as out:
-            return subprocess.Popen(command, cwd=tmp_path, stdout=out, stderr=out)
+            return subprocess.Popen(
+                command, cwd=tmp_path, env=users_environment(), stdout=out, stderr=out
+            )
 
     def ended(log: str, *more: str) -> tuple[int, str]:
         return start(log, *more).wait(600), (tmp_path / log).read_text()

@@ -118,6 +118,7 @@ def test_checkpoint_pushes_are_no_part_of_a_training(project):
         assert project.would_run() == {"report"}
 
 
+@pytest.mark.slow
 def test_checkpoints_are_pushed_while_the_workflow_trains(project, hub, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     before = (project.path / "results/runs/base/model/model.safetensors").read_bytes()

@@ -53,6 +53,7 @@ def with_setting(path, value):
     return config
 
 
+#: What each setting reruns.
 SETTINGS = [
     ("report.title", "Another title", {"report"}),
     ("report.sections", ["summary", "evaluation"], {"report"}),
@@ -83,9 +84,27 @@ SETTINGS = [
     ("shards.read_batch", 10, {"report"}),
     ("accelerator.kind", "cpu", downstream("pretrain", "evaluate")),
 ]
+#: What is edited by default.
+OF_EACH_SECTION = {
+    "report.title",
+    "evaluation.top_k",
+    "pretraining.optimizer.learning_rate",
+    "pretraining.checkpoint.every",
+    "model.config.hidden_size",
+    "tokenizer.vocabulary_size",
+    "shards.count.train",
+    "corpus.filters.min_characters",
+    "seed",
+}
 
 
-@pytest.mark.parametrize(("path", "value", "expected"), SETTINGS, ids=[s[0] for s in SETTINGS])
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        pytest.param(*s, id=s[0], marks=[] if s[0] in OF_EACH_SECTION else [pytest.mark.slow])
+        for s in SETTINGS
+    ],
+)
 def test_a_setting_reruns_what_uses_it(built, path, value, expected):
     built.write_config(with_setting(path, value))
     try:
@@ -314,6 +333,7 @@ def test_the_status_command_says_why_in_words(built):
     assert "evaluate [run=base]: follows from pretrain" in ran.stdout
 
 
+@pytest.mark.slow
 def test_a_run_removed_remakes_the_report_alone(built):
     """Near the end, since it makes a second run for real."""
     config = copy.deepcopy(TINY)
