@@ -55,7 +55,7 @@ def lower_case(case: Case, program: str) -> None:
     """Write the case's StableHLO to `program`. Takes a TensorFlow process of its own."""
     from transformers import RobertaConfig
 
-    from mlm.framework import tf, tf_keras
+    from mlm.foundations.framework import tf, tf_keras
     from mlm.preflight.lowering import lower, one_of_many
     from mlm.pretraining.masking import MaskingPlan, mask_batch
     from mlm.pretraining.models import build_model
@@ -89,7 +89,7 @@ def lower_case(case: Case, program: str) -> None:
     if case.step == "plain":
         inputs = {"input_ids": ids, "attention_mask": ids, "labels": ids}
 
-        # Not above, where it would be imported before mlm.framework has prepared TensorFlow.
+        # Not above, where it would be imported before `framework` has prepared TensorFlow.
         from tensorflow.python.framework import config as kernels
 
         # As in the usual examples. With it, the loss keeps a second copy of the logits.

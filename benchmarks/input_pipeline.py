@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 from mlm.pretraining.input_pipeline import ShardFiles, read_batches, training_batches
 from mlm.pretraining.masking import MaskingPlan
 from mlm.shards.tfrecord import SampleWriter

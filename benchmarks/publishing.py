@@ -30,7 +30,7 @@ from typing import NamedTuple
 import psutil
 from train_step import masked_batch, model_and_optimizer, our_step  # the path of mlm too
 
-from mlm.framework import make_deterministic, tf
+from mlm.foundations.framework import make_deterministic, tf
 from mlm.publishing.background import BackgroundPushes, PushSettings
 
 ROOT = Path(__file__).parents[1]

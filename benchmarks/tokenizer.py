@@ -25,9 +25,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from mlm.atomic import canonical_json  # noqa: E402
 from mlm.config.resolution import resolve  # noqa: E402
 from mlm.corpus.embedded import paragraphs, speeches_by_split  # noqa: E402
+from mlm.foundations.atomic import canonical_json  # noqa: E402
 from mlm.tokenizer.encoding import SPECIAL_NAMES  # noqa: E402
 from mlm.tokenizer.settings import TokenizerSettings  # noqa: E402
 from mlm.tokenizer.training import train_tokenizer  # noqa: E402

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 
-from mlm.framework import make_deterministic, tf  # before TensorFlow itself
+from mlm.foundations.framework import make_deterministic, tf  # before TensorFlow itself
 from mlm.pretraining.masking import MaskingPlan, mask_batch
 from mlm.pretraining.models import build_model
 from mlm.pretraining.optimisation import OptimizerSettings, build_optimizer
@@ -107,7 +107,7 @@ def plain_step(model, optimizer, batch: dict, sequence: int):
 
 def seconds(step, steps: int, deterministic: bool) -> tuple[float, float]:
     """Mean seconds of `steps` calls, by the clock and of all processors."""
-    # Not above, where it would be imported before mlm.framework has prepared TensorFlow.
+    # Not above, where it would be imported before `framework` has prepared TensorFlow.
     from tensorflow.python.framework import config as kernels
 
     # The kernels look at this flag when they run; TensorFlow has no public way to lower it.

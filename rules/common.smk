@@ -11,17 +11,17 @@ BASE = Path(str(workflow.current_basedir)).parent
 if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
 
-from mlm.abandoned_locks import hold_directory
-from mlm.artefacts import portable
-from mlm.bucket_access import check_bucket
-from mlm.code_digests import code_digests
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import repeated_keys, set_by_user
-from mlm.digests import FileMemory
-from mlm.errors import MlmError
-from mlm.environment import check_environment, check_place
+from mlm.foundations.code_digests import code_digests
+from mlm.foundations.digests import FileMemory
+from mlm.foundations.environment import check_environment, check_place
+from mlm.foundations.errors import MlmError
+from mlm.jobs.abandoned_locks import hold_directory
 from mlm.publishing.secrecy import token_from_environment
+from mlm.results.artefacts import portable
+from mlm.results.bucket_access import check_bucket
 
 try:
     check_place(Path.cwd())

@@ -2,7 +2,7 @@
 # Included last: it names what the other files make.
 from snakemake.io import regex_from_filepattern
 
-from mlm.result_checks import Found, look_over, params_by_output
+from mlm.results.result_checks import Found, look_over, params_by_output
 
 RESULTS = [
     *expand("results/corpus/{split}.{suffix}", split=SPLITS, suffix=["parquet", "json"]),
@@ -48,7 +48,7 @@ if workflow.is_main_process:
     if storage_settings.default_storage_provider is None:
         FOUND = look_over(RESULTS, PARAMS_OF, MEMORY)
     elif storage_settings.default_storage_provider == "gcs":
-        from mlm.bucket_results import look_over_bucket
+        from mlm.results.bucket_results import look_over_bucket
 
         FOUND = look_over_bucket(storage_settings.default_storage_prefix, RESULTS, PARAMS_OF)
     else:

@@ -1,6 +1,6 @@
 """Rule `compile_train_step`: compile a run's lowered step for every TPU target and judge."""
 
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

@@ -1,7 +1,7 @@
 """Rule `corpus`: any source of text to three parquet files, one document a row."""
 
 from mlm.corpus.stage import SPLITS, build_corpus
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

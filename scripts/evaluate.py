@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from mlm.artefacts import read_artefact
 from mlm.evaluation.file import write_figures
 from mlm.evaluation.settings import EvaluationSettings
 from mlm.evaluation.stage import Paths, evaluate
-from mlm.job import accelerator_of, run
+from mlm.jobs.job import accelerator_of, run
+from mlm.results.artefacts import read_artefact
 from mlm.shards.manifests import read_manifest, shards_root
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mlm.evaluation.file import write_figures
 from mlm.evaluation.fill_mask import answers, use_cpu
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

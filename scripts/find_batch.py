@@ -1,6 +1,6 @@
 """Rule `find_batch`: the largest per-replica batch that fits each TPU target."""
 
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

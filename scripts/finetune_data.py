@@ -2,7 +2,7 @@
 
 from mlm.finetuning.data import write_data
 from mlm.finetuning.year_task import PretrainingSplit
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

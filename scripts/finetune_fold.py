@@ -5,7 +5,7 @@ from pathlib import Path
 from mlm.finetuning.files import read_history
 from mlm.finetuning.stage import FoldFiles, FoldSettings, finetune_fold
 from mlm.finetuning.wandb_log import WandbSettings, log_epochs
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

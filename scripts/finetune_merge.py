@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mlm.finetuning.results import STARTS, ResultFiles, write_results
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

@@ -1,7 +1,7 @@
 """Rule `finetune_ridge`: TF-IDF and ridge regression on the folds of the fine-tuning."""
 
 from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

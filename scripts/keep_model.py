@@ -2,9 +2,9 @@
 
 import shutil
 
-from mlm.artefacts import made_from, read_artefact, write_artefact
-from mlm.atomic import replacing
-from mlm.job import run
+from mlm.foundations.atomic import replacing
+from mlm.jobs.job import run
+from mlm.results.artefacts import made_from, read_artefact, write_artefact
 
 
 def main(job):

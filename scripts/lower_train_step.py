@@ -1,6 +1,6 @@
 """Rule `lower_train_step`: the run's steps as StableHLO, checked against XLA's rules."""
 
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlm.job import run
+from mlm.jobs.job import run
 from mlm.shards.manifest_merging import merge
 from mlm.shards.manifests import project_root, write_manifest
 from mlm.shards.summaries import read_summary

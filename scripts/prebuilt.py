@@ -1,7 +1,7 @@
 """Rule `manifest`, for shards that were made elsewhere."""
 
-from mlm.digests import file_sha256
-from mlm.job import run
+from mlm.foundations.digests import file_sha256
+from mlm.jobs.job import run
 from mlm.shards.manifests import write_manifest
 from mlm.shards.prebuilt import prebuilt_manifest
 from mlm.shards.verification import SampleSchema

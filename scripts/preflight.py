@@ -1,6 +1,6 @@
 """Rules `preflight` and `preflight_passed`: show the verdicts, and stop at a failed one."""
 
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

@@ -1,6 +1,6 @@
 """Rule `preflight_finetune`: compile a fine-tuning's step for every TPU target and judge."""
 
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlm.job import accelerator_of, run
+from mlm.jobs.job import accelerator_of, run
 
 
 def main(job):

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):
     from transformers import PreTrainedTokenizerFast
 
-    from mlm.artefacts import write_artefact
     from mlm.pretraining.masking_settings import masking_plan
+    from mlm.results.artefacts import write_artefact
     from mlm.shards.manifests import check_sequence_length, read_manifest, shards_root
     from mlm.shards.preview import as_json, preview_samples
     from mlm.tokenizer.encoding import Encoder

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

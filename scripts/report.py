@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from mlm.code_digests import code_digest
-from mlm.job import run
+from mlm.foundations.code_digests import code_digest
+from mlm.jobs.job import run
 from mlm.report.data import (
     Results,
     code_of_stages,

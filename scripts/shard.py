@@ -2,7 +2,7 @@
 
 import os
 
-from mlm.job import run
+from mlm.jobs.job import run
 
 
 def main(job):

@@ -1,8 +1,8 @@
 """Rule `preview`: print the masked samples of every run."""
 
-from mlm.artefacts import read_artefact
-from mlm.atomic import write_text
-from mlm.job import run
+from mlm.foundations.atomic import write_text
+from mlm.jobs.job import run
+from mlm.results.artefacts import read_artefact
 from mlm.shards.preview_text import in_words
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from mlm.config.resolution import resolve
-from mlm.rerun_reasons import planned_jobs, stages
+from mlm.jobs.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
 

@@ -1,8 +1,8 @@
 """Rule `verify`: read every shard again and compare it with its manifest."""
 
-from mlm.artefacts import write_artefact
-from mlm.digests import file_sha256
-from mlm.job import run
+from mlm.foundations.digests import file_sha256
+from mlm.jobs.job import run
+from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import read_manifest, shards_root
 from mlm.shards.verification import SampleSchema, as_json, raise_problems, summary, verify_split
 from mlm.tokenizer.encoding import Encoder

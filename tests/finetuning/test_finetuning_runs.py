@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from tiny_task import job, prepared, result_files
 
-from mlm.errors import MlmError
 from mlm.finetuning import stage as finetuning_job
 from mlm.finetuning.files import read_history, read_predictions
 from mlm.finetuning.results import STARTS, write_results
 from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
 from mlm.finetuning.stage import finetune_fold
 from mlm.finetuning.state import TrainingStates
+from mlm.foundations.errors import MlmError
 
 ROOT = Path(__file__).parents[2]
 PATHS = [str(ROOT / p) for p in ("tests/finetuning", "tests/unit", "scripts")]

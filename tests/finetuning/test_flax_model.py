@@ -11,7 +11,6 @@ from safetensors.numpy import load_file, save_file
 from tests.conftest import users_environment
 from tiny_task import write_model
 
-from mlm.errors import MlmError
 from mlm.finetuning.flax_model import (
     flattened,
     longest_sequence,
@@ -23,6 +22,7 @@ from mlm.finetuning.flax_model import (
     sequence_configuration,
     write_flax_model,
 )
+from mlm.foundations.errors import MlmError
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ TENSORFLOW = """
 import sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 from transformers import TFRobertaForSequenceClassification
 
 model = TFRobertaForSequenceClassification.from_pretrained(sys.argv[2], local_files_only=True)

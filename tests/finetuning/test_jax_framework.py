@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import users_environment
 
-from mlm.errors import MlmError
 from mlm.finetuning.jax_framework import data_mesh
+from mlm.foundations.errors import MlmError
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 
@@ -23,7 +23,7 @@ def test_an_accelerator_that_jax_does_not_have_is_refused(kind):
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.finetuning import jax_framework
 jax_framework.prepare(sys.argv[2], 1, None)
 try:

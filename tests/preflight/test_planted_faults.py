@@ -72,7 +72,7 @@ def test_settings_that_do_not_fit_the_data_are_an_answer_too(tmp_path):
 
 
 def faults():
-    from mlm.framework import tf
+    from mlm.foundations.framework import tf
 
     def dynamic(batch):
         tf.print(tf.shape(batch["input_ids"][batch["input_ids"] > 4]))
@@ -141,7 +141,7 @@ def lowered_forward(root: Path, section: dict, **overrides):
     """The programs of validation and evaluation on four replicas, and the rows of each."""
     from dataclasses import replace
 
-    from mlm.framework import tf_keras
+    from mlm.foundations.framework import tf_keras
     from mlm.preflight.forward_steps import ForwardSteps, lower_forward
     from mlm.preflight.lowering import train_step_of
     from mlm.pretraining.stage import pretraining_of
@@ -195,7 +195,7 @@ def test_a_step_without_gradients_that_overflows_the_memory_is_named(
 
 
 def test_a_batch_that_overflows_the_memory_is_named(step, tmp_path):
-    from mlm.framework import tf
+    from mlm.foundations.framework import tf
     from mlm.preflight.lowering import lower
     from mlm.preflight.tpu_compiler import NO_MEMORY, compile_for
 

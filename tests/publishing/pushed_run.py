@@ -20,7 +20,7 @@ def train(root: str, name: str, pushing: dict | None, environment: dict, fault: 
     os.environ.update(environment)
     import small_run
 
-    from mlm.errors import MlmError
+    from mlm.foundations.errors import MlmError
     from mlm.pretraining.stage import train_and_export
     from mlm.publishing.background import PushSettings
 

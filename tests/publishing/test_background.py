@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mlm.atomic import read_json
-from mlm.digests import file_sha256
+from mlm.foundations.atomic import read_json
+from mlm.foundations.digests import file_sha256
 from mlm.publishing import background
 from mlm.publishing.background import PushSettings, background_pushes
 from tests.publishing import pushed_run

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mlm.artefacts import record_job, write_artefact
-from mlm.atomic import read_json, write_json
-from mlm.errors import MlmError
+from mlm.foundations.atomic import read_json, write_json
+from mlm.foundations.errors import MlmError
 from mlm.publishing.cards import CardSettings, dataset_card
 from mlm.publishing.settings import Destination
 from mlm.publishing.stage import (
@@ -22,6 +21,7 @@ from mlm.publishing.stage import (
     publish_model,
     publish_tokenizer,
 )
+from mlm.results.artefacts import record_job, write_artefact
 from mlm.shards.manifests import read_manifest
 from tests.publishing.conftest import TOKEN
 

@@ -5,7 +5,7 @@ import pytest
 from mlm.config.hub_names import name_problem
 from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import resolve
-from mlm.errors import ConfigError
+from mlm.foundations.errors import ConfigError
 
 RUNS = {"base": {}, "wide": {}}
 

@@ -5,7 +5,7 @@ import traceback
 import pytest
 import requests
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.publishing.repository import PublishedFile
 from mlm.publishing.secrecy import scrubbed, token_from_environment
 from mlm.publishing.settings import Destination

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.publishing import transfer
 from mlm.publishing.repository import PublishedFile
 from mlm.publishing.settings import Destination

@@ -11,9 +11,9 @@ from unittest import mock
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, models
 
-from mlm.atomic import write_json
 from mlm.config.resolution import model_of_run, resolve, run_section
-from mlm.digests import file_sha256
+from mlm.foundations.atomic import write_json
+from mlm.foundations.digests import file_sha256
 from mlm.shards.manifests import Manifest, ShardEntry, totals, write_manifest
 from mlm.shards.tfrecord import SampleWriter
 
@@ -171,7 +171,7 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     """
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
-    from mlm.errors import MlmError
+    from mlm.foundations.errors import MlmError
     from mlm.pretraining.stage import train_and_export
 
     _arm(fault)

@@ -7,7 +7,7 @@ import pytest
 from fake_bucket import fake_bucket
 from small_run import run_child, write_inputs
 
-from mlm.digests import file_sha256
+from mlm.foundations.digests import file_sha256
 from mlm.shards.manifests import read_manifest, write_manifest
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from small_run import LENGTH, VOCABULARY, small_samples, write_tokenizer
 
-from mlm.digests import file_sha256
-from mlm.framework import tf
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.framework import tf
 from mlm.pretraining.export import write_configuration, write_weights
 from mlm.pretraining.models import ModelRequest, build_model, model_configuration
 from mlm.pretraining.prediction import masked_logits

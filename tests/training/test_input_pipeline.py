@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from small_run import LENGTH, VOCABULARY, write_split
 
-from mlm.errors import MlmError
-from mlm.framework import tf
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
 from mlm.pretraining.input_pipeline import ShardFiles, evaluation_batches, training_batches
 from mlm.pretraining.masking import MaskingPlan
 from mlm.shards.split_samples import evenly_spread

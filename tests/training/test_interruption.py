@@ -8,7 +8,7 @@ import signal
 import pytest
 from small_run import run_child, write_inputs
 
-from mlm.digests import file_sha256
+from mlm.foundations.digests import file_sha256
 
 #: The one column that tells of the clock.
 CLOCK = "tokens_per_second"

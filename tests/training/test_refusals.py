@@ -14,13 +14,13 @@ from small_run import (
     write_tokenizer,
 )
 
-from mlm.artefacts import write_artefact
-from mlm.digests import value_sha256
-from mlm.errors import ConfigError, MlmError
+from mlm.foundations.digests import value_sha256
+from mlm.foundations.errors import ConfigError, MlmError
 from mlm.pretraining import stage
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.models import ModelRequest, build_model, model_configuration
 from mlm.pretraining.training import number_of_steps
+from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import read_manifest, write_manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
 
@@ -224,7 +224,7 @@ def on_a_tpu(root, monkeypatch):
     """A function that trains with `accelerator.kind: auto` as if that had found a TPU."""
 
     def opened(settings):
-        from mlm.framework import tf
+        from mlm.foundations.framework import tf
 
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
         return Accelerator(strategy=strategy, kind="tpu", precision="bfloat16")

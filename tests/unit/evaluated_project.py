@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.digests import file_sha256
+from mlm.foundations.digests import file_sha256
 from mlm.shards.manifests import Manifest, ShardEntry, totals, write_manifest
 from mlm.shards.packing import Spans
 from mlm.shards.tfrecord import SampleWriter
@@ -108,7 +108,7 @@ def write_split(root: Path, split: str, directory: Path, groups: int | None = No
 
 def build_model(width: int = 32, vocabulary: int = 120):
     """A small BERT with random weights."""
-    from mlm.framework import tf_keras
+    from mlm.foundations.framework import tf_keras
 
     tf_keras.utils.set_random_seed(0)
     from transformers import BertConfig, TFBertForMaskedLM

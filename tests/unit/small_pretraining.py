@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.artefacts import write_artefact
+from mlm.results.artefacts import write_artefact
 from mlm.shards.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH, SAMPLES = 64, 16, 50

@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from mlm.artefacts import (
+from mlm.foundations.digests import FileMemory, file_sha256
+from mlm.foundations.errors import MlmError
+from mlm.results.artefacts import (
     check_inputs,
     made_from,
     portable,
@@ -16,8 +18,6 @@ from mlm.artefacts import (
     settings_digests,
     write_artefact,
 )
-from mlm.digests import FileMemory, file_sha256
-from mlm.errors import MlmError
 
 
 def test_an_artefact_comes_back_as_it_was_written(tmp_path):
@@ -154,7 +154,7 @@ class TestFileMemory:
         return path
 
     def test_a_file_is_read_again_only_when_it_changed(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("mlm.digests._SETTLED_SECONDS", -1.0)
+        monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0)
         path, read = tmp_path / "x", []
         path.write_text("a")
         memory = FileMemory(None)
@@ -164,7 +164,7 @@ class TestFileMemory:
 
     def test_a_change_that_keeps_size_date_and_inode_is_seen(self, tmp_path, monkeypatch):
         """As an edit in place followed by `touch -r` does: the inode's change date tells."""
-        monkeypatch.setattr("mlm.digests._SETTLED_SECONDS", -1.0)
+        monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0)
         path, memory = tmp_path / "x", FileMemory(None)
         path.write_text("one")
         before, times = memory.sha256(path), path.stat()
@@ -184,7 +184,7 @@ class TestFileMemory:
     def test_the_memory_outlives_the_process_and_a_damaged_one_costs_time_only(
         self, tmp_path, monkeypatch
     ):
-        monkeypatch.setattr("mlm.digests._SETTLED_SECONDS", -1.0)
+        monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0)
         path, place = tmp_path / "x", tmp_path / "memory.json"
         path.write_text("one")
         memory = FileMemory(place)
@@ -196,7 +196,7 @@ class TestFileMemory:
         assert FileMemory(place).sha256(path) == known
 
     def test_a_large_source_is_told_by_size_and_date(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("mlm.digests.LARGEST_READ", 2)
+        monkeypatch.setattr("mlm.foundations.digests.LARGEST_READ", 2)
         path, memory = self.old(tmp_path / "x", "three"), FileMemory(None)
         before = memory.identity(path)
         assert memory.identity(self.old(path, "THREE", seconds=100.5)) != before

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlm.atomic import canonical_json, replacing, write_json
+from mlm.foundations.atomic import canonical_json, replacing, write_json
 
 
 def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mlm.bucket_access import bucket_of
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
+from mlm.results.bucket_access import bucket_of
 
 
 @pytest.mark.parametrize("prefix", ["gs://mine/corpus", "gs://mine", "gcs://mine/a/b"])

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from mlm.errors import MlmError
-from mlm.framework import tf
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
 from mlm.pretraining import checkpointing, locking
 from mlm.pretraining.checkpointing import StateDirectory
 

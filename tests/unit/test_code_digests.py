@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mlm.code_digests import code_digests
-from mlm.errors import MlmError
+from mlm.foundations.code_digests import code_digests
+from mlm.foundations.errors import MlmError
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 RULE_SCRIPTS = sorted(p.stem for p in SCRIPTS.glob("*.py"))

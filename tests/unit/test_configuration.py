@@ -9,7 +9,7 @@ import yaml
 
 from mlm.config.generation import config_yaml, schema_yaml
 from mlm.config.resolution import resolve, run_section
-from mlm.errors import ConfigError
+from mlm.foundations.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from snakemake.utils import update_config
 
 from mlm.config.resolution import model_of_run, resolve
 from mlm.config.sources import repeated_keys, set_by_user
-from mlm.errors import ConfigError
+from mlm.foundations.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from mlm.corpus.deduplication import DUPLICATE, KEPT, LEAKED, PRECEDENCE, Digest
 from mlm.corpus.embedded import speeches, speeches_by_split
 from mlm.corpus.splitting import carve, split_groups
 from mlm.corpus.stage import SPLITS, build_corpus
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 FILTERS = {
     "normalisation": "none",

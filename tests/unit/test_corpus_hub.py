@@ -15,7 +15,7 @@ import pytest
 
 from mlm.config.resolution import resolve
 from mlm.corpus.stage import SPLITS, build_corpus
-from mlm.errors import ConfigError, MlmError
+from mlm.foundations.errors import ConfigError, MlmError
 
 EVERYTHING_CARVED = {"validation": 0.3, "test": 0.3}
 COMMIT, OTHER = "a" * 40, "b" * 40

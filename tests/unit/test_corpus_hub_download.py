@@ -23,7 +23,7 @@ COMMIT = "c" * 40
 NAMES = {"train": "train", "test": "held"}
 READ = """
 import json, sys
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.corpus.formats import Reading
 from mlm.corpus.hub import hub_streams
 splits, wanted = json.loads(sys.argv[1])

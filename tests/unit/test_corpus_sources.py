@@ -20,7 +20,7 @@ from mlm.corpus import decoding
 from mlm.corpus.files import matched_files, used_settings
 from mlm.corpus.formats import Reading, read_documents
 from mlm.corpus.stage import SPLITS, build_corpus
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]
 JAPANESE = ["私の人生の目標は学ぶことです。", "東京の冬は寒い。", "猫が縁側で眠っている。"]

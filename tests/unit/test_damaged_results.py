@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.shards.sharding import read_documents as read_rows
 from mlm.shards.summaries import number_of_documents
 from mlm.tokenizer.encoding import Encoder

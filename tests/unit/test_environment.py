@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mlm import environment
-from mlm.environment import check_environment, check_place, pinned_versions
-from mlm.errors import MlmError
+from mlm.foundations import environment
+from mlm.foundations.environment import check_environment, check_place, pinned_versions
+from mlm.foundations.errors import MlmError
 
 REQUIREMENTS = Path(__file__).parents[2] / "envs" / "requirements.txt"
 

@@ -5,12 +5,12 @@ import evaluated_project as project
 import numpy as np
 import pytest
 
-from mlm.atomic import canonical_json, read_json
-from mlm.errors import MlmError
 from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.evaluation.file import rounded, write_figures
 from mlm.evaluation.settings import EvaluationSettings
 from mlm.evaluation.stage import Paths, evaluate
+from mlm.foundations.atomic import canonical_json, read_json
+from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import read_manifest
 from mlm.shards.split_samples import all_samples, evenly_spread, read_samples
 
@@ -37,7 +37,7 @@ def one_device():
     """No change of devices or threads in a process that other tests share."""
     from types import SimpleNamespace
 
-    from mlm.framework import tf
+    from mlm.foundations.framework import tf
     from mlm.pretraining import accelerators
 
     with pytest.MonkeyPatch.context() as patch:
@@ -74,7 +74,7 @@ def random_model(root):
 @pytest.fixture(scope="module")
 def memorised_model(root):
     """The evaluation of a model that was trained on the very masks of the train split."""
-    from mlm.framework import tf, tf_keras
+    from mlm.foundations.framework import tf, tf_keras
     from mlm.pretraining.masking import MaskingPlan, mask_batch
     from mlm.pretraining.prediction import masked_logits
 

@@ -1,8 +1,8 @@
 import evaluated_project as project
 import pytest
 
-from mlm.errors import MlmError
 from mlm.evaluation.fill_mask import answers
+from mlm.foundations.errors import MlmError
 
 
 @pytest.fixture(scope="module")

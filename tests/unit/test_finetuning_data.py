@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from mlm.errors import MlmError
 from mlm.finetuning.data import write_data
 from mlm.finetuning.examples import (
     Example,
@@ -15,6 +14,7 @@ from mlm.finetuning.examples import (
 )
 from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.year_task import PretrainingSplit, year_examples, year_of
+from mlm.foundations.errors import MlmError
 
 HEADER = "id,url_legal,license,excerpt,target,standard_error\n"
 

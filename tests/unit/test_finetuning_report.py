@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from report_results import results_in
 
-from mlm.artefacts import write_artefact
 from mlm.finetuning.words import finetuning_verdicts
 from mlm.report.data import read_artefact
 from mlm.report.figures import figures
 from mlm.report.page import numbers_of, render
+from mlm.results.artefacts import write_artefact
 
 ROOT = Path(__file__).resolve().parents[2]
 

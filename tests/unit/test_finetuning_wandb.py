@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from mlm.errors import MlmError
 from mlm.finetuning.files import EpochRow
 from mlm.finetuning.wandb_log import WandbSettings, log_epochs
+from mlm.foundations.errors import MlmError
 
 ROWS = [EpochRow(0, 0, e, 1.0 / e, 1.5 / e, 0.5, 2.0, 0.0, 100.0) for e in (1, 2)]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.pretraining.initialisation import NeighbourHeads, peaked_frequencies, position_waves
 
 LENGTH = 64

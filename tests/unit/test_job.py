@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from mlm.errors import MlmError
-from mlm.job import run
+from mlm.foundations.errors import MlmError
+from mlm.jobs.job import run
 
 
 class Files(dict):
@@ -103,7 +103,7 @@ def test_a_job_waits_for_the_same_job_of_a_killed_run(tmp_path):
     program = (
         "import sys, time\n"
         "from types import SimpleNamespace\n"
-        "from mlm.job import run\n"
+        "from mlm.jobs.job import run\n"
         "def main(job):\n"
         "    print('at work', sys.argv[1], flush=True)\n"
         "    time.sleep(1 if sys.argv[1] == 'first' else 0)\n"
@@ -146,8 +146,8 @@ def test_sigterm_ends_a_job_through_its_clean_up(tmp_path):
     program = (
         "import os, signal, sys\n"
         "from types import SimpleNamespace\n"
-        "from mlm.atomic import replacing\n"
-        "from mlm.job import run\n"
+        "from mlm.foundations.atomic import replacing\n"
+        "from mlm.jobs.job import run\n"
         "def main(job):\n"
         "    with replacing('x.json') as temporary:\n"
         "        temporary.write_text('half')\n"

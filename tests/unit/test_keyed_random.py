@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 from mlm.pretraining.keyed_random import threefry, uniform
 
 

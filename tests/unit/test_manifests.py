@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 from test_sharding import corpus_of, make
 
-from mlm.artefacts import read_artefact, write_artefact
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
+from mlm.results.artefacts import read_artefact, write_artefact
 from mlm.shards.manifest_merging import merge
 from mlm.shards.manifests import (
     check_sequence_length,

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from mlm.corpus.embedded import speeches
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 from mlm.pretraining.masking import MaskingPlan, mask_batch
 from mlm.tokenizer.pieces import word_starts
 

@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from mlm.errors import MlmError
 from mlm.evaluation.minimal_pairs import encoded_pairs, score_pairs
+from mlm.foundations.errors import MlmError
 
 
 class Letters(SimpleNamespace):

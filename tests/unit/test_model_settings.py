@@ -6,7 +6,7 @@ import pytest
 
 from mlm.config.families import FAMILIES, NEIGHBOUR_FAMILIES, REFUSED_FAMILIES
 from mlm.config.resolution import model_of_run, resolve
-from mlm.errors import ConfigError
+from mlm.foundations.errors import ConfigError
 
 SIZES = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
 

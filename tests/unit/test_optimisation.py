@@ -74,7 +74,7 @@ def test_biases_and_norms_do_not_decay(name, expected):
 def test_every_matrix_of_a_model_decays_and_nothing_else(family):
     from transformers import AutoConfig
 
-    from mlm.framework import tf
+    from mlm.foundations.framework import tf
     from mlm.pretraining.models import build_model
     from mlm.pretraining.optimisation import build_optimizer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import check_shards, read_manifest, write_manifest
 from mlm.shards.object_storage import list_files, local_copy
 from mlm.shards.prebuilt import find_shards, prebuilt_manifest

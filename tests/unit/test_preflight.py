@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 from small_pretraining import LENGTH, write_manifest_of
 
-from mlm.artefacts import write_artefact
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.preflight.checks import PreflightFiles, PreflightSettings, compile_all, preflight
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
@@ -15,6 +14,7 @@ from mlm.preflight.stage import number_of_updates
 from mlm.preflight.table import shown_seconds, table
 from mlm.preflight.tpu_compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 from mlm.preflight.verdict import show_and_require
+from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import read_manifest
 
 VM = Reach("local", "state")

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_pretraining import write_manifest_of
 
-from mlm.artefacts import read_artefact
 from mlm.preflight import batch_search
 from mlm.preflight.batch_search import Trial, candidates, find_batches, first_guess, search
 from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, UNKNOWN_TARGET, Compilation
+from mlm.results.artefacts import read_artefact
 
 
 def memory_of(limit: int):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_pretraining import small_pretraining
 
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 from mlm.preflight.findings import failed
 from mlm.preflight.lowering import lower, train_step_of
 from mlm.preflight.shape_survey import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_manifests import made  # noqa: F401
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.shards.preview_text import in_words
 
 

@@ -14,13 +14,13 @@ import report_artefacts as made
 from report_results import hostile as hostile_results
 from report_results import results_in, written
 
-from mlm.artefacts import write_artefact
 from mlm.config.resolution import resolve
 from mlm.report.catalogue import FIGURES
 from mlm.report.data import Results, read_artefact
 from mlm.report.figures import figures
 from mlm.report.page import render
 from mlm.report.sections import SECTIONS
+from mlm.results.artefacts import write_artefact
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "link", "br", "path", "use", "rect"}

@@ -3,9 +3,9 @@
 import pytest
 import report_artefacts as made
 
-from mlm.artefacts import write_artefact
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.report.data import read_artefact, read_benchmarks, read_curves, read_run, read_speed
+from mlm.results.artefacts import write_artefact
 
 
 def written(path, content):

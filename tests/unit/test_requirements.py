@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mlm.environment import PACKAGES, pinned_versions
+from mlm.foundations.environment import PACKAGES, pinned_versions
 
 ROOT = Path(__file__).parents[2]
 PINS = pinned_versions(ROOT / "envs" / "requirements.txt")

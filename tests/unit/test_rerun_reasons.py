@@ -1,6 +1,6 @@
 """Snakemake's reasons become sentences that name what changed."""
 
-from mlm.rerun_reasons import planned_jobs, reasons_in_words, stages
+from mlm.jobs.rerun_reasons import planned_jobs, reasons_in_words, stages
 
 CONFIG = {
     "pretraining": {"steps": 10, "optimizer": {"learning_rate": 0.1}},
@@ -38,7 +38,10 @@ def test_params_that_cannot_be_read_are_still_told():
 
 
 def test_an_edited_module_and_an_edited_input_are_told_apart():
-    before = {"mlm.shards.packing": "0" * 12, "mlm.errors": "1" * 12}, {"data/a.txt": "2" * 64}
+    before = (
+        {"mlm.shards.packing": "0" * 12, "mlm.foundations.errors": "1" * 12},
+        {"data/a.txt": "2" * 64},
+    )
     now = before[0] | {"mlm.shards.packing": "3" * 12}, {"data/a.txt": "4" * 64}
     reason = params(f"{before[0]}, {before[1]}", f"{now[0]}, {now[1]}")
     assert reasons_in_words(reason, {}) == [

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from test_tokenizer_files import TEXTS, make
 
-from mlm.artefacts import read_artefact
+from mlm.results.artefacts import read_artefact
 from mlm.shards.tfrecord import decode_samples, read_records
 from mlm.tokenizer.encoding import Encoder
 

@@ -8,7 +8,7 @@ from fake_tokenizer import CharacterTokenizer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.shards.sharding import (
     ShardSettings,
     document_range,

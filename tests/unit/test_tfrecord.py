@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.shards.packing import Spans
 from mlm.shards.tfrecord import (
     SampleError,

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from mlm.config.resolution import resolve
-from mlm.errors import ConfigError, MlmError
+from mlm.foundations.errors import ConfigError, MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.files import TOKENIZER_FILES, copy_tokenizer
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer

@@ -30,7 +30,7 @@ def test_validation_looks_at_samples_of_the_whole_split(tmp_path):
 @pytest.mark.parametrize("replicas", [1, 2])
 def test_a_validation_pass_takes_one_batch_of_a_replica_at_a_time(tmp_path, replicas):
     """All accumulated batches at once would not fit where one of them does."""
-    from mlm.framework import tf
+    from mlm.foundations.framework import tf
     from mlm.pretraining.training import _Loop
 
     run = small_pretraining(tmp_path, per_replica_batch_size=4)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from test_manifests import made  # noqa: F401
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.shards.tfrecord import SampleWriter, encode_samples, read_records
 from mlm.shards.verification import (
     SampleSchema,

@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from mlm.artefacts import is_artefact, read_artefact, write_artefact
+from mlm.results.artefacts import is_artefact, read_artefact, write_artefact
 
 pytestmark = pytest.mark.workflow
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from mlm.config.configuration import RUN_SECTIONS, Configuration, Overrides
 from mlm.config.reading import checked, merged
-from mlm.errors import ConfigError
+from mlm.foundations.errors import ConfigError
 
 
 class Settings(dict):

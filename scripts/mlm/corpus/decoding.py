@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 BLOCK_BYTES = 1 << 20
 #: The longest line, paragraph or file that is taken as one document.

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 
 class _Checked:

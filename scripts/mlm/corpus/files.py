@@ -9,7 +9,7 @@ from collections.abc import Callable
 from glob import glob
 from pathlib import Path
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 #: Where the workflow writes, below the working directory.
 _OWN_PLACES = ("results", "state", "logs", ".snakemake")

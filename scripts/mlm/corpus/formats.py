@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from mlm.corpus.decoding import LONGEST_DOCUMENT, check_text, decode, text_lines, too_long
 from mlm.corpus.groups import Document, group_name
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 _ROWS = 1024
 #: Numbers are not used, and Python makes no integer of more than 4,300 digits.

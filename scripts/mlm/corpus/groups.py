@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from mlm.corpus.decoding import check_text, clean
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 #: What groups are called where each document is one of its own.
 OWN = "document"

@@ -16,7 +16,7 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from mlm.corpus.formats import Reading, batch_documents, check_column_type, check_columns
 from mlm.corpus.groups import Document
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 
 def hub_streams(

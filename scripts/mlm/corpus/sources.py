@@ -9,7 +9,7 @@ from mlm.corpus.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
 from mlm.corpus.files import file_format, matched_files
 from mlm.corpus.formats import Reading, read_documents
 from mlm.corpus.groups import OWN, Document
-from mlm.digests import file_sha256
+from mlm.foundations.digests import file_sha256
 
 
 @dataclass(frozen=True)

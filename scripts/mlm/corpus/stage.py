@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mlm.artefacts import write_artefact
-from mlm.atomic import replacing
 from mlm.corpus.deduplication import DUPLICATE, KEPT, LEAKED, DigestBuckets
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.sources import Source, open_source
 from mlm.corpus.splitting import carve
 from mlm.corpus.spooling import CorpusWriter, Spool, batch_sizes
-from mlm.errors import MlmError
+from mlm.foundations.atomic import replacing
+from mlm.foundations.errors import MlmError
+from mlm.results.artefacts import write_artefact
 
 SPLITS = ("train", "validation", "test")
 FORMAT_VERSION = 1

@@ -20,7 +20,7 @@ import numpy as np
 
 from mlm.corpus.counts import PairCounts, TokenCounts
 from mlm.evaluation.predictions import NO_NEIGHBOUR, Positions, Scores
-from mlm.progress_line import Progress
+from mlm.foundations.progress_line import Progress
 
 #: The mixture's parts, in the order of the weights.
 COMPONENTS = ("unigram", "left", "right", "both")

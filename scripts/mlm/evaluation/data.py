@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from mlm.corpus.counts import TokenCounts, count_tokens
-from mlm.errors import MlmError
 from mlm.evaluation.metrics import Text
 from mlm.evaluation.predictions import Positions, joined, positions_of
+from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import Manifest, check_shards
 from mlm.shards.split_samples import Samples, all_samples, evenly_spread, read_samples
 

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from mlm.errors import MlmError, reading
+from mlm.foundations.errors import MlmError, reading
 
 
 def set_up() -> None:
     """Import TensorFlow the project's way, which must come before transformers."""
-    import mlm.framework  # noqa: F401
+    import mlm.foundations.framework  # noqa: F401
 
 
 def load_model(directory: str | Path):

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from mlm.artefacts import write_artefact
+from mlm.results.artefacts import write_artefact
 
 FORMAT_VERSION = 1
 

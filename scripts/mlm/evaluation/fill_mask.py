@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.errors import MlmError
 from mlm.evaluation.exported_model import (
     check_vocabulary,
     load_model,
     load_tokenizer,
     model_configuration,
 )
+from mlm.foundations.errors import MlmError
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def use_cpu(threads: int) -> None:
     A few prompts need no accelerator, and a fixed number of threads gives the same answers
     to the last digit at any --cores.
     """
-    from mlm.framework import tf
+    from mlm.foundations.framework import tf
 
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 #: (input_ids [n, sequence], attention_mask, positions [n], labels [n]) → log-probabilities [n].
 LogProbabilities = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import numpy as np
 
 from mlm.evaluation.predictions import Positions, Scored, Scores, joined, positions_of
-from mlm.framework import tf
+from mlm.foundations.framework import tf
+from mlm.foundations.progress_line import Progress
 from mlm.pretraining.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.pretraining.prediction import masked_logits
-from mlm.progress_line import Progress
 from mlm.shards.split_samples import Samples
 
 #: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.

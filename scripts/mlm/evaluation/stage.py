@@ -3,9 +3,6 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mlm.atomic import read_json
-from mlm.digests import file_sha256
-from mlm.errors import MlmError
 from mlm.evaluation.data import EvaluationData, read_evaluation_data, text_of
 from mlm.evaluation.exported_model import check_vocabulary, load_model, load_tokenizer
 from mlm.evaluation.figures import (
@@ -22,6 +19,9 @@ from mlm.evaluation.metrics import Resampling, summary
 from mlm.evaluation.minimal_pairs import EncodedPairs, ScoredPair, encoded_pairs, score_pairs
 from mlm.evaluation.predictions import Scored
 from mlm.evaluation.settings import EvaluationSettings
+from mlm.foundations.atomic import read_json
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import read_manifest
 from mlm.tokenizer.pieces import word_starts
 
@@ -105,7 +105,7 @@ def _scored(
 ) -> tuple[Scored, Scored | None, list[ScoredPair]]:
     """The model's answers on test and on the sample of train, and the minimal pairs."""
     from mlm.evaluation.scoring import Scorer
-    from mlm.framework import make_deterministic
+    from mlm.foundations.framework import make_deterministic
     from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
     from mlm.pretraining.masking import MaskingPlan
 

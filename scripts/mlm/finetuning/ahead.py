@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mlm.atomic import write_json
-from mlm.errors import MlmError
 from mlm.finetuning.flax_model import longest_sequence, sequence_configuration
 from mlm.finetuning.jax_framework import prepare
 from mlm.finetuning.step import (
@@ -24,6 +22,8 @@ from mlm.finetuning.step import (
     predict_step,
     train_step,
 )
+from mlm.foundations.atomic import write_json
+from mlm.foundations.errors import MlmError
 from mlm.preflight.tpu_compiler import REFUSED, Compilation, answer, ask, compile_here
 
 

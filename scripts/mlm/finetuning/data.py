@@ -4,11 +4,11 @@ import statistics
 from collections import Counter
 from pathlib import Path
 
-from mlm.artefacts import write_artefact
-from mlm.digests import file_sha256
 from mlm.finetuning.examples import Example, LabelledCsv, read_labelled_csv, write_examples
 from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.year_task import PretrainingSplit, year_examples
+from mlm.foundations.digests import file_sha256
+from mlm.results.artefacts import write_artefact
 
 FORMAT_VERSION = 1
 

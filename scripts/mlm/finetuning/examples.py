@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.atomic import write_text
-from mlm.errors import MlmError
+from mlm.foundations.atomic import write_text
+from mlm.foundations.errors import MlmError
 
 COLUMNS = ("id", "excerpt", "target", "group", "split", "fold")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.atomic import write_text
-from mlm.digests import value_sha256
-from mlm.errors import MlmError, reading, remedy
 from mlm.finetuning.examples import Example
+from mlm.foundations.atomic import write_text
+from mlm.foundations.digests import value_sha256
+from mlm.foundations.errors import MlmError, reading, remedy
 
 #: Followed by `prediction_1` and so on where there are several trainings.
 PREDICTION_COLUMNS = ("id", "fold", "target", "prediction")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.atomic import replacing, write_json
-from mlm.errors import MlmError, reading
+from mlm.foundations.atomic import replacing, write_json
+from mlm.foundations.errors import MlmError, reading
 
 #: Flax modules that a masked language model does not have, and that start from chance.
 HEADS = ("classifier", "pre_classifier", "pooler", "sequence_summary")

@@ -9,8 +9,8 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from mlm.errors import MlmError
 from mlm.finetuning.examples import Example
+from mlm.foundations.errors import MlmError
 
 
 def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) -> list[int]:

@@ -6,7 +6,7 @@ transformers is told to leave TensorFlow and PyTorch alone, which takes seconds 
 import os
 import sys
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.pretraining.local_devices import local_gpu, local_tpu
 
 os.environ.setdefault("USE_TF", "0")

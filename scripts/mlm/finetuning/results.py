@@ -8,11 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.artefacts import read_artefact, write_artefact
-from mlm.atomic import replacing
-from mlm.digests import file_sha256
-from mlm.environment import installed_version
-from mlm.errors import MlmError, remedy
 from mlm.finetuning.examples import Example, read_examples
 from mlm.finetuning.files import (
     EpochRow,
@@ -26,6 +21,11 @@ from mlm.finetuning.files import (
 from mlm.finetuning.paired_differences import Bootstrap, Comparison, Measured
 from mlm.finetuning.scores import macro_f1
 from mlm.finetuning.words import finetuning_verdicts
+from mlm.foundations.atomic import replacing
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.environment import installed_version
+from mlm.foundations.errors import MlmError, remedy
+from mlm.results.artefacts import read_artefact, write_artefact
 
 FORMAT_VERSION = 1
 #: The models that are compared: two starts of the same network, and the baseline.

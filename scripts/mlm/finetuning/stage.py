@@ -7,10 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.artefacts import write_artefact
-from mlm.code_digests import code_digests
-from mlm.digests import file_sha256, value_sha256
-from mlm.errors import MlmError
 from mlm.finetuning.examples import Example, read_examples
 from mlm.finetuning.files import EpochRow, history_digest, write_history, write_predictions
 from mlm.finetuning.flax_model import (
@@ -37,6 +33,10 @@ from mlm.finetuning.step import (
     train_step,
     training_seed,
 )
+from mlm.foundations.code_digests import code_digests
+from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.errors import MlmError
+from mlm.results.artefacts import write_artefact
 from mlm.tokenizer.encoding import Encoder
 
 FORMAT_VERSION = 1

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.atomic import read_json, replacing, write_json
-from mlm.digests import file_sha256
-from mlm.errors import MlmError
+from mlm.foundations.atomic import read_json, replacing, write_json
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError
 
 _STATE = re.compile(r"epoch-(\d{4,})\.safetensors")
 #: States kept of a training: the newest, and one to fall back to.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mlm.errors import MlmError
 from mlm.finetuning.files import EpochRow
+from mlm.foundations.errors import MlmError
 
 
 @dataclass(frozen=True)

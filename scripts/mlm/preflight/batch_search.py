@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
-from mlm.artefacts import write_artefact
-from mlm.child_process import child_environment
-from mlm.errors import MlmError
+from mlm.foundations.child_process import child_environment
+from mlm.foundations.errors import MlmError
 from mlm.preflight.roofline import LABEL
 from mlm.preflight.tpu_chips import CHIPS, generation_of
 from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, Compilation, compile_for
+from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import read_manifest
 
 PRECISIONS = ("float32", "bfloat16")

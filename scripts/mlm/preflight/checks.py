@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from mlm.artefacts import read_artefact, write_artefact
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
 from mlm.preflight.forward_checks import ForwardReport, forward_programs, judge_forward
@@ -25,6 +24,7 @@ from mlm.preflight.tpu_compiler import (
     compile_for,
     compiler_versions,
 )
+from mlm.results.artefacts import read_artefact, write_artefact
 from mlm.shards.manifests import read_manifest
 
 FORMAT_VERSION = 1

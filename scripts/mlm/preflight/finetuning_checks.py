@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from mlm.artefacts import read_artefact
 from mlm.finetuning.ahead import compile_ahead
 from mlm.finetuning.examples import read_examples
 from mlm.finetuning.scores import classes_of
@@ -23,6 +22,7 @@ from mlm.preflight.checks import (
 )
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.tpu_compiler import Compilation
+from mlm.results.artefacts import read_artefact
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ positions, than a train step; training dies on them as surely.
 import sys
 from dataclasses import dataclass, replace
 
-from mlm.atomic import replacing
 from mlm.evaluation.scoring import masked_answers, rows_of_a_replica
-from mlm.framework import tf, tf_keras
+from mlm.foundations.atomic import replacing
+from mlm.foundations.framework import tf, tf_keras
 from mlm.preflight.findings import Finding
 from mlm.preflight.lowering import lower, one_of_many
 from mlm.pretraining.masking import MaskingPlan

@@ -6,8 +6,8 @@ the machine that trains: there, a preflight that passed for the same step is ask
 
 from pathlib import Path
 
-from mlm.artefacts import read_artefact
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
+from mlm.results.artefacts import read_artefact
 
 
 def require_passed(report: str, run: str, step: dict) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.xla_rules import check_graph, source_line
 from mlm.pretraining.input_pipeline import training_batches

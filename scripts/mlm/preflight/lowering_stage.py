@@ -4,10 +4,9 @@ import json
 import sys
 from dataclasses import asdict, dataclass, replace
 
-from mlm.artefacts import write_artefact
-from mlm.atomic import replacing, write_text
 from mlm.config.families import ROBERTA_FAMILY
-from mlm.errors import MlmError
+from mlm.foundations.atomic import replacing, write_text
+from mlm.foundations.errors import MlmError
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.forward_steps import ForwardSteps, lower_forward
 from mlm.preflight.lowering import Lowered, TrainStep, lower, train_step_of
@@ -16,6 +15,7 @@ from mlm.preflight.tile_sizes import Dimension, tile_advice
 from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
 from mlm.pretraining.stage import RunFiles, RunSettings, pretraining_of
 from mlm.pretraining.training import Pretraining
+from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import read_manifest
 from mlm.tokenizer.encoding import Encoder
 

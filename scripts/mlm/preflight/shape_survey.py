@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.lowering import TrainStep
 from mlm.pretraining.input_pipeline import training_batches

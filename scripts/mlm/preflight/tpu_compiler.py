@@ -23,7 +23,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from mlm.child_process import child_environment
+from mlm.foundations.child_process import child_environment
 from mlm.preflight.tpu_chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
 
 #: What is used of JAX beyond its public interface: module, attribute.

@@ -1,10 +1,10 @@
 """The gate: preflights as a table, and an error where one failed."""
 
-from mlm.artefacts import read_artefact
-from mlm.atomic import write_text
-from mlm.errors import MlmError
+from mlm.foundations.atomic import write_text
+from mlm.foundations.errors import MlmError
 from mlm.preflight.findings import Finding, failed
 from mlm.preflight.table import table
+from mlm.results.artefacts import read_artefact
 
 
 def show_and_require(reports: list[str], passed: str) -> None:

@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 
 _BRANCHES = {"If", "StatelessIf", "Case", "StatelessCase", "Switch", "RefSwitch"}

@@ -3,8 +3,8 @@
 import sys
 from dataclasses import dataclass
 
-from mlm.errors import MlmError
-from mlm.framework import tf, tf_keras
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.local_devices import local_gpu, local_tpu
 
 

@@ -14,9 +14,9 @@ import re
 import sys
 from dataclasses import dataclass, field
 
-from mlm.digests import value_sha256
-from mlm.errors import MlmError
-from mlm.framework import tf, tf_keras
+from mlm.foundations.digests import value_sha256
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.locking import FileLock, Lease
 
 _MARKER = "complete.json"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.atomic import replacing, write_json
-from mlm.errors import MlmError
-from mlm.framework import tf
+from mlm.foundations.atomic import replacing, write_json
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
 
 
 def pytorch_weights(model) -> dict[str, np.ndarray]:

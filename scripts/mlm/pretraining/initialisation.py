@@ -33,7 +33,7 @@ from mlm.config.families import (
     first_position,
     unfit_for_neighbour_heads,
 )
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 
 @dataclass(frozen=True)

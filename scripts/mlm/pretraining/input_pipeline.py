@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mlm.errors import MlmError
-from mlm.framework import tf
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
 from mlm.pretraining.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.shards.manifests import Manifest
 

@@ -5,7 +5,7 @@ as easy as 1, 2, 3" (SC 2011). A value depends on its own key and counter alone,
 size, order, replicas and restarts change no bit of it.
 """
 
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

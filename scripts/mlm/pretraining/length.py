@@ -2,7 +2,7 @@
 
 import math
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 _MOST = 2**31 - 1
 

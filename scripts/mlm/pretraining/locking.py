@@ -14,8 +14,8 @@ import threading
 import time
 import uuid
 
-from mlm.errors import MlmError
-from mlm.framework import tf
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
 
 #: Seconds between two renewals of a lease, and how long one must rest to be up for taking.
 RENEWAL, REST = 20.0, 70.0

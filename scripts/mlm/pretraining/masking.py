@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 from mlm.pretraining.keyed_random import threefry, uniform
 
 #: The epoch that evaluation masks are drawn in: no training run reaches it.

@@ -10,8 +10,8 @@ from mlm.config.families import (
     too_few_positions,
     unfit_family,
 )
-from mlm.errors import ConfigError, MlmError
-from mlm.framework import make_deterministic, tf
+from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.framework import make_deterministic, tf
 from mlm.tokenizer.encoding import Encoder
 
 #: What a stored config.json says of its own file and of code to load; no part of the model.

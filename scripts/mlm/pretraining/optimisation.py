@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from mlm.framework import tf, tf_keras
+from mlm.foundations.framework import tf, tf_keras
 
 #: Parts of the names of variables that weight decay leaves alone, as in BERT's release.
 NO_DECAY = ("bias", "layernorm", "layer_norm", "beta", "gamma")

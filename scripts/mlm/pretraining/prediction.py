@@ -8,7 +8,7 @@ apart get their full logits, gathered afterwards.
 
 from collections.abc import Callable
 
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 
 Head = Callable[[tf.keras.Model, tf.Tensor], tf.Tensor]
 

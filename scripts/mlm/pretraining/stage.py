@@ -4,12 +4,11 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mlm.artefacts import write_artefact
-from mlm.atomic import write_text
-from mlm.code_digests import code_digests
-from mlm.digests import file_sha256
-from mlm.environment import package_versions
-from mlm.errors import MlmError
+from mlm.foundations.atomic import write_text
+from mlm.foundations.code_digests import code_digests
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.environment import package_versions
+from mlm.foundations.errors import MlmError
 from mlm.preflight.gate import require_passed
 from mlm.pretraining.accelerators import Accelerator, AcceleratorSettings, open_accelerator
 from mlm.pretraining.checkpointing import StateDirectory
@@ -23,6 +22,7 @@ from mlm.pretraining.prediction import head_in_words
 from mlm.pretraining.training import Pretraining, Trained, number_of_steps, pretrain
 from mlm.pretraining.training_log import write_rows
 from mlm.publishing.background import PushSettings, background_pushes
+from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import (
     Manifest,
     check_sequence_length,
@@ -41,7 +41,7 @@ SCRIPTS = Path(__file__).parents[2]
 #: samples, their masks, the step, the optimizer. An edit elsewhere keeps the states.
 COMPUTING_MODULES = (
     "mlm.config.families",
-    "mlm.framework",
+    "mlm.foundations.framework",
     "mlm.pretraining.initialisation",
     "mlm.pretraining.input_pipeline",
     "mlm.pretraining.keyed_random",

@@ -1,6 +1,6 @@
 """One update of the weights, and one look at the validation split: what the device runs."""
 
-from mlm.framework import tf
+from mlm.foundations.framework import tf
 from mlm.pretraining.optimisation import OptimizerSettings
 from mlm.pretraining.prediction import masked_logits
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
-from mlm.errors import MlmError
-from mlm.framework import tf
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.checkpointing import StateDirectory, trackable_state
 from mlm.pretraining.input_pipeline import (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from mlm.atomic import write_text
-from mlm.framework import tf
+from mlm.foundations.atomic import write_text
+from mlm.foundations.framework import tf
 
 #: Seconds between two progress lines.
 _PROGRESS_INTERVAL = 5.0

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.child_process import child_environment
-from mlm.errors import MlmError
+from mlm.foundations.child_process import child_environment
+from mlm.foundations.errors import MlmError
 from mlm.pretraining.export import write_configuration, write_weights
 from mlm.publishing.secrecy import token_from_environment
 

@@ -14,7 +14,7 @@ import huggingface_hub
 import requests
 from huggingface_hub.utils import disable_progress_bars
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.publishing.secrecy import scrubbed
 
 #: Seconds to connect, and seconds without a byte. A commit of many files takes its time.

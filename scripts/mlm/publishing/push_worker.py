@@ -31,7 +31,7 @@ class Worker:
 
     def answer(self, request: dict) -> dict:
         """The answer to one request: {"step", "commit"} or {"step", "failure": words}."""
-        from mlm.errors import MlmError
+        from mlm.foundations.errors import MlmError
         from mlm.publishing.repository import PublishedFile
         from mlm.publishing.transfer import Upload, publish
 

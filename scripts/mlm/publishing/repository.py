@@ -10,8 +10,8 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
-from mlm.digests import file_sha256
-from mlm.errors import MlmError
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError
 from mlm.publishing.settings import Destination
 from mlm.publishing.upload_progress import CountedFile, UploadProgress
 

@@ -3,7 +3,7 @@
 import os
 import re
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 TOKEN_VARIABLE = "HF_TOKEN"
 _SECRETS = (

@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 
-from mlm.artefacts import made_from, read_artefact, write_artefact
-from mlm.atomic import canonical_json, read_json
-from mlm.errors import MlmError, remedy
+from mlm.foundations.atomic import canonical_json, read_json
+from mlm.foundations.errors import MlmError, remedy
+from mlm.foundations.progress_line import Progress
 from mlm.pretraining.model_card import model_card
-from mlm.progress_line import Progress
 from mlm.publishing.cards import CardSettings, dataset_card, tokenizer_card
 from mlm.publishing.repository import PublishedFile
 from mlm.publishing.settings import Destination
 from mlm.publishing.transfer import Upload, Uploaded, connected, publish
+from mlm.results.artefacts import made_from, read_artefact, write_artefact
 from mlm.shards.manifests import Manifest, ShardEntry, as_json, read_manifest, shards_root
 from mlm.tokenizer.files import TOKENIZER_FILES
 

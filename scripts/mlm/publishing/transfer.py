@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from huggingface_hub import HfApi
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.publishing.client import hub_client
 from mlm.publishing.failures import (
     KEPT,

@@ -4,7 +4,7 @@ import io
 import threading
 from pathlib import Path
 
-from mlm.progress_line import Progress
+from mlm.foundations.progress_line import Progress
 
 
 class UploadProgress:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlm import artefacts
-from mlm.digests import file_sha256
-from mlm.errors import MlmError, remedy
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError, remedy
+from mlm.results import artefacts
 
 #: The version of every artefact's format that this report can read.
 FORMAT_VERSION = 1

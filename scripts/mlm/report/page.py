@@ -8,8 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from mlm.artefacts import write_artefact
-from mlm.atomic import write_text
+from mlm.foundations.atomic import write_text
 from mlm.report import words as report_words
 from mlm.report.data import FORMAT_VERSION, Results, storable
 from mlm.report.figures import figures
@@ -18,6 +17,7 @@ from mlm.report.run_comparison import best_run, seed_groups, standings
 from mlm.report.sections import SECTIONS
 from mlm.report.theming import Figure
 from mlm.report.visible_text import plain, visible
+from mlm.results.artefacts import write_artefact
 
 #: Where the templates lie.
 TEMPLATES = Path(__file__).parents[3] / "report"

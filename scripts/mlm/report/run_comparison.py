@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.digests import value_sha256
 from mlm.evaluation.bootstrap import interval, resampled_means
+from mlm.foundations.digests import value_sha256
 from mlm.report.data import RunResults
 
 #: Settings of the evaluation on which its questions depend.

@@ -8,7 +8,7 @@ function, an entry in SECTIONS, a template, and a word in the configuration's sc
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mlm.atomic import canonical_json
+from mlm.foundations.atomic import canonical_json
 from mlm.preflight.findings import Finding
 from mlm.preflight.table import HEADINGS, row
 from mlm.report import sections_of_data, sections_of_finetuning, sections_of_runs

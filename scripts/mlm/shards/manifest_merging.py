@@ -4,8 +4,8 @@ import os
 from dataclasses import fields
 from pathlib import Path
 
-from mlm.digests import file_sha256
-from mlm.errors import MlmError
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import Manifest, ShardEntry, totals
 from mlm.shards.summaries import ShardSummary, grouping_of, number_of_documents
 

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from mlm.artefacts import read_artefact, write_artefact
-from mlm.digests import file_sha256
-from mlm.errors import MlmError, remedy
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError, remedy
+from mlm.results.artefacts import read_artefact, write_artefact
 from mlm.shards.object_storage import file_size, is_remote
 
 FORMAT_VERSION = 1

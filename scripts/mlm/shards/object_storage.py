@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 _SCHEME = "gs://"
 

@@ -13,10 +13,10 @@ import re
 import sys
 from dataclasses import dataclass
 
-from mlm.atomic import read_json
-from mlm.digests import file_sha256
-from mlm.errors import MlmError
-from mlm.progress_line import Progress
+from mlm.foundations.atomic import read_json
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError
+from mlm.foundations.progress_line import Progress
 from mlm.shards.manifests import Manifest, ShardEntry, totals
 from mlm.shards.object_storage import list_files, local_copy
 from mlm.shards.tfrecord import compression_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.pretraining.masking import MaskingPlan, mask_batch
 from mlm.shards.manifests import Manifest, shard_problem
 from mlm.shards.object_storage import is_remote, local_copy

@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow.parquet as pq
 
-from mlm.atomic import replacing
 from mlm.corpus.groups import group_ids
-from mlm.digests import file_sha256
-from mlm.errors import MlmError, reading
-from mlm.progress_line import Progress
+from mlm.foundations.atomic import replacing
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError, reading
+from mlm.foundations.progress_line import Progress
 from mlm.shards.packing import GroupPacker, Packer
 from mlm.shards.summaries import ShardSummary, number_of_documents, write_summary
 from mlm.shards.tfrecord import SampleWriter

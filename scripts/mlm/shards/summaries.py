@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from mlm.artefacts import read_artefact, write_artefact
 from mlm.corpus.groups import OWN
-from mlm.errors import MlmError, reading, remedy
+from mlm.foundations.errors import MlmError, reading, remedy
+from mlm.results.artefacts import read_artefact, write_artefact
 
 FORMAT_VERSION = 1
 

@@ -25,7 +25,7 @@ from typing import BinaryIO
 import google_crc32c
 import numpy as np
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.shards.packing import Spans
 
 FEATURES = ("attention_mask", "input_ids")

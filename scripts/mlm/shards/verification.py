@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mlm.errors import MlmError
-from mlm.progress_line import Progress
+from mlm.foundations.errors import MlmError
+from mlm.foundations.progress_line import Progress
 from mlm.shards.manifests import Manifest, ShardEntry, shard_problem
 from mlm.shards.object_storage import is_remote, local_copy
 from mlm.shards.tfrecord import SampleError, decode_grouped_samples, decode_samples, read_records

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mlm.atomic import read_json
-from mlm.errors import MlmError, reading
+from mlm.foundations.atomic import read_json
+from mlm.foundations.errors import MlmError, reading
 
 #: Names of the special tokens, in the order of the ids that a tokenizer trained here gives.
 SPECIAL_NAMES = ("cls", "pad", "sep", "unk", "mask")

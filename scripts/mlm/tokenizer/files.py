@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from mlm.atomic import canonical_json, read_json, replacing, write_text
+from mlm.foundations.atomic import canonical_json, read_json, replacing, write_text
 from mlm.tokenizer.encoding import SPECIAL_NAMES
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.tokenizer.settings import (
     BYTE_PIECES,
     NO_TEXT,

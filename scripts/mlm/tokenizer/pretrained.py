@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlm.config.hub_names import is_commit
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 
 #: What a tokenizer may consist of, and the configuration that names its class.

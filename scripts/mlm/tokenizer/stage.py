@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mlm.artefacts import write_artefact
+from mlm.results.artefacts import write_artefact
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.files import tokenizer_files, write_tokenizer
 from mlm.tokenizer.pretrained import Ready, check_ids, load_pretrained

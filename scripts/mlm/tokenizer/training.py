@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.tokenizer.assembly import assemble
 from mlm.tokenizer.merge_training import train_bpe, train_wordpiece
 from mlm.tokenizer.settings import BYTE_PIECES, TokenizerSettings, alphabet_too_large

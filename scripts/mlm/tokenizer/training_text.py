@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mlm.errors import MlmError, reading
+from mlm.foundations.errors import MlmError, reading
 from mlm.tokenizer.settings import TokenizerSettings
 
 #: Longest stretch of text that a trainer is given at once. Trainers are slow on very long

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from types import ModuleType
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 from mlm.tokenizer.pieces import METASPACE
 from mlm.tokenizer.settings import (
     NO_TEXT,

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlm.artefacts import (
+from mlm.foundations.digests import LARGEST_READ, FileMemory
+from mlm.foundations.errors import MlmError, remedy
+from mlm.results.artefacts import (
     MadeFrom,
     is_artefact,
     made_from,
@@ -20,8 +22,6 @@ from mlm.artefacts import (
     result_sha256,
     settings_digests,
 )
-from mlm.digests import LARGEST_READ, FileMemory
-from mlm.errors import MlmError, remedy
 
 _NOTES = Path(".snakemake")
 #: Snakemake cuts the names of its notes to pieces of this length, less one.

@@ -11,10 +11,10 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from mlm.abandoned_locks import alone
-from mlm.artefacts import check_inputs, record_job
-from mlm.errors import MlmError
-from mlm.job_log import logged
+from mlm.foundations.errors import MlmError
+from mlm.jobs.abandoned_locks import alone
+from mlm.jobs.job_log import logged
+from mlm.results.artefacts import check_inputs, record_job
 
 #: Time that a job has to clean up after SIGTERM.
 _CLEAN_UP_SECONDS = 15.0

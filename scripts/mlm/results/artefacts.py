@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from mlm.atomic import write_json
-from mlm.code_digests import code_digest
-from mlm.digests import file_sha256, value_sha256
-from mlm.errors import MlmError, remedy
+from mlm.foundations.atomic import write_json
+from mlm.foundations.code_digests import code_digest
+from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.errors import MlmError, remedy
 
 _SEAL, _MADE_FROM = "seal", "made_from"
 

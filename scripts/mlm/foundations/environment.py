@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 OLDEST_PYTHON = (3, 11)
 

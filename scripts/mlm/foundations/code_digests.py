@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from mlm.digests import FileMemory, value_sha256
-from mlm.errors import MlmError
+from mlm.foundations.digests import FileMemory, value_sha256
+from mlm.foundations.errors import MlmError
 
 _PACKAGE = "mlm"
 _NAMED = re.compile(r"^mlm(?:\.\w+)+$")

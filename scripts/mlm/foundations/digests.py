@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mlm.atomic import canonical_json, write_text
+from mlm.foundations.atomic import canonical_json, write_text
 
 #: Source files up to this size are told apart by their content; larger ones by size and date.
 LARGEST_READ = 1_000_000_000

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-_LIBRARY = Path(__file__).parents[1]
+_LIBRARY = Path(__file__).parents[2]
 
 
 def child_environment() -> dict[str, str]:

@@ -14,7 +14,7 @@ _PARAMS = re.compile(
     r"Params have changed since last execution: .*?before: (?P<before>.*?) now: (?P<now>.*)", re.S
 )
 _ABSENT = "(absent)"
-#: The digest of a module's meaning, and the identity of a file: see mlm.digests.
+#: The digest of a module's meaning, and the identity of a file: see mlm.foundations.digests.
 _MEANING = re.compile("[0-9a-f]{12}")
 _IDENTITY = re.compile(r"[0-9a-f]{64}|\d+ bytes of \d+")
 

@@ -1,6 +1,6 @@
 """Can results be kept in this bucket? Asked before the first job, and answered in words."""
 
-from mlm.errors import MlmError
+from mlm.foundations.errors import MlmError
 
 _SCHEMES = ("gs://", "gcs://")
 

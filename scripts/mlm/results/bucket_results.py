@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mlm.artefacts import check_inputs, is_artefact, made_from, read_artefact
-from mlm.bucket_access import bucket_of
-from mlm.errors import MlmError
-from mlm.result_checks import Found, of_other_settings
+from mlm.foundations.errors import MlmError
+from mlm.results.artefacts import check_inputs, is_artefact, made_from, read_artefact
+from mlm.results.bucket_access import bucket_of
+from mlm.results.result_checks import Found, of_other_settings
 
 #: Where Snakemake keeps what it fetched: below it the bucket's name and the object's.
 _FETCHED = Path(".snakemake/storage/gcs")
@@ -26,7 +26,7 @@ def look_over_bucket(
     """Check the artefacts below the bucket's `prefix` against each other and the settings.
 
     Fetched copies that are not what lies in the bucket any more are removed, so that they are
-    fetched anew. `results` and `params_of` as in `mlm.result_checks.look_over`.
+    fetched anew. `results` and `params_of` as in `mlm.results.result_checks.look_over`.
     """
     from google.cloud import storage
 

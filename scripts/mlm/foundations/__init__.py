@@ -1,0 +1,1 @@
+"""What every other package stands on: atomic writes, digests, errors, the environment."""

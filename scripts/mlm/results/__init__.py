@@ -1,0 +1,1 @@
+"""What lies below results/: sealed artefacts, and the checks of what they were made from."""
