@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
-from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, Compilation, compile_for
+from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
 
 TARGET, VOCABULARY, SEQUENCE = "v5e:2x2", 25_000, 512
 
@@ -55,9 +55,9 @@ def lower_case(case: Case, program: str) -> None:
     """Write the case's StableHLO to `program`. Takes a TensorFlow process of its own."""
     from transformers import RobertaConfig
 
+    from mlm.batches.masking import MaskingPlan, mask_batch
     from mlm.foundations.framework import tf, tf_keras
     from mlm.preflight.lowering import lower, one_of_many
-    from mlm.pretraining.masking import MaskingPlan, mask_batch
     from mlm.pretraining.models import build_model
     from mlm.pretraining.optimisation import OptimizerSettings, build_optimizer
     from mlm.pretraining.train_step import replica_train_step

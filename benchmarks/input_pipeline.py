@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 
+from mlm.batches.input_pipeline import ShardFiles, read_batches, training_batches
+from mlm.batches.masking import MaskingPlan
 from mlm.foundations.framework import tf
-from mlm.pretraining.input_pipeline import ShardFiles, read_batches, training_batches
-from mlm.pretraining.masking import MaskingPlan
 from mlm.shards.tfrecord import SampleWriter
 
 SEQUENCE, BATCH, WINDOW, VOCABULARY = 128, 128, 2**18, 8_000

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 
+from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.foundations.framework import make_deterministic, tf  # before TensorFlow itself
-from mlm.pretraining.masking import MaskingPlan, mask_batch
 from mlm.pretraining.models import build_model
 from mlm.pretraining.optimisation import OptimizerSettings, build_optimizer
 from mlm.pretraining.train_step import distributed_train_step, replica_train_step

@@ -12,7 +12,7 @@
 #                                                      results/finetune/examples.csv
 #
 #   snakemake --cores 2 preflight   shows all runs as a table and fails where one does
-from mlm.preflight.tpu_chips import replicas_of
+from mlm.tpu.chips import replicas_of
 
 # evaluation.batch_size is that of all replicas together, so that a replica's part of it, and with
 # it the program, depends on their number in a target.

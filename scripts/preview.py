@@ -8,10 +8,10 @@ from mlm.jobs.job import run
 def main(job):
     from transformers import PreTrainedTokenizerFast
 
-    from mlm.pretraining.masking_settings import masking_plan
+    from mlm.batches.masking_settings import masking_plan
+    from mlm.batches.preview import as_json, preview_samples
     from mlm.results.artefacts import write_artefact
     from mlm.shards.manifests import check_sequence_length, read_manifest, shards_root
-    from mlm.shards.preview import as_json, preview_samples
     from mlm.tokenizer.encoding import Encoder
 
     length, tokenizer = job.params.sequence_length, job.input.tokenizer

@@ -1,9 +1,9 @@
 """Rule `preview`: print the masked samples of every run."""
 
+from mlm.batches.preview_text import in_words
 from mlm.foundations.atomic import write_text
 from mlm.jobs.job import run
 from mlm.results.artefacts import read_artefact
-from mlm.shards.preview_text import in_words
 
 
 def main(job):

@@ -8,7 +8,7 @@ import sys
 import pytest
 import small_run
 
-from mlm.preflight.tpu_compiler import COMPILED, ENVIRONMENT, compile_for
+from mlm.tpu.compiler import COMPILED, ENVIRONMENT, compile_for
 from tests.preflight.test_planted_faults import lower_in_a_process
 
 pytestmark = pytest.mark.slow

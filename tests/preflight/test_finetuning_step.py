@@ -3,7 +3,7 @@
 import pytest
 
 from mlm.finetuning.ahead import compile_ahead
-from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET
+from mlm.tpu.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET
 
 pytestmark = pytest.mark.slow
 

@@ -176,7 +176,7 @@ def test_a_step_without_gradients_that_overflows_the_memory_is_named(
 ):
     from mlm.evaluation import scoring
     from mlm.preflight.forward_checks import ForwardProgram, judge_forward
-    from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, compile_for
+    from mlm.tpu.compiler import COMPILED, NO_MEMORY, compile_for
 
     if name == "evaluation":
         # Its logits have a limit of their own, so that only wide models come to the chip's.
@@ -197,7 +197,7 @@ def test_a_step_without_gradients_that_overflows_the_memory_is_named(
 def test_a_batch_that_overflows_the_memory_is_named(step, tmp_path):
     from mlm.foundations.framework import tf
     from mlm.preflight.lowering import lower
-    from mlm.preflight.tpu_compiler import NO_MEMORY, compile_for
+    from mlm.tpu.compiler import NO_MEMORY, compile_for
 
     def large(batch):
         # Products that a batch of many more samples would make.

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from small_run import LENGTH, VOCABULARY, write_split
 
+from mlm.batches.input_pipeline import ShardFiles, evaluation_batches, training_batches
+from mlm.batches.masking import MaskingPlan
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
-from mlm.pretraining.input_pipeline import ShardFiles, evaluation_batches, training_batches
-from mlm.pretraining.masking import MaskingPlan
 from mlm.shards.split_samples import evenly_spread
 
 COUNTS = (17, 5, 30, 9, 1)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from small_run import run_child, small_job, write_inputs
 
+from mlm.batches.input_pipeline import ShardFiles, evaluation_batches, replica_shares
 from mlm.foundations.atomic import read_json
 from mlm.foundations.framework import tf
-from mlm.pretraining.input_pipeline import ShardFiles, evaluation_batches, replica_shares
 from mlm.pretraining.stage import masking_plan
 from mlm.shards.manifests import read_manifest
 from mlm.tokenizer.encoding import Encoder

@@ -11,7 +11,8 @@ from mlm.evaluation.baselines import (
     unigram_scores,
     with_hidden_neighbours,
 )
-from mlm.evaluation.predictions import NO_NEIGHBOUR, joined, positions_of
+from mlm.evaluation.predictions import NO_NEIGHBOUR, positions_of
+from mlm.shards.split_samples import joined
 
 SPECIAL = [0, 1, 2, 3, 4]
 

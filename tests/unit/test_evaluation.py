@@ -74,8 +74,8 @@ def random_model(root):
 @pytest.fixture(scope="module")
 def memorised_model(root):
     """The evaluation of a model that was trained on the very masks of the train split."""
+    from mlm.batches.masking import MaskingPlan, mask_batch
     from mlm.foundations.framework import tf, tf_keras
-    from mlm.pretraining.masking import MaskingPlan, mask_batch
     from mlm.pretraining.prediction import masked_logits
 
     model = project.build_model(width=64)
@@ -115,8 +115,8 @@ def test_a_model_that_memorised_train_is_said_to_have(memorised_model):
 
 def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
     """The model's full logits, masks and softmax once more, sample by sample."""
+    from mlm.batches.masking import MaskingPlan, mask_batch
     from mlm.evaluation.exported_model import load_model
-    from mlm.pretraining.masking import MaskingPlan, mask_batch
 
     model = load_model(root / "random")
     plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
@@ -256,7 +256,7 @@ def test_intervals_resample_the_sums_by_group(grouped):
 
 def test_a_masked_token_counts_for_the_group_of_its_own_document(root, grouped):
     """The masks once more, and of each sample the two halves with their groups."""
-    from mlm.pretraining.masking import MaskingPlan, mask_batch
+    from mlm.batches.masking import MaskingPlan, mask_batch
 
     plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
     ids, real = project.samples("test", root / "random")

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from mlm.batches.keyed_random import threefry, uniform
 from mlm.foundations.framework import tf
-from mlm.pretraining.keyed_random import threefry, uniform
 
 
 # The known answers that come with Random123 (Salmon et al., 2011), threefry2x32, 20 rounds.

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.corpus.embedded import speeches
 from mlm.foundations.framework import tf
-from mlm.pretraining.masking import MaskingPlan, mask_batch
 from mlm.tokenizer.pieces import word_starts
 
 VOCABULARY, LENGTH = 500, 64

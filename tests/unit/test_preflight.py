@@ -12,10 +12,10 @@ from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
 from mlm.preflight.stage import number_of_updates
 from mlm.preflight.table import shown_seconds, table
-from mlm.preflight.tpu_compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 from mlm.preflight.verdict import show_and_require
 from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import read_manifest
+from mlm.tpu.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 
 VM = Reach("local", "state")
 

@@ -7,8 +7,8 @@ from small_pretraining import write_manifest_of
 
 from mlm.preflight import batch_search
 from mlm.preflight.batch_search import Trial, candidates, find_batches, first_guess, search
-from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, UNKNOWN_TARGET, Compilation
 from mlm.results.artefacts import read_artefact
+from mlm.tpu.compiler import COMPILED, NO_MEMORY, UNKNOWN_TARGET, Compilation
 
 
 def memory_of(limit: int):

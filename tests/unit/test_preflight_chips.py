@@ -2,8 +2,7 @@
 
 import pytest
 
-from mlm.preflight.roofline import estimate
-from mlm.preflight.tpu_chips import (
+from mlm.tpu.chips import (
     CHIPS,
     TOPOLOGIES,
     hosts_of,
@@ -12,6 +11,7 @@ from mlm.preflight.tpu_chips import (
     replicas_of,
     target_problem,
 )
+from mlm.tpu.roofline import estimate
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mlm.preflight import tpu_compiler
-from mlm.preflight.tpu_chips import replicas_of
-from mlm.preflight.tpu_compiler import (
+from mlm.tpu.chips import replicas_of
+from mlm.tpu.compiler import (
     COMPILED,
     HOST_MEMORY,
     NO_COMPILER,
@@ -109,27 +108,27 @@ def test_a_program_that_is_none_is_refused(tmp_path):
 
 
 def test_an_update_of_jax_that_moves_its_private_parts_is_noticed():
-    assert tpu_compiler.missing_private_interface() == []
+    assert compiler.missing_private_interface() == []
 
 
 def test_a_private_part_that_is_gone_is_named(monkeypatch):
     gone = (*PRIVATE_INTERFACE, ("jaxlib.xla_client", "NoSuchThing"))
-    monkeypatch.setattr(tpu_compiler, "PRIVATE_INTERFACE", gone)
-    found = tpu_compiler._compile_here("v5e:2x2", "none")
+    monkeypatch.setattr(compiler, "PRIVATE_INTERFACE", gone)
+    found = compiler._compile_here("v5e:2x2", "none")
     assert found.outcome == NO_COMPILER
     assert "jaxlib.xla_client.NoSuchThing" in found.message
 
 
 def test_without_libtpu_the_message_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr(tpu_compiler, "find_spec", lambda name: None)
-    found = tpu_compiler._compile_here("v5e:2x2", "none")
+    monkeypatch.setattr(compiler, "find_spec", lambda name: None)
+    found = compiler._compile_here("v5e:2x2", "none")
     assert found.outcome == NO_COMPILER
     assert "requirements.txt" in found.message
 
 
 def test_the_libtpu_of_a_tpu_machine_is_told_from_the_compilers(monkeypatch):
-    monkeypatch.setattr(tpu_compiler, "version", lambda name: "0.0.14")
-    found = tpu_compiler._compile_here("v5e:2x2", "none")
+    monkeypatch.setattr(compiler, "version", lambda name: "0.0.14")
+    found = compiler._compile_here("v5e:2x2", "none")
     assert found.outcome == NO_COMPILER
     assert "libtpu 0.0.14" in found.message
 
@@ -141,7 +140,7 @@ def test_a_compiler_that_runs_out_of_the_machines_memory_is_named(monkeypatch, d
     def dying(command, **options):
         return real([sys.executable, "-c", death], **options)
 
-    monkeypatch.setattr(tpu_compiler.subprocess, "run", dying)
+    monkeypatch.setattr(compiler.subprocess, "run", dying)
     found = compile_for("v5e:2x2", "none")
     assert found.outcome == HOST_MEMORY
     assert "memory" in found.message
@@ -151,7 +150,7 @@ def test_a_compiler_that_runs_out_of_the_machines_memory_is_named(monkeypatch, d
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 20, int(sys.argv[1]) << 20))
-from mlm.preflight.tpu_compiler import compile_for
+from mlm.tpu.compiler import compile_for
 print(compile_for("v5e:2x2", sys.argv[2]).outcome)
 """
 
@@ -163,7 +162,7 @@ def test_a_machine_without_enough_memory_is_no_unknown_target(tmp_path, megabyte
     program = write_program(tmp_path / "step.mlir", 8)
     ran = subprocess.run(
         [sys.executable, "-c", LIMITED, str(megabytes), str(program)],
-        env=os.environ | {"PYTHONPATH": str(Path(tpu_compiler.__file__).parents[2])},
+        env=os.environ | {"PYTHONPATH": str(Path(compiler.__file__).parents[2])},
         capture_output=True,
         text=True,
     )

@@ -4,8 +4,8 @@ from mlm.finetuning.examples import Example, write_examples
 from mlm.preflight.checks import PreflightSettings
 from mlm.preflight.finetuning_checks import FinetuningFiles, preflight_finetuning
 from mlm.preflight.table import table
-from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, Compilation
 from mlm.results.artefacts import read_artefact, write_artefact
+from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation
 
 SECTION = {"task": "classification", "epochs": 3, "per_device_batch_size": 8, "max_length": 64}
 

@@ -174,7 +174,7 @@ def test_a_partial_last_batch_is_caught_with_its_shape():
 @pytest.mark.slow
 def test_a_pipeline_that_forgets_its_position_is_caught(small):
     run, _, _ = small
-    from mlm.pretraining.input_pipeline import training_batches
+    from mlm.batches.input_pipeline import training_batches
 
     def forgetful(*args, start_step, steps, **kwargs):
         return training_batches(*args, start_step=0, steps=steps, **kwargs)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from test_manifests import made  # noqa: F401
 
+from mlm.batches.preview_text import in_words
 from mlm.foundations.errors import MlmError
-from mlm.shards.preview_text import in_words
 
 
 @pytest.fixture(scope="module")
 def preview():
-    return pytest.importorskip("mlm.shards.preview")
+    return pytest.importorskip("mlm.batches.preview")
 
 
 class OneCharacter:
@@ -30,7 +30,7 @@ class OneCharacter:
 
 
 def samples_of(preview, made, count=2, **changes):  # noqa: F811
-    from mlm.pretraining.masking import MaskingPlan
+    from mlm.batches.masking import MaskingPlan
 
     directory, _, manifest = made
     settings = {
@@ -67,7 +67,7 @@ def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(preview, m
 
 
 def test_masks_are_those_of_the_first_epoch_of_training(preview, made):  # noqa: F811
-    from mlm.pretraining.masking import MaskingPlan, mask_batch
+    from mlm.batches.masking import MaskingPlan, mask_batch
 
     index, ids, mask = preview.read_chosen(made[2], [(0, 0), (2, 1)], made[0])
     plan = MaskingPlan(0.4, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 133, 8)

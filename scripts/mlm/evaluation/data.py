@@ -8,10 +8,10 @@ import numpy as np
 
 from mlm.corpus.counts import TokenCounts, count_tokens
 from mlm.evaluation.metrics import Text
-from mlm.evaluation.predictions import Positions, joined, positions_of
+from mlm.evaluation.predictions import Positions, positions_of
 from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import Manifest, check_shards
-from mlm.shards.split_samples import Samples, all_samples, evenly_spread, read_samples
+from mlm.shards.split_samples import Samples, all_samples, evenly_spread, joined, read_samples
 
 #: Tokens of train that the baselines count; of a larger split, samples at equal distances.
 #: This bounds the memory of the counts to less than 2 GB.

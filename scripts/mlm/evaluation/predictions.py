@@ -99,12 +99,6 @@ class Scored:
     scores: Scores
 
 
-def joined(parts: list):
-    """Several Positions, or several Scores, as one."""
-    kind = type(parts[0])
-    return kind(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)))
-
-
 def positions_of(
     input_ids: np.ndarray,
     attention_mask: np.ndarray,

@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mlm.evaluation.predictions import Positions, Scored, Scores, joined, positions_of
+from mlm.batches.masking import FIXED_EPOCH, MaskingPlan, mask_batch
+from mlm.evaluation.predictions import Positions, Scored, Scores, positions_of
 from mlm.foundations.framework import tf
 from mlm.foundations.progress_line import Progress
-from mlm.pretraining.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.pretraining.prediction import masked_logits
-from mlm.shards.split_samples import Samples
+from mlm.shards.split_samples import Samples, joined
 
 #: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.
 _LARGEST_LOGITS = 2**26

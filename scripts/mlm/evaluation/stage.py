@@ -104,10 +104,10 @@ def _scored(
     settings: EvaluationSettings,
 ) -> tuple[Scored, Scored | None, list[ScoredPair]]:
     """The model's answers on test and on the sample of train, and the minimal pairs."""
+    from mlm.batches.masking import MaskingPlan
     from mlm.evaluation.scoring import Scorer
     from mlm.foundations.framework import make_deterministic
     from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
-    from mlm.pretraining.masking import MaskingPlan
 
     # Whatever the precision of the training, figures are computed in float32.
     accelerator = AcceleratorSettings.of({**settings.accelerator, "precision": "float32"})

@@ -24,7 +24,7 @@ from mlm.finetuning.step import (
 )
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import MlmError
-from mlm.preflight.tpu_compiler import REFUSED, Compilation, answer, ask, compile_here
+from mlm.tpu.compiler import REFUSED, Compilation, answer, ask, compile_here
 
 
 @dataclass(frozen=True)

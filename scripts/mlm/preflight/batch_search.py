@@ -17,11 +17,11 @@ from pathlib import Path
 
 from mlm.foundations.child_process import child_environment
 from mlm.foundations.errors import MlmError
-from mlm.preflight.roofline import LABEL
-from mlm.preflight.tpu_chips import CHIPS, generation_of
-from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, Compilation, compile_for
 from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import read_manifest
+from mlm.tpu.chips import CHIPS, generation_of
+from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
+from mlm.tpu.roofline import LABEL
 
 PRECISIONS = ("float32", "bfloat16")
 #: Growth of the FLOPs of one sample from which values are taken to be computed twice.

@@ -14,9 +14,10 @@ from pathlib import Path
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
 from mlm.preflight.forward_checks import ForwardReport, forward_programs, judge_forward
-from mlm.preflight.roofline import LABEL, estimate
-from mlm.preflight.tpu_chips import CHIPS, ChipFacts, generation_of, hosts_of
-from mlm.preflight.tpu_compiler import (
+from mlm.results.artefacts import read_artefact, write_artefact
+from mlm.shards.manifests import read_manifest
+from mlm.tpu.chips import CHIPS, ChipFacts, generation_of, hosts_of
+from mlm.tpu.compiler import (
     COMPILED,
     HOST_MEMORY,
     NO_MEMORY,
@@ -24,8 +25,7 @@ from mlm.preflight.tpu_compiler import (
     compile_for,
     compiler_versions,
 )
-from mlm.results.artefacts import read_artefact, write_artefact
-from mlm.shards.manifests import read_manifest
+from mlm.tpu.roofline import LABEL, estimate
 
 FORMAT_VERSION = 1
 #: Bytes of StableHLO from which compilations run one by one, and quickly where that is left

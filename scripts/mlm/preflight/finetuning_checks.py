@@ -21,8 +21,8 @@ from mlm.preflight.checks import (
     write_verdict,
 )
 from mlm.preflight.findings import ERROR, Finding
-from mlm.preflight.tpu_compiler import Compilation
 from mlm.results.artefacts import read_artefact
+from mlm.tpu.compiler import Compilation
 
 
 @dataclass(frozen=True)

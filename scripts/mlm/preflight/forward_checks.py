@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlm.preflight.findings import ERROR, Finding
-from mlm.preflight.tpu_chips import replicas_of
-from mlm.preflight.tpu_compiler import COMPILED, NO_MEMORY, Compilation
+from mlm.tpu.chips import replicas_of
+from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation
 
 _ADVICE = {
     "validation": "Lower pretraining.per_replica_batch_size",

@@ -7,12 +7,12 @@ positions, than a train step; training dies on them as surely.
 import sys
 from dataclasses import dataclass, replace
 
+from mlm.batches.masking import MaskingPlan
 from mlm.evaluation.scoring import masked_answers, rows_of_a_replica
 from mlm.foundations.atomic import replacing
 from mlm.foundations.framework import tf, tf_keras
 from mlm.preflight.findings import Finding
 from mlm.preflight.lowering import lower, one_of_many
-from mlm.pretraining.masking import MaskingPlan
 from mlm.pretraining.models import build_model
 from mlm.pretraining.train_step import replica_validation_step
 from mlm.pretraining.training import Pretraining, validation_batches

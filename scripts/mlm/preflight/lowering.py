@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mlm.batches.input_pipeline import training_batches
 from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.xla_rules import check_graph, source_line
-from mlm.pretraining.input_pipeline import training_batches
 from mlm.pretraining.models import build_model, number_of_parameters
 from mlm.pretraining.optimisation import build_optimizer
 from mlm.pretraining.train_step import replica_train_step

@@ -12,10 +12,10 @@ from itertools import islice
 
 import numpy as np
 
+from mlm.batches.input_pipeline import training_batches
 from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.lowering import TrainStep
-from mlm.pretraining.input_pipeline import training_batches
 from mlm.pretraining.train_step import distributed_train_step, distributed_validation_step
 from mlm.pretraining.training import Pretraining, validation_batches
 

@@ -1,1 +1,1 @@
-"""Masked batches, the train step, saved states, the exported model."""
+"""A run: accelerators, the train step, saved states, the exported model."""

@@ -4,6 +4,8 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mlm.batches.input_pipeline import ShardFiles
+from mlm.batches.masking_settings import masking_plan
 from mlm.foundations.atomic import write_text
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256
@@ -13,8 +15,6 @@ from mlm.preflight.gate import require_passed
 from mlm.pretraining.accelerators import Accelerator, AcceleratorSettings, open_accelerator
 from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.export import export_model
-from mlm.pretraining.input_pipeline import ShardFiles
-from mlm.pretraining.masking_settings import masking_plan
 from mlm.pretraining.model_card import model_card
 from mlm.pretraining.models import ModelRequest, model_configuration, number_of_parameters
 from mlm.pretraining.optimisation import OptimizerSettings
@@ -43,11 +43,11 @@ COMPUTING_MODULES = (
     "mlm.config.families",
     "mlm.foundations.framework",
     "mlm.pretraining.initialisation",
-    "mlm.pretraining.input_pipeline",
-    "mlm.pretraining.keyed_random",
+    "mlm.batches.input_pipeline",
+    "mlm.batches.keyed_random",
     "mlm.pretraining.length",
-    "mlm.pretraining.masking",
-    "mlm.pretraining.masking_settings",
+    "mlm.batches.masking",
+    "mlm.batches.masking_settings",
     "mlm.pretraining.models",
     "mlm.pretraining.optimisation",
     "mlm.pretraining.prediction",

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 
-from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf
-from mlm.pretraining.accelerators import Accelerator
-from mlm.pretraining.checkpointing import StateDirectory, trackable_state
-from mlm.pretraining.input_pipeline import (
+from mlm.batches.input_pipeline import (
     ShardFiles,
     evaluation_batches,
     replica_shares,
     training_batches,
 )
+from mlm.batches.masking import MaskingPlan
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
+from mlm.pretraining.accelerators import Accelerator
+from mlm.pretraining.checkpointing import StateDirectory, trackable_state
 from mlm.pretraining.length import number_of_updates
-from mlm.pretraining.masking import MaskingPlan
 from mlm.pretraining.models import build_model
 from mlm.pretraining.optimisation import OptimizerSettings, WarmupThenDecay, build_optimizer
 from mlm.pretraining.train_step import (

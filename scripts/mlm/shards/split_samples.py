@@ -8,7 +8,6 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mlm.evaluation.predictions import joined
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.shards.manifests import Manifest
@@ -79,6 +78,12 @@ def all_samples(manifest: Manifest, root: str | Path = ".") -> Samples:
         index, ids = np.zeros(0, np.int64), nothing.astype(np.int32)
         return Samples(index, ids, nothing.astype(bool), nothing.astype(np.int64))
     return joined(parts)
+
+
+def joined(parts: list):
+    """Several Samples, or others of one kind with arrays of equal length, as one."""
+    kind = type(parts[0])
+    return kind(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)))
 
 
 def evenly_spread(total: int, count: int) -> np.ndarray:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlm.batches.keyed_random import threefry, uniform
 from mlm.foundations.framework import tf
-from mlm.pretraining.keyed_random import threefry, uniform
 
 #: The epoch that evaluation masks are drawn in: no training run reaches it.
 FIXED_EPOCH = 2**32 - 1

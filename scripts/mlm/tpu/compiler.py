@@ -6,7 +6,7 @@ JAX's public interface compiles functions traced by JAX; a module that TensorFlo
 to go through the private parts named in `PRIVATE_INTERFACE`. They are pinned with jax and
 libtpu in envs/requirements.txt, and a test says at once when an update moves them.
 
-Each compilation runs in a process of its own (`python -m mlm.preflight.tpu_compiler`), so that
+Each compilation runs in a process of its own (`python -m mlm.tpu.compiler`), so that
 one that dies, or is killed for its memory, takes no other target with it.
 """
 
@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mlm.foundations.child_process import child_environment
-from mlm.preflight.tpu_chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
+from mlm.tpu.chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
 
 #: What is used of JAX beyond its public interface: module, attribute.
 PRIVATE_INTERFACE = (
@@ -137,7 +137,7 @@ def compile_for(
     """
     programs = [(str(program), quick), *((other, others_quick) for other in others)]
     requests = [{"target": target, "program": p, "quick": q} for p, q in programs]
-    first, *rest = ask_all("mlm.preflight.tpu_compiler", requests)
+    first, *rest = ask_all("mlm.tpu.compiler", requests)
     return replace(first, others=tuple(rest))
 
 

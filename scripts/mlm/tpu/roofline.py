@@ -7,7 +7,7 @@ share of it. A compiler and datasheet estimate, not measured.
 
 from dataclasses import dataclass
 
-from mlm.preflight.tpu_chips import ChipFacts
+from mlm.tpu.chips import ChipFacts
 
 LABEL = "compiler and datasheet estimate, not measured"
 

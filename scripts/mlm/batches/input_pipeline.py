@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from mlm.batches.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
-from mlm.pretraining.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.shards.manifests import Manifest
 
 #: Shards read side by side, and records taken from one before the next.

@@ -1,7 +1,7 @@
 """The masking that the configuration asks for, in terms of the tokenizer's ids."""
 
+from mlm.batches.masking import MaskingPlan
 from mlm.foundations.atomic import read_json
-from mlm.pretraining.masking import MaskingPlan
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pieces import word_starts
 

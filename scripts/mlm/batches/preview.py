@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.masking import MaskingPlan, mask_batch
 from mlm.shards.manifests import Manifest, shard_problem
 from mlm.shards.object_storage import is_remote, local_copy
 from mlm.shards.tfrecord import decode_samples, read_records

@@ -1,0 +1,1 @@
+"""What is known of the hardware: TPU generations, their compiler, their roofline."""
