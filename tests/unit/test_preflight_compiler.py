@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mlm.tpu import compiler
 from mlm.tpu.chips import replicas_of
 from mlm.tpu.compiler import (
     COMPILED,
