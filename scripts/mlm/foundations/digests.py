@@ -43,8 +43,9 @@ class FileMemory:
         self._known: dict[str, list] = {}
         self._changed = False
         try:
-            self._known = json.loads(self._path.read_bytes()) if self._path else {}
-        except (OSError, ValueError):
+            known = json.loads(self._path.read_bytes()) if self._path else {}
+            self._known = {key: [same, value] for key, (same, value) in known.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
             self._changed = True
 
     def value(self, kind: str, path: str | os.PathLike, compute: Callable[[Path], Any]) -> Any:

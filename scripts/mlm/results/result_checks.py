@@ -5,6 +5,7 @@ damaged, or replaced by an older one with its old date. Every artefact says what
 from, so that the results themselves can be asked.
 """
 
+import json
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
@@ -54,9 +55,16 @@ def look_over(
 
     Results that a kill left unfinished are passed over: Snakemake makes them again.
     """
-    found, wanted, damaged = Found(), set(results), {}
-    for path in sorted(p for p in wanted if is_artefact(p) and Path(p).exists()):
-        if _noted("incomplete", path):
+    found, damaged, wanted = Found(), {}, sorted(set(results))
+    # Snakemake takes them as done, and no job can write there.
+    found.problems += [
+        f"{path} is damaged: it is a directory, and a file is expected. "
+        f"{remedy(path).replace('rm ', 'rm -r ', 1)}"
+        for path in wanted
+        if Path(path).is_dir()
+    ]
+    for path in wanted:
+        if not is_artefact(path) or not Path(path).is_file() or _noted("incomplete", path):
             continue
         try:
             record = made_from(memory.value("artefact", path, _readable))
@@ -64,8 +72,13 @@ def look_over(
             found.problems.append(str(error))
             continue
         damaged |= _damaged(path, record.outputs, memory)
-        found.problems += of_other_settings(path, record, params_of(path))
-        found.replaced |= _replaced(path, record.inputs, memory)
+        note = _note(path)
+        # A note on another version, which was here before, tells nothing of this one.
+        if note.get("endtime") != Path(path).stat().st_mtime:
+            found.problems += of_other_settings(path, record, params_of(path))
+        strangers, replaced = _other_inputs(path, record.inputs, note, memory)
+        found.problems += strangers
+        found.replaced |= replaced
     found.problems += damaged.values()
     return found
 
@@ -79,7 +92,7 @@ def _readable(path: Path) -> dict:
 def _damaged(path: str, outputs: Mapping[str, str], memory: FileMemory) -> dict[str, str]:
     problems = {}
     for other, sha256 in sorted(outputs.items()):
-        if not Path(other).exists() or _noted("incomplete", other):
+        if not Path(other).is_file() or _noted("incomplete", other):
             continue
         size = Path(other).stat().st_size
         # Whoever reads a larger one checks it then.
@@ -91,26 +104,41 @@ def _damaged(path: str, outputs: Mapping[str, str], memory: FileMemory) -> dict[
     return problems
 
 
-def _replaced(path: str, inputs: Mapping[str, str], memory: FileMemory) -> dict[str, str]:
-    """Inputs of `path` that changed since, with dates from before it was made."""
-    made, found = Path(path).stat().st_mtime, {}
+def _other_inputs(
+    path: str, inputs: Mapping[str, str], note: Mapping[str, Any], memory: FileMemory
+) -> tuple[list[str], dict[str, str]]:
+    """Inputs of `path` that are not what it was made from, where Snakemake would not tell.
+
+    First, in words, those that Snakemake's note on `path` knows as they are: the note is on
+    another version of `path`. Then those that changed with dates from before it was made.
+    """
+    made, strangers, replaced = Path(path).stat().st_mtime, [], {}
     for other, sha256 in sorted(inputs.items()):
         place = Path(other)
-        if not place.exists() or place.stat().st_mtime > made:
+        if not place.is_file() or place.stat().st_size > LARGEST_READ:
             continue
-        if place.stat().st_size <= LARGEST_READ and (
-            memory.value("result", other, result_sha256) != sha256
-        ):
-            found[other] = (
+        if memory.value("result", other, result_sha256) == sha256:
+            continue
+        noted = (note.get("input_checksums") or {}).get(other)
+        if noted == f"sha256:{memory.sha256(other)}":
+            strangers.append(
+                f"{path} was made from another {other} (sha256 {sha256[:12]}…) than is there now: "
+                f"it is an older version, or one from elsewhere. {remedy(path)}"
+            )
+        elif place.stat().st_mtime <= made:
+            replaced[other] = (
                 f"{other} is another than the one that {path} was made from, though its date is "
                 "older: what follows from it is made again"
             )
-    return found
+    return strangers, replaced
 
 
 def of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | None) -> list[str]:
-    """Results of other settings or code that Snakemake takes as done, having no notes on them."""
-    if params is None or not record.settings or _noted("metadata", path):
+    """Results of other settings or code that Snakemake takes as done.
+
+    It has no note on them, or one that names the params of now: on another version of `path`.
+    """
+    if params is None or not record.settings:
         return []
     now = settings_digests(params)
     differing = sorted(
@@ -118,21 +146,35 @@ def of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | N
         for name in now.keys() | record.settings.keys()
         if now.get(name) != record.settings.get(name)
     )
-    if not differing:
+    noted = _note(path).get("params")
+    if not differing or (noted is not None and set(noted) != set(map(repr, params.values()))):
         return []
     return [
         f"{path} was made with another {', '.join(differing)} than asked for now, and .snakemake, "
-        f"by which Snakemake would know, has no note on it. {remedy(path)}. Or keep these results "
-        "and run in another directory (snakemake --directory)"
+        f"by which Snakemake would know, has no note on this version. {remedy(path)}. Or keep "
+        "these results and run in another directory (snakemake --directory)"
     ]
+
+
+def _note(path: str) -> dict[str, Any]:
+    """What Snakemake noted of the job that made `path`; empty where it has no note."""
+    try:
+        note = json.loads(_place_of_note("metadata", path).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return note if isinstance(note, dict) else {}
 
 
 def _noted(kind: str, path: str) -> bool:
     """Whether Snakemake keeps a note of `kind` (metadata, incomplete) on the file `path`."""
+    return _place_of_note(kind, path).exists()
+
+
+def _place_of_note(kind: str, path: str) -> Path:
     name = urlsafe_b64encode(path.encode()).decode()
     step = _LONGEST_NAME - 1
     parts = [name[i : i + step] for i in range(0, len(name), step)]
-    return _NOTES.joinpath(kind, *(f"@{part}" for part in parts[:-1]), parts[-1]).exists()
+    return _NOTES.joinpath(kind, *(f"@{part}" for part in parts[:-1]), parts[-1])
 
 
 def params_by_output(

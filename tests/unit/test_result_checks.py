@@ -1,0 +1,137 @@
+"""Results that are not what Snakemake takes them for, told by what they say of themselves."""
+
+import json
+import os
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+import pytest
+
+from mlm.artefacts import check_inputs, read_artefact, record_job, write_artefact
+from mlm.digests import FileMemory, file_sha256
+from mlm.result_checks import look_over
+
+TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"
+PARAMS = {"evaluation": {"samples": 5}, "code": {"evaluate": "0123456789ab"}}
+
+
+def evaluate(samples: int = 5) -> None:
+    write_artefact(EVALUATION, {"loss": 3.0})
+    params = PARAMS | {"evaluation": {"samples": samples}}
+    record_job("evaluate", check_inputs([TRAINING]), params, [EVALUATION])
+
+
+def note(samples: int = 5) -> None:
+    """As Snakemake writes one at the end of a job."""
+    file = Path(".snakemake/metadata", urlsafe_b64encode(EVALUATION.encode()).decode())
+    file.parent.mkdir(parents=True, exist_ok=True)
+    params = PARAMS | {"evaluation": {"samples": samples}}
+    content = {
+        "params": sorted(map(repr, params.values())),
+        "endtime": os.stat(EVALUATION).st_mtime,
+        "input_checksums": {TRAINING: f"sha256:{file_sha256(TRAINING)}"},
+    }
+    file.write_text(json.dumps(content))
+
+
+def found():
+    params_of = {EVALUATION: PARAMS}.get
+    return look_over([TRAINING, EVALUATION], params_of, FileMemory(None))
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    """A training and its evaluation, with Snakemake's note on that."""
+    monkeypatch.chdir(tmp_path)
+    write_artefact(TRAINING, {"step": 200})
+    evaluate()
+    note()
+
+
+@pytest.mark.parametrize("date", [1_000_000_000, 3_000_000_000])
+class TestAnotherVersionPutInPlace:
+    """As after `cp -a` or `cp` from a backup; the note is on the version before it."""
+
+    def test_of_other_settings_is_refused(self, date):
+        evaluate(samples=7)
+        os.utime(EVALUATION, (date, date))
+        [problem] = found().problems
+        assert f"{EVALUATION} was made with another evaluation" in problem
+        assert f"rm {EVALUATION}" in problem
+
+    def test_of_another_input_is_refused(self, date):
+        content = Path(TRAINING).read_bytes()
+        write_artefact(TRAINING, {"step": 100})
+        evaluate()
+        Path(TRAINING).write_bytes(content)
+        os.utime(EVALUATION, (date, date))
+        [problem] = found().problems
+        assert f"{EVALUATION} was made from another {TRAINING}" in problem
+        assert f"rm {EVALUATION}" in problem
+
+    def test_of_the_same_settings_and_inputs_is_taken(self, date):
+        os.utime(EVALUATION, (date, date))
+        assert not found().problems and not found().replaced
+
+
+def test_a_setting_edited_since_is_left_to_snakemake():
+    evaluate(samples=7)
+    note(samples=7)
+    assert not found().problems
+    # The date alone does not make a stranger of it.
+    os.utime(EVALUATION, (3_000_000_000, 3_000_000_000))
+    assert not found().problems
+
+
+def test_what_was_touched_on_purpose_is_taken():
+    """`snakemake --touch` notes the settings of now."""
+    evaluate(samples=7)
+    note()
+    assert not found().problems
+
+
+def test_an_input_made_anew_is_left_to_snakemake():
+    write_artefact(TRAINING, {"step": 300})
+    os.utime(TRAINING, (3_000_000_000, 3_000_000_000))
+    assert not found().problems and not found().replaced
+
+
+def test_an_input_replaced_with_an_old_date_makes_what_follows_anew():
+    write_artefact(TRAINING, {"step": 300})
+    os.utime(TRAINING, (1_000_000_000, 1_000_000_000))
+    assert list(found().replaced) == [TRAINING]
+
+
+def test_without_a_note_results_of_other_settings_are_refused():
+    evaluate(samples=7)
+    for file in Path(".snakemake/metadata").iterdir():
+        file.unlink()
+    assert "was made with another evaluation" in "".join(found().problems)
+
+
+def test_a_directory_in_a_results_place_is_named():
+    Path(EVALUATION).unlink()
+    Path(EVALUATION).mkdir()
+    [problem] = found().problems
+    assert (
+        f"{EVALUATION} is damaged: it is a directory" in problem
+        and f"rm -r {EVALUATION}" in problem
+    )
+
+
+def test_the_memory_may_hold_anything():
+    memory = Path(".snakemake/memory.json")
+    for content in ("[]", '{"sha256 x": 3}', "null"):
+        memory.write_text(content)
+        assert FileMemory(memory).sha256(TRAINING) == file_sha256(TRAINING)
+    key = f"sha256 {Path(TRAINING).absolute()}"
+    memory.write_text(json.dumps({key: 3}))
+    assert FileMemory(memory).sha256(TRAINING) == file_sha256(TRAINING)
+
+
+def test_a_damaged_result_is_told():
+    changed = Path(EVALUATION).read_text().replace("3.0", "2.0")
+    Path(EVALUATION).write_text(changed)
+    assert f"{EVALUATION} is damaged" in found().problems[0]
+    with pytest.raises(Exception, match="is damaged"):
+        read_artefact(EVALUATION)
