@@ -24,11 +24,6 @@ FINETUNE_MODEL = [
 ]
 
 
-wildcard_constraints:
-    start="|".join(FINETUNE_STARTS),
-    fold=r"\d+",
-
-
 rule finetune_data:
     """Choose the labelled passages and deal them to the folds."""
     input:
@@ -103,6 +98,11 @@ rule finetune_fold:
         "logs/finetune_fold/{run}/{start}-{fold}.log",
     benchmark:
         "logs/benchmarks/finetune_fold/{run}/{start}-{fold}.tsv"
+    # Here and not for all rules: said a second time, Snakemake forgets what was said in
+    # rules/common.smk of outputs in a bucket.
+    wildcard_constraints:
+        start="|".join(FINETUNE_STARTS),
+        fold=r"\d+",
     conda:
         "../envs/environment.yaml"
     threads: FINETUNE["cpu_threads"]

@@ -45,3 +45,9 @@ def test_no_rule_runs_python_in_the_workflow_itself():
 def test_scripts_never_read_the_whole_configuration():
     for script in (ROOT / "scripts").glob("*.py"):
         assert not re.search(r"\b(job|snakemake)\.config\b", script.read_text()), script.name
+
+
+def test_wildcards_of_all_rules_are_constrained_in_one_place():
+    """Said a second time, Snakemake forgets what the first said of outputs in a bucket."""
+    files = [*(ROOT / "rules").glob("*.smk"), ROOT / "Snakefile"]
+    assert [f.name for f in files if "\nwildcard_constraints:" in f.read_text()] == ["common.smk"]
