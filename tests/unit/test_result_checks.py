@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mlm.artefacts import check_inputs, read_artefact, record_job, write_artefact
-from mlm.digests import FileMemory, file_sha256
-from mlm.result_checks import look_over
+from mlm.foundations.digests import FileMemory, file_sha256
+from mlm.results.artefacts import check_inputs, read_artefact, record_job, write_artefact
+from mlm.results.result_checks import look_over
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"
 PARAMS = {"evaluation": {"samples": 5}, "code": {"evaluate": "0123456789ab"}}
