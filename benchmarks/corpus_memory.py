@@ -38,7 +38,7 @@ def write_text(path: Path, megabytes: float) -> None:
 
 def build(file: str, kind: str, out: str) -> None:
     """Build the corpus of one file, and print its peak memory [MB] and time [s] as JSON."""
-    from mlm.corpus.stage import build_corpus
+    from mlm.corpus.corpus_building import build_corpus
 
     settings = {
         "source": "files",

@@ -3,7 +3,7 @@
 # results/manifests/{split}.json, and training.csv and .json, evaluation.json, fill_mask.json
 # and preview.json below results/runs/{run}/.
 # Gives results/report.html, results/report.json and results/figures/*.svg.
-from mlm.report.catalogue import FIGURES, FINETUNING_FIGURES
+from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
 
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
 FROM_CORPUS = settings["shards"]["source"] == "corpus"

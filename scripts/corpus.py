@@ -1,6 +1,6 @@
 """Rule `corpus`: any source of text to three parquet files, one document a row."""
 
-from mlm.corpus.stage import SPLITS, build_corpus
+from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.jobs.job import run
 
 

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from mlm.evaluation.file import write_figures
 from mlm.evaluation.fill_mask import answers, use_cpu
+from mlm.evaluation.rounded_json import write_figures
 from mlm.jobs.job import run
 
 

@@ -1,6 +1,6 @@
 """Rule `finetune_data`: the labelled passages of the fine-tuning, with the fold of each."""
 
-from mlm.finetuning.data import write_data
+from mlm.finetuning.making_examples import write_data
 from mlm.finetuning.year_task import PretrainingSplit
 from mlm.jobs.job import run
 

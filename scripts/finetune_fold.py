@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from mlm.finetuning.files import read_history
-from mlm.finetuning.stage import FoldFiles, FoldSettings, finetune_fold
+from mlm.finetuning.fold_training import FoldFiles, FoldSettings, finetune_fold
+from mlm.finetuning.tables import read_history
 from mlm.finetuning.wandb_log import WandbSettings, log_epochs
 from mlm.jobs.job import run
 

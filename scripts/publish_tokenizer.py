@@ -6,7 +6,7 @@ from mlm.jobs.job import run
 
 
 def main(job):
-    from mlm.publishing.stage import publish_settings, publish_tokenizer
+    from mlm.publishing.publishing_jobs import publish_settings, publish_tokenizer
 
     publish_tokenizer(
         publish_settings(job.params.to, job.params.card, job.resources.attempts),

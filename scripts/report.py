@@ -4,7 +4,8 @@ from pathlib import Path
 
 from mlm.foundations.code_digests import code_digest
 from mlm.jobs.job import run
-from mlm.report.data import (
+from mlm.report.page import TEMPLATES, write_report
+from mlm.report.report_inputs import (
     Results,
     code_of_stages,
     read_artefact,
@@ -13,7 +14,6 @@ from mlm.report.data import (
     read_speed,
     read_splits,
 )
-from mlm.report.page import TEMPLATES, write_report
 
 STAGES = ("training", "curves", "evaluation", "fill_mask")
 

@@ -8,7 +8,7 @@ from mlm.jobs.job import run
 def main(job):
     # Before the library of that name is loaded: the jobs beside this one have cores as well.
     os.environ.setdefault("RAYON_NUM_THREADS", str(job.threads))
-    from mlm.tokenizer.stage import make_tokenizer
+    from mlm.tokenizer.tokenizer_building import make_tokenizer
 
     make_tokenizer(
         corpora={split: job.input[split] for split in ("train", "validation", "test")},

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tiny_task import job, prepared, result_files
 
-from mlm.finetuning import stage as finetuning_job
-from mlm.finetuning.files import read_history, read_predictions
+from mlm.finetuning import fold_training as finetuning_job
+from mlm.finetuning.fold_training import finetune_fold
 from mlm.finetuning.results import STARTS, write_results
 from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
-from mlm.finetuning.stage import finetune_fold
 from mlm.finetuning.state import TrainingStates
+from mlm.finetuning.tables import read_history, read_predictions
 from mlm.foundations.errors import MlmError
 
 ROOT = Path(__file__).parents[2]
@@ -302,7 +302,7 @@ import json, sys
 from pathlib import Path
 sys.path[:0] = json.loads(sys.argv[2])
 from tiny_task import job
-from mlm.finetuning.stage import finetune_fold
+from mlm.finetuning.fold_training import finetune_fold
 place, out, section, devices = json.loads(sys.argv[1])
 finetune_fold(*job(Path(place), out, section, virtual_replicas=devices))
 """

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.finetuning.data import write_data
+from mlm.finetuning.fold_training import FoldFiles, FoldSettings
+from mlm.finetuning.making_examples import write_data
 from mlm.finetuning.results import STARTS, ResultFiles
-from mlm.finetuning.stage import FoldFiles, FoldSettings
 
 SECTION = {
     "enabled": True,

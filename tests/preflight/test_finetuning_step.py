@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlm.finetuning.ahead import compile_ahead
+from mlm.finetuning.ahead_of_time import compile_ahead
 from mlm.tpu.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET
 
 pytestmark = pytest.mark.slow

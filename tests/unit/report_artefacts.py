@@ -5,7 +5,7 @@ import hashlib
 import math
 from pathlib import Path
 
-from mlm.report.data import CURVE_COLUMNS
+from mlm.report.report_inputs import CURVE_COLUMNS
 from mlm.results.artefacts import write_artefact
 
 SPLITS = {"train": (900, 0.9), "validation": (50, 0.05), "test": (50, 0.05)}

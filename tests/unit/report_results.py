@@ -6,9 +6,9 @@ from pathlib import Path
 import report_artefacts as made
 
 from mlm.config.resolution import resolve
-from mlm.report.catalogue import FIGURES
-from mlm.report.data import Results, read_artefact, read_run, read_splits
+from mlm.report.figure_titles import FIGURES
 from mlm.report.page import write_report
+from mlm.report.report_inputs import Results, read_artefact, read_run, read_splits
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlm.corpus import corpus_building as corpus
 from mlm.corpus import deduplication, normalisation, spooling
-from mlm.corpus import stage as corpus
+from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.deduplication import DUPLICATE, KEPT, LEAKED, PRECEDENCE, DigestBuckets
 from mlm.corpus.embedded import speeches, speeches_by_split
 from mlm.corpus.splitting import carve, split_groups
-from mlm.corpus.stage import SPLITS, build_corpus
 from mlm.foundations.errors import MlmError
 
 FILTERS = {

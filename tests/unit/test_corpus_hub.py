@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mlm.config.resolution import resolve
-from mlm.corpus.stage import SPLITS, build_corpus
+from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.foundations.errors import ConfigError, MlmError
 
 EVERYTHING_CARVED = {"validation": 0.3, "test": 0.3}

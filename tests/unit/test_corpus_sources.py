@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from mlm.config.resolution import resolve
 from mlm.corpus import decoding
+from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.files import matched_files, used_settings
 from mlm.corpus.formats import Reading, read_documents
-from mlm.corpus.stage import SPLITS, build_corpus
 from mlm.foundations.errors import MlmError
 
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]

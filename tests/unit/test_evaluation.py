@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mlm.evaluation.bootstrap import interval, resampled_means
-from mlm.evaluation.file import rounded, write_figures
+from mlm.evaluation.model_evaluation import Paths, evaluate
+from mlm.evaluation.rounded_json import rounded, write_figures
 from mlm.evaluation.settings import EvaluationSettings
-from mlm.evaluation.stage import Paths, evaluate
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import read_manifest
@@ -282,7 +282,7 @@ def test_it_is_said_where_groups_are_few_or_not_known(random_model, grouped):
 
 @pytest.mark.slow
 def test_the_sums_by_group_stay_few_however_many_groups_there_are(monkeypatch, root):
-    monkeypatch.setattr("mlm.evaluation.figures._MOST_SUMS", 7)
+    monkeypatch.setattr("mlm.evaluation.json_parts._MOST_SUMS", 7)
     found = _evaluated(root)
     assert len(found["group_sums"]["loss"]) == 7
     assert sum(found["group_sums"]["predictions"]) == found["test"]["num_predictions"]

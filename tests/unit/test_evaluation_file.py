@@ -1,4 +1,4 @@
-from mlm.evaluation.file import rounded, write_figures
+from mlm.evaluation.rounded_json import rounded, write_figures
 from mlm.results.artefacts import read_artefact
 
 

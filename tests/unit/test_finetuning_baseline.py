@@ -8,7 +8,7 @@ import pytest
 
 from mlm.finetuning import ridge_baseline
 from mlm.finetuning.examples import Example, write_examples
-from mlm.finetuning.files import read_predictions
+from mlm.finetuning.finetuning_verdicts import finetuning_verdicts
 from mlm.finetuning.paired_differences import Bootstrap, Comparison
 from mlm.finetuning.ridge_baseline import (
     characters_of,
@@ -22,7 +22,7 @@ from mlm.finetuning.ridge_baseline import (
 )
 from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
 from mlm.finetuning.scores import macro_f1, score
-from mlm.finetuning.words import finetuning_verdicts
+from mlm.finetuning.tables import read_predictions
 
 HOW = Bootstrap(resamples=500, confidence=0.95, seed=0)
 

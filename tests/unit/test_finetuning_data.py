@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from mlm.finetuning.data import write_data
 from mlm.finetuning.examples import (
     Example,
     LabelledCsv,
@@ -13,6 +12,7 @@ from mlm.finetuning.examples import (
     write_examples,
 )
 from mlm.finetuning.folds import assign_folds
+from mlm.finetuning.making_examples import write_data
 from mlm.finetuning.year_task import PretrainingSplit, year_examples, year_of
 from mlm.foundations.errors import MlmError
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from report_results import results_in
 
-from mlm.finetuning.words import finetuning_verdicts
-from mlm.report.data import read_artefact
-from mlm.report.figures import figures
+from mlm.finetuning.finetuning_verdicts import finetuning_verdicts
 from mlm.report.page import numbers_of, render
+from mlm.report.plots import figures
+from mlm.report.report_inputs import read_artefact
 from mlm.results.artefacts import write_artefact
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,7 +63,7 @@ def page_with(tmp_path, content):
     name = results.runs[0].name
     extras = {"finetune": read_artefact(path, "finetune", f"results/runs/{name}/finetune.json")}
     results = replace(results, runs=[replace(results.runs[0], extras=extras)])
-    from mlm.report.finetuning_figures import finetuning_figures
+    from mlm.report.finetuning_plots import finetuning_figures
 
     drawn = figures(results) | finetuning_figures(results)
     return results, drawn, render(results, drawn, ROOT / "report")

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mlm.finetuning.files import EpochRow
+from mlm.finetuning.tables import EpochRow
 from mlm.finetuning.wandb_log import WandbSettings, log_epochs
 from mlm.foundations.errors import MlmError
 

@@ -15,10 +15,10 @@ from report_results import hostile as hostile_results
 from report_results import results_in, written
 
 from mlm.config.resolution import resolve
-from mlm.report.catalogue import FIGURES
-from mlm.report.data import Results, read_artefact
-from mlm.report.figures import figures
+from mlm.report.figure_titles import FIGURES
 from mlm.report.page import render
+from mlm.report.plots import figures
+from mlm.report.report_inputs import Results, read_artefact
 from mlm.report.sections import SECTIONS
 from mlm.results.artefacts import write_artefact
 

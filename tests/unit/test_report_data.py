@@ -4,7 +4,13 @@ import pytest
 import report_artefacts as made
 
 from mlm.foundations.errors import MlmError
-from mlm.report.data import read_artefact, read_benchmarks, read_curves, read_run, read_speed
+from mlm.report.report_inputs import (
+    read_artefact,
+    read_benchmarks,
+    read_curves,
+    read_run,
+    read_speed,
+)
 from mlm.results.artefacts import write_artefact
 
 

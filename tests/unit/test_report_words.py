@@ -5,7 +5,7 @@ from report_results import results_in
 
 from mlm.evaluation import verdicts
 from mlm.evaluation.metrics import Difference
-from mlm.report.words import (
+from mlm.report.phrasing import (
     against,
     count,
     decimal,

@@ -3,7 +3,7 @@
 import pytest
 import report_artefacts as made
 
-from mlm.report.data import Artefact, RunResults
+from mlm.report.report_inputs import Artefact, RunResults
 from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
 
 

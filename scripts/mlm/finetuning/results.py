@@ -9,7 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from mlm.finetuning.examples import Example, read_examples
-from mlm.finetuning.files import (
+from mlm.finetuning.finetuning_verdicts import finetuning_verdicts
+from mlm.finetuning.paired_differences import Bootstrap, Comparison, Measured
+from mlm.finetuning.scores import macro_f1
+from mlm.finetuning.tables import (
     EpochRow,
     Prediction,
     history_digest,
@@ -18,9 +21,6 @@ from mlm.finetuning.files import (
     write_history,
     write_prediction_rows,
 )
-from mlm.finetuning.paired_differences import Bootstrap, Comparison, Measured
-from mlm.finetuning.scores import macro_f1
-from mlm.finetuning.words import finetuning_verdicts
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import installed_version

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from mlm.finetuning.examples import read_examples
-from mlm.finetuning.files import Prediction, write_prediction_rows
 from mlm.finetuning.ridge_baseline import TERMS, choose, fitted, similarities, term_counts
 from mlm.finetuning.scores import classes_of
+from mlm.finetuning.tables import Prediction, write_prediction_rows
 from mlm.results.artefacts import write_artefact
 
 FORMAT_VERSION = 1

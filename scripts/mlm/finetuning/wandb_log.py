@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mlm.finetuning.files import EpochRow
+from mlm.finetuning.tables import EpochRow
 from mlm.foundations.errors import MlmError
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from mlm.finetuning.ahead import compile_ahead
+from mlm.finetuning.ahead_of_time import compile_ahead
 from mlm.finetuning.examples import read_examples
 from mlm.finetuning.scores import classes_of
 from mlm.preflight.checks import (

@@ -9,10 +9,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from mlm.foundations.atomic import write_text
-from mlm.report import words as report_words
-from mlm.report.data import FORMAT_VERSION, Results, storable
-from mlm.report.figures import figures
-from mlm.report.finetuning_figures import finetuning_figures
+from mlm.report import phrasing as report_words
+from mlm.report.finetuning_plots import finetuning_figures
+from mlm.report.plots import figures
+from mlm.report.report_inputs import FORMAT_VERSION, Results, storable
 from mlm.report.run_comparison import best_run, seed_groups, standings
 from mlm.report.sections import SECTIONS
 from mlm.report.theming import Figure

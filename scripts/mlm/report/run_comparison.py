@@ -8,7 +8,7 @@ import numpy as np
 
 from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.foundations.digests import value_sha256
-from mlm.report.data import RunResults
+from mlm.report.report_inputs import RunResults
 
 #: Settings of the evaluation on which its questions depend.
 MASK_SETTINGS = ("mlm_probability", "mask_token", "random_token", "seed")

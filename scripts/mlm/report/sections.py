@@ -12,10 +12,8 @@ from mlm.foundations.atomic import canonical_json
 from mlm.preflight.findings import Finding
 from mlm.preflight.table import HEADINGS, row
 from mlm.report import sections_of_data, sections_of_finetuning, sections_of_runs
-from mlm.report.catalogue import ordered_baselines
-from mlm.report.data import Results
-from mlm.report.run_comparison import best_run
-from mlm.report.words import (
+from mlm.report.figure_titles import ordered_baselines
+from mlm.report.phrasing import (
     MOST,
     against,
     count,
@@ -27,6 +25,8 @@ from mlm.report.words import (
     verdicts,
     what_was_trained,
 )
+from mlm.report.report_inputs import Results
+from mlm.report.run_comparison import best_run
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Sections of the report about the text and what was made of it."""
 
-from mlm.report.data import Results
+from mlm.report.phrasing import MOST, source_in_words
+from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import flattened
 from mlm.report.shown_samples import preview_pieces, special_tokens
-from mlm.report.words import MOST, source_in_words
 
 SPLITS = ("train", "validation", "test")
 

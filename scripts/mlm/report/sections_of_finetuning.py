@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from mlm.finetuning.words import NAMES
-from mlm.report.data import Results
+from mlm.finetuning.finetuning_verdicts import NAMES
+from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import flattened
 
 PARTS = {

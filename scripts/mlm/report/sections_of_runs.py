@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from mlm.report.catalogue import ordered_baselines
-from mlm.report.data import Results, RunResults
+from mlm.report.figure_titles import ordered_baselines
+from mlm.report.phrasing import how_it_was_measured, settings_rows, verdicts
+from mlm.report.report_inputs import Results, RunResults
 from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
 from mlm.report.shown_samples import prediction_pieces, special_tokens
-from mlm.report.words import how_it_was_measured, settings_rows, verdicts
 
 
 def training(results: Results) -> dict:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from mlm.report.data import Results
+from mlm.report.report_inputs import Results
 from mlm.report.visible_text import spaced
 
 #: Shown in place of a token that is nothing but a space.

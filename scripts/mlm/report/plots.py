@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from mlm.report.catalogue import FIGURES, ordered_baselines
-from mlm.report.data import Artefact, Results, RunResults
+from mlm.report.figure_titles import FIGURES, ordered_baselines
+from mlm.report.report_inputs import Artefact, Results, RunResults
 from mlm.report.theming import (
     BASELINE,
     GRID,

@@ -84,7 +84,7 @@ def compile_ahead(
     device.
     """
     return ask(
-        "mlm.finetuning.ahead",
+        "mlm.finetuning.ahead_of_time",
         {
             "target": target,
             "config": config,

@@ -3,8 +3,8 @@
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from mlm.report.catalogue import FINETUNING_FIGURES
-from mlm.report.data import Results, RunResults
+from mlm.report.figure_titles import FINETUNING_FIGURES
+from mlm.report.report_inputs import Results, RunResults
 from mlm.report.theming import GRID, Figure, drawing, legend_below, series_colour, themed
 
 

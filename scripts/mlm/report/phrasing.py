@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mlm.report.data import Results, RunResults
+from mlm.report.report_inputs import Results, RunResults
 from mlm.report.run_comparison import flattened
 
 #: Items of a list, or shards of a split, that the page shows; report.json has all.

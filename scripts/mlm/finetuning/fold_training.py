@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from mlm.finetuning.examples import Example, read_examples
-from mlm.finetuning.files import EpochRow, history_digest, write_history, write_predictions
 from mlm.finetuning.flax_model import (
     longest_sequence,
     pretrained_model,
@@ -33,6 +32,7 @@ from mlm.finetuning.step import (
     train_step,
     training_seed,
 )
+from mlm.finetuning.tables import EpochRow, history_digest, write_history, write_predictions
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError

@@ -14,7 +14,6 @@ from mlm.evaluation.baselines import (
 )
 from mlm.evaluation.bootstrap import bundled, sums_by_sample
 from mlm.evaluation.calibration import calibration_bins, expected_calibration_error
-from mlm.evaluation.data import EvaluationData
 from mlm.evaluation.metrics import (
     Difference,
     Part,
@@ -32,6 +31,7 @@ from mlm.evaluation.metrics import (
     position_bins,
 )
 from mlm.evaluation.predictions import SHOWN_AS, Positions, Scored, Scores
+from mlm.evaluation.shard_reading import EvaluationData
 from mlm.shards.split_samples import Samples
 from mlm.tokenizer.pieces import texts_of
 
