@@ -2,7 +2,7 @@
 # Requires: what `corpus` in the configuration names: a package, files, or a Hub dataset.
 # Gives: results/corpus/{split}.parquet (columns text and group, one document a row) and
 #        results/corpus/{split}.json (source, sizes, what each filter took).
-from mlm.corpus.files import check_group_by, matched_files, used_settings
+from mlm.corpus.file_patterns import check_group_by, matched_files, used_settings
 
 CORPUS_FILES = {split: [] for split in SPLITS}
 if settings["corpus"]["source"] == "files":

@@ -5,7 +5,7 @@ from mlm.jobs.job import run
 
 def main(job):
     from mlm.preflight.checks import PreflightFiles, PreflightSettings
-    from mlm.preflight.stage import preflight_run
+    from mlm.preflight.preflight_job import preflight_run
 
     preflight_run(
         PreflightSettings.of(job.params.targets, job.params.utilisation, job.params.effort),

@@ -10,7 +10,7 @@ from test_corpus import EMBEDDED, FILTERS, build, described
 from test_corpus_sources import WRITERS
 
 from mlm.corpus.embedded import paragraphs, speeches_by_split
-from mlm.corpus.files import check_group_by, matched_files
+from mlm.corpus.file_patterns import check_group_by, matched_files
 from mlm.foundations.errors import MlmError
 
 ROWS = [(f"text {i}", group) for i, group in enumerate(["b", "a", "b", "7", "é", "a"])]

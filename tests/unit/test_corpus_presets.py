@@ -9,7 +9,7 @@ import yaml
 from mlm.config.hub_names import is_commit
 from mlm.config.resolution import resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
-from mlm.corpus.files import matched_files, used_settings
+from mlm.corpus.file_patterns import matched_files, used_settings
 
 ROOT = Path(__file__).parents[2]
 ARTICLE = """

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mlm.config.resolution import resolve
 from mlm.corpus import decoding
 from mlm.corpus.corpus_building import SPLITS, build_corpus
-from mlm.corpus.files import matched_files, used_settings
+from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.formats import Reading, read_documents
 from mlm.foundations.errors import MlmError
 

@@ -10,9 +10,9 @@ from mlm.foundations.errors import MlmError
 from mlm.preflight.checks import PreflightFiles, PreflightSettings, compile_all, preflight
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
-from mlm.preflight.stage import number_of_updates
+from mlm.preflight.outcome import show_and_require
+from mlm.preflight.preflight_job import number_of_updates
 from mlm.preflight.table import shown_seconds, table
-from mlm.preflight.verdict import show_and_require
 from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import read_manifest
 from mlm.tpu.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mlm.corpus.decompression import ReadingPosition
 from mlm.corpus.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
-from mlm.corpus.files import file_format, matched_files
+from mlm.corpus.file_patterns import file_format, matched_files
 from mlm.corpus.formats import Reading, read_documents
 from mlm.corpus.groups import OWN, Document
 from mlm.foundations.digests import file_sha256
