@@ -8,6 +8,8 @@ test starts as a user would does not see them.
 
 import os
 
+import pytest
+
 _GIVEN = dict(os.environ)
 _SET = {
     "FORCE_TF_AVAILABLE": "1",
@@ -27,3 +29,19 @@ def users_environment() -> dict[str, str]:
     """The environment as a test may have changed it, without what is set here."""
     rest = {k: v for k, v in os.environ.items() if k not in _SET and k != "XLA_FLAGS"}
     return rest | {k: _GIVEN[k] for k in (*_SET, "XLA_FLAGS") if k in _GIVEN}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workflows_ahead(request, tmp_path_factory):
+    """Builds the small workflow that several modules look at, while the first tests run.
+
+    It takes as long as many of them together and needs another core than they do.
+    """
+    from tests.workflow.conftest import WorkflowsAhead
+
+    wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    ahead = WorkflowsAhead(tmp_path_factory, again="built_again" in wanted)
+    if "built" in wanted:
+        ahead.start("built")
+    yield ahead
+    ahead.stop()

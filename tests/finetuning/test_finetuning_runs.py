@@ -176,6 +176,7 @@ def test_a_state_of_other_shapes_is_passed_over(tmp_path, capsys):
     assert "other shapes" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("damaged", "done"), [("the newest", 2), ("all", 0)])
 def test_a_cut_state_costs_epochs_and_never_stops_a_retry(
     regression, monkeypatch, capsys, damaged, done
@@ -194,6 +195,7 @@ def test_a_cut_state_costs_epochs_and_never_stops_a_retry(
     assert Path(files.predictions).read_bytes() == undisturbed.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_stops_and_names_the_learning_rate(regression):
     place, section, _ = regression
     settings, files = job(place, "diverged", section | {"learning_rate": 1e30})
@@ -202,6 +204,7 @@ def test_a_training_that_diverges_stops_and_names_the_learning_rate(regression):
     assert not Path(files.predictions).exists() and not Path(files.record).exists()
 
 
+@pytest.mark.slow
 def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp_path, monkeypatch):
     section = prepared(tmp_path, rows=60, epochs=1, seeds=2)
     files = run(tmp_path, "two", section)
@@ -223,6 +226,7 @@ def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp
     assert Path(resumed[1].record).read_bytes() == Path(files.record).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_mean_over_seeds_is_scored_and_its_interval_is_the_wider_for_it(tmp_path):
     section = prepared(tmp_path, rows=60, epochs=1, seeds=2)
     metrics = whole(tmp_path, "out", section)
@@ -276,6 +280,7 @@ def test_a_history_that_was_cut_or_edited_is_named_with_what_mends_it(regression
             history.write_text(content)
 
 
+@pytest.mark.slow
 def test_three_classes_run_from_end_to_end(tmp_path):
     section = prepared(tmp_path, rows=90, task="classification", epochs=1)
     metrics = whole(tmp_path, "out", section)
@@ -308,6 +313,7 @@ finetune_fold(*job(Path(place), out, section, virtual_replicas=devices))
 """
 
 
+@pytest.mark.slow
 def test_two_devices_have_the_loss_curve_of_one(tmp_path):
     section = prepared(tmp_path, rows=44)
     curves = []

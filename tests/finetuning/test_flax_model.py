@@ -115,6 +115,7 @@ np.save(sys.argv[2] + "/logits.npy", model(**{k: asked[k] for k in asked}).logit
 """
 
 
+@pytest.mark.slow
 def test_logits_equal_tensorflows(directory, tmp_path):
     """The same checkpoint, head included, on padded and unpadded rows, in a process of its own:
     transformers finds TensorFlow when it is imported, or never."""

@@ -33,6 +33,7 @@ except MlmError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prepared", "asked", "said"),
     [

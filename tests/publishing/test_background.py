@@ -230,6 +230,7 @@ def inputs(monkeypatch, tmp_path):
     write_inputs(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_training_with_pushes_ends_in_the_same_bytes(hub, inputs, tmp_path):
     asked = vars(replace(SETTINGS, every=10))
     assert pushed_run.run(tmp_path, "plain") == 0

@@ -275,6 +275,7 @@ def test_auto_that_finds_a_tpu_trains_after_a_passed_preflight(on_a_tpu):
         on_a_tpu({"passed": True, "step": STEP})
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(root):
     wild = {"optimizer": {"learning_rate": 1e36, "max_grad_norm": None, "warmup_ratio": 0.0}}
     short = {"checkpoint": {"every": 1}}

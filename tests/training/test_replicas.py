@@ -46,7 +46,8 @@ def losses(
         return np.array([float(row["loss"]) for row in csv.DictReader(file)])
 
 
-@pytest.mark.parametrize("replicas, batch", [(2, 16), pytest.param(8, 4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas, batch", [(2, 16), (8, 4)])
 def test_the_number_of_replicas_changes_no_loss(root, replicas, batch):
     one = losses(root, "one")
     several = losses(root, f"replicas-{replicas}", replicas, batch)
@@ -102,6 +103,7 @@ def test_bfloat16_trains_like_float32(root):
     assert single[-1] < single[0] - 0.5
 
 
+@pytest.mark.slow
 def test_the_exported_model_scores_what_training_reported(root):
     from transformers import TFAutoModelForMaskedLM
 

@@ -12,6 +12,7 @@ from mlm.foundations.errors import MlmError
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 RULE_SCRIPTS = sorted(p.stem for p in SCRIPTS.glob("*.py"))
+WITH_TENSORFLOW = ("lower_train_step", "pretrain", "preview")
 
 
 @pytest.fixture
@@ -84,9 +85,9 @@ def test_code_that_is_no_python_is_named(library):
 
 @pytest.mark.parametrize(
     "script",
-    # Imports of seconds each: one of those with TensorFlow stands for the others.
+    # The imports of TensorFlow take seconds.
     [
-        pytest.param(s, marks=[pytest.mark.slow] if s in ("lower_train_step", "preview") else [])
+        pytest.param(s, marks=[pytest.mark.slow] if s in WITH_TENSORFLOW else [])
         for s in RULE_SCRIPTS
     ],
 )

@@ -16,6 +16,7 @@ import yaml
 from tests.conftest import users_environment
 
 ROOT = Path(__file__).parents[2]
+SNAKEMAKE = [sys.executable, "-m", "snakemake"]
 
 #: Small enough that every stage ends in seconds; the text is real.
 TINY = {
@@ -68,9 +69,8 @@ class Project:
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
         """Run `snakemake` on the tiny configuration; the output is in `stdout`."""
-        command = [sys.executable, "-m", "snakemake", "--cores=2", "--configfile=tiny.yaml"]
         ran = subprocess.run(
-            [*command, *arguments],
+            [*SNAKEMAKE, "--cores=2", "--configfile=tiny.yaml", *arguments],
             cwd=self.path,
             env=users_environment(),
             stdout=subprocess.PIPE,
@@ -149,9 +149,56 @@ def copy_of_the_repository(place: Path) -> Project:
     return project
 
 
+class WorkflowsAhead:
+    """Two copies of the tiny workflow, run to their reports one after the other."""
+
+    def __init__(self, directories, again: bool):
+        self.directories, self.again = directories, again
+        self.projects: dict[str, Project] = {}
+        self.processes: dict[str, subprocess.Popen] = {}
+
+    def start(self, name: str) -> None:
+        """Begin with the copy `name`, unless it was begun before."""
+        if name in self.projects:
+            return
+        project = copy_of_the_repository(self.directories.mktemp(name))
+        with (project.path / "built.log").open("w") as log:
+            self.processes[name] = subprocess.Popen(
+                [
+                    *SNAKEMAKE,
+                    "--cores=2" if name == "built" else "--cores=3",
+                    "--configfile=tiny.yaml",
+                ],
+                cwd=project.path,
+                env=users_environment(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self.projects[name] = project
+
+    def __call__(self, name: str) -> Project:
+        """The copy `name` when its report is there."""
+        self.start(name)
+        project = self.projects[name]
+        assert self.processes[name].wait() == 0, (project.path / "built.log").read_text()[-6000:]
+        if self.again:
+            self.start("built_again")
+        return project
+
+    def stop(self) -> None:
+        """End what is still under way."""
+        for process in self.processes.values():
+            process.terminate()
+            process.wait()
+
+
 @pytest.fixture(scope="session")
-def built(tmp_path_factory) -> Project:
+def built(workflows_ahead) -> Project:
     """The tiny workflow, run to its report."""
-    project = copy_of_the_repository(tmp_path_factory.mktemp("built"))
-    project.snakemake()
-    return project
+    return workflows_ahead("built")
+
+
+@pytest.fixture(scope="session")
+def built_again(workflows_ahead) -> Project:
+    """The same from another copy, on another number of cores."""
+    return workflows_ahead("built_again")

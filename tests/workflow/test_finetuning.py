@@ -23,10 +23,8 @@ def labelled(built, tmp_path_factory) -> Project:
     return Project(place)
 
 
-@pytest.mark.parametrize(
-    "task", ["regression", pytest.param("classification", marks=pytest.mark.slow)]
-)
-def test_a_csv_in_the_commonlit_layout_goes_through_to_the_report(labelled, task):
+def describe(labelled, task: str) -> None:
+    """A CSV of 200 rows and the configuration for it."""
     write_csv(labelled.path / "labels.csv", 200, classes=task == "classification")
     finetune = {
         "enabled": True,
@@ -38,6 +36,18 @@ def test_a_csv_in_the_commonlit_layout_goes_through_to_the_report(labelled, task
         "resamples": 100,
     }
     labelled.write_config(TINY | {"finetune": finetune})
+
+
+def test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again(labelled):
+    describe(labelled, "regression")
+    stages = {f"finetune_{stage}" for stage in ("data", "fold", "ridge", "merge")}
+    assert labelled.would_run("finetune") == stages | {"finetune", "report"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_a_csv_in_the_commonlit_layout_goes_through_to_the_report(labelled, task):
+    describe(labelled, task)
     ran = labelled.snakemake("finetune")
     assert "rule finetune_fold" in ran.stdout and "rule pretrain" not in ran.stdout
     place = labelled.path / "results" / "runs" / "base" / "finetune"
