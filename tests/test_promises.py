@@ -1,0 +1,226 @@
+"""Each promise of the README has its test in the default run.
+
+A promise is a bullet that begins in bold, a target, or a section. Here stands which tests hold it.
+"""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+UNIT, WORKFLOW = "tests/unit/", "tests/workflow/"
+WHOLE = WORKFLOW + "test_whole_workflow.py::"
+STALENESS = WORKFLOW + "test_staleness.py::"
+DAMAGE = WORKFLOW + "test_damage.py::"
+PUBLISHING = WORKFLOW + "test_publishing.py::"
+EXPORT = "tests/training/test_export.py::"
+
+#: The first words of a promise, and the tests that hold it.
+PROMISES = {
+    "The same bytes from every run": [
+        WHOLE + "test_another_copy_at_another_number_of_cores_has_the_same_bytes",
+        UNIT + "test_tokenizer_training.py::test_five_processes_train_the_same_bytes",
+    ],
+    "A kill costs only time": [
+        "tests/training/test_interruption.py::"
+        "test_a_killed_and_a_stopped_training_end_like_one_left_alone",
+        WORKFLOW + "test_killed_snakemake.py::"
+        "test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_one",
+    ],
+    "An edit reruns what depends on it": [
+        STALENESS + "test_a_setting_reruns_what_uses_it",
+        STALENESS + "test_an_edited_module_reruns_what_loads_it_and_what_follows",
+        STALENESS + "test_comments_docstrings_and_formatting_rerun_nothing",
+    ],
+    "No result is silently wrong": [
+        DAMAGE + "test_damage_is_named_with_the_command_that_mends_it",
+        DAMAGE + "test_a_deleted_result_is_made_again",
+        DAMAGE + "test_a_retraining_that_fails_leaves_the_old_model",
+    ],
+    "No token lost": [
+        WHOLE + "test_tokens_in_are_tokens_out",
+        UNIT + "test_packing.py::test_packing_keeps_every_token_in_order",
+    ],
+    "One checkpoint for three frameworks": [
+        EXPORT + "test_tensorflow_opens_the_export",
+        EXPORT + "test_flax_opens_the_export",
+        EXPORT + "test_pytorch_opens_the_exports",
+    ],
+    "Quick start": [
+        WHOLE + "test_every_declared_result_is_there",
+        WHOLE + "test_transformers_opens_the_model_and_fills_masks",
+        STALENESS + "test_nothing_changed_means_nothing_to_be_done",
+        STALENESS + "test_the_status_command_says_why_in_words",
+    ],
+    "Your own corpus": [
+        WHOLE + "test_a_bad_configuration_is_one_message_and_nothing_written",
+        UNIT + "test_configuration.py::"
+        "test_unknown_keys_wrong_types_and_contradictions_are_told_together",
+        UNIT + "test_configuration.py::test_config_yaml_and_the_schema_are_what_the_models_give",
+    ],
+    "Sources": [
+        UNIT + "test_corpus.py::test_the_embedded_corpus_adds_up",
+        UNIT + "test_corpus_sources.py::test_every_format_and_compression_gives_the_same_documents",
+        UNIT + "test_corpus_hub.py::test_a_dataset_comes_from_an_existing_cache_without_a_network",
+    ],
+    "Groups": [
+        UNIT
+        + "test_corpus_groups.py::test_a_column_names_the_groups_in_every_format_that_has_columns",
+        UNIT + "test_evaluation.py::test_intervals_resample_the_sums_by_group",
+    ],
+    "Filters": [
+        UNIT + "test_corpus.py::test_each_filter_counts_what_it_takes",
+        UNIT + "test_corpus.py::test_duplicates_and_leaks_are_those_that_sets_would_find",
+    ],
+    "Tokenizers": [
+        UNIT + "test_tokenizer_files.py::test_the_files_are_canonical_and_the_same_every_time",
+        UNIT + "test_tokenizer_files.py::test_a_pretrained_directory_gives_the_same_ids",
+        UNIT + "test_tokenizer_training.py::test_the_text_of_special_strings_stays_text",
+    ],
+    "Runs": [
+        STALENESS + "test_a_run_added_trains_that_run_and_remakes_the_report",
+        WHOLE + "test_what_snakemake_merges_away_is_still_known",
+    ],
+    "Presets": [
+        UNIT + "test_configuration.py::test_the_schema_says_what_the_models_say",
+        UNIT + "test_corpus_presets.py::test_a_hub_preset_is_pinned_to_a_commit",
+    ],
+    "Size": [
+        UNIT + "test_tokenizer_training.py::test_training_takes_an_even_sample_of_a_large_corpus",
+        UNIT + "test_sharding.py::test_memory_is_bounded_by_the_batch_and_not_by_the_corpus",
+    ],
+    # Never run on one: what is found and said where there is none.
+    "GPU": [UNIT + "test_local_devices.py::test_a_gpu_that_is_hidden_on_purpose_does_not_count"],
+    "snakemake --cores 2": [WHOLE + "test_every_declared_result_is_there"],
+    "snakemake --cores 2 verify": [WHOLE + "test_verify_and_preview_are_targets"],
+    "snakemake --cores 2 preview": [WHOLE + "test_verify_and_preview_are_targets"],
+    "snakemake --cores 2 preflight": [
+        UNIT + "test_preflight_lowering.py::test_the_step_that_trains_breaks_no_rule",
+        UNIT + "test_preflight_compiler.py::test_the_figures_are_those_of_the_program",
+    ],
+    "snakemake --cores 2 publish": [
+        PUBLISHING + "test_publishing_from_the_first_time_to_nothing_to_be_done"
+    ],
+    "snakemake --cores 2 --report x.html": [
+        WHOLE + "test_snakemakes_own_report_and_graph_are_made"
+    ],
+    "Your files": [
+        STALENESS + "test_a_source_replaced_by_a_file_with_an_old_date_reruns_everything",
+        STALENESS + "test_one_source_file_touched_reruns_nothing",
+    ],
+    "Code": [
+        STALENESS + "test_touched_code_reruns_nothing",
+        STALENESS + "test_a_clone_under_another_path_finds_the_results_of_the_first",
+    ],
+    "Results": [
+        DAMAGE + "test_a_result_of_other_settings_with_an_old_date_is_noticed",
+        DAMAGE + "test_without_snakemakes_notes_results_of_other_settings_are_refused",
+    ],
+    "TPU": [
+        UNIT
+        + "test_preflight_lowering.py::test_a_planted_fault_is_caught_with_its_operation_and_line",
+        UNIT + "test_preflight_compiler.py::"
+        "test_a_program_that_overflows_the_memory_is_told_from_a_refused_one",
+        "tests/training/test_refusals.py::"
+        "test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too",
+    ],
+    # The services themselves are started by the slow tests in tests/cluster.
+    "On a cluster, in a bucket, on TPU VMs": [
+        UNIT + "test_requirements.py::test_a_profile_names_rules_that_there_are",
+        UNIT + "test_requirements.py::test_an_extended_environment_holds_the_default_one",
+    ],
+    "Publishing": [
+        "tests/publishing/test_publish_settings.py::"
+        "test_nothing_is_published_by_default_and_what_is_published_is_private",
+        "tests/publishing/test_background.py::test_an_offer_never_waits_and_the_newest_wins",
+    ],
+    "Private": [
+        "tests/publishing/test_uploads.py::test_a_repository_is_public_only_when_asked_for",
+        "tests/publishing/test_refusals.py::test_nothing_private_goes_into_a_public_repository",
+    ],
+    "Resumed": [
+        "tests/publishing/test_uploads.py::test_only_what_differs_is_uploaded",
+        "tests/publishing/test_uploads.py::test_a_rerun_goes_on_where_the_last_one_stopped",
+    ],
+    "Whole": ["tests/publishing/test_contents.py::test_a_damaged_model_is_not_published"],
+    "The token": [
+        PUBLISHING + "test_publishing_from_the_first_time_to_nothing_to_be_done",
+        "tests/publishing/test_refusals.py::test_a_stored_login_is_not_used",
+    ],
+    "Of the corpus": [
+        "tests/publishing/test_contents.py::test_no_text_of_the_corpus_goes_with_a_model"
+    ],
+    "Cards": ["tests/publishing/test_contents.py::test_a_tokenizer_goes_with_a_card"],
+    "Fine-tuning": [
+        WORKFLOW + "test_finetuning.py::"
+        "test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again",
+        "tests/finetuning/test_finetuning_runs.py::"
+        "test_200_rows_in_the_commonlit_layout_run_from_end_to_end",
+        "tests/finetuning/test_finetuning_runs.py::"
+        "test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes",
+    ],
+    "What is in the report": [
+        UNIT + "test_report.py::test_the_page_asks_for_nothing_from_outside",
+        UNIT + "test_report.py::test_every_artefact_has_its_digest_in_the_page",
+        "tests/browser/test_report_page.py::test_nothing_scrolls_sideways",
+        "tests/browser/test_report_page.py::test_every_text_has_contrast",
+    ],
+    "How it works": [
+        UNIT + "test_manifests.py::test_a_changed_shard_is_noticed_and_named",
+        UNIT + "test_masking.py::test_a_sample_has_the_same_mask_at_any_batch_size",
+        UNIT + "test_keyed_random.py::test_threefry_gives_the_published_answers",
+        UNIT + "test_initialisation.py::test_every_head_attends_to_its_offset_at_step_zero",
+        EXPORT + "test_logits_at_masked_positions_are_those_of_the_whole_model",
+    ],
+    "How it compares": [UNIT + "test_environment.py::test_the_pinned_environment_passes"],
+}
+TESTS = sorted({test for tests in PROMISES.values() for test in tests})
+#: Sections that hold bullets or say what is not promised.
+HEADINGS = {"Limits", "Licence"}
+
+
+def promised() -> set[str]:
+    """What the README promises, by its first words."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    bullets = re.findall(r"^- \*\*(.+?)\.?\*\*", text, re.M)
+    targets = re.findall(r"^\| `(snakemake [^`]*)` \|", text, re.M)
+    sections = re.findall(r"^## (.+)$", text, re.M)
+    return {*bullets, *targets, *sections} - HEADINGS
+
+
+def test_every_promise_has_its_tests():
+    assert promised() == set(PROMISES)
+    assert all(PROMISES.values())
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_the_test_of_a_promise_is_there_and_not_slow(test):
+    file, name = test.split("::")
+    module = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    (function,) = (n for n in module.body if isinstance(n, ast.FunctionDef) and n.name == name)
+    marks = [ast.unparse(decorator) for decorator in function.decorator_list]
+    marks += [
+        ast.unparse(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
+    ]
+    # Where some parameters are slow, the others are not.
+    assert not [m for m in marks if "mark.slow" in m and "parametrize" not in m]
+
+
+@pytest.mark.slow
+def test_the_default_run_collects_the_test_of_every_promise():
+    """Pytest's own word for it."""
+    collected = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-o", "addopts=-q -m 'not slow'"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert set(TESTS) - set(re.findall(r"^([^\s\[]+)", collected, re.M)) == set()
