@@ -165,9 +165,8 @@ def test_a_retraining_that_fails_leaves_the_old_model(built, intact, tmp_path):
     ran = copy.snakemake("-R", "pretrain", check=False)
     assert ran.returncode == 1 and "checkpoint.directory" in ran.stdout, ran.stdout[-3000:]
     model = "results/runs/base/model/"
-    left = digests(copy)
-    for name in intact:
-        assert left[name] == intact[name] or not name.startswith(model), name
+    kept = {name: digest for name, digest in intact.items() if name.startswith(model)}
+    assert kept and kept.items() <= digests(copy).items()
     # Without being forced any more: what is missing is made.
     assert "pretrain" in copy.would_run()
 
