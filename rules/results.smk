@@ -38,15 +38,39 @@ RESULTS = [
     *[f"results/figures/{name}.svg" for name in REPORT_FIGURES],
 ]
 
+# Those that are made only when a target asks for them. Which targets are asked for is not known
+# yet: damage to them is told at any time, and their settings are left to Snakemake's notes.
+ON_REQUEST = [
+    *PUBLISH_RECORDS,
+    *FINETUNE_RESULTS,
+    *expand(
+        [
+            portable(file)
+            for maker in (
+                rules.lower_train_step,
+                rules.find_batch,
+                rules.compile_train_step,
+                rules.preflight_finetune,
+                rules.preflight_passed,
+            )
+            for file in maker.output
+        ],
+        run=RUNS,
+    ),
+]
+
 # What a job was made from is asked of the results themselves, once, before anything is planned.
 if workflow.is_main_process:
     PARAMS_OF = params_by_output(
-        (regex_from_filepattern(portable(file)), rule.params)
-        for rule in workflow.rules
-        for file in rule.output
+        (
+            (regex_from_filepattern(portable(file)), rule.params)
+            for rule in workflow.rules
+            for file in rule.output
+        ),
+        RESULTS,
     )
     if storage_settings.default_storage_provider is None:
-        FOUND = look_over(RESULTS, PARAMS_OF, MEMORY)
+        FOUND = look_over(RESULTS + ON_REQUEST, PARAMS_OF, MEMORY)
     elif storage_settings.default_storage_provider == "gcs":
         from mlm.results.bucket_results import look_over_bucket
 

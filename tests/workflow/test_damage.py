@@ -100,6 +100,16 @@ def test_damage_is_named_with_the_command_that_mends_it(built, results, damage):
     assert set(results) - named == set(), output[-3000:]
 
 
+@pytest.mark.parametrize("damage", ["{", "{}", ""])
+def test_a_damaged_result_that_only_a_target_asks_for_is_named(built, damage):
+    result = "results/runs/base/preflight.json"
+    (built.path / result).write_text(damage)
+    try:
+        assert f"{result} is damaged" in built.dry_run(result)
+    finally:
+        (built.path / result).unlink()
+
+
 def test_undone_damage_leaves_nothing_to_be_done(built):
     assert built.would_run() == set()
 

@@ -178,17 +178,18 @@ def _place_of_note(kind: str, path: str) -> Path:
 
 
 def params_by_output(
-    made: Iterable[tuple[str, Any]],
+    made: Iterable[tuple[str, Any]], asked: Iterable[str]
 ) -> Callable[[str], Mapping[str, Any] | None]:
     """A function from a result's path to the params of the job that makes it.
 
-    `made` has, for each output of each rule, a regular expression of its path and the rule's
-    params, of which some are functions of the wildcards.
+    None for a result that is not among `asked`. `made` has, for each output of each rule, a
+    regular expression of its path and the rule's params, of which some are functions of the
+    wildcards.
     """
-    made = list(made)
+    made, asked = list(made), set(asked)
 
     def params_of(path: str) -> Mapping[str, Any] | None:
-        for pattern, params in made:
+        for pattern, params in made if path in asked else ():
             if match := re.fullmatch(pattern, path):
                 wildcards = _Wildcards(match.groupdict())
                 return {n: v(wildcards) if callable(v) else v for n, v in params.items()}
