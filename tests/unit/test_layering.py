@@ -1,0 +1,158 @@
+"""Packages stand in the order in which data flows, and import only from those before them."""
+
+import ast
+import re
+import shutil
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from mlm.foundations.code_digests import code_digests
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+#: A package may import from those above it. docs/architecture.md says what each holds.
+ORDER = (
+    "foundations",
+    "results",
+    "jobs",
+    "tpu",
+    "config",
+    "corpus",
+    "tokenizer",
+    "shards",
+    "batches",
+    "pretraining",
+    "evaluation",
+    "finetuning",
+    "preflight",
+    "publishing",
+    "report",
+)
+
+#: Imports that still go against the order, until the script hands both to the training.
+REMAINING = {
+    "mlm.pretraining.stage imports mlm.preflight.gate",
+    "mlm.pretraining.stage imports mlm.publishing.background",
+}
+
+#: What the modules that compute import though it computes no bits: where it is edited, the
+#: saved states of trainings are kept.
+COMPUTES_NO_BITS = {
+    "mlm.foundations.atomic": "writes files",
+    "mlm.foundations.code_digests": "what a state is compared by",
+    "mlm.foundations.digests": "what a state is compared by",
+    "mlm.foundations.errors": "messages",
+    "mlm.pretraining.accelerators": "finds the devices; which ones is a setting of the state",
+    "mlm.pretraining.local_devices": "finds the devices",
+    "mlm.results.artefacts": "reads and writes JSON",
+    "mlm.shards.manifests": "the manifests' digests are part of the state",
+    "mlm.shards.object_storage": "copies files",
+    "mlm.tokenizer.encoding": "the tokenizer's digest is part of the state",
+}
+
+
+def imports(scripts):
+    """(module, imported module) of the library, also inside functions and as `python -m`."""
+    files = {
+        ".".join(file.relative_to(scripts).with_suffix("").parts): file
+        for file in sorted((scripts / "mlm").rglob("*.py"))
+    }
+    for module, file in files.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{module} has a relative import, which is not followed"
+                inner = [f"{node.module}.{alias.name}" for alias in node.names]
+                names = [name if name in files else node.module for name in inner]
+            elif isinstance(node, ast.Constant) and re.fullmatch(r"mlm(\.\w+)+", str(node.value)):
+                names = [node.value] if node.value in files else []
+            yield from ((module, name) for name in names if name.split(".")[0] == "mlm")
+
+
+def offences(pairs):
+    """The imports among `pairs` that go against the order, in words."""
+
+    def place(module):
+        return ORDER.index(module.split(".")[1])
+
+    return sorted({f"{a} imports {b}" for a, b in pairs if place(a) < place(b)} - REMAINING)
+
+
+def test_every_module_belongs_to_a_package_with_a_place():
+    found = {file.relative_to(SCRIPTS / "mlm").parts for file in (SCRIPTS / "mlm").rglob("*.py")}
+    assert {parts[0] for parts in found} == {*ORDER, "__init__.py"}
+
+
+def test_packages_import_only_from_those_before_them():
+    assert offences(imports(SCRIPTS)) == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    graph = {}
+    for module, imported in imports(SCRIPTS):
+        if module != imported:
+            graph.setdefault(module, set()).add(imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" → ".join(error.args[1]))
+
+
+@pytest.mark.parametrize(
+    "module, line",
+    [
+        ("pretraining.training", "from mlm.publishing.background import PushSettings"),
+        ("pretraining.training", "from mlm.preflight.gate import require_passed"),
+        ("finetuning.step", "import mlm.preflight.table"),
+        ("shards.manifests", "from mlm.batches.masking import MaskingPlan"),
+        ("shards.split_samples", "from mlm.evaluation.predictions import Positions"),
+        ("config.accelerator", "from mlm.preflight import checks"),
+        ("tpu.compiler", "RUN = '-m', 'mlm.preflight.checks'"),
+    ],
+)
+def test_an_import_against_the_order_is_named(tmp_path, module, line):
+    """Each is put back where the library had it once, inside a function."""
+    shutil.copytree(SCRIPTS / "mlm", tmp_path / "mlm", ignore=shutil.ignore_patterns("*.pyc"))
+    file = tmp_path / "mlm" / f"{module.replace('.', '/')}.py"
+    file.write_text(f"{file.read_text()}\n\ndef _put_back():\n    {line}\n")
+    found = offences(imports(tmp_path))
+    assert len(found) == 1
+    imported = re.search(r"mlm\.(\w+)", line)[0]
+    assert found[0].startswith(f"mlm.{module} imports {imported}.")
+
+
+def computing_modules():
+    """What the modules that keep states name as computing, by the module that names them."""
+    found = {}
+    for file in (SCRIPTS / "mlm").rglob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets) == "COMPUTING_MODULES":
+                found[file.parent.name] = ast.literal_eval(node.value)
+    return found
+
+
+@pytest.mark.parametrize("package", ["pretraining", "finetuning"])
+def test_a_state_knows_all_code_that_computes_its_bits(package):
+    named = computing_modules()[package]
+    reached = code_digests(SCRIPTS, named)
+    assert set(named) <= set(reached), "a module is named that is not there"
+    assert set(reached) - set(named) <= set(COMPUTES_NO_BITS)
+
+
+def test_what_computes_no_bits_is_there():
+    assert set(COMPUTES_NO_BITS) <= set(code_digests(SCRIPTS, COMPUTES_NO_BITS))
+
+
+def test_the_page_on_the_architecture_has_the_order_and_names_files_that_are_there():
+    page = (SCRIPTS.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    chapter = page.split("## What may import what")[1].split("\n## ")[0]
+    assert tuple(re.findall(r"^\| `(\w+)` \|", chapter, re.MULTILINE)) == ORDER
+    named = re.findall(r"`([\w.]+/[\w./]*)`", page)
+    made = ("results/", "state/")
+    places = (SCRIPTS / "mlm", SCRIPTS.parent)
+    for path in (path for path in named if not path.startswith(made)):
+        assert any((place / path).exists() for place in places), path
