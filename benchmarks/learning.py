@@ -79,7 +79,12 @@ def train_one_seed(config: dict, seed: int, strengths: dict) -> list[dict]:
     from mlm.pretraining import initialisation
     from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
     from mlm.pretraining.checkpointing import StateDirectory
-    from mlm.pretraining.stage import RunFiles, RunSettings, pretraining_of, read_checked_manifests
+    from mlm.pretraining.run_inputs import (
+        RunFiles,
+        RunSettings,
+        pretraining_of,
+        read_checked_manifests,
+    )
     from mlm.pretraining.training import pretrain
 
     if strengths:
@@ -97,10 +102,6 @@ def train_one_seed(config: dict, seed: int, strengths: dict) -> list[dict]:
     files = RunFiles(
         tokenizer="results/tokenizer/tokenizer.json",
         manifests={s: f"results/manifests/{s}.json" for s in ("train", "validation")},
-        code=(),
-        model_directory="",
-        log="",
-        summary="",
     )
     manifests = read_checked_manifests(files, settings.sequence_length)
     accelerator = open_accelerator(AcceleratorSettings.of(config["accelerator"]))

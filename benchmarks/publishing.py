@@ -75,7 +75,7 @@ class Trial:
         (self._worker.resume if running else self._worker.suspend)()
         begun, used = time.perf_counter(), self._processor_seconds()
         if checkpoint:
-            self._pushes.offer(self._number, 1, self._model)
+            self._pushes.act(self._number, self._model)
             self.standing_still.append(time.perf_counter() - begun)
         for _ in range(self._steps):
             self._step()

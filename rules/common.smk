@@ -131,6 +131,14 @@ def of_accelerator(*keys):
     return canonical({key: settings["accelerator"][key] for key in keys})
 
 
+# Of a tokenizer that is trained here; of another it is not known before it is read.
+VOCABULARY = (
+    settings["tokenizer"]["vocabulary_size"]
+    if settings["tokenizer"]["kind"] != "pretrained" and settings["shards"]["source"] == "corpus"
+    else None
+)
+
+
 # Which TPU it is changes no result: resources, of which a change reruns nothing.
 THE_TPU = {f"accelerator_tpu_{k}": v or "" for k, v in settings["accelerator"]["tpu"].items()}
 

@@ -7,6 +7,7 @@
 #           results/runs/{run}/training.csv, training.json
 # Keeps     state/{run}/{fingerprint}/  what an interrupted training goes on from
 # Pushes    checkpoints to the Hub meanwhile, where publish.checkpoints.every asks for it
+from mlm.config.memory import training_mb
 from mlm.config.publish import model_repository
 
 TRAINED_FILES = {
@@ -19,6 +20,19 @@ TRAINED_FILES = {
     "log": "training.csv",
     "summary": "training.json",
 }
+
+
+def memory_of_training(wildcards):
+    """What the model, its optimizer and the batches take; see `training_mb`."""
+    accelerator = settings["accelerator"]
+    return training_mb(
+        model_of(wildcards),
+        run_section(settings, wildcards.run, "pretraining"),
+        VOCABULARY,
+        settings["shards"]["sequence_length"],
+        replicas=accelerator["virtual_replicas"] or 1,
+        on_host=accelerator["kind"] in ("auto", "cpu") or bool(accelerator["virtual_replicas"]),
+    )
 
 
 rule pretrain:
@@ -52,7 +66,7 @@ rule pretrain:
     resources:
         # So does the TPU's name, which is another after each preemption.
         **THE_TPU,
-        mem_mb=4000,
+        mem_mb=memory_of_training,
         runtime=720,
         checkpoint_every=setting_of_run("pretraining", "checkpoint", "every"),
         checkpoint_keep=setting_of_run("pretraining", "checkpoint", "keep"),

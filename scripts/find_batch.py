@@ -18,9 +18,6 @@ def main(job):
     files = {
         "tokenizer": job.input.tokenizer,
         "manifests": {"train": job.input.train, "validation": job.input.validation},
-        "model_directory": "",
-        "log": "",
-        "summary": "",
     }
     find_batches(
         {"settings": settings, "files": files},

@@ -6,7 +6,7 @@ from mlm.jobs.job import run
 def main(job):
     from mlm.preflight.forward_steps import ForwardSteps
     from mlm.preflight.lowering_stage import LoweringOptions, lower_run
-    from mlm.pretraining.stage import RunFiles, RunSettings
+    from mlm.pretraining.run_inputs import RunFiles, RunSettings
 
     settings = RunSettings(
         name=job.wildcards.run,
@@ -20,9 +20,6 @@ def main(job):
     files = RunFiles(
         tokenizer=job.input.tokenizer,
         manifests={"train": job.input.train, "validation": job.input.validation},
-        model_directory="",
-        log="",
-        summary="",
     )
     options = LoweringOptions(epoch_batches=job.params.epoch_batches)
     forward = ForwardSteps(

@@ -6,11 +6,15 @@ from mlm.jobs.job import accelerator_of, run
 
 
 def main(job):
-    from mlm.pretraining.stage import RunFiles, RunSettings, train_and_export
-    from mlm.publishing.background import PushSettings
+    from mlm.preflight.gate import require_passed
+    from mlm.pretraining.run_inputs import RunFiles, RunSettings
+    from mlm.pretraining.stage import RunResults, train_and_export
+    from mlm.publishing.background import PushSettings, background_pushes
+    from mlm.tokenizer.files import TOKENIZER_FILES
 
+    asked = job.resources
     checkpoint = {
-        key: getattr(job.resources, f"checkpoint_{key}") for key in ("every", "keep", "directory")
+        key: getattr(asked, f"checkpoint_{key}") for key in ("every", "keep", "directory")
     }
     settings = RunSettings(
         name=job.wildcards.run,
@@ -24,16 +28,12 @@ def main(job):
     files = RunFiles(
         tokenizer=job.input.tokenizer,
         manifests={"train": job.input.train, "validation": job.input.validation},
+    )
+    results = RunResults(
         model_directory=str(Path(job.output.weights).parent),
         log=job.output.log,
         summary=job.output.summary,
-        preflight=(
-            str(Path(job.output.summary).with_name("preflight.json"))
-            if job.resources.preflight_required
-            else None
-        ),
     )
-    asked = job.resources
     pushing = PushSettings(
         every=asked.push_every,
         repository=asked.push_repository,
@@ -42,7 +42,18 @@ def main(job):
         attempts=asked.push_attempts,
         wait=asked.push_wait,
     )
-    train_and_export(settings, files, pushing if pushing.every else None)
+    beside = tuple(Path(files.tokenizer).parent / name for name in TOKENIZER_FILES)
+
+    def before_found_tpu(run, step):
+        if asked.preflight_required:
+            # The results stand in a directory of their own until the training has ended.
+            preflight = Path(job.output.summary).parent.with_name("preflight.json")
+            require_passed(str(preflight), run, step)
+
+    def pushes(state):
+        return background_pushes(pushing if pushing.every else None, state, beside)
+
+    train_and_export(settings, files, results, before_found_tpu, pushes)
 
 
 if __name__ == "__main__":

@@ -22,12 +22,19 @@ def train(root: str, name: str, pushing: dict | None, environment: dict, fault: 
 
     from mlm.foundations.errors import MlmError
     from mlm.pretraining.stage import train_and_export
-    from mlm.publishing.background import PushSettings
+    from mlm.publishing.background import PushSettings, background_pushes
+    from mlm.tokenizer.files import TOKENIZER_FILES
 
     small_run._arm(fault)
     job = small_run.small_job(Path(root), name, {"pretraining": {"steps_per_execution": 3}})
+    settings = PushSettings(**pushing) if pushing else None
+    beside = tuple(Path(root) / "tokenizer" / file for file in TOKENIZER_FILES)
     try:
-        train_and_export(*job, PushSettings(**pushing) if pushing else None)
+        train_and_export(
+            *job,
+            small_run.small_results(Path(root), name),
+            further_action=lambda state: background_pushes(settings, state, beside),
+        )
     except MlmError as error:
         print(f"MlmError: {error}", file=sys.stderr)
         sys.stderr.flush()

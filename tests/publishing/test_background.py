@@ -65,7 +65,7 @@ def test_every_due_step_is_pushed_to_the_branch(hub, files, tmp_path, capsys):
     beside.write_text("{}\n")
     with background_pushes(SETTINGS, str(tmp_path), (beside,)) as pushes:
         for step in range(1, 7):
-            pushes.offer(step, 1, Model(step))
+            pushes.act(step, Model(step))
             until(lambda s=step: s % 2 or pushed(hub)[-1:] == [s])
     assert pushed(hub) == [2, 4, 6]
     assert hub.count("GET", "whoami") == 1, "asked once: the Hub counts such questions"
@@ -79,21 +79,19 @@ def test_every_due_step_is_pushed_to_the_branch(hub, files, tmp_path, capsys):
     assert f"step 6 is in me/model (checkpoints), commit {commit}" in told
 
 
-def test_a_step_between_two_executions_is_not_missed(hub, files, tmp_path):
+def test_a_push_is_due_at_every_so_many_steps(hub, files, tmp_path):
     with background_pushes(replace(SETTINGS, every=10), str(tmp_path), ()) as pushes:
-        for step in (4, 8, 12, 16):
-            pushes.offer(step, 4, Model(step))
-    assert pushed(hub) == [12]
+        assert [pushes.due(step) for step in (0, 4, 10, 12)] == [10, 10, 20, 20]
 
 
-def test_an_offer_never_waits_and_the_newest_wins(hub, files, tmp_path, capsys):
+def test_a_push_never_waits_and_the_newest_wins(hub, files, tmp_path, capsys):
     hub.rate = 2_000  # A push takes a second and more.
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
-        pushes.offer(2, 1, Model(2))
+        pushes.act(2, Model(2))
         until(lambda: hub.count("POST", "batch") == 1)
         begun = time.monotonic()
         for step in (4, 6, 8):
-            pushes.offer(step, 1, Model(step))
+            pushes.act(step, Model(step))
         assert time.monotonic() - begun < 2
         assert pushed(hub) == []
     assert pushed(hub) == [2, 8]
@@ -106,7 +104,7 @@ def test_a_checkpoint_is_that_of_its_step(hub, files, tmp_path):
     """What the model becomes while its checkpoint waits does not count."""
     model = Model(2)
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
-        pushes.offer(2, 1, model)
+        pushes.act(2, model)
         model.weights[0].numpy = np.zeros(500, np.float32).copy
     found = hub.files("me/model", branch="checkpoints")["model.safetensors"]
     assert found == b"\0" + np.full(500, 2, np.float32).tobytes()
@@ -115,10 +113,10 @@ def test_a_checkpoint_is_that_of_its_step(hub, files, tmp_path):
 def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, files, tmp_path, capsys):
     hub.faults.append(Fault("POST", "/commit/", status=500, times=3))
     with background_pushes(replace(SETTINGS, attempts=2), str(tmp_path), ()) as pushes:
-        pushes.offer(2, 1, Model(2))  # Fails twice, and is given up.
+        pushes.act(2, Model(2))  # Fails twice, and is given up.
         until(lambda: hub.count("POST", "/commit/") == 2)
         until(lambda: pushes._under_way is None)
-        pushes.offer(4, 1, Model(4))  # Fails once.
+        pushes.act(4, Model(4))  # Fails once.
     assert pushed(hub) == [4]
     told = capsys.readouterr().err
     assert "warning: step 2 is not pushed: The Hub is out of order (500)" in told
@@ -135,7 +133,7 @@ def test_no_trouble_with_the_hub_is_an_error(hub, files, tmp_path, capsys, monke
     else:
         monkeypatch.setenv("HF_TOKEN", "hf_" + "Revoked" * 5)
     with background_pushes(settings, str(tmp_path), ()) as pushes:
-        pushes.offer(2, 1, Model(2))
+        pushes.act(2, Model(2))
     told = capsys.readouterr().err
     words = {"down": "cannot be reached", "foreign": "someone else", "revoked": "(401)"}[trouble]
     assert "warning: step 2 is not pushed" in told and words in told
@@ -145,7 +143,7 @@ def test_no_trouble_with_the_hub_is_an_error(hub, files, tmp_path, capsys, monke
 def test_a_repository_that_goes_is_made_again(hub, files, tmp_path, capsys):
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
         for step in (2, 4, 6):
-            pushes.offer(step, 1, Model(step))
+            pushes.act(step, Model(step))
             until(lambda: pushes._under_way is None and pushes._waiting is None)
             if step == 2:
                 hub.repos.clear()
@@ -164,7 +162,7 @@ def test_the_end_waits_no_longer_than_it_is_told(hub, files, tmp_path, capsys):
     hub.rate = 20
     begun = time.monotonic()
     with background_pushes(replace(SETTINGS, wait=1), str(tmp_path), ()) as pushes:
-        pushes.offer(2, 1, Model(2))
+        pushes.act(2, Model(2))
         until(lambda: hub.count("POST", "batch") == 1)
     assert time.monotonic() - begun < 30
     told = capsys.readouterr().err
@@ -177,7 +175,7 @@ def test_a_training_that_is_stopped_does_not_wait(hub, files, tmp_path):
         pytest.raises(KeyboardInterrupt),
         background_pushes(SETTINGS, str(tmp_path), ()) as pushes,
     ):
-        pushes.offer(2, 1, Model(2))
+        pushes.act(2, Model(2))
         until(lambda: hub.count("POST", "batch") == 1)
         begun = time.monotonic()
         raise KeyboardInterrupt
@@ -189,9 +187,9 @@ def test_a_pushing_process_that_dies_is_a_warning(hub, files, tmp_path, capsys):
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
         pushes._worker.send_signal(signal.SIGKILL)
         pushes._worker.wait()
-        pushes.offer(2, 1, Model(2))
+        pushes.act(2, Model(2))
         until(lambda: not pushes._thread.is_alive())
-        pushes.offer(4, 1, Model(4))
+        pushes.act(4, Model(4))
     assert "the pushing process has ended" in capsys.readouterr().err
 
 
@@ -201,7 +199,7 @@ def test_a_full_disk_is_a_warning(hub, files, tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(background, "write_weights", full)
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
-        pushes.offer(2, 1, Model(2))
+        pushes.act(2, Model(2))
     assert "warning: step 2 is not pushed: OSError" in capsys.readouterr().err
 
 

@@ -1,5 +1,6 @@
 """A whole pretraining small enough for tests: shards, tokenizer files and settings."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -138,7 +139,7 @@ def write_inputs(root: Path) -> None:
 
 def small_job(root: Path, name: str = "small", overrides: dict | None = None):
     """(RunSettings, RunFiles) of a run below `root`, where `write_inputs` wrote."""
-    from mlm.pretraining.stage import RunFiles, RunSettings
+    from mlm.pretraining.run_inputs import RunFiles, RunSettings
 
     overrides = _merged(
         {"pretraining": {"checkpoint": {"directory": str(root / "state")}}}, overrides or {}
@@ -153,15 +154,36 @@ def small_job(root: Path, name: str = "small", overrides: dict | None = None):
         sequence_length=config["shards"]["sequence_length"],
         corpus=config["corpus"]["source"],
     )
-    results = root / "runs" / name
     files = RunFiles(
         tokenizer=str(root / "tokenizer" / "tokenizer.json"),
         manifests={s: str(root / f"{s}.json") for s in ("train", "validation")},
+    )
+    return settings, files
+
+
+def small_results(root: Path, name: str = "small"):
+    """Where the run `name` below `root` writes; a RunResults."""
+    from mlm.pretraining.stage import RunResults
+
+    results = root / "runs" / name
+    return RunResults(
         model_directory=str(results / "model"),
         log=str(results / "training.csv"),
         summary=str(results / "training.json"),
     )
-    return settings, files
+
+
+class SignalAt:
+    """A periodic action: this process gets signal `number` after `step`, behind its save."""
+
+    def __init__(self, step: int, number: int):
+        self._step, self._number = step, number
+
+    def due(self, step: int) -> int | None:
+        return self._step if step < self._step else None
+
+    def act(self, step: int, model) -> None:
+        os.kill(os.getpid(), self._number)
 
 
 def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
@@ -175,8 +197,13 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     from mlm.pretraining.stage import train_and_export
 
     _arm(fault)
+    behind = SignalAt(fault["saved"], fault["signal"]) if "saved" in fault else None
     try:
-        train_and_export(*small_job(Path(root), name, overrides))
+        train_and_export(
+            *small_job(Path(root), name, overrides),
+            small_results(Path(root), name),
+            further_action=lambda _state: contextlib.nullcontext(behind),
+        )
     except MlmError as error:
         print(f"MlmError: {error}", file=sys.stderr)
         sys.stderr.flush()
@@ -186,12 +213,12 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
 def _arm(fault: dict) -> None:
     """Die at the `write`-th write of a state, `seconds` after the first step, or after `step`.
 
-    With `exported`, the signal comes where that step's epoch would be exported, after saving.
+    With `saved`, the signal comes after that step, behind the moment of saving.
     `environment` is set, and `lease` replaces the renewal and rest of leases, before all else.
     """
     import mlm.pretraining.checkpointing
+    import mlm.pretraining.engine
     import mlm.pretraining.locking
-    import mlm.pretraining.training
 
     os.environ.update(fault.get("environment", {}))
     if "lease" in fault:
@@ -206,28 +233,20 @@ def _arm(fault: dict) -> None:
             real(path, content)
 
         mlm.pretraining.checkpointing._write = write
-    if "exported" in fault:
-        export = mlm.pretraining.training._Loop._export_epoch
-
-        def exported(loop, step, count):
-            export(loop, step, count)
-            if step == fault["exported"]:
-                os.kill(os.getpid(), fault["signal"])
-
-        mlm.pretraining.training._Loop._export_epoch = exported
     if "seconds" in fault or "step" in fault:
-        checked, begun = mlm.pretraining.training._Loop._check_finite, []
+        advance, begun = mlm.pretraining.engine.Engine.advance, []
 
-        def check(loop, step):
-            checked(loop, step)
+        def advanced(engine, steps):
+            sums = advance(engine, steps)
             number = fault.get("signal", signal.SIGKILL)
             if not begun and "seconds" in fault:
                 threading.Timer(fault["seconds"], os.kill, (os.getpid(), number)).start()
-            if step == fault.get("step"):
+            if engine.step == fault.get("step"):
                 os.kill(os.getpid(), number)
-            begun.append(step)
+            begun.append(engine.step)
+            return sums
 
-        mlm.pretraining.training._Loop._check_finite = check
+        mlm.pretraining.engine.Engine.advance = advanced
 
 
 _CONTEXT = multiprocessing.get_context("forkserver")

@@ -79,7 +79,7 @@ def test_a_training_interrupted_three_times_ends_like_one_left_alone(root, count
 
 @pytest.mark.slow
 def test_a_signal_after_the_moment_of_saving_is_not_told_as_saved(root):
-    fault = {"exported": 12, "signal": signal.SIGTERM}
+    fault = {"saved": 12, "signal": signal.SIGTERM}
     assert run_child(root, "late", fault=fault) == 3
     assert "Stopped by SIGTERM after step 13 of 40" in (root / "late.stderr").read_text()
     assert list(root.glob("state/late/*/step-00000013/complete.json"))

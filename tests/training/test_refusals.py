@@ -1,6 +1,7 @@
 """What does not fit is said before the first step, and no state is lost by it."""
 
 import dataclasses
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +9,7 @@ from small_run import (
     LENGTH,
     run_child,
     small_job,
+    small_results,
     small_settings,
     write_inputs,
     write_split,
@@ -16,10 +18,11 @@ from small_run import (
 
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import ConfigError, MlmError
+from mlm.preflight.gate import require_passed
 from mlm.pretraining import stage
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.models import ModelRequest, build_model, model_configuration
-from mlm.pretraining.training import number_of_steps
+from mlm.pretraining.run_inputs import number_of_steps, pretraining_of, read_checked_manifests
 from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import read_manifest, write_manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
@@ -139,7 +142,9 @@ def test_a_state_belongs_to_its_device_and_packages_but_to_no_tpus_name(root, mo
         strategy = SimpleNamespace(num_replicas_in_sync=replicas)
         device = Accelerator(strategy=strategy, kind="cpu", precision="float32")
         settings = dataclasses.replace(settings, accelerator=section)
-        return value_sha256(stage.state_basis(settings, files, device))
+        manifests = read_checked_manifests(files, LENGTH)
+        run = pretraining_of(settings, files, manifests, replicas)
+        return value_sha256(stage.state_basis(run, files, device))
 
     assert found() == found(tpu="another") == found(seed=0)
     assert len({found(), found(replicas=2), found(seed=1)}) == 3
@@ -239,8 +244,8 @@ def on_a_tpu(root, monkeypatch):
         settings, files = small_job(root, overrides={"accelerator": {"kind": kind}})
         if report is not None:
             write_artefact(root / "preflight.json", report)
-        files = dataclasses.replace(files, preflight=str(root / "preflight.json"))
-        stage.train_and_export(settings, files)
+        passed = partial(require_passed, str(root / "preflight.json"))
+        stage.train_and_export(settings, files, small_results(root), passed)
 
     return train
 

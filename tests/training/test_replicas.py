@@ -7,9 +7,9 @@ import pytest
 from small_run import run_child, small_job, write_inputs
 
 from mlm.batches.input_pipeline import ShardFiles, evaluation_batches, replica_shares
+from mlm.batches.masking_settings import masking_plan
 from mlm.foundations.atomic import read_json
 from mlm.foundations.framework import tf
-from mlm.pretraining.stage import masking_plan
 from mlm.shards.manifests import read_manifest
 from mlm.tokenizer.encoding import Encoder
 
@@ -114,7 +114,7 @@ def test_the_exported_model_scores_what_training_reported(root):
     # Validation asks 15 % whatever training masks.
     asked = settings.pretraining["masking"] | {"mlm_probability": 0.15}
     plan = masking_plan(asked, encoder, files.tokenizer, 16)
-    model = TFAutoModelForMaskedLM.from_pretrained(files.model_directory)
+    model = TFAutoModelForMaskedLM.from_pretrained(root / "runs" / "one" / "model")
     right = total = loss = 0.0
     batches = evaluation_batches(
         ShardFiles.of(manifest), plan, seed=0, batch_size=7, samples=50

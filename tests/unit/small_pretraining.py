@@ -18,7 +18,7 @@ def small_pretraining(root: Path, **overrides):
     from mlm.batches.input_pipeline import ShardFiles
     from mlm.batches.masking import MaskingPlan
     from mlm.pretraining.optimisation import OptimizerSettings
-    from mlm.pretraining.training import Pretraining
+    from mlm.pretraining.resolved_run import Pretraining
 
     file = root / "train.tfrecord"
     if not file.exists():

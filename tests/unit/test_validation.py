@@ -9,7 +9,7 @@ from small_pretraining import SAMPLES, small_pretraining
 
 
 def _asked(run) -> dict[str, np.ndarray]:
-    from mlm.pretraining.training import validation_batches
+    from mlm.pretraining.resolved_run import validation_batches
 
     batches = list(validation_batches(run, 8).as_numpy_iterator())
     return {key: np.concatenate([b[key] for b in batches]) for key in batches[0]}
@@ -31,22 +31,20 @@ def test_validation_looks_at_samples_of_the_whole_split(tmp_path):
 def test_a_validation_pass_takes_one_batch_of_a_replica_at_a_time(tmp_path, replicas):
     """All accumulated batches at once would not fit where one of them does."""
     from mlm.foundations.framework import tf
-    from mlm.pretraining.training import _Loop
+    from mlm.pretraining.engine import Engine
 
     run = small_pretraining(tmp_path, per_replica_batch_size=4)
     run = replace(run, optimizer=replace(run.optimizer, gradient_accumulation_steps=8))
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    accelerator = SimpleNamespace(strategy=strategy, replicas=replicas)
-    states = SimpleNamespace(path=str(tmp_path))
-    loop = _Loop(run, accelerator, states, None, None, None, None, None)
+    engine = Engine(run, SimpleNamespace(strategy=strategy, replicas=replicas))
     sizes = []
 
     def looked_at(batch):
         sizes.append(batch["input_ids"].shape[0])
         return 0.0, 0.0, 1.0
 
-    loop.validation_function = looked_at
-    loop._validate()
+    engine._validation_step = looked_at
+    engine.validate()
     # A strategy of one device gets the batches of all replicas as one.
     assert set(sizes) == {4 * replicas}
     assert sum(sizes) >= SAMPLES

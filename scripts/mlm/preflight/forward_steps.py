@@ -14,8 +14,8 @@ from mlm.foundations.framework import tf, tf_keras
 from mlm.preflight.findings import Finding
 from mlm.preflight.lowering import lower, one_of_many
 from mlm.pretraining.models import build_model
+from mlm.pretraining.resolved_run import Pretraining, validation_batches
 from mlm.pretraining.train_step import replica_validation_step
-from mlm.pretraining.training import Pretraining, validation_batches
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.xla_rules import check_graph, source_line
 from mlm.pretraining.models import build_model, number_of_parameters
 from mlm.pretraining.optimisation import build_optimizer
+from mlm.pretraining.resolved_run import Pretraining
 from mlm.pretraining.train_step import replica_train_step
-from mlm.pretraining.training import Pretraining
 
 #: Replicas that the step is lowered for: any number above 1 gives it its all-reduces.
 _REPLICAS = 2

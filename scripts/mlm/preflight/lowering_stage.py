@@ -13,8 +13,8 @@ from mlm.preflight.lowering import Lowered, TrainStep, lower, train_step_of
 from mlm.preflight.shape_survey import position_is_restorable, survey_epoch
 from mlm.preflight.tile_sizes import Dimension, tile_advice
 from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
-from mlm.pretraining.stage import RunFiles, RunSettings, pretraining_of
-from mlm.pretraining.training import Pretraining
+from mlm.pretraining.resolved_run import Pretraining
+from mlm.pretraining.run_inputs import RunFiles, RunSettings, pretraining_of
 from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import read_manifest
 from mlm.tokenizer.encoding import Encoder

@@ -16,8 +16,8 @@ from mlm.batches.input_pipeline import training_batches
 from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.lowering import TrainStep
+from mlm.pretraining.resolved_run import Pretraining, validation_batches
 from mlm.pretraining.train_step import distributed_train_step, distributed_validation_step
-from mlm.pretraining.training import Pretraining, validation_batches
 
 #: A function that is traced so often is traced for every batch: no need to go on.
 _MANY_TRACES = 5

@@ -8,7 +8,7 @@ computed all the same (Cloud TPU documentation, "Performance guide").
 from dataclasses import dataclass
 
 from mlm.preflight.findings import ADVICE, WARNING, Finding
-from mlm.pretraining.training import Pretraining
+from mlm.pretraining.resolved_run import Pretraining
 
 SUBLANES, LANES = 8, 128
 

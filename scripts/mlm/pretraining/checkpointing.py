@@ -12,33 +12,18 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf, tf_keras
+from mlm.foundations.framework import tf
 from mlm.pretraining.locking import FileLock, Lease
 
 _MARKER = "complete.json"
+#: Bytes read at a time where a file's digest is taken.
+_PART = 1 << 24
 _STATE = re.compile(r"step-(\d{8,})/?")
-
-
-def trackable_state(model, optimizer) -> tf.train.Checkpoint:
-    """Everything that a resumed process needs to go on with the same bits.
-
-    The dropout layers' random generators are named one by one: TensorFlow does not find them
-    by itself, and without them a resumed training draws other dropouts.
-    """
-    generators = []
-    for layer in model.submodules:
-        if isinstance(layer, tf_keras.layers.Dropout):
-            generator = getattr(layer._random_generator, "_generator", None)
-            if generator is None:
-                layer._random_generator._maybe_init()
-                generator = layer._random_generator._generator
-            if generator is not None:
-                generators.append(generator)
-    return tf.train.Checkpoint(model=model, optimizer=optimizer, generators=generators)
 
 
 @dataclass
@@ -87,6 +72,15 @@ class StateDirectory:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The directory, made and locked for this process; see `acquire`."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
 
     def steps(self) -> list[int]:
         """Steps of the states that are there, newest first, complete or not."""
@@ -233,8 +227,13 @@ def _write(path: str, content: bytes) -> None:
 
 
 def _size_and_digest(path: str) -> list:
-    content = _read(path)
-    return [len(content), hashlib.sha256(content).hexdigest()]
+    """Size in bytes and sha256, of any file system of TensorFlow's, a part at a time."""
+    size, digest = 0, hashlib.sha256()
+    with tf.io.gfile.GFile(path, "rb") as handle:
+        while part := handle.read(_PART):
+            size += len(part)
+            digest.update(part)
+    return [size, digest.hexdigest()]
 
 
 def _marker_or_fault(place: str) -> tuple[dict, str | None]:

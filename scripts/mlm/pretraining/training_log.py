@@ -46,6 +46,34 @@ class Row:
         ]
 
 
+@dataclass
+class Record:
+    """What is saved beside the variables: rows so far, and sums since the last row."""
+
+    rows: list[Row] = field(default_factory=list)
+    sums: dict[str, float] = field(default_factory=dict)
+    steps_in_sums: int = 0
+    overflow: float = 0.0
+
+    def add(self, metrics: dict, steps: int) -> None:
+        """Take in the summed metrics of `steps` steps."""
+        for key, value in metrics.items():
+            self.sums[key] = self.sums.get(key, 0.0) + float(value)
+        self.steps_in_sums += steps
+
+    def means(self) -> dict[str, float]:
+        """Means since the last call; the sums start anew."""
+        means = {k: v / self.steps_in_sums for k, v in self.sums.items()}
+        self.overflow += self.sums.get("overflow", 0.0)
+        self.sums, self.steps_in_sums = {}, 0
+        return means
+
+    @classmethod
+    def of(cls, saved: dict) -> "Record":
+        """From what `asdict` made of it."""
+        return cls(**(saved | {"rows": [Row(**row) for row in saved["rows"]]}))
+
+
 def write_rows(path: str | Path, rows: list[Row]) -> None:
     """Write training.csv atomically."""
     text = io.StringIO()

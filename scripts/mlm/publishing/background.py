@@ -23,6 +23,7 @@ import numpy as np
 from mlm.foundations.child_process import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.export import write_configuration, write_weights
+from mlm.pretraining.periodic_actions import next_multiple
 from mlm.publishing.secrecy import token_from_environment
 
 
@@ -71,7 +72,7 @@ class Checkpoint:
 
 
 class BackgroundPushes:
-    """The pushes of one training; `offer` never waits.
+    """The pushes of one training, a periodic action of it; `act` never waits.
 
     `directory` is where checkpoints lie while they are uploaded, `beside` are files that go
     with each of them.
@@ -105,10 +106,13 @@ class BackgroundPushes:
             text=True,
         )
 
-    def offer(self, step: int, steps: int, model) -> None:
-        """Take the model after `step` if one is due since `steps` steps ago."""
-        every = self._settings.every
-        if step // every == (step - steps) // every or not self._thread.is_alive():
+    def due(self, step: int) -> int:
+        """The first step after `step` at which a checkpoint is pushed."""
+        return next_multiple(step, self._settings.every)
+
+    def act(self, step: int, model) -> None:
+        """Take the model after `step`."""
+        if not self._thread.is_alive():
             return
         try:
             checkpoint = Checkpoint.of(step, model)

@@ -1,0 +1,147 @@
+"""How much memory a training and an evaluation take, estimated before they run.
+
+For `mem_mb` of their rules: simple sums that are to be too high rather than too low, and that
+need neither TensorFlow nor a built model. Where the sizes of a model are not known here, a bound
+stands for them; `--set-resources pretrain:mem_mb=8000` replaces the estimate.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+#: Parameters taken for a model whose sizes are known to the Hub alone: about those of
+#: deberta-v2-xxlarge, the largest of a family that is trained here.
+LARGEST_MODEL = 1_600_000_000
+#: Ids taken for a vocabulary that is not known here; those of xlm-roberta and rembert, the largest
+#: of a family that is trained here, have 250,002 and 250,300.
+LARGEST_VOCABULARY = 256_000
+
+#: What was asked for before anything was estimated. Python, TensorFlow and transformers take about
+#: 800 MB.
+_LEAST_MB = 4000
+_FRAMEWORKS_MB = 1500
+#: Beside them, the counts of tokens that the baselines are made from.
+_COUNTS_MB = 2000
+
+#: float32: weight, gradient and two moments, and as the model is saved or exported, its weights
+#: by PyTorch's names, transposed, and the file's content.
+_TRAINED_PARAMETER = 16 + 12
+#: float32: weight, and the file's content and its transposed copy while it is loaded.
+_LOADED_PARAMETER = 12
+#: A stored token with its attention, as read from a shard.
+_STORED_TOKEN = 8
+#: A token of the test split: id, attention and group, twice while they are gathered, and what the
+#: model answers where it is masked.
+_SCORED_TOKEN = 40
+
+#: Families whose vocabulary projection runs at the masked positions alone.
+MASKED_HEADS = (
+    *("albert", "bert", "distilbert", "electra", "roberta", "roberta-prelayernorm", "xlm-roberta"),
+)
+#: The names of one size in the families' own configurations.
+_NAMES = {
+    "hidden_size": ("hidden_size", "dim", "emb_dim", "d_model"),
+    "num_hidden_layers": ("num_hidden_layers", "n_layers", "num_layers"),
+    "num_attention_heads": ("num_attention_heads", "n_heads"),
+    "intermediate_size": ("intermediate_size", "hidden_dim"),
+}
+#: Fields of a few families that make more of the same sizes, as transformers sets them.
+_UNUSUAL = {
+    "layoutlm": {"max_2d_position_embeddings": 1024},
+    "mobilebert": {"embedding_size": 128, "num_feedforward_networks": 4},
+    "rembert": {"input_embedding_size": 256, "output_embedding_size": 1664},
+}
+#: Widths of tables of embeddings that are not the layers'.
+_TABLES = ("embedding_size", "input_embedding_size", "output_embedding_size")
+
+
+def _fields(model: Mapping[str, Any]) -> dict[str, Any]:
+    """What section `model`, as jobs get it, says of the transformers configuration."""
+    given = (model["config_file"] or {}) | model["config"]
+    return _UNUSUAL.get(given.get("model_type", model["family"]), {}) | given
+
+
+def _size(fields: Mapping[str, Any], size: str) -> int | None:
+    values = (fields.get(name) for name in _NAMES[size])
+    return next((value for value in values if type(value) is int), None)
+
+
+def parameters(model: Mapping[str, Any], vocabulary: int | None, sequence_length: int) -> int:
+    """At least as many parameters as the model has; `LARGEST_MODEL` where that is not known.
+
+    `vocabulary` is the number of the tokenizer's ids, None where it is not known.
+    """
+    fields = _fields(model)
+    width, layers = _size(fields, "hidden_size"), _size(fields, "num_hidden_layers")
+    if not width or not layers:
+        return LARGEST_MODEL
+    inner = _size(fields, "intermediate_size") or 4 * width
+    ids = _vocabulary(fields, vocabulary)
+    positions = fields.get("max_position_embeddings") or sequence_length + 2
+    positions += 4 * fields.get("max_2d_position_embeddings", 0)
+    tables = width + sum(fields.get(name) or 0 for name in _TABLES)
+    # Some attend with a second set of projections: eight squares of the width where BERT has four.
+    squares = fields.get("num_feedforward_networks", 0) + 1
+    a_layer = 8 * width**2 + squares * 2 * width * inner + 20 * (width + inner)
+    return (ids + positions) * tables + layers * a_layer + 2 * width**2 + ids
+
+
+def _vocabulary(fields: Mapping[str, Any], vocabulary: int | None) -> int:
+    # A model with another vocabulary than its tokenizer's is refused.
+    return vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
+
+
+def training_mb(
+    model: Mapping[str, Any],
+    pretraining: Mapping[str, Any],
+    vocabulary: int | None,
+    sequence_length: int,
+    replicas: int,
+    on_host: bool,
+) -> int:
+    """MB that the training of a run takes.
+
+    `replicas` of the model are in this machine's memory; `on_host` says that they compute there,
+    so that their activations are there as well (Korthikanti et al., "Reducing Activation
+    Recomputation in Large Transformer Models", 2022, equation 2, in float32).
+    """
+    fields = _fields(model)
+    weights = replicas * _TRAINED_PARAMETER * parameters(model, vocabulary, sequence_length)
+    validation = pretraining["validation"]["samples"] or 0
+    data = (pretraining["shuffle_window"] + validation) * sequence_length * _STORED_TOKEN
+    activations = 0
+    if on_host:
+        width = _size(fields, "hidden_size") or 2048
+        layers = _size(fields, "num_hidden_layers") or 48
+        heads = _size(fields, "num_attention_heads") or width // 64 + 1
+        a_token = layers * (68 * width + 10 * heads * sequence_length)
+        family = fields.get("model_type", model["family"])
+        logits = _slots(pretraining["masking"], sequence_length)
+        if model["hub"]["id"] or family not in MASKED_HEADS:
+            logits = sequence_length
+        # Logits, their softmax and their gradient.
+        a_sample = sequence_length * a_token + logits * _vocabulary(fields, vocabulary) * 12
+        activations = replicas * pretraining["per_replica_batch_size"] * a_sample
+    return max(_LEAST_MB, _FRAMEWORKS_MB + int((weights + data + activations) / 1e6))
+
+
+def _slots(masking: Mapping[str, Any], sequence_length: int) -> int:
+    enough = math.ceil(masking["mlm_probability"] * sequence_length) + 8
+    return min(masking["slots"] or enough, sequence_length)
+
+
+def evaluation_mb(
+    model: Mapping[str, Any], vocabulary: int | None, sequence_length: int, tokens: int
+) -> int:
+    """MB that the evaluation of a run takes, on a test split of `tokens` tokens."""
+    weights = _LOADED_PARAMETER * parameters(model, vocabulary, sequence_length)
+    fixed = _FRAMEWORKS_MB + _COUNTS_MB
+    return max(_LEAST_MB, fixed + int((weights + tokens * _SCORED_TOKEN) / 1e6))
+
+
+def tokens_of(manifest: str) -> int:
+    """Places for tokens in the samples of the manifest's split, padding included."""
+    with open(manifest, encoding="utf-8") as handle:
+        described = json.load(handle)
+    return described["num_samples"] * described["sequence_length"]

@@ -1,0 +1,154 @@
+"""What is done now and then beside the updates: validate, log, save, export, profile.
+
+Each says at which step it is next due and what it does there. None changes a weight.
+"""
+
+from dataclasses import asdict
+from typing import Protocol
+
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
+from mlm.pretraining.checkpointing import StateDirectory
+from mlm.pretraining.engine import Engine
+from mlm.pretraining.export import export_model
+from mlm.pretraining.resolved_run import Pretraining
+from mlm.pretraining.training_log import Events, Progress, Record, Row
+
+
+class PeriodicAction(Protocol):
+    """Something done at some of the steps."""
+
+    def due(self, step: int) -> int | None:
+        """The first step after `step` at which this acts, or None where it never will again."""
+
+    def act(self, step: int, model) -> None:
+        """Do it: `model` has just made update number `step`."""
+
+
+def next_multiple(step: int, every: int) -> int:
+    """The first multiple of `every` after `step`."""
+    return (step // every + 1) * every
+
+
+def not_finite(what: str, engine: Engine, states: StateDirectory) -> MlmError:
+    """The error of a training that has diverged; `what` is not finite."""
+    saved = states.steps()
+    kept = f"The state after step {saved[0]} is kept" if saved else "No state was saved yet"
+    return MlmError(
+        f"{what} not finite at step {engine.step} (learning rate {engine.learning_rate():.3g}). "
+        f"{kept} in {states.path}. Try a lower pretraining.optimizer.learning_rate, a "
+        "longer warmup_ratio, max_grad_norm: 1.0, or accelerator.precision: float32"
+    )
+
+
+class Validation:
+    """Loss and accuracy on the validation samples, for the row that is logged next."""
+
+    def __init__(self, run: Pretraining, engine: Engine):
+        self._run, self._engine = run, engine
+        self._measured: tuple[float | None, float | None] = (None, None)
+
+    def due(self, step: int) -> int:
+        return min(next_multiple(step, self._run.validation_every), self._run.steps)
+
+    def act(self, step: int, model) -> None:
+        self._measured = self._engine.validate()
+
+    def take(self) -> tuple[float | None, float | None]:
+        """Loss and accuracy, once; None twice where nothing was measured since."""
+        measured, self._measured = self._measured, (None, None)
+        return measured
+
+
+class Logging:
+    """A row of training.csv, TensorBoard's events and the line on stderr.
+
+    Due in its own time and wherever `validation` is, after it.
+    """
+
+    def __init__(
+        self,
+        run: Pretraining,
+        engine: Engine,
+        validation: Validation,
+        record: Record,
+        progress: Progress,
+        directory: str,
+    ):
+        self._run, self._engine, self._validation = run, engine, validation
+        self._record, self._progress = record, progress
+        self._events = Events(directory)
+
+    def due(self, step: int) -> int:
+        return min(next_multiple(step, self._run.log_every), self._validation.due(step))
+
+    def act(self, step: int, model) -> None:
+        means = self._record.means()
+        validation_loss, validation_accuracy = self._validation.take()
+        row = Row(
+            step=step,
+            epoch=step * self._engine.batch_size / self._run.train.num_samples,
+            loss=means["loss"],
+            accuracy=means["accuracy"],
+            validation_loss=validation_loss,
+            validation_accuracy=validation_accuracy,
+            learning_rate=self._engine.learning_rate(),
+            tokens_per_second=self._progress.rate(step),
+        )
+        self._record.rows.append(row)
+        self._events.add(row)
+        self._progress.show(row)
+
+
+class Saving:
+    """The state of the training, so that a kill costs time only."""
+
+    def __init__(self, run: Pretraining, engine: Engine, states: StateDirectory, record: Record):
+        self._run, self._engine, self._states, self._record = run, engine, states, record
+
+    def due(self, step: int) -> int:
+        return min(next_multiple(step, self._run.checkpoint_every), self._run.steps)
+
+    def act(self, step: int, model) -> None:
+        """Save the state, unless a weight is not finite: no good state is pushed out by it."""
+        if not self._engine.weights_are_finite():
+            raise not_finite("Some weights are", self._engine, self._states)
+        self._states.save(step, self._engine.state, asdict(self._record))
+
+
+class EpochExport:
+    """The model in the Hugging Face layout where every so many epochs end."""
+
+    def __init__(self, run: Pretraining, engine: Engine, directory: str):
+        self._epochs, self._directory = run.export_every_epochs, directory
+        self._samples = run.export_every_epochs * run.train.num_samples
+        self._batch_size = engine.batch_size
+
+    def due(self, step: int) -> int:
+        samples = next_multiple(step * self._batch_size, self._samples)
+        return -(-samples // self._batch_size)
+
+    def act(self, step: int, model) -> None:
+        epoch = step * self._batch_size // self._samples * self._epochs
+        export_model(model, f"{self._directory}/epoch-{epoch:04d}")
+
+
+class Profiling:
+    """TensorFlow's trace of the steps `profile[0]` to `profile[1]`; begins at once inside them."""
+
+    def __init__(self, run: Pretraining, step: int, directory: str):
+        first, last = run.profile
+        self._before, self._last = first - 1, min(last, run.steps)
+        self._directory, self._tracing = directory, False
+        self.act(step, None)
+
+    def due(self, step: int) -> int | None:
+        return next((edge for edge in (self._before, self._last) if edge > step), None)
+
+    def act(self, step: int, model) -> None:
+        inside = self._before <= step < self._last
+        if inside and not self._tracing:
+            tf.profiler.experimental.start(self._directory)
+        elif self._tracing and not inside:
+            tf.profiler.experimental.stop()
+        self._tracing = inside

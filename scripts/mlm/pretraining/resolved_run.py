@@ -1,0 +1,87 @@
+"""One run with every setting resolved against its data: what its weights follow from."""
+
+import json
+from dataclasses import asdict, dataclass, fields
+
+from mlm.batches.input_pipeline import ShardFiles, evaluation_batches
+from mlm.batches.masking import MaskingPlan
+from mlm.foundations.digests import value_sha256
+from mlm.foundations.framework import tf
+from mlm.pretraining.optimisation import OptimizerSettings
+
+#: Masks of the validation samples follow from it in every run, so that their curves compare.
+VALIDATION_SEED = 0
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """One run, fully determined: everything that its weights depend on."""
+
+    name: str
+    model_config: object
+    initialisation: str
+    seed: int
+    plan: MaskingPlan
+    validation_plan: MaskingPlan
+    train: ShardFiles
+    validation: ShardFiles
+    optimizer: OptimizerSettings
+    per_replica_batch_size: int
+    steps: int
+    shuffle_window: int
+    validation_every: int
+    validation_samples: int | None
+    log_every: int
+    steps_per_execution: int
+    checkpoint_every: int
+    profile: tuple[int, int] | None = None
+    export_every_epochs: int | None = None
+
+    def global_batch_size(self, replicas: int) -> int:
+        """Samples in one update, over all replicas and accumulated batches."""
+        return self.per_replica_batch_size * replicas * self.optimizer.gradient_accumulation_steps
+
+    def validation_batch_size(self, replicas: int) -> int:
+        """Samples of the validation split in one pass through the model.
+
+        Accumulated batches go one after another in training, and fit a device only so.
+        """
+        return self.per_replica_batch_size * replicas
+
+    def basis(self) -> dict:
+        """The values that a state of the run belongs to, JSON-like.
+
+        Left out are the run's name, where its data lies, and how often its state is saved.
+        """
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in ("name", "train", "validation", "checkpoint_every"):
+            del values[name]
+        model = json.loads(values.pop("model_config").to_json_string())
+        model.pop("transformers_version", None)
+        values |= {
+            "model": model,
+            "optimizer": asdict(self.optimizer),
+            "masking": _plan_basis(values.pop("plan")),
+            "validation_masking": _plan_basis(values.pop("validation_plan")),
+        }
+        # As it comes back from a file: lists for tuples.
+        return json.loads(json.dumps(values))
+
+
+def _plan_basis(plan: MaskingPlan) -> dict:
+    starts = plan.word_starts
+    return asdict(plan) | {
+        "slots": plan.slots,
+        "word_starts": None if starts is None else value_sha256([bool(s) for s in starts]),
+    }
+
+
+def validation_batches(run: Pretraining, batch_size: int) -> tf.data.Dataset:
+    """What a validation pass of `run` looks at: the same samples and masks whatever its seed."""
+    return evaluation_batches(
+        run.validation,
+        run.validation_plan,
+        seed=VALIDATION_SEED,
+        batch_size=batch_size,
+        samples=run.validation_samples,
+    )

@@ -1,0 +1,131 @@
+"""What a run is made from: its settings and files, checked and resolved against each other."""
+
+from dataclasses import dataclass
+
+from mlm.batches.input_pipeline import ShardFiles
+from mlm.batches.masking_settings import masking_plan
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError
+from mlm.pretraining.length import number_of_updates
+from mlm.pretraining.models import ModelRequest, model_configuration
+from mlm.pretraining.optimisation import OptimizerSettings
+from mlm.pretraining.resolved_run import Pretraining
+from mlm.shards.manifests import (
+    Manifest,
+    check_sequence_length,
+    check_shards,
+    read_manifest,
+    shards_root,
+)
+from mlm.tokenizer.encoding import Encoder
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What the configuration says of one run, in resolved sections."""
+
+    name: str
+    model: dict
+    pretraining: dict
+    accelerator: dict
+    seed: int
+    sequence_length: int
+    corpus: str
+
+    @property
+    def own_seed(self) -> int:
+        """The run's own seed, or that of the configuration."""
+        own = self.pretraining["seed"]
+        return self.seed if own is None else own
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """What a run reads: tokenizer.json, with its other files beside it, and the manifests."""
+
+    tokenizer: str
+    manifests: dict[str, str]
+
+
+def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
+    """The manifests of the run, checked against the tokenizer, the length and the shards.
+
+    Raises MlmError before anything is trained on data that is not what it claims to be.
+    """
+    manifests = {split: read_manifest(path) for split, path in files.manifests.items()}
+    tokenizer_sha256 = file_sha256(files.tokenizer)
+    for split, manifest in manifests.items():
+        if not manifest.num_samples:
+            raise MlmError(
+                f"{files.manifests[split]}: the {split} split has no samples; at least one is "
+                "needed"
+            )
+        check_sequence_length(manifest, sequence_length)
+        if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
+            raise MlmError(
+                f"{files.manifests[split]}: its shards were made with another tokenizer "
+                f"({manifest.tokenizer_sha256[:12]}…) than {files.tokenizer} "
+                f"({tokenizer_sha256[:12]}…). Delete results/shards/{split} and run again"
+            )
+        check_shards(manifest, shards_root(manifest, files.manifests[split]))
+    return manifests
+
+
+def number_of_steps(section: dict, samples: int, sequence_length: int, batch: int) -> int:
+    """Updates that `steps`, `epochs` or `tokens` of the configuration come to.
+
+    A last batch that an epoch only partly fills counts as one. Raises MlmError for a global
+    batch that is larger than the split.
+    """
+    if batch > samples:
+        raise MlmError(
+            f"pretraining: one step takes {batch} samples (batch × replicas × accumulation), but "
+            f"the train split has only {samples}. Lower pretraining.per_replica_batch_size"
+        )
+    return number_of_updates(section, samples, sequence_length, batch)
+
+
+def pretraining_of(
+    settings: RunSettings, files: RunFiles, manifests: dict[str, Manifest], replicas: int
+) -> Pretraining:
+    """The run with every setting resolved against its data and the number of replicas."""
+    section = settings.pretraining
+    encoder = Encoder.load(files.tokenizer)
+    request = ModelRequest.of(settings.model)
+    length = settings.sequence_length
+    batch = (
+        section["per_replica_batch_size"]
+        * replicas
+        * section["optimizer"]["gradient_accumulation_steps"]
+    )
+    steps = number_of_steps(section, manifests["train"].num_samples, length, batch)
+    plan = masking_plan(section["masking"], encoder, files.tokenizer, length)
+    fixed = {"mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}
+    shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
+    return Pretraining(
+        name=settings.name,
+        model_config=model_configuration(request, encoder, length),
+        initialisation=request.initialisation,
+        seed=settings.own_seed,
+        plan=plan,
+        # Validation asks the same at every share, so that runs compare.
+        validation_plan=masking_plan(
+            section["masking"] | fixed | {"whole_word": False, "slots": None},
+            encoder,
+            files.tokenizer,
+            length,
+        ),
+        train=shards["train"],
+        validation=shards["validation"],
+        optimizer=OptimizerSettings.of(section["optimizer"], steps),
+        per_replica_batch_size=section["per_replica_batch_size"],
+        steps=steps,
+        shuffle_window=section["shuffle_window"],
+        validation_every=section["validation"]["every"],
+        validation_samples=section["validation"]["samples"],
+        log_every=section["log_every"],
+        steps_per_execution=section["steps_per_execution"],
+        checkpoint_every=section["checkpoint"]["every"],
+        profile=tuple(section["profile"]) if section["profile"] else None,
+        export_every_epochs=section["export_every_epochs"],
+    )

@@ -1,0 +1,147 @@
+"""A state belongs to the code that computes: an edit elsewhere throws no training away."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from small_run import LENGTH, small_job, write_inputs
+from test_interruption import result
+
+from mlm.pretraining import stage
+from mlm.pretraining.accelerators import Accelerator
+from mlm.pretraining.run_inputs import pretraining_of, read_checked_manifests
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+PACKAGE = "mlm/pretraining"
+
+
+class Library:
+    """A copy of the library that a test may edit, and trainings that run it."""
+
+    def __init__(self, root: Path):
+        self.root, self.scripts = root, root / "scripts"
+        shutil.copytree(SCRIPTS, self.scripts, ignore=shutil.ignore_patterns("__pycache__"))
+        write_inputs(root)
+
+    def edit(self, module: str, before: str, after: str) -> None:
+        file = self.scripts / module
+        text = file.read_text()
+        assert text.count(before) == 1, (module, before)
+        file.write_text(text.replace(before, after))
+
+    def train(self, name: str, **fault) -> tuple[int, str]:
+        """Train in a new process; its exit status, and what it said."""
+        program = (
+            "import json, sys; from small_run import train_in_child;"
+            "train_in_child(*json.loads(sys.argv[1]))"
+        )
+        log = self.root / f"{name}.stderr"
+        log.unlink(missing_ok=True)
+        arguments = json.dumps([str(self.root), name, {}, fault])
+        paths = os.pathsep.join([str(self.scripts), str(Path(__file__).parent)])
+        ran = subprocess.run(
+            [sys.executable, "-c", program, arguments], env=os.environ | {"PYTHONPATH": paths}
+        )
+        return ran.returncode, log.read_text()
+
+
+@pytest.fixture
+def library(tmp_path):
+    return Library(tmp_path)
+
+
+def steps_told(log: str) -> list[str]:
+    return re.findall(r": step (\d+)/40", log)
+
+
+def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library):
+    assert library.train("whole")[0] == 0
+    status, log = library.train("edited", step=12, signal=signal.SIGTERM)
+    assert status == 3 and "Stopped by SIGTERM after step 12 of 40" in log
+
+    # The story, the log lines and the states are edited half-way.
+    library.edit(f"{PACKAGE}/training_log.py", ": compiled in ", ": ready to train after ")
+    library.edit(f"{PACKAGE}/training.py", "the same command goes on", "the command goes on")
+    library.edit(f"{PACKAGE}/checkpointing.py", "is passed over:", "is not taken:")
+    status, log = library.train("edited")
+    assert status == 0, log
+    assert "goes on from step 12 of 40" in log and "ready to train after" in log
+    assert result(library.root, "edited") == result(library.root, "whole")
+
+    # Another model card: made from the finished state, without a step.
+    model = library.root / "runs" / "edited" / "model"
+    weights, card = (model / "model.safetensors").read_bytes(), (model / "README.md").read_text()
+    shutil.rmtree(library.root / "runs" / "edited")
+    library.edit(f"{PACKAGE}/model_card.py", '"Tokens seen"', '"Tokens read"')
+    status, log = library.train("edited")
+    assert status == 0, log
+    assert "goes on from step 40 of 40" in log
+    assert not steps_told(log) and "ready to train" not in log
+    assert (model / "model.safetensors").read_bytes() == weights
+    assert (model / "README.md").read_text() != card
+    assert result(library.root, "edited") == result(library.root, "whole")
+
+    # What computes is edited: the state is not taken, and the module is named.
+    zero = "tf.constant(0.0, tf.float64)"
+    library.edit(f"{PACKAGE}/train_step.py", zero, f"{zero} + 0")
+    status, log = library.train("edited", step=1, signal=signal.SIGTERM)
+    assert status == 3 and "starts anew. States of other trainings are there" in log
+    assert "code mlm.pretraining.train_step is another" in log
+
+
+def basis(root: Path, overrides: dict | None = None) -> dict:
+    settings, files = small_job(root, overrides=overrides)
+    run = pretraining_of(settings, files, read_checked_manifests(files, LENGTH), replicas=1)
+    strategy = SimpleNamespace(num_replicas_in_sync=1)
+    return stage.state_basis(run, files, Accelerator(strategy, kind="cpu", precision="float32"))
+
+
+def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(library, monkeypatch):
+    monkeypatch.setattr(stage, "SCRIPTS", library.scripts)
+    before = basis(library.root)
+    wrong = []
+    for file in sorted((library.scripts / "mlm").rglob("[!_]*.py")):
+        module = ".".join(file.relative_to(library.scripts).with_suffix("").parts)
+        text = file.read_text()
+        file.write_text(text + "\nEDITED = True\n")
+        if (basis(library.root) != before) != (module in stage.COMPUTING_MODULES):
+            wrong.append(module)
+        file.write_text(text)
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"steps": 41},
+        {"seed": 7},
+        {"per_replica_batch_size": 4},
+        {"shuffle_window": 50},
+        {"log_every": 10},
+        {"masking": {"random_token": 0.0}},
+        {"masking": {"slots": 3}},
+        {"masking": {"whole_word": True}},
+        {"optimizer": {"learning_rate": 0.01}},
+        {"optimizer": {"gradient_accumulation_steps": 2}},
+        {"validation": {"samples": 40}},
+    ],
+    ids=str,
+)
+def test_a_state_belongs_to_every_value_that_its_bits_follow_from(library, section):
+    assert basis(library.root, {"pretraining": section}) != basis(library.root)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [{"checkpoint": {"every": 3, "keep": 1}}, {"steps": None, "tokens": 40 * 8 * LENGTH}],
+    ids=str,
+)
+def test_a_state_does_not_belong_to_what_comes_to_the_same(library, section):
+    assert basis(library.root, {"pretraining": section}) == basis(library.root)

@@ -1,0 +1,86 @@
+"""The memory that jobs ask for is not less than what they take."""
+
+import pytest
+
+from mlm.config.memory import (
+    LARGEST_MODEL,
+    MASKED_HEADS,
+    evaluation_mb,
+    parameters,
+    tokens_of,
+    training_mb,
+)
+from mlm.config.resolution import model_of_run, resolve, run_section
+
+SIZES = {
+    "hidden_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 512,
+}
+
+
+def asked(given: dict | None = None, replicas: int = 1, on_host: bool = True) -> int:
+    settings = resolve(given or {})
+    section = run_section(settings, "base", "pretraining")
+    return training_mb(model_of_run(settings, "base"), section, 8000, 128, replicas, on_host)
+
+
+def model(given: dict) -> dict:
+    return model_of_run(resolve({"model": given}), "base")
+
+
+def test_small_models_ask_for_what_they_always_did():
+    assert asked() == 4000
+    assert evaluation_mb(model({}), 8000, 128, 100_000) == 4000
+
+
+BASE = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072}
+
+
+def test_memory_follows_from_the_model_the_batch_and_the_replicas():
+    large = {"model": {"config": BASE | {"num_attention_heads": 12}}}
+    batch = large | {"pretraining": {"per_replica_batch_size": 64}}
+    assert 4000 < asked(large, on_host=False) < asked(large) < asked(batch)
+    assert asked(batch, replicas=8) > 6 * asked(batch)
+    assert evaluation_mb(model(large["model"]), 8000, 128, 10**8) > 6000
+
+
+def test_what_is_known_to_the_hub_alone_has_a_bound():
+    hub = model({"hub": {"id": "someone/model", "revision": "0" * 40}})
+    assert parameters(hub, 8000, 128) == LARGEST_MODEL
+    assert evaluation_mb(hub, None, 128, 0) > LARGEST_MODEL * 12 / 1e6
+
+
+def test_another_vocabulary_than_one_trained_here_has_a_bound():
+    assert parameters(model({}), None, 128) > 250_300 * 128
+
+
+#: Trainable numbers that transformers builds with SIZES, 8,000 ids and 130 positions.
+BUILT = {
+    "albert": 1_288_704,
+    "bert": 1_462_464,
+    "deberta-v2": 1_462_208,
+    "layoutlm": 2_003_264,
+    "longformer": 1_561_536,
+    "mobilebert": 3_428_160,
+    "rembert": 16_049_728,
+    "xlm": 1_445_440,
+}
+
+
+@pytest.mark.parametrize(("family", "built"), BUILT.items())
+def test_no_family_has_more_parameters_than_are_taken(family, built):
+    given = model({"family": family, "initialisation": "standard", "config": SIZES})
+    assert built <= parameters(given, 8000, 128) < 1.4 * built
+
+
+def test_families_with_a_head_at_the_masked_positions_are_those_of_the_step():
+    from mlm.pretraining.prediction import _HEADS
+
+    assert set(MASKED_HEADS) == set(_HEADS)
+
+
+def test_tokens_are_counted_with_the_padding(tmp_path):
+    (tmp_path / "test.json").write_text('{"num_samples": 7, "sequence_length": 16}')
+    assert tokens_of(str(tmp_path / "test.json")) == 112

@@ -1,0 +1,67 @@
+"""What the script of rule `pretrain` hands to the training beside its settings."""
+
+import importlib
+from types import SimpleNamespace
+
+import pytest
+
+from mlm.foundations.errors import MlmError
+from mlm.results.artefacts import write_artefact
+
+STEP = {"slots": 5}
+
+
+@pytest.fixture
+def handed_in(monkeypatch, tmp_path):
+    """The function that the training calls before a TPU that `auto` found, by `required`."""
+    from mlm.pretraining import stage
+
+    monkeypatch.chdir(tmp_path)
+
+    def of(required: int):
+        taken = {}
+
+        def train(_settings, _files, _results, before_found_tpu, further_action):
+            taken.update(gate=before_found_tpu, action=further_action)
+
+        monkeypatch.setattr(stage, "train_and_export", train)
+        trained = "results/runs/base/trained"
+        keys = ("repository", "branch", "private", "attempts", "wait")
+        job = SimpleNamespace(
+            wildcards=SimpleNamespace(run="base"),
+            params=SimpleNamespace(
+                model={}, pretraining={}, accelerator={}, seed=0, sequence_length=16, corpus=""
+            ),
+            input=SimpleNamespace(tokenizer="t/tokenizer.json", train="t", validation="v"),
+            output=SimpleNamespace(
+                weights=f"{trained}/model/model.safetensors",
+                log=f"{trained}/training.csv",
+                summary=f"{trained}/training.json",
+            ),
+            resources=SimpleNamespace(
+                **{f"checkpoint_{key}": 1 for key in ("every", "keep", "directory")},
+                **{f"accelerator_tpu_{key}": "" for key in ("name", "zone", "project")},
+                **{f"push_{key}": 0 for key in keys},
+                push_every=0,
+                preflight_required=required,
+            ),
+        )
+        importlib.import_module("pretrain").main(job)
+        return taken
+
+    return of
+
+
+def test_the_gate_reads_the_preflight_where_the_workflow_makes_it(handed_in):
+    gate = handed_in(required=1)["gate"]
+    with pytest.raises(MlmError, match=r"results/runs/base/preflight\.json does not exist"):
+        gate("base", STEP)
+    write_artefact("results/runs/base/preflight.json", {"passed": True, "step": STEP})
+    gate("base", STEP)
+
+
+def test_no_preflight_and_no_pushes_where_none_are_asked_for(handed_in):
+    taken = handed_in(required=0)
+    taken["gate"]("base", STEP)
+    with taken["action"]("state") as action:
+        assert action is None
