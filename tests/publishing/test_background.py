@@ -241,7 +241,7 @@ def test_a_training_with_pushes_ends_in_the_same_bytes(hub, inputs, tmp_path):
                 {k: v for k, v in row.items() if k != "tokens_per_second"}
                 for row in csv.DictReader(file)
             ]
-        summary = read_json(place / "training.json") | {"run": "", "code": ""}
+        summary = read_json(place / "training.json") | {"run": "", "seal": ""}
         return file_sha256(place / "model" / "model.safetensors"), rows, summary
 
     assert result("pushed") == result("plain")
