@@ -7,10 +7,10 @@ from mlm.jobs.job import accelerator_of, run
 
 def main(job):
     from mlm.preflight.gate import require_passed
+    from mlm.pretraining.pretraining_job import RunResults, train_and_export
     from mlm.pretraining.run_inputs import RunFiles, RunSettings
-    from mlm.pretraining.stage import RunResults, train_and_export
     from mlm.publishing.background import PushSettings, background_pushes
-    from mlm.tokenizer.files import TOKENIZER_FILES
+    from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 
     asked = job.resources
     checkpoint = {

@@ -17,7 +17,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 def lower_in_a_process(root: Path, overrides: dict | None = None) -> dict:
-    """The summary of `python -m mlm.preflight.lowering_stage` for the small run below `root`."""
+    """The summary of `python -m mlm.preflight.lowering_job` for the small run below `root`."""
     settings, files = small_run.small_job(root, overrides=overrides)
     request = {
         "settings": asdict(settings),
@@ -27,7 +27,7 @@ def lower_in_a_process(root: Path, overrides: dict | None = None) -> dict:
         "summary": str(root / "lowering.json"),
     }
     ran = subprocess.run(
-        [sys.executable, "-m", "mlm.preflight.lowering_stage"],
+        [sys.executable, "-m", "mlm.preflight.lowering_job"],
         input=json.dumps(request),
         env={"PYTHONPATH": str(SCRIPTS), "PATH": "/usr/bin:/bin"},
         capture_output=True,

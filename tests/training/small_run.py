@@ -163,7 +163,7 @@ def small_job(root: Path, name: str = "small", overrides: dict | None = None):
 
 def small_results(root: Path, name: str = "small"):
     """Where the run `name` below `root` writes; a RunResults."""
-    from mlm.pretraining.stage import RunResults
+    from mlm.pretraining.pretraining_job import RunResults
 
     results = root / "runs" / name
     return RunResults(
@@ -194,7 +194,7 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
     from mlm.foundations.errors import MlmError
-    from mlm.pretraining.stage import train_and_export
+    from mlm.pretraining.pretraining_job import train_and_export
 
     _arm(fault)
     behind = SignalAt(fault["saved"], fault["signal"]) if "saved" in fault else None
@@ -257,7 +257,7 @@ def run_child(root: Path, name: str, overrides: dict | None = None, fault: dict 
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "scripts")]
     # Imports take longer than the training: they are done once and forked. No TensorFlow
     # operation has run by then.
-    _CONTEXT.set_forkserver_preload(["mlm.pretraining.stage", "small_run"])
+    _CONTEXT.set_forkserver_preload(["mlm.pretraining.pretraining_job", "small_run"])
     child = _CONTEXT.Process(
         target=train_in_child, args=(str(root), name, overrides or {}, fault or {})
     )

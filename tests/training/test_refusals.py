@@ -19,7 +19,7 @@ from small_run import (
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.preflight.gate import require_passed
-from mlm.pretraining import stage
+from mlm.pretraining import pretraining_job
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.models import ModelRequest, build_model, model_configuration
 from mlm.pretraining.run_inputs import number_of_steps, pretraining_of, read_checked_manifests
@@ -144,12 +144,14 @@ def test_a_state_belongs_to_its_device_and_packages_but_to_no_tpus_name(root, mo
         settings = dataclasses.replace(settings, accelerator=section)
         manifests = read_checked_manifests(files, LENGTH)
         run = pretraining_of(settings, files, manifests, replicas)
-        return value_sha256(stage.state_basis(run, files, device))
+        return value_sha256(pretraining_job.state_basis(run, files, device))
 
     assert found() == found(tpu="another") == found(seed=0)
     assert len({found(), found(replicas=2), found(seed=1)}) == 3
     before = found()
-    monkeypatch.setattr(stage, "package_versions", lambda names: dict.fromkeys(names, "0.0"))
+    monkeypatch.setattr(
+        pretraining_job, "package_versions", lambda names: dict.fromkeys(names, "0.0")
+    )
     assert found() != before
 
 
@@ -237,15 +239,15 @@ def on_a_tpu(root, monkeypatch):
     def begun(*_):
         raise InterruptedError("the training began")
 
-    monkeypatch.setattr(stage, "open_accelerator", opened)
-    monkeypatch.setattr(stage, "state_basis", begun)
+    monkeypatch.setattr(pretraining_job, "open_accelerator", opened)
+    monkeypatch.setattr(pretraining_job, "state_basis", begun)
 
     def train(report: dict | None, kind: str = "auto"):
         settings, files = small_job(root, overrides={"accelerator": {"kind": kind}})
         if report is not None:
             write_artefact(root / "preflight.json", report)
         passed = partial(require_passed, str(root / "preflight.json"))
-        stage.train_and_export(settings, files, small_results(root), passed)
+        pretraining_job.train_and_export(settings, files, small_results(root), passed)
 
     return train
 

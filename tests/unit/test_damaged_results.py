@@ -13,7 +13,7 @@ from mlm.foundations.errors import MlmError
 from mlm.shards.sharding import read_documents as read_rows
 from mlm.shards.summaries import number_of_documents
 from mlm.tokenizer.encoding import Encoder
-from mlm.tokenizer.files import TOKENIZER_FILES
+from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 from mlm.tokenizer.training_text import read_documents, text_bytes
 
 DAMAGES = {

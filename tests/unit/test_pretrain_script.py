@@ -14,7 +14,7 @@ STEP = {"slots": 5}
 @pytest.fixture
 def handed_in(monkeypatch, tmp_path):
     """The function that the training calls before a TPU that `auto` found, by `required`."""
-    from mlm.pretraining import stage
+    from mlm.pretraining import pretraining_job
 
     monkeypatch.chdir(tmp_path)
 
@@ -24,7 +24,7 @@ def handed_in(monkeypatch, tmp_path):
         def train(_settings, _files, _results, before_found_tpu, further_action):
             taken.update(gate=before_found_tpu, action=further_action)
 
-        monkeypatch.setattr(stage, "train_and_export", train)
+        monkeypatch.setattr(pretraining_job, "train_and_export", train)
         trained = "results/runs/base/trained"
         keys = ("repository", "branch", "private", "attempts", "wait")
         job = SimpleNamespace(

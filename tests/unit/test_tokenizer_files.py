@@ -10,9 +10,9 @@ import pytest
 from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.tokenizer.encoding import Encoder
-from mlm.tokenizer.files import TOKENIZER_FILES, copy_tokenizer
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
 from mlm.tokenizer.tokenizer_building import make_tokenizer
+from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES, copy_tokenizer
 
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 SECTION = {

@@ -138,7 +138,7 @@ class Programs:
                 "summary": summary,
             }
             ran = subprocess.run(
-                [sys.executable, "-m", "mlm.preflight.lowering_stage"],
+                [sys.executable, "-m", "mlm.preflight.lowering_job"],
                 input=json.dumps(request),
                 capture_output=True,
                 text=True,
@@ -156,7 +156,7 @@ class Programs:
 def find_batches(request: dict, targets: list[str], batch: int, largest: int, output: str) -> None:
     """Write for every target and precision the largest batch that fits, to `output`.
 
-    `request` holds the `settings` and `files` of the run as `lowering_stage` takes them, `batch`
+    `request` holds the `settings` and `files` of the run as `lowering_job` takes them, `batch`
     is the run's own, where the guess comes from. No batch is tried that the train split does
     not fill. A target that the compiler does not know has null.
     """

@@ -15,7 +15,7 @@ from mlm.publishing.settings import Destination
 from mlm.publishing.transfer import Upload, Uploaded, connected, publish
 from mlm.results.artefacts import made_from, read_artefact, write_artefact
 from mlm.shards.manifests import Manifest, ShardEntry, as_json, read_manifest, shards_root
-from mlm.tokenizer.files import TOKENIZER_FILES
+from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 
 FORMAT_VERSION = 1
 CARD = "README.md"

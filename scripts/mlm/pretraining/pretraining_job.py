@@ -29,7 +29,7 @@ from mlm.pretraining.training import Trained, pretrain
 from mlm.pretraining.training_log import Row, write_rows
 from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import Manifest
-from mlm.tokenizer.files import copy_tokenizer
+from mlm.tokenizer.tokenizer_files import copy_tokenizer
 
 FORMAT_VERSION = 1
 
