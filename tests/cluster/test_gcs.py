@@ -1,11 +1,13 @@
 """The workflow with everything in a bucket, against a storage server on this machine."""
 
 import hashlib
+import json
 import os
 import shutil
 
 import pytest
 
+from mlm.results.artefacts import write_artefact
 from tests.cluster.conftest import DIFFERS, SMALL, digests, start
 from tests.workflow.conftest import ROOT, Project
 
@@ -77,6 +79,19 @@ def test_everything_in_a_bucket_gives_the_bytes_of_a_local_run(
     assert f"{prefix}/results/runs/base/evaluation.json is damaged" in output
     assert f"gcloud storage rm {prefix}/results/runs/base/evaluation.json" in output
     storage_server.put("tiny/results/runs/base/evaluation.json", evaluation)
+
+    # Made anew, with what follows from it not made yet, as an interruption leaves it.
+    training = json.loads(storage_server.content("tiny/results/runs/base/training.json"))
+    del training["seal"]
+    write_artefact(tmp_path / "training.json", training | {"made": "anew"})
+    whole = storage_server.content("tiny/results/runs/base/training.json")
+    storage_server.put(
+        "tiny/results/runs/base/training.json", (tmp_path / "training.json").read_bytes()
+    )
+    dry_run = [*arguments(prefix), "--dry-run"]
+    output = start(first, python, *dry_run, environment=environment).finished()
+    assert "rule evaluate:" in output
+    storage_server.put("tiny/results/runs/base/training.json", whole)
 
     # The results of other settings are not taken as done.
     third = in_an_empty_place(tmp_path / "third", local_run)
