@@ -82,5 +82,11 @@ if workflow.is_main_process:
     for path, reason in FOUND.replaced.items():
         print(reason, file=sys.stderr)
         # Snakemake goes by dates, and would not see it.
-        os.utime(path)
+        try:
+            os.utime(path)
+        except OSError as error:
+            raise WorkflowError(
+                f"{path}: its date cannot be set ({error.strerror}), by which Snakemake would see "
+                "that. Give this user the right to write it"
+            )
     MEMORY.save()
