@@ -116,7 +116,7 @@ def shard_files(split, suffix="tfrecord"):
 
 
 def staged_shards(*splits):
-    """The shards of `splits` as inputs where results live in a bucket and must be fetched.
+    """The shards of `splits` as the input `staged` where results live in a bucket: fetched alone.
 
     Elsewhere none: the manifest is the edge, and what is done does not need its shards again.
     The list is made when the rules are complete, since rules/shards.smk says what the shards are.

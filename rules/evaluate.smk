@@ -37,7 +37,7 @@ rule evaluate:
         train="results/manifests/train.json",
         validation="results/manifests/validation.json",
         test="results/manifests/test.json",
-        shards=staged_shards("train", "validation", "test"),
+        staged=staged_shards("train", "validation", "test"),
         corpus=(
             expand("results/corpus/{split}.json", split=["train", "test"])
             if settings["shards"]["source"] == "corpus"

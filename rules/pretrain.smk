@@ -40,7 +40,7 @@ rule pretrain:
     input:
         train="results/manifests/train.json",
         validation="results/manifests/validation.json",
-        shards=staged_shards("train", "validation"),
+        staged=staged_shards("train", "validation"),
         tokenizer="results/tokenizer/tokenizer.json",
         tokenizer_config="results/tokenizer/tokenizer_config.json",
         special_tokens_map="results/tokenizer/special_tokens_map.json",

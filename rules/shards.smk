@@ -160,7 +160,7 @@ rule masked_samples:
     """Decode a few samples of the train split, before and after the run's masking."""
     input:
         train="results/manifests/train.json",
-        shards=staged_shards("train"),
+        staged=staged_shards("train"),
         tokenizer=TOKENIZER_FILES[0],
         tokenizer_settings=TOKENIZER_FILES[1:],
         record=TOKENIZER_RECORD,

@@ -36,4 +36,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake, unread=("shards",))
+    run(main, snakemake)

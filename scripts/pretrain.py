@@ -57,4 +57,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake, unread=("shards",))
+    run(main, snakemake)

@@ -12,6 +12,7 @@ import pytest
 
 from mlm.foundations.errors import MlmError
 from mlm.jobs.job import run
+from mlm.results.artefacts import made_from, read_artefact, record_job, write_artefact
 
 
 class Files(dict):
@@ -160,3 +161,31 @@ def test_sigterm_ends_a_job_through_its_clean_up(tmp_path):
     )
     assert ran.returncode == 128 + signal.SIGTERM
     assert [p.name for p in tmp_path.iterdir()] == ["x.log"]
+
+
+class Inputs(list):
+    """Paths of which some have a name, as Snakemake gives a job's inputs."""
+
+    def __init__(self, **named):
+        super().__init__(path for paths in named.values() for path in paths)
+        self.get = named.get
+
+
+def test_what_was_fetched_from_a_bucket_changes_no_record(tmp_path, monkeypatch):
+    """The results of a run in a bucket are those of a run on this machine, to the byte."""
+    monkeypatch.chdir(tmp_path)
+    manifest, shard, summary = (f"results/{name}" for name in ("m.json", "s.tfrecord", "t.json"))
+    (tmp_path / "results").mkdir()
+    (tmp_path / shard).write_bytes(b"samples")
+    write_artefact(manifest, {"shards": 1})
+    record_job("manifest", {}, {}, [manifest, shard])
+
+    def recorded(**inputs):
+        of = job(tmp_path, output={"summary": summary})
+        of.input = Inputs(**inputs)
+        run(lambda _: write_artefact(summary, {"step": 1}), of)
+        return made_from(read_artefact(summary))
+
+    here = recorded(manifest=[manifest])
+    assert recorded(manifest=[manifest], staged=[shard]) == here
+    assert list(here.inputs) == [manifest]

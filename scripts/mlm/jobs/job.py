@@ -94,8 +94,14 @@ def run(
 
 
 def _recorded(main: Callable[[Any], None], job: Any, unread: tuple[str, ...]) -> None:
-    named = [job.input.get(name, []) for name in unread]
-    apart = [str(path) for v in named for path in ([v] if isinstance(v, str) else v)]
-    inputs = check_inputs(map(str, job.input), apart)
+    # Fetched from a bucket only to be here; the job reads them as its other inputs name them.
+    staged = _named(job.input, ("staged",))
+    paths = [path for path in map(str, job.input) if path not in staged]
+    inputs = check_inputs(paths, _named(job.input, unread))
     main(job)
     record_job(job.rule, inputs, dict(job.params.items()), map(str, job.output))
+
+
+def _named(inputs: Any, names: tuple[str, ...]) -> list[str]:
+    found = [inputs.get(name, []) for name in names]
+    return [str(path) for v in found for path in ([v] if isinstance(v, str) else v)]
