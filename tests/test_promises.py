@@ -137,7 +137,7 @@ PROMISES = {
     "Publishing": [
         "tests/publishing/test_publish_settings.py::"
         "test_nothing_is_published_by_default_and_what_is_published_is_private",
-        "tests/publishing/test_background.py::test_an_offer_never_waits_and_the_newest_wins",
+        "tests/publishing/test_background.py::test_a_push_never_waits_and_the_newest_wins",
     ],
     "Private": [
         "tests/publishing/test_uploads.py::test_a_repository_is_public_only_when_asked_for",
