@@ -116,9 +116,9 @@ def shard_files(split, suffix="tfrecord"):
 
 
 def staged_shards(*splits):
-    """The shards of `splits` as the input `staged` where results live in a bucket: fetched alone.
+    """The shards of `splits` as the input `staged` where results live in a bucket: only fetched.
 
-    Elsewhere none: the manifest is the edge, and what is done does not need its shards again.
+    Elsewhere none: jobs depend on the manifest, and what is done does not need its shards again.
     The list is made when the rules are complete, since rules/shards.smk says what the shards are.
     """
     if workflow.storage_settings.default_storage_provider is None:
@@ -131,7 +131,7 @@ def of_accelerator(*keys):
     return canonical({key: settings["accelerator"][key] for key in keys})
 
 
-# Of a tokenizer that is trained here; of another it is not known before it is read.
+# The size of a tokenizer that is trained here; that of another is not known before it is read.
 VOCABULARY = (
     settings["tokenizer"]["vocabulary_size"]
     if settings["tokenizer"]["kind"] != "pretrained" and settings["shards"]["source"] == "corpus"
@@ -139,7 +139,7 @@ VOCABULARY = (
 )
 
 
-# Which TPU it is changes no result: resources, of which a change reruns nothing.
+# Which TPU is used changes no result. It travels as resources, whose change reruns nothing.
 THE_TPU = {f"accelerator_tpu_{k}": v or "" for k, v in settings["accelerator"]["tpu"].items()}
 
 

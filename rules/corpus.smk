@@ -6,7 +6,7 @@ from mlm.corpus.file_patterns import check_group_by, matched_files, used_setting
 
 CORPUS_FILES = {split: [] for split in SPLITS}
 if settings["corpus"]["source"] == "files":
-    # Jobs read this file as well, and need not say it again.
+    # Jobs read this rule file as well, and need not print the same lines again.
     told = logger.info if workflow.is_main_process else lambda _: None
     patterns = {s: settings["corpus"]["files"][s] for s in SPLITS}
     try:

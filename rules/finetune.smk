@@ -98,15 +98,15 @@ rule finetune_fold:
         "logs/finetune_fold/{run}/{start}-{fold}.log",
     benchmark:
         "logs/benchmarks/finetune_fold/{run}/{start}-{fold}.tsv"
-    # Here and not for all rules: said a second time, Snakemake forgets what was said in
-    # rules/common.smk of outputs in a bucket.
+    # Here and not for all rules: global constraints given a second time make Snakemake forget those
+    # of rules/common.smk for outputs in a bucket.
     wildcard_constraints:
         start="|".join(FINETUNE_STARTS),
         fold=r"\d+",
     conda:
         "../envs/environment.yaml"
     threads: FINETUNE["cpu_threads"]
-    # Where else the epochs are logged changes no result, so that it is no param.
+    # Where else the epochs are logged changes no result, so it is not a param.
     resources:
         mem_mb=2000,
         runtime=240,

@@ -14,8 +14,8 @@
 #   snakemake --cores 2 preflight   shows all runs as a table and fails where one does
 from mlm.tpu.chips import replicas_of
 
-# evaluation.batch_size is that of all replicas together, so that a replica's part of it, and with
-# it the program, depends on their number in a target.
+# evaluation.batch_size is for all replicas together, so a replica's part of it, and with it the
+# program, depends on the number of replicas in a target.
 PREFLIGHT_REPLICAS = sorted({replicas_of(t) for t in settings["preflight"]["targets"]})
 EVALUATION_STEPS = expand(
     "results/runs/{{run}}/preflight/evaluation_step-{replicas}-replicas.stablehlo",
@@ -62,7 +62,7 @@ rule lower_train_step:
 
 
 rule find_batch:
-    """Search the largest per-replica batch that fits each target, in either precision."""
+    """Search for the largest per-replica batch that fits each target, in either precision."""
     input:
         train="results/manifests/train.json",
         validation="results/manifests/validation.json",
@@ -194,7 +194,7 @@ rule preflight_passed:
 
 
 rule preflight:
-    """Show what the TPU compiler says of every run, and fail where one would not do."""
+    """Show what the TPU compiler says of every run, and fail if one of them would fail."""
     input:
         reports=expand("results/runs/{run}/preflight.json", run=RUNS)
         + (

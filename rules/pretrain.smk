@@ -64,16 +64,16 @@ rule pretrain:
     # Where and how often states are saved changes no result. It travels as resources, since a
     # changed param would train again.
     resources:
-        # So does the TPU's name, which is another after each preemption.
+        # The same holds for the TPU's name, which differs after each preemption.
         **THE_TPU,
         mem_mb=memory_of_training,
         runtime=720,
         checkpoint_every=setting_of_run("pretraining", "checkpoint", "every"),
         checkpoint_keep=setting_of_run("pretraining", "checkpoint", "keep"),
         checkpoint_directory=setting_of_run("pretraining", "checkpoint", "directory"),
-        # Asked of a TPU that accelerator.kind: auto finds where it trains.
+        # For a TPU that accelerator.kind: auto finds on the machine that trains.
         preflight_required=int(settings["preflight"]["required"]),
-        # So do checkpoints pushed to the Hub; 0: none.
+        # The same holds for checkpoints pushed to the Hub; 0: none.
         push_every=settings["publish"]["checkpoints"]["every"] or 0,
         push_repository=lambda wildcards: model_repository(settings["publish"], wildcards.run) or "",
         push_branch=settings["publish"]["checkpoints"]["branch"],
@@ -95,7 +95,7 @@ rule pretrain:
 rule keep_model:
     """Put a finished training where everything reads it: the model before it stays until then.
 
-    Snakemake deletes what a job is to make before the job begins, and after it failed.
+    Snakemake deletes the outputs of a job before it begins, and again if it fails.
     """
     input:
         **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},

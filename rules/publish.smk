@@ -7,7 +7,7 @@
 #
 #   HF_TOKEN=… snakemake --cores 2 publish   nothing is published otherwise
 #
-# The rules are local: where snakemake itself runs there is the token, and it need not travel.
+# The rules are local: the token is where snakemake itself runs, and need not travel.
 from mlm.config.publish import published_runs
 
 PUBLISH = settings["publish"]

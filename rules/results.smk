@@ -39,7 +39,7 @@ RESULTS = [
 ]
 
 # Those that are made only when a target asks for them. Which targets are asked for is not known
-# yet: damage to them is told at any time, and their settings are left to Snakemake's notes.
+# yet: damage to them is always reported, and their settings are left to Snakemake's notes.
 ON_REQUEST = [
     *PUBLISH_RECORDS,
     *FINETUNE_RESULTS,
@@ -59,7 +59,7 @@ ON_REQUEST = [
     ),
 ]
 
-# What a job was made from is asked of the results themselves, once, before anything is planned.
+# The results themselves say what they were made from. They are checked once, before planning.
 if workflow.is_main_process:
     PARAMS_OF = params_by_output(
         (
@@ -86,7 +86,7 @@ if workflow.is_main_process:
             os.utime(path)
         except OSError as error:
             raise WorkflowError(
-                f"{path}: its date cannot be set ({error.strerror}), by which Snakemake would see "
-                "that. Give this user the right to write it"
+                f"{path}: its date cannot be set ({error.strerror}), and without that Snakemake "
+                "would not see the change. Give this user the right to write to the file"
             )
     MEMORY.save()

@@ -91,7 +91,7 @@ else:
         resources:
             mem_mb=2000,
             runtime=120,
-            # Bounds the memory and changes no byte, so that it is no param.
+            # Bounds the memory and changes no byte, so it is not a param.
             read_batch=settings["shards"]["read_batch"],
         params:
             code=code("shard"),

@@ -290,8 +290,8 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         "samples": {"best": [sample], "worst": [sample | {"index": 99, "loss": 9.4}]},
         "minimal_pairs": None,
         "verdicts": [
-            "Better than the unigram baseline by 1.800 nats a prediction (95 %: 1.75 to 1.85).",
-            "Not better than the two-sided bigram: worse by 1.180 nats a prediction.",
+            "Better than the unigram baseline by 1.800 nats per prediction (95 %: 1.75 to 1.85).",
+            "Not better than the two-sided bigram: worse by 1.180 nats per prediction.",
             "No gap between train and test beyond chance (4.860 on train, 4.900 on test).",
         ],
         "group_by": "speech",

@@ -234,7 +234,7 @@ def test_the_page_says_how_many_answers_the_model_is_shown(page):
 
 
 def test_a_model_no_better_than_unigram_is_said_to_be_so(tmp_path):
-    verdict = "Not better than the unigram baseline: worse by 0.100 nats a prediction."
+    verdict = "Not better than the unigram baseline: worse by 0.100 nats per prediction."
     evaluation = made.evaluation("base", 6.80) | {"verdicts": [verdict]}
     html = page_of(results_in(tmp_path, evaluation=evaluation))
     assert f'<li class="worse">{verdict}</li>' in html

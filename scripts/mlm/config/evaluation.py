@@ -35,7 +35,7 @@ class Evaluation(Section):
             "The [MASK] of the United States.",
             "We must [MASK] our armed forces.",
         ],
-        description="Each with exactly one mask token.",
+        description="Sentences to fill in, each with exactly one mask token.",
     )
     top_k: Annotated[int, Field(ge=1, le=100)] = Field(5, description="Answers shown for a prompt.")
     bootstrap: Bootstrap = section(

@@ -25,7 +25,9 @@ class FinetuneData(Section):
         " ignored).",
     )
     passage_words: Annotated[int, Field(ge=5)] = Field(
-        100, description="Words of an embedded passage at most, and passages of a speech."
+        100,
+        description="At most this many words in an embedded passage, and this many passages from a"
+        " speech.",
     )
     passages_per_speech: Count = 16
     file: str | None = Field(None, description="The CSV file, and the names of its columns.")
@@ -80,9 +82,9 @@ class Finetune(Section):
     )
     seeds: Annotated[int, Field(ge=1, le=100)] = Field(
         2,
-        description="Trainings of each fold and start, one after the other, which differ in what"
-        " the seed draws. Scores are means over them, and the intervals hold their variance; 1"
-        " leaves it out.",
+        description="Trainings of each fold and start, one after the other, each with a seed of its"
+        " own. Scores are means over them, and the intervals include their variance; 1 leaves it"
+        " out.",
     )
     epochs: Count = Field(10, description="Passes over the training passages.")
     max_length: Annotated[int, Field(ge=3)] = Field(
@@ -112,9 +114,9 @@ class Finetune(Section):
     )
     ridge_penalties: Annotated[list[Positive], Field(min_length=1)] = Field(
         [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0],
-        description="L2 penalties of the baseline, TF-IDF and ridge regression. In each fold that"
-        " one is taken which predicts best what is left out of the training part, group by group;"
-        " so is whether runs of characters are counted beside words.",
+        description="L2 penalties of the baseline, TF-IDF and ridge regression. Each fold takes the"
+        " one that predicts best what is left out of its training part, group by group, and chooses"
+        " in the same way whether to count runs of characters beside words.",
     )
     resamples: Annotated[int, Field(ge=100)] = Field(
         2000,

@@ -52,7 +52,7 @@ class Optimizer(Section):
     weight_decay: NotNegative = Field(
         0.0,
         description="Decoupled from the gradient, and not applied to biases and norms."
-        " docs/learning.md says what it gave.",
+        " docs/learning.md says what difference it made.",
     )
     beta_1: BelowOne = Field(0.9, description="Adam's two decay rates and its epsilon.")
     beta_2: BelowOne = 0.98

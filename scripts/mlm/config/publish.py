@@ -53,7 +53,7 @@ class Publish(Section):
     license: Text = Field(
         "other",
         description="On the cards: the licence as the Hub knows it (apache-2.0, cc-by-4.0, …), the"
-        " language (en; null: not told), and words for where the text comes from (null: what"
+        " language (en; null: not given), and words for where the text comes from (null: what"
         " corpus.source says).",
     )
     language: Text | None = None

@@ -15,9 +15,9 @@ def against_baseline(name: str, difference: Difference) -> str:
     """`difference` is the model's loss minus the baseline's, at the same positions."""
     size = f"{abs(difference.mean):.3f} nats"
     if difference.high < 0:
-        return f"Better than {name} by {size} a prediction ({difference.in_words()})."
+        return f"Better than {name} by {size} per prediction ({difference.in_words()})."
     if difference.low > 0:
-        return f"Not better than {name}: worse by {size} a prediction ({difference.in_words()})."
+        return f"Not better than {name}: worse by {size} per prediction ({difference.in_words()})."
     return (
         f"Not better than {name}: the difference of {size} is within the confidence interval "
         f"({100 * difference.confidence:g} %: {difference.low:.3f} to {difference.high:.3f})."

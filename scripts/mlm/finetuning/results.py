@@ -250,9 +250,9 @@ def _curves(histories: Sequence[Sequence[EpochRow]]) -> list[dict]:
 
 
 def _shown(examples: Sequence[Example], models: dict, task: str) -> dict:
-    """True and predicted of an even choice of examples; or counts by true and said class.
+    """True and predicted values of evenly spaced examples, or counts by true and predicted class.
 
-    Of the first training of each fold.
+    From the first training of each fold.
     """
     if task == "regression":
         step = max(1, -(-len(examples) // _POINTS))

@@ -1,4 +1,4 @@
-"""A line on standard error now and then: how far, how fast, how long still."""
+"""A progress line on standard error now and then: work done, speed and time left."""
 
 import sys
 import time

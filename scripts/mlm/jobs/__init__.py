@@ -1,1 +1,1 @@
-"""What stands around a rule's one call: its log, its lock, its record, and why it runs again."""
+"""What surrounds a rule's one call: its log, its lock, its record, and why it runs again."""

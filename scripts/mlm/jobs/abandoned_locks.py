@@ -1,9 +1,9 @@
-"""After a kill: the lock of a dead Snakemake is taken away, and its living jobs are waited for.
+"""After a kill: the lock of a dead Snakemake is removed, and its living jobs are waited for.
 
 Snakemake locks with files, which outlive a process that is killed. Beside them, every Snakemake
 that runs this workflow holds a shared lock of the kernel's (flock(2)), which ends with its
-holder, however that ends. Where nobody holds it, and nobody on another machine ever did since
-the files were made, nobody is left to whom they belong. A job outlives its Snakemake; it holds
+holder, however that ends. Where nobody holds it, and nobody on another machine has held it since
+Snakemake's lock files were made, these belong to nobody. A job may outlive its Snakemake; it holds
 such a lock of its own, so that the same job of the next run begins when it has ended.
 """
 
@@ -26,9 +26,9 @@ _HELD: list[TextIO] = []
 def hold_directory(directory: Path, say: Callable[[str], None]) -> None:
     """Hold the working directory `directory` until this process ends; free it of a dead one.
 
-    For the main process of Snakemake, before it looks at its own locks. `say` is told in one
-    line what was taken away, or why what may be a dead one's lock was left. Never raises for a
-    place that cannot be written to or locked: Snakemake's own locks hold there as ever.
+    For the main process of Snakemake, before it looks at its own locks. `say` is called with one
+    line on what was removed, or on why a lock that may be a dead one's was left. Never raises for
+    a place that cannot be written to or locked: Snakemake's own locks still hold there.
     """
     own, theirs = directory / ".snakemake" / "running-on", directory / ".snakemake" / "locks"
     try:
@@ -40,7 +40,7 @@ def hold_directory(directory: Path, say: Callable[[str], None]) -> None:
     try:
         fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        # Another one lives; whether it is in the way, its locks tell.
+        # Another one is alive; its own locks tell whether it is in the way.
         fcntl.flock(holder, fcntl.LOCK_SH)
         _enter(holder, _machines(holder))
         return
@@ -79,8 +79,8 @@ def alone(job: str) -> Iterator[None]:
         except BlockingIOError:
             holder.seek(0)
             print(
-                "A job of a run that was killed is still at work on the same; waiting for it to "
-                f"end. Not to wait, end it: kill {holder.read().strip()}",
+                "A job of a run that was killed is still at work on the same results; waiting for "
+                f"it to end. To end it now: kill {holder.read().strip()}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -99,9 +99,9 @@ def _locked(locks: Path) -> bool:
 
 def _left(locks: Path, reason: str) -> str:
     return (
-        f"{locks} holds the lock of another run, and whether that is alive cannot be told: "
-        f"{reason}. If none runs in this directory any more, add --unlock to the same command "
-        "once, and run it again without."
+        f"{locks} holds the lock of another run, which may still be alive: {reason}. If nothing "
+        "runs in this directory any more, add --unlock to the same command once, then run it "
+        "again without."
     )
 
 

@@ -30,14 +30,14 @@ def os_error_in_words(error: OSError) -> str | None:
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return (
-            f"Not allowed to write or read{where}: {error.strerror}. Give this user the "
-            "right to it, or run in another directory (snakemake --directory)."
+            f"Not allowed to write or read{where}: {error.strerror}. Give this user "
+            "access to it, or run in another directory (snakemake --directory)."
         )
     return None
 
 
 def _refusal_in_words(error: Exception) -> str | None:
-    """What the operating system refused, in words, also where a library put it into its own."""
+    """What the operating system refused, in words, also from inside a library's own error."""
     if isinstance(error, OSError):
         return os_error_in_words(error)
     for number in (errno.ENOSPC, errno.EDQUOT):
@@ -53,7 +53,7 @@ def accelerator_of(job: Any) -> dict:
 
 
 def _end(number: int, _frame) -> None:
-    """End the process like an error does; by force if that has not helped in a while.
+    """End the process as an error does; by force if that has not helped after a while.
 
     Python drops an exception that a signal raises inside a garbage collector's callback.
     """
@@ -77,7 +77,7 @@ def run(
     An MlmError is printed without a traceback and ends the process with status 1; so do a
     full disk and a refused write. Any other exception is a bug and keeps its traceback.
     """
-    # A scheduler's SIGTERM ends the job like an error does, so that temporary files go.
+    # A scheduler's SIGTERM ends the job as an error does, so that temporary files are removed.
     signal.signal(signal.SIGTERM, _end)
     with logged(snakemake.log[0]), alone(snakemake.log[0]):
         try:
@@ -94,7 +94,7 @@ def run(
 
 
 def _recorded(main: Callable[[Any], None], job: Any, unread: tuple[str, ...]) -> None:
-    # Fetched from a bucket only to be here; the job reads them as its other inputs name them.
+    # Fetched from a bucket, to be on this disk; the job finds them through its other inputs.
     staged = _named(job.input, ("staged",))
     paths = [path for path in map(str, job.input) if path not in staged]
     inputs = check_inputs(paths, _named(job.input, unread))

@@ -1,4 +1,4 @@
-"""A job's log: a copy of what it prints, of which no failure is a failure of the job."""
+"""A job's log: a copy of what it prints. A failure to write it never fails the job."""
 
 import contextlib
 import os
@@ -44,7 +44,7 @@ class JobLog:
             self._give_up(error, sys.stderr)
 
     def write(self, text: str, terminal: TextIO) -> None:
-        """Append `text`, at once; what goes wrong is told on `terminal`, the first time."""
+        """Append `text` at once; the first failure is reported on `terminal`."""
         data = text.encode("utf-8", "backslashreplace")
         try:
             while data and self._descriptor is not None:

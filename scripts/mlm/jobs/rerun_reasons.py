@@ -62,7 +62,7 @@ def planned_jobs(dry_run: str) -> list[PlannedJob]:
 def stages(jobs: list[PlannedJob], config: dict) -> list[Stage]:
     """Planned jobs gathered by rule and reasons, with the reasons in words.
 
-    `config` is the resolved configuration, which tells where a changed key stands.
+    `config` is the resolved configuration, in which a changed key is looked up.
     """
     found: dict[tuple, Stage] = {}
     for job in jobs:
@@ -99,7 +99,7 @@ def reasons_in_words(reason: str, config: dict) -> list[str]:
 
 
 def _stages_of(paths: list[str]) -> str:
-    """results/tokenizer/x.json is of the stage `tokenizer`, and so on."""
+    """The stages that make `paths`: `tokenizer` for results/tokenizer/x.json, and so on."""
     names = set()
     for path in paths:
         parts = path.strip().split("/")

@@ -31,8 +31,8 @@ from mlm.publishing.secrecy import token_from_environment
 class PushSettings:
     """How often checkpoints are pushed, in steps, and where to.
 
-    `attempts` is how often in a row a push may fail in passing; `wait` the seconds that the
-    end of the training waits for the last one.
+    `attempts` is how often in a row a push is tried that fails for a moment; `wait` is how many
+    seconds the end of the training waits for the last push.
     """
 
     every: int

@@ -40,7 +40,7 @@ class Upload:
 
     `files` are uploaded in this order. `stale` matches paths of files that went there
     earlier and are to go where they are not among `files`. `attempts` is how often in a row
-    something may fail in passing.
+    something is tried that fails for a moment.
     """
 
     files: tuple[PublishedFile, ...]

@@ -136,7 +136,7 @@ def what_was_trained(results: Results, best: RunResults) -> list[str]:
     second = (
         f"{subject}n {count(test.get('num_predictions'))} masked tokens of test text that it "
         f"never saw, it puts the right token first {percent(test.get('accuracy'))} of the time, "
-        f"at a loss of {decimal(test.get('loss'), 2)} nats a token."
+        f"at a loss of {decimal(test.get('loss'), 2)} nats per token."
     )
     return [first, second.strip()]
 

@@ -70,7 +70,7 @@ def summary(results: Results) -> dict:
             "Perplexity",
             decimal(test.get("perplexity"), 1),
             "",
-            "as unsure as an even choice among so many tokens",
+            "as unsure as a uniform choice among this many tokens",
         ),
         Card(
             "Right first guesses",

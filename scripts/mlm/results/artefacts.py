@@ -80,7 +80,7 @@ def _seal_of(content: dict) -> str | None:
 def result_sha256(path: str | os.PathLike) -> str:
     """The sha256 of a result: of a table with times or speeds, without those.
 
-    They are never the same twice, and a figure in their place is all that can be asked of them.
+    Those are never the same twice; all that can be asked of them is to be numbers.
     """
     if not str(path).endswith(".csv"):
         return file_sha256(path)
@@ -109,7 +109,7 @@ def portable(path: str | os.PathLike) -> str:
 class MadeFrom:
     """What an artefact was made from. All digests are sha256, by portable path or name.
 
-    `settings` has a short digest a param; `code` is None for an artefact without a record.
+    `settings` has a short digest per param; `code` is None for an artefact without a record.
     """
 
     rule: str = ""
@@ -141,7 +141,7 @@ _OTHER_JSON = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.js
 
 
 class Chain:
-    """What is known of results while a job's inputs are looked over: who says which digest."""
+    """What the records say of results while a job's inputs are checked: who names which digest."""
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[str, str, bool]] = {}
@@ -151,7 +151,7 @@ class Chain:
         return self._said[path][0] if path in self._said else None
 
     def add(self, path: str, sha256: str, by: str, maker: bool) -> None:
-        """`by` names `sha256` for `path`: as what made it, or as what was made from it.
+        """Note that `by` names `sha256` for `path`: as its maker, or as made from it.
 
         Raises MlmError where another record says otherwise.
         """
@@ -174,8 +174,8 @@ def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, 
     """Check a job's inputs against the records of their makers; their sha256 by portable path.
 
     Args:
-        paths: all inputs of the job; those below results/ count that a record
-            among them names.
+        paths: all inputs of the job; of those below results/, the ones that a record
+            among them names are checked.
         unread: those that the job's own code checks, or does not open: their digests are
             taken from the records.
 

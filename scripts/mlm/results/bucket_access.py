@@ -1,4 +1,4 @@
-"""Can results be kept in this bucket? Asked before the first job, and answered in words."""
+"""Can results be kept in this bucket? Checked before the first job, and answered in words."""
 
 from mlm.foundations.errors import MlmError
 

@@ -1,7 +1,7 @@
-"""Results that live in a bucket, looked over before anything is planned.
+"""Results that live in a bucket, checked before anything is planned.
 
-Snakemake keeps what it fetched and believes that it is still what lies in the bucket; and it
-takes every object that is newer than its inputs as done, whoever made it.
+Snakemake keeps what it fetched and believes that the bucket still holds the same; and it takes
+every object that is newer than its inputs as done, whoever made it.
 """
 
 import base64
@@ -25,7 +25,7 @@ def look_over_bucket(
 ) -> Found:
     """Check the artefacts below the bucket's `prefix` against each other and the settings.
 
-    Fetched copies that are not what lies in the bucket any more are removed, so that they are
+    Fetched copies that differ from what the bucket holds now are removed, so that they are
     fetched anew. `results` and `params_of` as in `mlm.results.result_checks.look_over`.
     """
     from google.cloud import storage
@@ -72,7 +72,7 @@ def look_over_bucket(
 
 
 def _in_bucket(error: MlmError, place: str, bucket: str, inside: str) -> str:
-    """The message on fetched files, as one on the objects that they are."""
+    """The message on fetched files, put in terms of the objects that they are copies of."""
     text = str(error).replace(f"{place}/", f"gs://{bucket}/{inside}")
     return text.replace("rm results/", f"gcloud storage rm gs://{bucket}/{inside}results/").replace(
         "rm gs://", "gcloud storage rm gs://"

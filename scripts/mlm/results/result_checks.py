@@ -1,8 +1,8 @@
-"""What is below results/, looked over before anything is planned.
+"""What is below results/, checked before anything is planned.
 
 Snakemake goes by dates and by its own notes in .snakemake. Neither sees a result that was
 damaged, or replaced by an older one with its old date. Every artefact says what it was made
-from, so that the results themselves can be asked.
+from, so that the results themselves can be checked.
 """
 
 import json
@@ -31,10 +31,10 @@ _LONGEST_NAME = 255
 
 @dataclass
 class Found:
-    """What a look at the results brought up.
+    """What the checks of the results brought up.
 
-    `problems`: damage and strangers, in words. `replaced`: the results that are others than
-    those that were read of them, though their dates do not tell; each with a sentence.
+    `problems`: damaged results and those from elsewhere, in words. `replaced`: results that are
+    no longer what others were made from, though their dates do not show it, each with a sentence.
     """
 
     problems: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ def look_over(
 
     Args:
         results: paths of all results that the configuration asks for.
-        params_of: the params that a job would get now that makes the given path.
+        params_of: gives the params with which a job would make a path now.
         memory: remembers the digests of files.
 
     Results that a kill left unfinished are passed over: Snakemake makes them again.
@@ -73,7 +73,7 @@ def look_over(
             continue
         damaged |= _damaged(path, record.outputs, memory)
         note = _note(path)
-        # A note on another version, which was here before, tells nothing of this one.
+        # A note on another version, which was here before, says nothing about this one.
         if note.get("endtime") != Path(path).stat().st_mtime:
             found.problems += of_other_settings(path, record, params_of(path))
         strangers, replaced = _other_inputs(path, record.inputs, note, memory)
@@ -84,7 +84,7 @@ def look_over(
 
 
 def _readable(path: Path) -> dict:
-    """The record alone of an artefact that is whole."""
+    """The record of an artefact, and nothing else. Raises MlmError where it is damaged."""
     content = read_artefact(path)
     return {key: content[key] for key in ("made_from",) if key in content}
 
@@ -95,7 +95,7 @@ def _damaged(path: str, outputs: Mapping[str, str], memory: FileMemory) -> dict[
         if not Path(other).is_file() or _noted("incomplete", other):
             continue
         size = Path(other).stat().st_size
-        # Whoever reads a larger one checks it then.
+        # The job that reads a larger one checks it then.
         if size <= LARGEST_READ and memory.value("result", other, result_sha256) != sha256:
             problems[other] = (
                 f"{other} is damaged: it is not what was written beside {path} ({size} bytes, "
@@ -107,10 +107,10 @@ def _damaged(path: str, outputs: Mapping[str, str], memory: FileMemory) -> dict[
 def _other_inputs(
     path: str, inputs: Mapping[str, str], note: Mapping[str, Any], memory: FileMemory
 ) -> tuple[list[str], dict[str, str]]:
-    """Inputs of `path` that are not what it was made from, where Snakemake would not tell.
+    """Inputs of `path` that are not what it was made from, where Snakemake would not notice.
 
-    First, in words, those that Snakemake's note on `path` knows as they are: the note is on
-    another version of `path`. Then those that changed with dates from before it was made.
+    First, in words, those that are as Snakemake's note on `path` says: then the note is on
+    another version of `path`. Second, those that changed but have dates from before it was made.
     """
     made, strangers, replaced = Path(path).stat().st_mtime, [], {}
     for other, sha256 in sorted(inputs.items()):
@@ -134,9 +134,9 @@ def _other_inputs(
 
 
 def of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | None) -> list[str]:
-    """Results of other settings or code that Snakemake takes as done.
+    """A sentence where `path` is of other settings or code, and Snakemake would take it as done.
 
-    It has no note on them, or one that names the params of now: on another version of `path`.
+    It has no note on it, or one that names today's params: a note on another version of `path`.
     """
     if params is None or not record.settings:
         return []
@@ -150,9 +150,9 @@ def of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | N
     if not differing or (noted is not None and set(noted) != set(map(repr, params.values()))):
         return []
     return [
-        f"{path} was made with another {', '.join(differing)} than asked for now, and .snakemake, "
-        f"by which Snakemake would know, has no note on this version. {remedy(path)}. Or keep "
-        "these results and run in another directory (snakemake --directory)"
+        f"{path} was made with another {', '.join(differing)} than is asked for now, and "
+        f"Snakemake's notes in .snakemake are not on this version. {remedy(path)}. Or keep these "
+        "results and run in another directory (snakemake --directory)"
     ]
 
 
@@ -183,7 +183,7 @@ def params_by_output(
     """A function from a result's path to the params of the job that makes it.
 
     None for a result that is not among `asked`. `made` has, for each output of each rule, a
-    regular expression of its path and the rule's params, of which some are functions of the
+    regular expression for its path and the rule's params, some of which are functions of the
     wildcards.
     """
     made, asked = list(made), set(asked)
