@@ -41,7 +41,7 @@ def test_a_pattern_without_a_match_stops_before_any_job(tmp_path):
 @pytest.mark.slow
 def test_a_revision_that_can_move_stops_before_any_job(tmp_path):
     said = snakemake(tmp_path, {"source": "hub", "hub": {"dataset": "a/b", "revision": "main"}})
-    assert "corpus.hub.revision: 'main' is no commit id" in said
+    assert "corpus.hub.revision: 'main' is not a commit id" in said
     assert "localrule" not in said
 
 

@@ -1,6 +1,6 @@
 """Documents and their groups: what is written by one hand, or on one occasion, goes together.
 
-Documents of a group are no independent draws, so that the evaluation resamples groups. For the
+Documents of a group are not independent draws, so that the evaluation resamples groups. For the
 embedded corpus a group is a speech, for a source with columns what `corpus.group_by` names, and
 otherwise each document is a group of its own.
 """

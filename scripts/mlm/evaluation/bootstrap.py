@@ -1,7 +1,7 @@
 """Confidence intervals for means over predictions, by resampling whole groups.
 
 Predictions in one group (a speech, an article) share their author, their subject and often their
-context, so they are no independent draws: groups are (the cluster bootstrap; Field and Welsh,
+context, so they are not independent draws: groups are (the cluster bootstrap; Field and Welsh,
 "Bootstrapping clustered data", Journal of the Royal Statistical Society B 69, 2007; Efron and
 Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 8 and 13). A mean over predictions
 is then a ratio of two sums over groups, and both are resampled together. A prediction counts for

@@ -112,7 +112,7 @@ def read_artefact(path: str | Path, kind: str, name: str | None = None) -> Artef
 def read_curves(path: str | Path) -> list[dict[str, float | None]]:
     """Rows of a training.csv, columns CURVE_COLUMNS; None for an empty or non-finite cell.
 
-    Raises MlmError where a column is missing or a cell is no number.
+    Raises MlmError where a column is missing or a cell is not a number.
     """
     with open(path, encoding="utf-8", newline="") as handle:
         reader = csv.DictReader(handle)

@@ -74,4 +74,6 @@ def read_summary(path: str | os.PathLike) -> ShardSummary:
     try:
         return ShardSummary(**{field.name: content[field.name] for field in fields(ShardSummary)})
     except KeyError as error:
-        raise MlmError(f"{path} is no shard summary: {error} is missing. {remedy(path)}") from None
+        raise MlmError(
+            f"{path} is not a shard summary: {error} is missing. {remedy(path)}"
+        ) from None

@@ -315,7 +315,7 @@ def parse_example(data: bytes) -> dict[str, bytes | None]:
     """The features of a serialised `tf.train.Example` by name.
 
     A value is the int64 list's varints one after the other, or None for a feature of another
-    type. Raises ValueError where the bytes are no such message.
+    type. Raises ValueError where the bytes are not such a message.
     """
     found: dict[str, bytes | None] = {}
     for number, kind, start, end in _fields(data, 0, len(data)):

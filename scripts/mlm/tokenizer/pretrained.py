@@ -132,7 +132,7 @@ def _download(name: str, revision: str | None) -> str:
         )
     except errors.HFValidationError:
         raise MlmError(
-            f"tokenizer.pretrained.path: {name!r} is no directory here and no Hub id either."
+            f"tokenizer.pretrained.path: {name!r} is neither a directory here nor a Hub id."
         ) from None
     except errors.GatedRepoError:
         raise MlmError(

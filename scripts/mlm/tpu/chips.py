@@ -1,7 +1,7 @@
 """What Google publishes of each TPU generation, and the names of its topologies.
 
 One table, one source: the architecture page of each generation in the Cloud TPU
-documentation. It gives no figures of a v2, which is why that is no target.
+documentation. It gives no figures of a v2, which is why v2 is not a target.
 
 A v3 chip is two replicas, each a core with half of the HBM. A v4 or v5p chip has two cores as well,
 but its driver joins them ("megacore"), so that the chip is one replica with the whole HBM.
