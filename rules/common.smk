@@ -12,6 +12,7 @@ if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
 
 from mlm.config.fields import SPLITS
+from mlm.config.memory import evaluation_mb, tokens_of, training_mb
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import repeated_keys, set_by_user
 from mlm.foundations.code_digests import code_digests
@@ -175,3 +176,30 @@ def publish_records(wildcards):
         except MlmError as error:
             raise WorkflowError(str(error))
     return PUBLISH_RECORDS
+
+
+def memory_of_training(wildcards):
+    """What the model, its optimizer and the batches take; see `training_mb`."""
+    accelerator = settings["accelerator"]
+    return training_mb(
+        model_of(wildcards),
+        run_section(settings, wildcards.run, "pretraining"),
+        VOCABULARY,
+        settings["shards"]["sequence_length"],
+        replicas=accelerator["virtual_replicas"] or 1,
+        on_host=accelerator["kind"] in ("auto", "cpu") or bool(accelerator["virtual_replicas"]),
+    )
+
+
+def memory_of_evaluation(wildcards, input):
+    """What the model and the test split take; see `evaluation_mb`.
+
+    Where results live in a bucket the manifest is not here, and the split is left out.
+    """
+    here = workflow.storage_settings.default_storage_provider is None
+    return evaluation_mb(
+        model_of(wildcards),
+        VOCABULARY,
+        settings["shards"]["sequence_length"],
+        tokens_of(input.test) if here else 0,
+    )

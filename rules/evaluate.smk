@@ -3,7 +3,6 @@
 # Gives results/runs/{run}/evaluation.json (every figure on the test split, the baselines, and
 # what they mean in sentences) and results/runs/{run}/fill_mask.json (answers to the prompts).
 
-from mlm.config.memory import evaluation_mb, tokens_of
 
 MODEL_FILES = {
     "model": "results/runs/{run}/model/model.safetensors",
@@ -14,20 +13,6 @@ MODEL_FILES = {
     # Names the others with their digests.
     "training": "results/runs/{run}/training.json",
 }
-
-
-def memory_of_evaluation(wildcards, input):
-    """What the model and the test split take; see `evaluation_mb`.
-
-    Where results live in a bucket the manifest is not here, and the split is left out.
-    """
-    here = workflow.storage_settings.default_storage_provider is None
-    return evaluation_mb(
-        model_of(wildcards),
-        VOCABULARY,
-        settings["shards"]["sequence_length"],
-        tokens_of(input.test) if here else 0,
-    )
 
 
 rule evaluate:

@@ -7,7 +7,6 @@
 #           results/runs/{run}/training.csv, training.json
 # Keeps     state/{run}/{fingerprint}/  what an interrupted training goes on from
 # Pushes    checkpoints to the Hub meanwhile, where publish.checkpoints.every asks for it
-from mlm.config.memory import training_mb
 from mlm.config.publish import model_repository
 
 TRAINED_FILES = {
@@ -20,19 +19,6 @@ TRAINED_FILES = {
     "log": "training.csv",
     "summary": "training.json",
 }
-
-
-def memory_of_training(wildcards):
-    """What the model, its optimizer and the batches take; see `training_mb`."""
-    accelerator = settings["accelerator"]
-    return training_mb(
-        model_of(wildcards),
-        run_section(settings, wildcards.run, "pretraining"),
-        VOCABULARY,
-        settings["shards"]["sequence_length"],
-        replicas=accelerator["virtual_replicas"] or 1,
-        on_host=accelerator["kind"] in ("auto", "cpu") or bool(accelerator["virtual_replicas"]),
-    )
 
 
 rule pretrain:
