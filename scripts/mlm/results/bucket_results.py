@@ -74,9 +74,8 @@ def look_over_bucket(
 def _in_bucket(error: MlmError, place: str, bucket: str, inside: str) -> str:
     """The message on fetched files, put in terms of the objects that they are copies of."""
     text = str(error).replace(f"{place}/", f"gs://{bucket}/{inside}")
-    return text.replace("rm results/", f"gcloud storage rm gs://{bucket}/{inside}results/").replace(
-        "rm gs://", "gcloud storage rm gs://"
-    )
+    text = text.replace("rm results/", f"rm gs://{bucket}/{inside}results/")
+    return text.replace("rm gs://", "gcloud storage rm gs://")
 
 
 def _forget_outdated(fetched: Path, inside: str, objects: Mapping[str, Any]) -> None:
