@@ -72,11 +72,13 @@ def lower_case(case: Case, program: str) -> None:
     )
     model = build_model(config, "standard", seed=0)
     settings = OptimizerSettings(
+        name="adamw",
         learning_rate=1e-4,
         weight_decay=0.01,
         beta_1=0.9,
         beta_2=0.98,
         epsilon=1e-6,
+        momentum=0.95,
         max_grad_norm=None,
         warmup_ratio=0.05,
         decay="linear",

@@ -33,11 +33,13 @@ CASES = {
     "4x256/16k": (4, 256, 16_000, 32, 128, 1.7),
 }
 OPTIMIZER = OptimizerSettings(
+    name="adamw",
     learning_rate=1e-3,
     weight_decay=0.01,
     beta_1=0.9,
     beta_2=0.98,
     epsilon=1e-6,
+    momentum=0.95,
     max_grad_norm=1.0,
     warmup_ratio=0.05,
     decay="linear",

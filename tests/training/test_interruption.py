@@ -55,6 +55,19 @@ def test_a_killed_and_a_stopped_training_end_like_one_left_alone(root):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
+def test_with_muon_a_killed_training_ends_like_one_left_alone(root, count):
+    muon = replicas(count) | {"pretraining": {"optimizer": {"name": "muon"}}}
+    name = f"muon-{count}"
+    assert run_child(root, name, muon, {"step": 13}) == -signal.SIGKILL
+    assert run_child(root, name, muon) == 0
+    assert re.findall(r"goes on from step (\d+)", (root / f"{name}.stderr").read_text()) == ["10"]
+    assert run_child(root, f"{name}-whole", muon) == 0
+    assert result(root, name) == result(root, f"{name}-whole")
+    assert result(root, name) != whole(root, count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 2])
 def test_a_training_interrupted_three_times_ends_like_one_left_alone(root, count):
     name = f"thrice-{count}"
     faults = [

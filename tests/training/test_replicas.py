@@ -47,25 +47,31 @@ def losses(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("replicas, batch", [(2, 16), (8, 4)])
-def test_the_number_of_replicas_changes_no_loss(root, replicas, batch):
-    one = losses(root, "one")
-    several = losses(root, f"replicas-{replicas}", replicas, batch)
+@pytest.mark.parametrize(
+    "replicas, batch, optimizer", [(2, 16, "adamw"), (8, 4, "adamw"), (2, 16, "muon")]
+)
+def test_the_number_of_replicas_changes_no_loss(root, replicas, batch, optimizer):
+    change = {"optimizer": {"name": optimizer}}
+    one = losses(root, f"one-{optimizer}", **change)
+    several = losses(root, f"replicas-{replicas}-{optimizer}", replicas, batch, **change)
     assert len(one) == 50
     assert one[-1] < one[0] - 0.5
     np.testing.assert_allclose(several, one, atol=1e-4, rtol=0)
 
 
 @pytest.mark.slow
-def test_accumulated_batches_are_the_large_batch(root):
-    accumulated = losses(root, "accumulated", batch=8, optimizer={"gradient_accumulation_steps": 4})
-    np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_accumulated_batches_are_the_large_batch(root, optimizer):
+    change = {"name": optimizer, "gradient_accumulation_steps": 4}
+    accumulated = losses(root, f"accumulated-{optimizer}", batch=8, optimizer=change)
+    one = losses(root, f"one-{optimizer}", optimizer={"name": optimizer})
+    np.testing.assert_allclose(accumulated, one, atol=1e-4, rtol=0)
 
 
 @pytest.mark.slow
 def test_accumulated_batches_on_replicas_are_the_large_batch(root):
     accumulated = losses(root, "both", 2, 4, optimizer={"gradient_accumulation_steps": 4})
-    np.testing.assert_allclose(accumulated, losses(root, "one"), atol=1e-4, rtol=0)
+    np.testing.assert_allclose(accumulated, losses(root, "one-adamw"), atol=1e-4, rtol=0)
 
 
 @pytest.mark.slow
@@ -90,7 +96,9 @@ def test_where_states_are_saved_changes_no_digit_of_the_log(root):
 @pytest.mark.slow
 def test_several_steps_in_one_execution_are_the_single_steps(root):
     several = losses(root, "executions", steps_per_execution=4, log_every=10)
-    np.testing.assert_allclose(several, losses(root, "one").reshape(5, 10).mean(axis=1), atol=1e-5)
+    np.testing.assert_allclose(
+        several, losses(root, "one-adamw").reshape(5, 10).mean(axis=1), atol=1e-5
+    )
 
 
 @pytest.mark.slow
@@ -107,14 +115,14 @@ def test_bfloat16_trains_like_float32(root):
 def test_the_exported_model_scores_what_training_reported(root):
     from transformers import TFAutoModelForMaskedLM
 
-    losses(root, "one")
-    settings, files = small_job(root, "one")
+    losses(root, "one-adamw")
+    settings, files = small_job(root, "one-adamw")
     manifest = read_manifest(files.manifests["validation"])
     encoder = Encoder.load(files.tokenizer)
     # Validation asks 15 % whatever training masks.
     asked = settings.pretraining["masking"] | {"mlm_probability": 0.15}
     plan = masking_plan(asked, encoder, files.tokenizer, 16)
-    model = TFAutoModelForMaskedLM.from_pretrained(root / "runs" / "one" / "model")
+    model = TFAutoModelForMaskedLM.from_pretrained(root / "runs" / "one-adamw" / "model")
     right = total = loss = 0.0
     batches = evaluation_batches(
         ShardFiles.of(manifest), plan, seed=0, batch_size=7, samples=50
@@ -129,7 +137,7 @@ def test_the_exported_model_scores_what_training_reported(root):
             right += np.argmax(scores) == truth
             loss += np.log(np.exp(scores - scores.max()).sum()) + scores.max() - scores[truth]
             total += 1
-    final = read_json(root / "runs" / "one" / "training.json")["final"]
+    final = read_json(root / "runs" / "one-adamw" / "training.json")["final"]
     assert total > 80
     assert final["validation_accuracy"] == pytest.approx(right / total, abs=1e-6)
     assert final["validation_loss"] == pytest.approx(loss / total, abs=1e-4)

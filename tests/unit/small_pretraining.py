@@ -29,11 +29,13 @@ def small_pretraining(root: Path, **overrides):
     shards = ShardFiles((str(file),), (0,), SAMPLES, LENGTH, "")
     plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
     optimizer = OptimizerSettings(
+        name="adamw",
         learning_rate=1e-3,
         weight_decay=0.01,
         beta_1=0.9,
         beta_2=0.98,
         epsilon=1e-6,
+        momentum=0.95,
         max_grad_norm=1.0,
         warmup_ratio=0.1,
         decay="linear",

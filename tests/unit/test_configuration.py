@@ -263,6 +263,15 @@ def test_a_trace_of_steps_that_never_come_is_refused():
     ]
 
 
+def test_a_setting_of_muon_is_refused_with_adamw():
+    assert problems({"pretraining": {"optimizer": {"name": "adamw", "momentum": 0.9}}}) == [
+        "pretraining.optimizer.momentum: 0.9, which is for muon; adamw has beta_1 instead. Set "
+        "name: muon, or leave momentum at 0.95"
+    ]
+    accepted = resolve({"pretraining": {"optimizer": {"name": "muon", "momentum": 0.9}}})
+    assert accepted["pretraining"]["optimizer"]["momentum"] == 0.9
+
+
 def test_a_value_out_of_bounds_is_told_with_its_bounds():
     assert problems(
         {"shards": {"count": {"train": 0}}, "evaluation": {"mlm_probability": 1.0}}

@@ -7,11 +7,13 @@ from mlm.pretraining.optimisation import OptimizerSettings, WarmupThenDecay, dec
 
 def settings(**changes) -> OptimizerSettings:
     given = {
+        "name": "adamw",
         "learning_rate": 1e-3,
         "weight_decay": 0.01,
         "beta_1": 0.9,
         "beta_2": 0.98,
         "epsilon": 1e-6,
+        "momentum": 0.95,
         "max_grad_norm": 1.0,
         "warmup_ratio": 0.1,
         "decay": "linear",

@@ -24,9 +24,10 @@ _FRAMEWORKS_MB = 1500
 #: Beside them, the counts of tokens that the baselines are made from.
 _COUNTS_MB = 2000
 
-#: float32: weight, gradient and two moments, and as the model is saved or exported, its weights
-#: by PyTorch's names, transposed, and the file's content.
-_TRAINED_PARAMETER = 16 + 12
+#: float32: weight, gradient and AdamW's two moments, and as the model is saved or exported, its
+#: weights by PyTorch's names, transposed, and the file's content. Muon has one moment, and what its
+#: iterations hold at one time comes to five copies of the gradient, when nothing is saved.
+_TRAINED_PARAMETER = {"adamw": 16 + 12, "muon": 12 + 20}
 #: float32: weight, and the file's content and its transposed copy while it is loaded.
 _LOADED_PARAMETER = 12
 #: A stored token with its attention, as read from a shard.
@@ -107,7 +108,8 @@ def training_mb(
     Recomputation in Large Transformer Models", 2022, equation 2, in float32).
     """
     fields = _fields(model)
-    weights = replicas * _TRAINED_PARAMETER * parameters(model, vocabulary, sequence_length)
+    a_parameter = _TRAINED_PARAMETER[pretraining["optimizer"]["name"]]
+    weights = replicas * a_parameter * parameters(model, vocabulary, sequence_length)
     validation = pretraining["validation"]["samples"] or 0
     data = (pretraining["shuffle_window"] + validation) * sequence_length * _STORED_TOKEN
     activations = 0

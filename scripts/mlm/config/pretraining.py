@@ -48,7 +48,14 @@ class Optimizer(Section):
         "warmup_share": "warmup_ratio",
     }
 
-    learning_rate: Positive = Field(0.006, description="The peak of the learning rate.")
+    name: Literal["adamw", "muon"] = Field(
+        "adamw",
+        description="adamw, or muon: orthogonal updates of the hidden matrices, with AdamW for the"
+        " embeddings, norms and biases.",
+    )
+    learning_rate: Positive = Field(
+        0.006, description="The peak of the learning rate; muon and its AdamW share it."
+    )
     weight_decay: NotNegative = Field(
         0.0,
         description="Decoupled from the gradient, and not applied to biases and norms."
@@ -57,6 +64,7 @@ class Optimizer(Section):
     beta_1: BelowOne = Field(0.9, description="Adam's two decay rates and its epsilon.")
     beta_2: BelowOne = 0.98
     epsilon: Positive = 1e-6
+    momentum: BelowOne = Field(0.95, description="Muon's decay rate; adamw has none.")
     max_grad_norm: Positive | None = Field(
         1.0, description="The global norm that gradients are clipped to; null: no clipping."
     )
@@ -146,6 +154,12 @@ class Pretraining(Section):
                 problems.append(
                     f"pretraining.profile: step {last} is beyond the last, {self.steps}"
                 )
+        momentum = Optimizer.model_fields["momentum"].default
+        if self.optimizer.name == "adamw" and self.optimizer.momentum != momentum:
+            problems.append(
+                f"pretraining.optimizer.momentum: {self.optimizer.momentum}, which is for muon; "
+                f"adamw has beta_1 instead. Set name: muon, or leave momentum at {momentum}"
+            )
         if self.masking.mask_token + self.masking.random_token > 1 + 1e-9:
             problems.append(
                 "pretraining.masking: mask_token and random_token add up to more than 1"

@@ -1,9 +1,10 @@
-"""AdamW, its schedule, and which weights do not decay."""
+"""The optimizer, its schedule, and which weights do not decay."""
 
 import math
 from dataclasses import dataclass
 
 from mlm.foundations.framework import tf, tf_keras
+from mlm.pretraining.muon import Muon
 
 #: Parts of the names of variables that weight decay leaves alone, as in BERT's release.
 NO_DECAY = ("bias", "layernorm", "layer_norm", "beta", "gamma")
@@ -13,11 +14,13 @@ NO_DECAY = ("bias", "layernorm", "layer_norm", "beta", "gamma")
 class OptimizerSettings:
     """Section `pretraining.optimizer`, with the schedule's length in steps."""
 
+    name: str
     learning_rate: float
     weight_decay: float
     beta_1: float
     beta_2: float
     epsilon: float
+    momentum: float
     max_grad_norm: float | None
     warmup_ratio: float
     decay: str
@@ -73,18 +76,23 @@ def decays(name: str) -> bool:
 
 
 def build_optimizer(settings: OptimizerSettings, variables) -> tf_keras.optimizers.Optimizer:
-    """AdamW (Loshchilov and Hutter, 2019) with its slots made; no clipping of its own.
+    """The optimizer that `settings` name, with its slots made; no clipping of its own.
 
-    Gradients are clipped by the train step, after they are summed over the replicas.
+    AdamW (Loshchilov and Hutter, 2019), or Muon with AdamW beside it. Gradients are clipped by the
+    train step, after they are summed over the replicas.
     """
-    optimizer = tf_keras.optimizers.AdamW(
-        learning_rate=WarmupThenDecay(settings),
-        weight_decay=settings.weight_decay,
-        beta_1=settings.beta_1,
-        beta_2=settings.beta_2,
-        epsilon=settings.epsilon,
-        jit_compile=False,
-    )
+    adamw = {
+        "learning_rate": WarmupThenDecay(settings),
+        "weight_decay": settings.weight_decay,
+        "beta_1": settings.beta_1,
+        "beta_2": settings.beta_2,
+        "epsilon": settings.epsilon,
+        "jit_compile": False,
+    }
+    if settings.name == "muon":
+        optimizer = Muon(settings.momentum, **adamw)
+    else:
+        optimizer = tf_keras.optimizers.AdamW(**adamw)
     kept = [v for v in variables if not settings.weight_decay or not decays(v.name)]
     optimizer.exclude_from_weight_decay(var_list=kept)
     optimizer.build(variables)

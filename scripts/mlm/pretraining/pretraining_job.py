@@ -47,6 +47,7 @@ COMPUTING_MODULES = (
     "mlm.batches.keyed_random",
     "mlm.batches.masking",
     "mlm.pretraining.models",
+    "mlm.pretraining.muon",
     "mlm.pretraining.optimisation",
     "mlm.pretraining.prediction",
     "mlm.pretraining.resolved_run",
