@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+from mlm.config.pretraining import Optimizer
 from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
 
 TARGET, VOCABULARY, SEQUENCE = "v5e:2x2", 25_000, 512
@@ -71,20 +72,8 @@ def lower_case(case: Case, program: str) -> None:
         attention_probs_dropout_prob=case.dropout,
     )
     model = build_model(config, "standard", seed=0)
-    settings = OptimizerSettings(
-        name="adamw",
-        learning_rate=1e-4,
-        weight_decay=0.01,
-        beta_1=0.9,
-        beta_2=0.98,
-        epsilon=1e-6,
-        momentum=0.95,
-        max_grad_norm=None,
-        warmup_ratio=0.05,
-        decay="linear",
-        min_lr_ratio=0.0,
-        gradient_accumulation_steps=1,
-        schedule_steps=10_000,
+    settings = OptimizerSettings.of(
+        Optimizer(learning_rate=1e-4, max_grad_norm=None, weight_decay=0.01).model_dump(), 10000
     )
     optimizer = build_optimizer(settings, model.trainable_variables)
     ids = tf.zeros([case.batch, SEQUENCE], tf.int32)

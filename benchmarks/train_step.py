@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import numpy as np
 
 from mlm.batches.masking import MaskingPlan, mask_batch
+from mlm.config.pretraining import Optimizer
 from mlm.foundations.framework import make_deterministic, tf  # before TensorFlow itself
 from mlm.pretraining.models import build_model
 from mlm.pretraining.optimisation import OptimizerSettings, build_optimizer
@@ -32,20 +33,8 @@ CASES = {
     "2x128/8k": (2, 128, 8_000, 32, 128, 2.0),
     "4x256/16k": (4, 256, 16_000, 32, 128, 1.7),
 }
-OPTIMIZER = OptimizerSettings(
-    name="adamw",
-    learning_rate=1e-3,
-    weight_decay=0.01,
-    beta_1=0.9,
-    beta_2=0.98,
-    epsilon=1e-6,
-    momentum=0.95,
-    max_grad_norm=1.0,
-    warmup_ratio=0.05,
-    decay="linear",
-    min_lr_ratio=0.0,
-    gradient_accumulation_steps=1,
-    schedule_steps=10_000,
+OPTIMIZER = OptimizerSettings.of(
+    Optimizer(learning_rate=1e-3, weight_decay=0.01).model_dump(), 10000
 )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.config.pretraining import Optimizer
 from mlm.results.artefacts import write_artefact
 from mlm.shards.tfrecord import SampleWriter
 
@@ -28,20 +29,8 @@ def small_pretraining(root: Path, **overrides):
         writer.close()
     shards = ShardFiles((str(file),), (0,), SAMPLES, LENGTH, "")
     plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
-    optimizer = OptimizerSettings(
-        name="adamw",
-        learning_rate=1e-3,
-        weight_decay=0.01,
-        beta_1=0.9,
-        beta_2=0.98,
-        epsilon=1e-6,
-        momentum=0.95,
-        max_grad_norm=1.0,
-        warmup_ratio=0.1,
-        decay="linear",
-        min_lr_ratio=0.0,
-        gradient_accumulation_steps=1,
-        schedule_steps=100,
+    optimizer = OptimizerSettings.of(
+        Optimizer(learning_rate=1e-3, warmup_ratio=0.1, weight_decay=0.01).model_dump(), 100
     )
     config = RobertaConfig(
         vocab_size=VOCABULARY,

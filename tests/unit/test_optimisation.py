@@ -2,30 +2,18 @@ import math
 
 import pytest
 
-from mlm.pretraining.optimisation import OptimizerSettings, WarmupThenDecay, decays
+from mlm.config.pretraining import Optimizer
+from mlm.foundations.errors import MlmError
+from mlm.pretraining.optimisation import LearningRate, OptimizerSettings, decays
 
 
 def settings(**changes) -> OptimizerSettings:
-    given = {
-        "name": "adamw",
-        "learning_rate": 1e-3,
-        "weight_decay": 0.01,
-        "beta_1": 0.9,
-        "beta_2": 0.98,
-        "epsilon": 1e-6,
-        "momentum": 0.95,
-        "max_grad_norm": 1.0,
-        "warmup_ratio": 0.1,
-        "decay": "linear",
-        "min_lr_ratio": 0.0,
-        "gradient_accumulation_steps": 1,
-        "schedule_steps": 100,
-    }
-    return OptimizerSettings(**(given | changes))
+    given = {"learning_rate": 1e-3, "weight_decay": 0.01, "warmup_ratio": 0.1}
+    return OptimizerSettings.of(Optimizer(**(given | changes)).model_dump(), 100)
 
 
 def rate(step: int, **changes) -> float:
-    return float(WarmupThenDecay(settings(**changes))(step))
+    return float(LearningRate(settings(**changes))(step))
 
 
 def test_the_rate_rises_linearly_over_the_warmup_from_the_first_step_on():
@@ -50,9 +38,32 @@ def test_without_a_warmup_the_first_step_has_the_peak():
 
 
 def test_a_schedule_may_be_longer_than_the_training():
-    section = {k: v for k, v in settings().__dict__.items() if k != "schedule_steps"}
-    assert OptimizerSettings.of(section | {"schedule_steps": None}, 70).schedule_steps == 70
-    assert OptimizerSettings.of(section | {"schedule_steps": 400}, 70).schedule_steps == 400
+    assert settings().schedule_steps == 100
+    assert settings(schedule_steps=400).schedule_steps == 400
+    assert settings(schedule_steps=400).warmup_steps == 40
+
+
+@pytest.mark.parametrize("length", [{"decay_ratio": 0.2}, {"decay_steps": 20}])
+@pytest.mark.parametrize(
+    "decay, half", [("linear", 0.5), ("cosine", 0.5), ("1-sqrt", 1 - 0.5**0.5)]
+)
+def test_the_rate_stays_at_its_peak_until_it_falls(length, decay, half):
+    rates = [rate(step, decay=decay, **length) for step in (10, 50, 80, 90, 100)]
+    assert rates == pytest.approx([1e-3, 1e-3, 1e-3, half * 1e-3, 0], abs=1e-9)
+
+
+def test_without_a_decay_the_rate_stays():
+    assert rate(99, decay_steps=0) == rate(50, decay_steps=0) == pytest.approx(1e-3)
+
+
+def test_numbers_of_steps_go_before_shares():
+    assert settings(warmup_steps=0, decay_ratio=0.5).warmup_steps == 0
+    assert settings(decay_steps=7, decay_ratio=0.5).decay_steps == 7
+
+
+def test_a_warmup_and_a_decay_that_overlap_are_refused():
+    with pytest.raises(MlmError, match="rises for 30 steps and falls for 80, but the schedule has"):
+        settings(warmup_steps=30, decay_ratio=0.8)
 
 
 @pytest.mark.parametrize(

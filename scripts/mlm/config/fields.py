@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 SPLITS = ("train", "validation", "test")
 
 Count = Annotated[int, Field(ge=1)]
+NotNegativeCount = Annotated[int, Field(ge=0)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Text = Annotated[str, Field(min_length=1)]
 #: A part of a whole, both ends included.

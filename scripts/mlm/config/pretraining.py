@@ -9,6 +9,7 @@ from mlm.config.fields import (
     Count,
     Fraction,
     NotNegative,
+    NotNegativeCount,
     Positive,
     ProperFraction,
     Section,
@@ -70,10 +71,18 @@ class Optimizer(Section):
     )
     warmup_ratio: Fraction = Field(
         0.05,
-        description="The share of the schedule over which the learning rate rises; then linear or"
-        " cosine decay, down to min_lr_ratio of the peak at the end of the schedule.",
+        description="The share of the schedule over which the learning rate rises to its peak, or"
+        " a number of steps instead.",
     )
-    decay: Literal["linear", "cosine"] = "linear"
+    warmup_steps: NotNegativeCount | None = None
+    decay: Literal["linear", "cosine", "1-sqrt"] = Field(
+        "linear",
+        description="How it falls, to min_lr_ratio of the peak at the end of the schedule, and the"
+        " last share of the schedule in which it does so, or a number of steps instead. null: from"
+        " the end of the warmup on. Less is warmup-stable-decay; 0 stays at the peak.",
+    )
+    decay_ratio: Fraction | None = None
+    decay_steps: NotNegativeCount | None = None
     min_lr_ratio: Fraction = 0.0
     schedule_steps: Count | None = Field(
         None,

@@ -8,7 +8,7 @@ from mlm.batches.input_pipeline import replica_shares, training_batches
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.models import build_model
-from mlm.pretraining.optimisation import WarmupThenDecay, build_optimizer
+from mlm.pretraining.optimisation import LearningRate, build_optimizer
 from mlm.pretraining.resolved_run import Pretraining, validation_batches
 from mlm.pretraining.train_step import (
     distributed_train_step,
@@ -91,7 +91,7 @@ class Engine:
 
     def learning_rate(self) -> float:
         """The learning rate of the last update."""
-        return float(WarmupThenDecay(self._run.optimizer)(self.step - 1))
+        return float(LearningRate(self._run.optimizer)(self.step - 1))
 
     def weights_are_finite(self) -> bool:
         """Whether no trainable weight is infinite or not a number."""
