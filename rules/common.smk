@@ -13,6 +13,7 @@ if str(BASE / "scripts") not in sys.path:
 
 from mlm.config.fields import SPLITS
 from mlm.config.memory import evaluation_mb, tokens_of, training_mb
+from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import repeated_keys, set_by_user
 from mlm.foundations.code_digests import code_digests
@@ -21,8 +22,11 @@ from mlm.foundations.environment import check_environment, check_place
 from mlm.foundations.errors import MlmError
 from mlm.jobs.abandoned_locks import hold_directory
 from mlm.publishing.secrecy import token_from_environment
+from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
 from mlm.results.artefacts import portable
 from mlm.results.bucket_access import check_bucket
+from mlm.shards.object_storage import is_remote
+from mlm.shards.prebuilt import find_shards
 
 try:
     check_place(Path.cwd())
@@ -41,8 +45,73 @@ except MlmError as error:
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     hold_directory(Path.cwd(), logger.info)
 
+# What several files of rules use is named here, and only here.
 RUNS = list(settings["runs"])
-SHARD_COUNTS = settings["shards"]["count"]
+REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
+# Shards are made from the corpus; otherwise they are there already (shards.source: prebuilt).
+FROM_CORPUS = settings["shards"]["source"] == "corpus"
+PREFLIGHT_BEFORE_TRAINING = (
+    settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
+)
+
+TOKENIZER_FILES = [
+    f"results/tokenizer/{name}.json"
+    for name in ("tokenizer", "tokenizer_config", "special_tokens_map")
+]
+TOKENIZER_RECORD = "results/tokenizer/tokenizer_stats.json"
+TRAINED_FILES = {
+    "weights": "model/model.safetensors",
+    "config": "model/config.json",
+    "card": "model/README.md",
+    "tokenizer": "model/tokenizer.json",
+    "tokenizer_config": "model/tokenizer_config.json",
+    "special_tokens_map": "model/special_tokens_map.json",
+    "log": "training.csv",
+    "summary": "training.json",
+}
+MODEL_FILES = {
+    "model": "results/runs/{run}/model/model.safetensors",
+    "config": "results/runs/{run}/model/config.json",
+    "tokenizer": "results/runs/{run}/model/tokenizer.json",
+    "tokenizer_config": "results/runs/{run}/model/tokenizer_config.json",
+    "special_tokens_map": "results/runs/{run}/model/special_tokens_map.json",
+    # Names the others with their digests.
+    "training": "results/runs/{run}/training.json",
+}
+
+FINETUNE_STARTS = ["pretrained", "random"]
+FINETUNE_FOLDS = list(range(settings["finetune"]["folds"]))
+FINETUNE_RULES = ["finetune_data", "finetune_ridge", "finetune_fold", "finetune_merge"]
+
+# Stages that run only when asked and that the report then shows, with what they write.
+REPORT_EXTRAS = {
+    name: path
+    for name, path, wanted in (
+        (
+            "preflight",
+            "results/runs/{run}/preflight.json",
+            settings["preflight"]["enabled"] or PREFLIGHT_BEFORE_TRAINING,
+        ),
+        (
+            "preflight_finetune",
+            "results/runs/{run}/preflight_finetune.json",
+            settings["preflight"]["enabled"] and settings["finetune"]["enabled"],
+        ),
+        (
+            "finetune",
+            "results/runs/{run}/finetune/metrics.json",
+            settings["finetune"]["enabled"],
+        ),
+    )
+    if wanted and name.split("_")[0] in settings["report"]["sections"]
+}
+REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if "finetune" in REPORT_EXTRAS else {})
+
+PUBLISH = settings["publish"]
+PUBLISH_RECORDS = [
+    *[f"results/publish/{what}.json" for what in ("tokenizer", "dataset") if PUBLISH[what]],
+    *[f"results/publish/model-{run}.json" for run in published_runs(PUBLISH, RUNS)],
+]
 
 
 wildcard_constraints:
@@ -91,16 +160,31 @@ def model_of(wildcards):
     return canonical(model_of_run(settings, wildcards.run))
 
 
-def setting_of_run(*path):
-    """One value of the configuration as the job's run sees it, for `resources`."""
+def operational(**values):
+    """Settings that change no byte of any result, for the param `operational`.
 
-    def value(wildcards):
-        found = run_section(settings, wildcards.run, path[0])
-        for key in path[1:]:
-            found = found[key]
-        return found
+    A change of them reruns nothing: Snakemake does not compare a param that a function makes from
+    the job's outputs, and no result records this one. Values may be functions of the wildcards.
+    """
 
-    return value
+    def of_job(wildcards, output):
+        return {k: v(wildcards) if callable(v) else v for k, v in values.items()}
+
+    return of_job
+
+
+def checkpointing_of(wildcards):
+    """Where and how often the training of the job's run saves its state."""
+    return run_section(settings, wildcards.run, "pretraining")["checkpoint"]
+
+
+def pushing_of(wildcards):
+    """Where and how often the training of the job's run pushes checkpoints to the Hub."""
+    return PUBLISH["checkpoints"] | {
+        "repository": model_repository(PUBLISH, wildcards.run),
+        "private": PUBLISH["private"],
+        "attempts": PUBLISH["attempts"],
+    }
 
 
 def canonical(value):
@@ -112,19 +196,32 @@ def canonical(value):
 
 def shard_files(split, suffix="tfrecord"):
     """The declared shards of `split`, in order."""
-    count = SHARD_COUNTS[split]
+    count = settings["shards"]["count"][split]
     return [f"results/shards/{split}/{split}-{i:05d}-of-{count:05d}.{suffix}" for i in range(count)]
+
+
+# Those in object storage are left to the job that reads them.
+try:
+    SHARD_FILES = (
+        {split: shard_files(split) for split in SPLITS}
+        if FROM_CORPUS
+        else {
+            split: [] if is_remote(place) else source(s.path for s in find_shards(place, split))
+            for split, place in settings["shards"]["prebuilt"].items()
+        }
+    )
+except MlmError as error:
+    raise WorkflowError(str(error))
 
 
 def staged_shards(*splits):
     """The shards of `splits` as the input `staged` where results live in a bucket: only fetched.
 
     Elsewhere none: jobs depend on the manifest, and what is done does not need its shards again.
-    The list is made when the rules are complete, since rules/shards.smk says what the shards are.
     """
     if workflow.storage_settings.default_storage_provider is None:
         return []
-    return lambda wildcards: [file for split in splits for file in SHARD_FILES[split]]
+    return [file for split in splits for file in SHARD_FILES[split]]
 
 
 def of_accelerator(*keys):
@@ -135,13 +232,9 @@ def of_accelerator(*keys):
 # The size of a tokenizer that is trained here; that of another is not known before it is read.
 VOCABULARY = (
     settings["tokenizer"]["vocabulary_size"]
-    if settings["tokenizer"]["kind"] != "pretrained" and settings["shards"]["source"] == "corpus"
+    if settings["tokenizer"]["kind"] != "pretrained" and FROM_CORPUS
     else None
 )
-
-
-# Which TPU is used changes no result. It travels as resources, whose change reruns nothing.
-THE_TPU = {f"accelerator_tpu_{k}": v or "" for k, v in settings["accelerator"]["tpu"].items()}
 
 
 def of_finetune(*keys):
@@ -156,9 +249,19 @@ def of_folds(start, name):
     )
 
 
+def made_by(*names):
+    """The outputs of the rules `names`, for all runs, starts and folds, in order."""
+    return [
+        path
+        for name in names
+        for file in getattr(rules, name).output
+        for path in expand(portable(file), run=RUNS, start=FINETUNE_STARTS, fold=FINETUNE_FOLDS)
+    ]
+
+
 def publish_to(repository, kind):
     """The destination `repository` of the Hub, for `params`."""
-    return {"repository": repository, "kind": kind, "private": settings["publish"]["private"]}
+    return {"repository": repository, "kind": kind, "private": PUBLISH["private"]}
 
 
 def publish_records(wildcards):

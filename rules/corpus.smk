@@ -14,7 +14,7 @@ if settings["corpus"]["source"] == "files":
         check_group_by(settings["corpus"]["group_by"], CORPUS_FILES)
     except MlmError as error:
         # Beside prebuilt shards the text may be elsewhere, as long as the tokenizer is here.
-        if settings["shards"]["source"] == "corpus":
+        if FROM_CORPUS:
             raise WorkflowError(str(error))
 
 

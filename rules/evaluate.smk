@@ -4,17 +4,6 @@
 # what they mean in sentences) and results/runs/{run}/fill_mask.json (answers to the prompts).
 
 
-MODEL_FILES = {
-    "model": "results/runs/{run}/model/model.safetensors",
-    "config": "results/runs/{run}/model/config.json",
-    "tokenizer": "results/runs/{run}/model/tokenizer.json",
-    "tokenizer_config": "results/runs/{run}/model/tokenizer_config.json",
-    "special_tokens_map": "results/runs/{run}/model/special_tokens_map.json",
-    # Names the others with their digests.
-    "training": "results/runs/{run}/training.json",
-}
-
-
 rule evaluate:
     """Score an exported model on the whole test split with fixed masks."""
     input:
@@ -24,9 +13,7 @@ rule evaluate:
         test="results/manifests/test.json",
         staged=staged_shards("train", "validation", "test"),
         corpus=(
-            expand("results/corpus/{split}.json", split=["train", "test"])
-            if settings["shards"]["source"] == "corpus"
-            else []
+            expand("results/corpus/{split}.json", split=["train", "test"]) if FROM_CORPUS else []
         ),
     output:
         "results/runs/{run}/evaluation.json",
@@ -38,7 +25,6 @@ rule evaluate:
         "../envs/environment.yaml"
     threads: 2
     resources:
-        **THE_TPU,
         mem_mb=memory_of_evaluation,
         runtime=120,
     params:
@@ -58,6 +44,7 @@ rule evaluate:
             "train_samples",
         ),
         accelerator=of_accelerator("cpu_threads", "kind", "virtual_replicas"),
+        operational=operational(tpu=settings["accelerator"]["tpu"]),
     script:
         "../scripts/evaluate.py"
 

@@ -13,8 +13,6 @@
 FINETUNE = settings["finetune"]
 FINETUNE_SEED = settings["seed"] if FINETUNE["seed"] is None else FINETUNE["seed"]
 FINETUNE_FILES = [FINETUNE["data"]["file"]] if FINETUNE["data"]["source"] == "csv" else []
-FINETUNE_STARTS = ["pretrained", "random"]
-FINETUNE_FOLDS = list(range(FINETUNE["folds"]))
 FINETUNE_MODEL = [
     "config.json",
     "model.safetensors",
@@ -49,8 +47,7 @@ rule finetune_data:
         # How pretraining divided the speeches, where it read them.
         pretraining=(
             canonical({"held_out": settings["corpus"]["held_out"], "seed": settings["seed"]})
-            if settings["corpus"]["source"] == "embedded"
-            and settings["shards"]["source"] == "corpus"
+            if settings["corpus"]["source"] == "embedded" and FROM_CORPUS
             else {}
         ),
     script:
@@ -106,12 +103,9 @@ rule finetune_fold:
     conda:
         "../envs/environment.yaml"
     threads: FINETUNE["cpu_threads"]
-    # Where else the epochs are logged changes no result, so it is not a param.
     resources:
         mem_mb=2000,
         runtime=240,
-        wandb_mode=FINETUNE["wandb"]["mode"],
-        wandb_project=FINETUNE["wandb"]["project"],
     params:
         code=code("finetune_fold"),
         finetune=of_finetune(
@@ -129,6 +123,7 @@ rule finetune_fold:
         ),
         seed=FINETUNE_SEED,
         accelerator=of_accelerator("kind", "precision", "virtual_replicas"),
+        operational=operational(wandb=FINETUNE["wandb"]),
     script:
         "../scripts/finetune_fold.py"
 
@@ -186,20 +181,8 @@ rule finetune_merge:
         "../scripts/finetune_merge.py"
 
 
-FINETUNE_RESULTS = [
-    *map(portable, [*rules.finetune_data.output, *rules.finetune_ridge.output]),
-    *expand(
-        [portable(file) for file in rules.finetune_fold.output],
-        run=RUNS,
-        start=FINETUNE_STARTS,
-        fold=FINETUNE_FOLDS,
-    ),
-    *expand([portable(file) for file in rules.finetune_merge.output], run=RUNS),
-]
-
-
 rule finetune:
     """Fine-tune every run on every fold, compare, and show it where the report is asked to."""
     input:
-        FINETUNE_RESULTS,
+        made_by(*FINETUNE_RULES),
         "results/report.html" if FINETUNE["enabled"] else [],

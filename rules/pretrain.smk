@@ -7,18 +7,6 @@
 #           results/runs/{run}/training.csv, training.json
 # Keeps     state/{run}/{fingerprint}/  what an interrupted training goes on from
 # Pushes    checkpoints to the Hub meanwhile, where publish.checkpoints.every asks for it
-from mlm.config.publish import model_repository
-
-TRAINED_FILES = {
-    "weights": "model/model.safetensors",
-    "config": "model/config.json",
-    "card": "model/README.md",
-    "tokenizer": "model/tokenizer.json",
-    "tokenizer_config": "model/tokenizer_config.json",
-    "special_tokens_map": "model/special_tokens_map.json",
-    "log": "training.csv",
-    "summary": "training.json",
-}
 
 
 rule pretrain:
@@ -35,7 +23,7 @@ rule pretrain:
         # the preflight is made changes no weight, so that its date does not count.
         preflight=(
             [ancient("results/runs/{run}/preflight/passed.txt")]
-            if settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
+            if PREFLIGHT_BEFORE_TRAINING
             else []
         ),
     output:
@@ -47,25 +35,9 @@ rule pretrain:
     conda:
         "../envs/environment.yaml"
     threads: 2
-    # Where and how often states are saved changes no result. It travels as resources, since a
-    # changed param would train again.
     resources:
-        # The same holds for the TPU's name, which differs after each preemption.
-        **THE_TPU,
         mem_mb=memory_of_training,
         runtime=720,
-        checkpoint_every=setting_of_run("pretraining", "checkpoint", "every"),
-        checkpoint_keep=setting_of_run("pretraining", "checkpoint", "keep"),
-        checkpoint_directory=setting_of_run("pretraining", "checkpoint", "directory"),
-        # For a TPU that accelerator.kind: auto finds on the machine that trains.
-        preflight_required=int(settings["preflight"]["required"]),
-        # The same holds for checkpoints pushed to the Hub; 0: none.
-        push_every=settings["publish"]["checkpoints"]["every"] or 0,
-        push_repository=lambda wildcards: model_repository(settings["publish"], wildcards.run) or "",
-        push_branch=settings["publish"]["checkpoints"]["branch"],
-        push_private=int(settings["publish"]["private"]),
-        push_attempts=settings["publish"]["attempts"],
-        push_wait=settings["publish"]["checkpoints"]["wait"],
     params:
         code=code("pretrain"),
         model=model_of,
@@ -74,6 +46,13 @@ rule pretrain:
         accelerator=of_accelerator("cpu_threads", "kind", "precision", "virtual_replicas"),
         sequence_length=settings["shards"]["sequence_length"],
         corpus=settings["corpus"]["source"],
+        operational=operational(
+            checkpoint=checkpointing_of,
+            push=pushing_of,
+            # For a TPU that accelerator.kind: auto finds on the machine that trains.
+            preflight_required=settings["preflight"]["required"],
+            tpu=settings["accelerator"]["tpu"],
+        ),
     script:
         "../scripts/pretrain.py"
 

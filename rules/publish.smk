@@ -8,9 +8,7 @@
 #   HF_TOKEN=… snakemake --cores 2 publish   nothing is published otherwise
 #
 # The rules are local: the token is where snakemake itself runs, and need not travel.
-from mlm.config.publish import published_runs
 
-PUBLISH = settings["publish"]
 PUBLISH_CARD = canonical(
     {key: PUBLISH[key] for key in ("license", "language", "source")}
     | {
@@ -18,10 +16,6 @@ PUBLISH_CARD = canonical(
         "hub": {key: settings["corpus"]["hub"][key] for key in ("dataset", "config", "revision")},
     }
 )
-PUBLISH_RECORDS = [
-    *[f"results/publish/{what}.json" for what in ("tokenizer", "dataset") if PUBLISH[what]],
-    *[f"results/publish/model-{run}.json" for run in published_runs(PUBLISH, RUNS)],
-]
 
 
 rule publish:
@@ -45,16 +39,15 @@ rule publish_tokenizer:
     conda:
         "../envs/environment.yaml"
     threads: 1
-    # How often a failure is tried again changes nothing that is published.
     resources:
         mem_mb=500,
         runtime=60,
-        attempts=PUBLISH["attempts"],
     params:
         code=code("publish_tokenizer"),
         of_corpus=FROM_CORPUS,
         to=publish_to(PUBLISH["tokenizer"], "model"),
         card=PUBLISH_CARD,
+        operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/publish_tokenizer.py"
 
@@ -79,11 +72,11 @@ rule publish_dataset:
     resources:
         mem_mb=1000,
         runtime=1440,
-        attempts=PUBLISH["attempts"],
     params:
         code=code("publish_dataset"),
         to=publish_to(PUBLISH["dataset"], "dataset"),
         card=PUBLISH_CARD,
+        operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/publish_dataset.py"
 
@@ -106,7 +99,6 @@ rule publish_model:
     resources:
         mem_mb=1000,
         runtime=240,
-        attempts=PUBLISH["attempts"],
     params:
         code=code("publish_model"),
         to=lambda wildcards: publish_to(model_repository(PUBLISH, wildcards.run), "model"),
@@ -117,5 +109,6 @@ rule publish_model:
         ),
         # Where the training pushed checkpoints to, if it did.
         branch=PUBLISH["checkpoints"]["branch"] if PUBLISH["checkpoints"]["every"] else None,
+        operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/publish_model.py"

@@ -3,32 +3,7 @@
 # results/manifests/{split}.json, and training.csv and .json, evaluation.json, fill_mask.json
 # and preview.json below results/runs/{run}/.
 # Gives results/report.html, results/report.json and results/figures/*.svg.
-from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
 
-REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
-FROM_CORPUS = settings["shards"]["source"] == "corpus"
-# Stages that run only when asked and that the report then shows, with what they write.
-PREFLIGHT_SHOWN = settings["preflight"]["enabled"] or (
-    settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
-)
-REPORT_EXTRAS = {
-    name: path
-    for name, path, wanted in (
-        ("preflight", "results/runs/{run}/preflight.json", PREFLIGHT_SHOWN),
-        (
-            "preflight_finetune",
-            "results/runs/{run}/preflight_finetune.json",
-            settings["preflight"]["enabled"] and settings["finetune"]["enabled"],
-        ),
-        (
-            "finetune",
-            "results/runs/{run}/finetune/metrics.json",
-            settings["finetune"]["enabled"],
-        ),
-    )
-    if wanted and name.split("_")[0] in settings["report"]["sections"]
-}
-REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if "finetune" in REPORT_EXTRAS else {})
 # An edited template remakes the page, wherever it lies.
 TEMPLATES = [
     file
@@ -42,7 +17,7 @@ rule report:
     input:
         **{name: expand(path, run=REPORTED_RUNS) for name, path in REPORT_EXTRAS.items()},
         corpus=expand("results/corpus/{split}.json", split=SPLITS) if FROM_CORPUS else [],
-        tokenizer=["results/tokenizer/tokenizer_stats.json"] if FROM_CORPUS else [],
+        tokenizer=[TOKENIZER_RECORD] if FROM_CORPUS else [],
         manifests=expand("results/manifests/{split}.json", split=SPLITS),
         preview=(
             expand("results/runs/{run}/preview.json", run=REPORTED_RUNS)

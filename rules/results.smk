@@ -9,14 +9,14 @@ RESULTS = [
     *TOKENIZER_FILES,
     TOKENIZER_RECORD,
     *(
-        []
-        if PREBUILT
-        else [
+        [
             file
             for split in SPLITS
             for suffix in ("tfrecord", "json")
             for file in shard_files(split, suffix)
         ]
+        if FROM_CORPUS
+        else []
     ),
     *expand("results/manifests/{split}.json", split=SPLITS),
     *expand(
@@ -32,7 +32,7 @@ RESULTS = [
         + (["preview"] if "preview" in settings["report"]["sections"] else []),
     ),
     *[file for path in REPORT_EXTRAS.values() for file in expand(path, run=REPORTED_RUNS)],
-    *(FINETUNE_RESULTS if "finetune" in REPORT_EXTRAS else []),
+    *(made_by(*FINETUNE_RULES) if "finetune" in REPORT_EXTRAS else []),
     "results/report.html",
     "results/report.json",
     *[f"results/figures/{name}.svg" for name in REPORT_FIGURES],
@@ -42,20 +42,13 @@ RESULTS = [
 # yet: damage to them is always reported, and their settings are left to Snakemake's notes.
 ON_REQUEST = [
     *PUBLISH_RECORDS,
-    *FINETUNE_RESULTS,
-    *expand(
-        [
-            portable(file)
-            for maker in (
-                rules.lower_train_step,
-                rules.find_batch,
-                rules.compile_train_step,
-                rules.preflight_finetune,
-                rules.preflight_passed,
-            )
-            for file in maker.output
-        ],
-        run=RUNS,
+    *made_by(
+        *FINETUNE_RULES,
+        "lower_train_step",
+        "find_batch",
+        "compile_train_step",
+        "preflight_finetune",
+        "preflight_passed",
     ),
 ]
 

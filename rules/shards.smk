@@ -9,24 +9,10 @@
 #          results/runs/{run}/preview.json and results/preview.txt (target `preview`)
 import time
 
-TOKENIZER_FILES = [
-    f"results/tokenizer/{name}.json"
-    for name in ("tokenizer", "tokenizer_config", "special_tokens_map")
-]
-TOKENIZER_RECORD = "results/tokenizer/tokenizer_stats.json"
-PREBUILT = settings["shards"]["source"] == "prebuilt"
-
-
-if PREBUILT:
-    from mlm.shards.object_storage import is_remote
-    from mlm.shards.prebuilt import find_shards, manifests_beside
+if not FROM_CORPUS:
+    from mlm.shards.prebuilt import manifests_beside
 
     try:
-        # Those in object storage are left to the job that reads them.
-        SHARD_FILES = {
-            split: [] if is_remote(place) else source(s.path for s in find_shards(place, split))
-            for split, place in settings["shards"]["prebuilt"].items()
-        }
         MANIFESTS_BESIDE = {
             split: [] if is_remote(place) else source(manifests_beside(place, split))
             for split, place in settings["shards"]["prebuilt"].items()
@@ -65,7 +51,6 @@ if PREBUILT:
             "../scripts/prebuilt.py"
 
 else:
-    SHARD_FILES = {split: shard_files(split) for split in SPLITS}
 
     rule shard:
         """Tokenise one contiguous range of a split's documents and pack it into samples."""
@@ -91,13 +76,12 @@ else:
         resources:
             mem_mb=2000,
             runtime=120,
-            # Bounds the memory and changes no byte, so it is not a param.
-            read_batch=settings["shards"]["read_batch"],
         params:
             code=code("shard"),
             samples=canonical(
                 {k: settings["shards"][k] for k in ("sequence_length", "compression")}
             ),
+            operational=operational(read_batch=settings["shards"]["read_batch"]),
         script:
             "../scripts/shard.py"
 

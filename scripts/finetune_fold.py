@@ -28,9 +28,8 @@ def main(job):
         state=f"state/{job.wildcards.run}/finetune/{name}",
     )
     finetune_fold(settings, files)
-    log = WandbSettings(
-        job.resources.wandb_mode, job.resources.wandb_project, f"state/{job.wildcards.run}/wandb"
-    )
+    wandb = job.params.operational["wandb"]
+    log = WandbSettings(wandb["mode"], wandb["project"], f"state/{job.wildcards.run}/wandb")
     rows = read_history(files.history)
     for seed in sorted({row.seed for row in rows}):
         config = dict(job.params.finetune) | {"training": seed}

@@ -12,14 +12,11 @@ def main(job):
     from mlm.publishing.background import PushSettings, background_pushes
     from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 
-    asked = job.resources
-    checkpoint = {
-        key: getattr(asked, f"checkpoint_{key}") for key in ("every", "keep", "directory")
-    }
+    operational = job.params.operational
     settings = RunSettings(
         name=job.wildcards.run,
         model=job.params.model,
-        pretraining=job.params.pretraining | {"checkpoint": checkpoint},
+        pretraining=job.params.pretraining | {"checkpoint": operational["checkpoint"]},
         accelerator=accelerator_of(job),
         seed=job.params.seed,
         sequence_length=job.params.sequence_length,
@@ -34,24 +31,18 @@ def main(job):
         log=job.output.log,
         summary=job.output.summary,
     )
-    pushing = PushSettings(
-        every=asked.push_every,
-        repository=asked.push_repository,
-        branch=asked.push_branch,
-        private=bool(asked.push_private),
-        attempts=asked.push_attempts,
-        wait=asked.push_wait,
-    )
+    push = operational["push"]
+    pushing = PushSettings(**push) if push["every"] else None
     beside = tuple(Path(files.tokenizer).parent / name for name in TOKENIZER_FILES)
 
     def before_found_tpu(run, step):
-        if asked.preflight_required:
+        if operational["preflight_required"]:
             # The results stand in a directory of their own until the training has ended.
             preflight = Path(job.output.summary).parent.with_name("preflight.json")
             require_passed(str(preflight), run, step)
 
     def pushes(state):
-        return background_pushes(pushing if pushing.every else None, state, beside)
+        return background_pushes(pushing, state, beside)
 
     train_and_export(settings, files, results, before_found_tpu, pushes)
 

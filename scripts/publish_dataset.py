@@ -9,7 +9,7 @@ def main(job):
     from mlm.publishing.publishing_jobs import publish_dataset, publish_settings
 
     publish_dataset(
-        publish_settings(job.params.to, job.params.card, job.resources.attempts),
+        publish_settings(job.params.to, job.params.card, job.params.operational["attempts"]),
         {Path(manifest).stem: manifest for manifest in job.input.manifests},
         Path(job.input.tokenizer[0]).parent,
         job.input.record,

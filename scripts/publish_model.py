@@ -9,7 +9,7 @@ def main(job):
     from mlm.publishing.publishing_jobs import publish_model, publish_settings
 
     publish_model(
-        publish_settings(job.params.to, job.params.card, job.resources.attempts),
+        publish_settings(job.params.to, job.params.card, job.params.operational["attempts"]),
         Path(job.input.model).parent,
         {"training": job.input.training, "evaluation": job.input.evaluation},
         job.params.prompt,

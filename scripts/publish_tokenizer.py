@@ -9,7 +9,7 @@ def main(job):
     from mlm.publishing.publishing_jobs import publish_settings, publish_tokenizer
 
     publish_tokenizer(
-        publish_settings(job.params.to, job.params.card, job.resources.attempts),
+        publish_settings(job.params.to, job.params.card, job.params.operational["attempts"]),
         Path(job.input.tokenizer[0]).parent,
         job.input.record,
         job.params.of_corpus,

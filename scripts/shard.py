@@ -17,7 +17,7 @@ def main(job):
         shard=int(job.wildcards.shard),
         shards=int(job.wildcards.shards),
         **job.params.samples,
-        read_batch=job.resources.read_batch,
+        read_batch=job.params.operational["read_batch"],
     )
     write_shard(
         settings,

@@ -18,7 +18,7 @@ def handed_in(monkeypatch, tmp_path):
 
     monkeypatch.chdir(tmp_path)
 
-    def of(required: int):
+    def of(required: bool):
         taken = {}
 
         def train(_settings, _files, _results, before_found_tpu, further_action):
@@ -26,24 +26,27 @@ def handed_in(monkeypatch, tmp_path):
 
         monkeypatch.setattr(pretraining_job, "train_and_export", train)
         trained = "results/runs/base/trained"
-        keys = ("repository", "branch", "private", "attempts", "wait")
         job = SimpleNamespace(
             wildcards=SimpleNamespace(run="base"),
             params=SimpleNamespace(
-                model={}, pretraining={}, accelerator={}, seed=0, sequence_length=16, corpus=""
+                model={},
+                pretraining={},
+                accelerator={},
+                seed=0,
+                sequence_length=16,
+                corpus="",
+                operational={
+                    "checkpoint": {},
+                    "push": {"every": None},
+                    "preflight_required": required,
+                    "tpu": {},
+                },
             ),
             input=SimpleNamespace(tokenizer="t/tokenizer.json", train="t", validation="v"),
             output=SimpleNamespace(
                 weights=f"{trained}/model/model.safetensors",
                 log=f"{trained}/training.csv",
                 summary=f"{trained}/training.json",
-            ),
-            resources=SimpleNamespace(
-                **{f"checkpoint_{key}": 1 for key in ("every", "keep", "directory")},
-                **{f"accelerator_tpu_{key}": "" for key in ("name", "zone", "project")},
-                **{f"push_{key}": 0 for key in keys},
-                push_every=0,
-                preflight_required=required,
             ),
         )
         importlib.import_module("pretrain").main(job)
@@ -53,7 +56,7 @@ def handed_in(monkeypatch, tmp_path):
 
 
 def test_the_gate_reads_the_preflight_where_the_workflow_makes_it(handed_in):
-    gate = handed_in(required=1)["gate"]
+    gate = handed_in(required=True)["gate"]
     with pytest.raises(MlmError, match=r"results/runs/base/preflight\.json does not exist"):
         gate("base", STEP)
     write_artefact("results/runs/base/preflight.json", {"passed": True, "step": STEP})
@@ -61,7 +64,7 @@ def test_the_gate_reads_the_preflight_where_the_workflow_makes_it(handed_in):
 
 
 def test_no_preflight_and_no_pushes_where_none_are_asked_for(handed_in):
-    taken = handed_in(required=0)
+    taken = handed_in(required=False)
     taken["gate"]("base", STEP)
     with taken["action"]("state") as action:
         assert action is None

@@ -9,7 +9,7 @@ import pytest
 
 from mlm.foundations.digests import FileMemory, file_sha256
 from mlm.results.artefacts import check_inputs, read_artefact, record_job, write_artefact
-from mlm.results.result_checks import look_over
+from mlm.results.result_checks import look_over, params_by_output
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"
 PARAMS = {"evaluation": {"samples": 5}, "code": {"evaluate": "0123456789ab"}}
@@ -135,3 +135,13 @@ def test_a_damaged_result_is_told():
     assert f"{EVALUATION} is damaged" in found().problems[0]
     with pytest.raises(Exception, match="is damaged"):
         read_artefact(EVALUATION)
+
+
+def test_what_changes_no_byte_is_not_among_the_params_that_are_compared():
+    """Snakemake gives it the job's outputs as well, which are not known here."""
+    params = {
+        "model": lambda wildcards: wildcards.run,
+        "operational": lambda wildcards, output: {"checkpoint": {"keep": 2}},
+    }
+    params_of = params_by_output([("results/(?P<run>.*)", params)], ["results/base"])
+    assert params_of("results/base") == {"model": "base"}

@@ -51,3 +51,32 @@ def test_wildcards_of_all_rules_are_constrained_in_one_place():
     """Said a second time, Snakemake forgets what the first said of outputs in a bucket."""
     files = [*(ROOT / "rules").glob("*.smk"), ROOT / "Snakefile"]
     assert [f.name for f in files if "\nwildcard_constraints:" in f.read_text()] == ["common.smk"]
+
+
+def test_a_name_that_several_rule_files_use_stands_in_common():
+    """Otherwise the order of the includes decides whether it is there."""
+    texts = {f.name: f.read_text() for f in (ROOT / "rules").glob("*.smk")}
+    elsewhere = {
+        name: file
+        for file, text in texts.items()
+        for name in re.findall(r"^ *([A-Z_]{2,}) = ", text, re.M)
+        if file != "common.smk"
+    }
+    assert elsewhere
+    shared = {
+        (name, file, other)
+        for name, file in elsewhere.items()
+        for other, text in texts.items()
+        if other != file and re.search(rf"\b{name}\b", text)
+    }
+    assert shared == set()
+
+
+def test_only_what_snakemake_schedules_by_travels_as_resources():
+    """What a job reads as a setting is a param: compared, or `operational`."""
+    for file in (ROOT / "rules").glob("*.smk"):
+        for block in re.findall(r"^( +)resources:\n((?:\1 +.*\n)+)", file.read_text(), re.M):
+            named = re.findall(rf"^{block[0]}    (\w+)=", block[1], re.M)
+            assert set(named) <= {"mem_mb", "runtime"}, file.name
+    for script in (ROOT / "scripts").rglob("*.py"):
+        assert "job.resources" not in script.read_text(), script.name

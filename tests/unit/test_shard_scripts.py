@@ -58,8 +58,10 @@ def make_shards(directory, threads, shards=2):
             directory,
             threads=threads,
             wildcards={"split": "train", "shard": f"{i:05d}", "shards": f"{shards:05d}"},
-            params={"samples": {"sequence_length": LENGTH, "compression": "none"}},
-            resources={"read_batch": 2 * threads},
+            params={
+                "samples": {"sequence_length": LENGTH, "compression": "none"},
+                "operational": {"read_batch": 2 * threads},
+            },
             input=inputs,
             output={"shard": f"{name}.tfrecord", "summary": f"{name}.json"},
         )

@@ -80,8 +80,6 @@ SETTINGS = [
     ("seed", 5, downstream("pretrain", "masked_samples")),
     # The configuration stands in the report, and nowhere else.
     ("pretraining.checkpoint.every", 5, {"report"}),
-    ("pretraining.checkpoint.directory", "elsewhere", {"report"}),
-    ("shards.read_batch", 10, {"report"}),
     ("accelerator.kind", "cpu", downstream("pretrain", "evaluate")),
 ]
 #: What is edited by default.
@@ -111,6 +109,30 @@ def test_a_setting_reruns_what_uses_it(built, path, value, expected):
         assert built.would_run() == expected
     finally:
         built.write_config(TINY)
+
+
+def test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them(built):
+    config = copy.deepcopy(TINY)
+    config["accelerator"] = {"tpu": {"name": "another", "zone": "z", "project": "p"}}
+    config["pretraining"]["checkpoint"] = {"every": 3, "keep": 7, "directory": "elsewhere"}
+    config["preflight"] = {"required": False}
+    config["publish"] = {
+        "model": "me/a-model",
+        "attempts": 9,
+        "checkpoints": {"every": 2, "branch": "another", "wait": 1},
+    }
+    config["shards"]["read_batch"] = 10
+    built.write_config(config)
+    try:
+        assert built.would_run() == {"report"}
+    finally:
+        built.write_config(TINY)
+
+
+def test_a_setting_that_changes_no_byte_reaches_its_job(built):
+    """States every four steps, of which the last two stay, as the configuration says."""
+    states = built.path.glob("state/base/*/step-*")
+    assert sorted(state.name for state in states) == ["step-00000008", "step-00000012"]
 
 
 def test_nothing_changed_means_nothing_to_be_done(built):

@@ -47,9 +47,8 @@ def _refusal_in_words(error: Exception) -> str | None:
 
 
 def accelerator_of(job: Any) -> dict:
-    """Section `accelerator` as the job gets it: params, and the TPU's name among the resources."""
-    tpu = {k: getattr(job.resources, f"accelerator_tpu_{k}") for k in ("name", "zone", "project")}
-    return job.params.accelerator | {"tpu": {k: v or None for k, v in tpu.items()}}
+    """Section `accelerator` as the job gets it: which TPU is used is among the operational."""
+    return job.params.accelerator | {"tpu": job.params.operational["tpu"]}
 
 
 def _end(number: int, _frame) -> None:

@@ -29,8 +29,10 @@ _SEAL, _MADE_FROM = "seal", "made_from"
 _TIMED = ("compile", "elapsed", "samples_per_second", "tokens_per_second")
 _NUMBER = re.compile(r"[0-9.e+-]*")
 
-#: Params that are new each time by design.
-_ASKED = "asked"
+#: Settings that change no byte: no record names them, and Snakemake does not compare them.
+OPERATIONAL = "operational"
+#: Params that no record names; `asked` is new each time by design.
+_UNRECORDED = (OPERATIONAL, "asked")
 
 
 def write_artefact(path: str | os.PathLike, value: dict) -> None:
@@ -125,8 +127,8 @@ def made_from(artefact: dict) -> MadeFrom:
 
 
 def settings_digests(params: Mapping[str, Any]) -> dict[str, str]:
-    """A short digest of each param of a job, by name; those that are new each time left out."""
-    return {name: value_sha256(value)[:16] for name, value in params.items() if name != _ASKED}
+    """A short digest of each param of a job that makes a difference to its results, by name."""
+    return {n: value_sha256(value)[:16] for n, value in params.items() if n not in _UNRECORDED}
 
 
 def is_artefact(path: str | os.PathLike) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 from mlm.foundations.digests import LARGEST_READ, FileMemory
 from mlm.foundations.errors import MlmError, remedy
 from mlm.results.artefacts import (
+    OPERATIONAL,
     MadeFrom,
     is_artefact,
     made_from,
@@ -180,7 +181,7 @@ def _place_of_note(kind: str, path: str) -> Path:
 def params_by_output(
     made: Iterable[tuple[str, Any]], asked: Iterable[str]
 ) -> Callable[[str], Mapping[str, Any] | None]:
-    """A function from a result's path to the params of the job that makes it.
+    """A function from a result's path to the params of the job that makes it, but `operational`.
 
     None for a result that is not among `asked`. `made` has, for each output of each rule, a
     regular expression for its path and the rule's params, some of which are functions of the
@@ -192,7 +193,8 @@ def params_by_output(
         for pattern, params in made if path in asked else ():
             if match := re.fullmatch(pattern, path):
                 wildcards = _Wildcards(match.groupdict())
-                return {n: v(wildcards) if callable(v) else v for n, v in params.items()}
+                compared = {n: v for n, v in params.items() if n != OPERATIONAL}
+                return {n: v(wildcards) if callable(v) else v for n, v in compared.items()}
         return None
 
     return params_of
