@@ -53,11 +53,13 @@ def write_corpus(path: Path, megabytes: float) -> None:
     """A parquet file as the corpus stage writes it, of about `megabytes` of text."""
     import pyarrow as pa
 
+    from mlm.corpus.groups import OWN
     from mlm.corpus.spooling import CorpusWriter
 
-    writer = CorpusWriter(path)
+    writer = CorpusWriter(path, OWN)
     for batch in paragraphs_for(megabytes):
-        writer.write(pa.record_batch({"text": pa.array(batch, pa.string())}))
+        texts = pa.array(batch, pa.string())
+        writer.write(pa.record_batch({"text": texts, "group": pa.nulls(len(batch), pa.string())}))
     writer.close()
 
 
@@ -144,7 +146,7 @@ def run_published(corpus: Path, directory: Path) -> dict:
         }
 
     data = datasets.Dataset.from_parquet(str(corpus), cache_dir=str(directory / "cache"))
-    data = data.map(tokenize, batched=True, remove_columns=["text"])
+    data = data.map(tokenize, batched=True, remove_columns=["text", "group"])
     data = data.map(group_texts, batched=True)
     count = 0
     with tf.io.TFRecordWriter(str(directory / "published.tfrecord")) as writer:

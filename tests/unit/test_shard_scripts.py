@@ -11,7 +11,8 @@ import pytest
 from test_tokenizer_files import TEXTS, make
 
 from mlm.results.artefacts import read_artefact
-from mlm.shards.tfrecord import decode_samples, read_records
+from mlm.shards.tf_example import decode_samples
+from mlm.shards.tfrecord import read_records
 from mlm.tokenizer.encoding import Encoder
 
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,8 @@ from mlm.shards.sharding import (
     read_documents,
     write_shard,
 )
-from mlm.shards.tfrecord import decode_grouped_samples, decode_samples, read_records
+from mlm.shards.tf_example import decode_grouped_samples, decode_samples
+from mlm.shards.tfrecord import read_records
 
 LENGTH = 8
 

@@ -3,6 +3,10 @@
 Threefry-2x32 with 20 rounds, after Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
 as easy as 1, 2, 3" (SC 2011). A value depends on its own key and counter alone, so batch
 size, order, replicas and restarts change no bit of it.
+
+`tf.random.stateless_uniform` takes one key a call. With a key for each of 256 samples of 128 tokens
+it takes 3.0 ms of processor time (`map_fn`) or 5.7 ms (`vectorized_map`), this module 2.2 ms; and
+by default it draws other bits under XLA than without.
 """
 
 from mlm.foundations.framework import tf

@@ -11,7 +11,8 @@ from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import Manifest, shard_problem
 from mlm.shards.object_storage import is_remote, local_copy
-from mlm.shards.tfrecord import decode_samples, read_records
+from mlm.shards.tf_example import decode_samples
+from mlm.shards.tfrecord import read_records
 from mlm.tokenizer.pieces import texts_of
 
 FORMAT_VERSION = 1

@@ -4,6 +4,10 @@ A state is a directory `step-00000200` with the variables, the progress so far, 
 `complete.json`, written last, which names every other file with its size and sha256 and says
 what the training was made from. Locally it is written under another name and renamed. What
 is incomplete or damaged is passed over.
+
+`tf.train.CheckpointManager` looks at the newest state alone: with one of its bytes changed, or cut,
+it raises an error and never goes back to the state before. Orbax's manager gives back other values
+without an error (one byte in 5.6 MB changed). Neither knows what a state was made from.
 """
 
 import contextlib

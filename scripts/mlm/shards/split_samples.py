@@ -12,7 +12,8 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.shards.manifests import Manifest
 from mlm.shards.object_storage import is_remote, local_copy
-from mlm.shards.tfrecord import SampleError, decode_grouped_samples, decode_samples, read_records
+from mlm.shards.tf_example import SampleError, decode_grouped_samples, decode_samples
+from mlm.shards.tfrecord import read_records
 
 _BATCH = 1024
 
