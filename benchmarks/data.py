@@ -67,8 +67,8 @@ def write_default_tokenizer(corpus: Path, directory: Path) -> None:
     """Train the tokenizer that config.yaml describes, on a sample, and save it."""
     from mlm.config.resolution import resolve
     from mlm.tokenizer.encoding import SPECIAL_NAMES
-    from mlm.tokenizer.settings import TokenizerSettings
     from mlm.tokenizer.tokenizer_files import tokenizer_files, write_tokenizer
+    from mlm.tokenizer.tokenizer_settings import TokenizerSettings
     from mlm.tokenizer.training import train_tokenizer
 
     sampled = {"tokenizer": {"max_training_bytes": 5_000_000}}

@@ -42,8 +42,7 @@ def measured(way: str, model: str | None, steps: int, devices: int, batch: int) 
     import numpy as np
     from transformers import RobertaConfig
 
-    from mlm.finetuning.flax_model import longest_sequence, random_model, sequence_configuration
-    from mlm.finetuning.step import (
+    from mlm.finetuning.finetuning_step import (
         AdamW,
         Schedule,
         abstract_batch,
@@ -54,6 +53,7 @@ def measured(way: str, model: str | None, steps: int, devices: int, batch: int) 
         predict_step,
         train_step,
     )
+    from mlm.finetuning.flax_model import longest_sequence, random_model, sequence_configuration
 
     mesh = data_mesh("auto", devices or None)
     devices = mesh.devices.size

@@ -29,7 +29,7 @@ from mlm.config.resolution import resolve  # noqa: E402
 from mlm.corpus.embedded import paragraphs, speeches_by_split  # noqa: E402
 from mlm.foundations.atomic import canonical_json  # noqa: E402
 from mlm.tokenizer.encoding import SPECIAL_NAMES  # noqa: E402
-from mlm.tokenizer.settings import TokenizerSettings  # noqa: E402
+from mlm.tokenizer.tokenizer_settings import TokenizerSettings  # noqa: E402
 from mlm.tokenizer.training import train_tokenizer  # noqa: E402
 from mlm.tokenizer.training_text import read_documents  # noqa: E402
 from mlm.tokenizer.unigram_training import imported_sentencepiece  # noqa: E402

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
+from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.model_evaluation import Paths, evaluate
 from mlm.evaluation.rounded_json import write_figures
-from mlm.evaluation.settings import EvaluationSettings
 from mlm.jobs.job import accelerator_of, run
 from mlm.results.artefacts import read_artefact
 from mlm.shards.manifests import read_manifest, shards_root

@@ -10,10 +10,10 @@ import pytest
 from tiny_task import job, prepared, result_files
 
 from mlm.finetuning import fold_training as finetuning_job
+from mlm.finetuning.epoch_states import TrainingStates
 from mlm.finetuning.fold_training import finetune_fold
 from mlm.finetuning.results import STARTS, write_results
 from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
-from mlm.finetuning.state import TrainingStates
 from mlm.finetuning.tables import read_history, read_predictions
 from mlm.foundations.errors import MlmError
 

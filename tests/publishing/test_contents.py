@@ -14,13 +14,13 @@ import yaml
 from mlm.foundations.atomic import read_json, write_json
 from mlm.foundations.errors import MlmError
 from mlm.publishing.cards import CardSettings, dataset_card
+from mlm.publishing.destination import Destination
 from mlm.publishing.publishing_jobs import (
     PublishSettings,
     publish_dataset,
     publish_model,
     publish_tokenizer,
 )
-from mlm.publishing.settings import Destination
 from mlm.results.artefacts import record_job, write_artefact
 from mlm.shards.manifests import read_manifest
 from tests.publishing.conftest import TOKEN

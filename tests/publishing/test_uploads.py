@@ -7,8 +7,8 @@ import pytest
 
 from mlm.foundations.errors import MlmError
 from mlm.publishing import transfer
+from mlm.publishing.destination import Destination
 from mlm.publishing.repository import PublishedFile
-from mlm.publishing.settings import Destination
 from mlm.publishing.transfer import Upload, publish
 from tests.publishing.hub_model import Fault
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mlm.evaluation.bootstrap import interval, resampled_means
+from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.model_evaluation import Paths, evaluate
 from mlm.evaluation.rounded_json import rounded, write_figures
-from mlm.evaluation.settings import EvaluationSettings
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import read_manifest

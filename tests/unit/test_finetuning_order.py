@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from mlm.finetuning.finetuning_step import batches, epoch_order
 from mlm.finetuning.flax_model import flattened, nested, pytorch_name, pytorch_value
-from mlm.finetuning.step import batches, epoch_order
 
 
 def test_an_epochs_order_depends_on_seed_fold_and_epoch_alone():

@@ -101,7 +101,7 @@ def test_no_modules_import_each_other_in_a_circle():
     [
         ("pretraining.training", "from mlm.publishing.background import PushSettings"),
         ("pretraining.training", "from mlm.preflight.gate import require_passed"),
-        ("finetuning.step", "import mlm.preflight.table"),
+        ("finetuning.finetuning_step", "import mlm.preflight.table"),
         ("shards.manifests", "from mlm.batches.masking import MaskingPlan"),
         ("shards.split_samples", "from mlm.evaluation.predictions import Positions"),
         ("config.accelerator", "from mlm.preflight import checks"),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
-from mlm.tokenizer.settings import TokenizerSettings
+from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
 from mlm.tokenizer.training_text import TrainingText
 from mlm.tokenizer.unigram_training import sentencepiece_model
@@ -168,7 +168,7 @@ def test_the_text_of_special_strings_stays_text(plain, kind):
 
 TRAIN_ONCE = """
 import json, sys
-from mlm.tokenizer.settings import TokenizerSettings
+from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
 section = json.loads(sys.argv[2])
 sys.stdout.write(json.dumps(train_tokenizer(sys.argv[1], TokenizerSettings.of(section)).tokenizer))

@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.exported_model import check_vocabulary, load_model, load_tokenizer
 from mlm.evaluation.json_parts import (
     Origin,
@@ -17,7 +18,6 @@ from mlm.evaluation.json_parts import (
 from mlm.evaluation.metrics import Resampling, summary
 from mlm.evaluation.minimal_pairs import EncodedPairs, ScoredPair, encoded_pairs, score_pairs
 from mlm.evaluation.predictions import Scored
-from mlm.evaluation.settings import EvaluationSettings
 from mlm.evaluation.shard_reading import EvaluationData, read_evaluation_data, text_of
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256

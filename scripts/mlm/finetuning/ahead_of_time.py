@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mlm.finetuning.flax_model import longest_sequence, sequence_configuration
-from mlm.finetuning.jax_framework import prepare
-from mlm.finetuning.step import (
+from mlm.finetuning.finetuning_step import (
     AdamW,
     Schedule,
     abstract_batch,
@@ -22,6 +20,8 @@ from mlm.finetuning.step import (
     predict_step,
     train_step,
 )
+from mlm.finetuning.flax_model import longest_sequence, sequence_configuration
+from mlm.finetuning.jax_framework import prepare
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import MlmError
 from mlm.tpu.compiler import REFUSED, Compilation, answer, ask, compile_here

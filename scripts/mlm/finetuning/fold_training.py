@@ -7,18 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.finetuning.epoch_states import FoldStates, TrainingStates
 from mlm.finetuning.examples import Example, read_examples
-from mlm.finetuning.flax_model import (
-    longest_sequence,
-    pretrained_model,
-    random_model,
-    sequence_configuration,
-    write_flax_model,
-)
-from mlm.finetuning.jax_framework import data_mesh, prepare
-from mlm.finetuning.scores import classes_of, score
-from mlm.finetuning.state import FoldStates, TrainingStates
-from mlm.finetuning.step import (
+from mlm.finetuning.finetuning_step import (
     AdamW,
     Schedule,
     Tokenised,
@@ -32,6 +23,15 @@ from mlm.finetuning.step import (
     train_step,
     training_seed,
 )
+from mlm.finetuning.flax_model import (
+    longest_sequence,
+    pretrained_model,
+    random_model,
+    sequence_configuration,
+    write_flax_model,
+)
+from mlm.finetuning.jax_framework import data_mesh, prepare
+from mlm.finetuning.scores import classes_of, score
 from mlm.finetuning.tables import EpochRow, history_digest, write_history, write_predictions
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
@@ -46,7 +46,7 @@ COMPUTING_MODULES = (
     "mlm.finetuning.flax_model",
     "mlm.finetuning.jax_framework",
     "mlm.finetuning.scores",
-    "mlm.finetuning.step",
+    "mlm.finetuning.finetuning_step",
     "mlm.tokenizer.encoding",
 )
 

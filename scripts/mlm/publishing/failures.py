@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 import requests
 
+from mlm.publishing.destination import Destination
 from mlm.publishing.secrecy import scrubbed
-from mlm.publishing.settings import Destination
 
 #: Too early, too many, in conflict with another commit, or out of order for a while.
 _PASSING_STATUS = {408, 409, 412, 425, 429, 500, 502, 503, 504}

@@ -10,8 +10,8 @@ from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.progress_line import Progress
 from mlm.pretraining.model_card import model_card
 from mlm.publishing.cards import CardSettings, dataset_card, tokenizer_card
+from mlm.publishing.destination import Destination
 from mlm.publishing.repository import PublishedFile
-from mlm.publishing.settings import Destination
 from mlm.publishing.transfer import Upload, Uploaded, connected, publish
 from mlm.results.artefacts import made_from, read_artefact, write_artefact
 from mlm.shards.manifests import Manifest, ShardEntry, as_json, read_manifest, shards_root

@@ -23,7 +23,7 @@ class Worker:
     """Pushes to one branch of one repository."""
 
     def __init__(self, settings: dict):
-        from mlm.publishing.settings import Destination
+        from mlm.publishing.destination import Destination
 
         self._attempts = settings.pop("attempts")
         self._destination = Destination(kind="model", **settings)

@@ -12,7 +12,7 @@ from huggingface_hub.hf_api import RepoFile
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.publishing.settings import Destination
+from mlm.publishing.destination import Destination
 from mlm.publishing.upload_progress import CountedFile, UploadProgress
 
 _THREADS = 4

@@ -16,6 +16,7 @@ from huggingface_hub import HfApi
 
 from mlm.foundations.errors import MlmError
 from mlm.publishing.client import hub_client
+from mlm.publishing.destination import Destination
 from mlm.publishing.failures import (
     KEPT,
     NotThereYet,
@@ -26,7 +27,6 @@ from mlm.publishing.failures import (
 )
 from mlm.publishing.repository import Holder, PublishedFile, Repository
 from mlm.publishing.secrecy import scrubbed, token_from_environment
-from mlm.publishing.settings import Destination
 from mlm.publishing.upload_progress import UploadProgress
 
 #: Files in one commit: what a commit holds is safe, and the Hub wants few of them.

@@ -13,7 +13,7 @@ import json
 from typing import Any
 
 from mlm.tokenizer.encoding import SPECIAL_NAMES
-from mlm.tokenizer.settings import TokenizerSettings
+from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer.training_text import ESCAPES
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mlm.foundations.errors import MlmError
-from mlm.tokenizer.settings import (
+from mlm.tokenizer.tokenizer_settings import (
     BYTE_PIECES,
     NO_TEXT,
     TokenizerSettings,

@@ -6,9 +6,9 @@ from typing import Any
 from mlm.results.artefacts import write_artefact
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.pretrained import Ready, check_ids, load_pretrained
-from mlm.tokenizer.settings import TokenizerSettings
 from mlm.tokenizer.statistics import tokenizer_statistics
 from mlm.tokenizer.tokenizer_files import tokenizer_files, write_tokenizer
+from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
 
 

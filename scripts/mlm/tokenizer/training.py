@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.assembly import assemble
 from mlm.tokenizer.merge_training import train_bpe, train_wordpiece
-from mlm.tokenizer.settings import BYTE_PIECES, TokenizerSettings, alphabet_too_large
+from mlm.tokenizer.tokenizer_settings import BYTE_PIECES, TokenizerSettings, alphabet_too_large
 from mlm.tokenizer.training_text import TrainingText
 from mlm.tokenizer.unigram_training import train_unigram
 

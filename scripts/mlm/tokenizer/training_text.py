@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mlm.foundations.errors import MlmError, reading
-from mlm.tokenizer.settings import TokenizerSettings
+from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 
 #: Longest stretch of text that a trainer is given at once. Trainers are slow on very long
 #: lines, and sentencepiece leaves out what is longer than its limit.

@@ -15,7 +15,7 @@ from types import ModuleType
 
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.pieces import METASPACE
-from mlm.tokenizer.settings import (
+from mlm.tokenizer.tokenizer_settings import (
     NO_TEXT,
     TokenizerSettings,
     alphabet_too_large,
