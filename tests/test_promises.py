@@ -34,6 +34,7 @@ PROMISES = {
     ],
     "An edit reruns what depends on it": [
         STALENESS + "test_a_setting_reruns_what_uses_it",
+        STALENESS + "test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them",
         STALENESS + "test_an_edited_module_reruns_what_loads_it_and_what_follows",
         STALENESS + "test_comments_docstrings_and_formatting_rerun_nothing",
     ],
@@ -156,6 +157,10 @@ PROMISES = {
         "tests/publishing/test_contents.py::test_no_text_of_the_corpus_goes_with_a_model"
     ],
     "Cards": ["tests/publishing/test_contents.py::test_a_tokenizer_goes_with_a_card"],
+    "snakemake --cores 2 finetune": [
+        WORKFLOW + "test_finetuning.py::"
+        "test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again"
+    ],
     "Fine-tuning": [
         WORKFLOW + "test_finetuning.py::"
         "test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again",

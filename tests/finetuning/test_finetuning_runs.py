@@ -250,7 +250,7 @@ def test_a_prediction_that_is_missing_or_strange_is_named(regression):
         ("".join(content.splitlines(True)[:3]), "and 97|nor for"),
         (content[:-12], "predictions.csv, line 101: no table of predictions.* rm "),
         ("", "predictions.csv, line 1: no table of predictions"),
-        (content + "more,1,0.5,0.5\n", "a prediction for 'more', which is no example"),
+        (content + "more,1,0.5,0.5\n", "a prediction for 'more', which is not an example"),
     ):
         try:
             table.write_text(edited)

@@ -31,5 +31,5 @@ def test_an_unknown_target_is_told_before_the_first_job(project):
     project.write_config(TINY | {"preflight": {"targets": ["v5e-8", "v5e:2x2"]}})
     ran = project.snakemake("--", "preflight", check=False)
     assert ran.returncode != 0
-    assert "preflight.targets: 'v5e-8' is no TPU topology; nearest: v5e:2x4" in ran.stdout
+    assert "preflight.targets: 'v5e-8' is not a TPU topology; nearest: v5e:2x4" in ran.stdout
     assert "lower_train_step" not in ran.stdout

@@ -54,7 +54,7 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
         ),
         ("bert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
         ("distilbert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
-        ("gpt2", {}, "'gpt2' is no masked language model"),
+        ("gpt2", {}, "'gpt2' is not a masked language model"),
     ],
 )
 def test_a_model_that_does_not_fit_its_data_is_named(encoder, family, config, problem):

@@ -218,10 +218,10 @@ def test_what_later_stages_would_refuse_is_told_before_the_first_job():
     )
     for line in (
         "preflight.utilisation: low 0.6 is above high 0.2",
-        "preflight.targets: 'v33:2x2' is no TPU topology; nearest: v3:2x2",
-        "preflight.targets: 'v5e' is no TPU topology; nearest: v5e:2x2",
+        "preflight.targets: 'v33:2x2' is not a TPU topology; nearest: v3:2x2",
+        "preflight.targets: 'v5e' is not a TPU topology; nearest: v5e:2x2",
         "finetune.data.file: missing",
-        "runs.base: model.family: 'robberta' is no masked language model of transformers in "
+        "runs.base: model.family: 'robberta' is not a masked language model of transformers in "
         "TensorFlow; did you mean 'roberta'?",
         "runs.file: model.config_file: nowhere.json: no such file",
         "runs.shared: model.initialisation: neighbour_heads is not made for albert",

@@ -41,11 +41,11 @@ def test_the_commonlit_layout_is_read_with_and_without_standard_error(tmp_path):
         ("id,text,target\na,b,1\n", "column 'excerpt' missing; found: 'id', 'text', 'target'"),
         (
             "id,excerpt,target\na,b,1\nb,c,easy\n",
-            "row 2 (line 3), column 'target': 'easy' is no number",
+            "row 2 (line 3), column 'target': 'easy' is not a number",
         ),
         (
             "id,excerpt,target\na,b,nan\n",
-            "row 1 (line 2), column 'target': 'nan' is no finite number",
+            "row 1 (line 2), column 'target': 'nan' is not a finite number",
         ),
         ("id,excerpt,target\na,b,\n", "row 1 (line 2), column 'target': the target is empty"),
         (
@@ -96,7 +96,7 @@ def test_a_missing_file_and_other_encodings_are_named(tmp_path):
     with pytest.raises(MlmError, match="does not exist"):
         read_labelled_csv(LabelledCsv(str(tmp_path / "no.csv"), "id", "e", "t", None), "regression")
     (tmp_path / "latin.csv").write_bytes("id,excerpt,target\na,caf\xe9,1\n".encode("latin-1"))
-    with pytest.raises(MlmError, match="byte 23 is no UTF-8"):
+    with pytest.raises(MlmError, match="byte 23 is not UTF-8"):
         read_labelled_csv(
             LabelledCsv(str(tmp_path / "latin.csv"), "id", "excerpt", "target", None), "regression"
         )

@@ -60,7 +60,7 @@ def test_a_null_field_is_left_to_the_family():
     [
         ("{", "is not readable as JSON"),
         ("[]", "names no model_type"),
-        ('{"model_type": "gpt2"}', "'gpt2' is no masked language model"),
+        ('{"model_type": "gpt2"}', "'gpt2' is not a masked language model"),
         ('{"model_type": "bert", "hidden_size": 5, "num_attention_heads": 2}', "do not divide"),
     ],
 )

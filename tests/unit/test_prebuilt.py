@@ -78,7 +78,7 @@ def test_the_manifest_of_this_workflow_can_stand_beside_the_shards(tmp_path):
 def test_a_manifest_that_is_none_is_named(tmp_path, content):
     shard(tmp_path, 0, 2)
     (tmp_path / "train.json").write_text(content)
-    with pytest.raises(MlmError, match=r"train\.json: is no manifest"):
+    with pytest.raises(MlmError, match=r"train\.json: is not a manifest"):
         manifest_of(tmp_path)
 
 

@@ -60,7 +60,7 @@ def test_every_usual_topology_is_accepted(generation):
 )
 def test_a_misspelt_target_is_told_with_the_nearest_and_what_is_accepted(misspelt, nearest):
     problem = target_problem(misspelt)
-    assert f"{misspelt!r} is no TPU topology; nearest: {nearest}" in problem
+    assert f"{misspelt!r} is not a TPU topology; nearest: {nearest}" in problem
     assert "v4 up to 16x16x16" in problem
 
 

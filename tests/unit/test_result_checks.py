@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.results.artefacts import check_inputs, read_artefact, record_job, write_artefact
-from mlm.results.result_checks import look_over, params_by_output
+from mlm.results.artefacts import check_inputs, made_from, read_artefact, record_job, write_artefact
+from mlm.results.result_checks import look_over, of_other_settings, params_by_output
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"
 PARAMS = {"evaluation": {"samples": 5}, "code": {"evaluate": "0123456789ab"}}
@@ -135,6 +135,13 @@ def test_a_damaged_result_is_told():
     assert f"{EVALUATION} is damaged" in found().problems[0]
     with pytest.raises(Exception, match="is damaged"):
         read_artefact(EVALUATION)
+
+
+def test_in_a_bucket_the_command_that_removes_a_result_is_another():
+    evaluate(samples=7)
+    record = made_from(read_artefact(EVALUATION))
+    [problem] = of_other_settings(f"gs://bucket/{EVALUATION}", record, PARAMS)
+    assert f"again: gcloud storage rm gs://bucket/{EVALUATION}, then" in problem
 
 
 def test_what_changes_no_byte_is_not_among_the_params_that_are_compared():

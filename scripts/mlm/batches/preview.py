@@ -9,7 +9,7 @@ import numpy as np
 
 from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.foundations.errors import MlmError
-from mlm.shards.manifests import Manifest, shard_problem
+from mlm.shards.manifests import Manifest, shard_problem, shards_remedy
 from mlm.shards.object_storage import is_remote, local_copy
 from mlm.shards.tf_example import decode_samples
 from mlm.shards.tfrecord import read_records
@@ -66,7 +66,7 @@ def read_chosen(
         path = shard.path if is_remote(shard.path) else str(Path(root) / shard.path)
         with local_copy(path) as file:
             if problem := shard_problem(shard, file):
-                raise MlmError(f"{problem}. Delete it and run again, so that it is remade.")
+                raise MlmError(f"{problem}. {shards_remedy(manifest)}")
             with file.open("rb") as stream:
                 start = list(itertools.islice(read_records(stream, shard.path), places[-1] + 1))
         records += [start[place] for place in places]

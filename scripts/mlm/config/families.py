@@ -48,7 +48,7 @@ def unfit_family(family: str) -> str | None:
         return None
     close = difflib.get_close_matches(str(family), FAMILIES, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(FAMILIES)}"
-    return f"{family!r} is no masked language model of transformers in TensorFlow; {hint}"
+    return f"{family!r} is not a masked language model of transformers in TensorFlow; {hint}"
 
 
 def unfit_for_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | None:

@@ -1,6 +1,6 @@
 """Bytes to text, one document at a time, with nothing lost or repaired in silence.
 
-Text that is no UTF-8, and NUL characters, either stop the job with their place, or become
+Text that is not UTF-8, and NUL characters, either stop the job with their place, or become
 U+FFFD and are counted, by the policy `corpus.encoding_errors`. In between, an undecodable
 byte is carried as a lone surrogate (PEP 383), so that each document knows its own count.
 """
@@ -66,7 +66,7 @@ def decode(data: bytes, name: str, line: int, offset: int, errors: str) -> str:
     """`data` as text; `name`, `line` and `offset` say where its first byte stands.
 
     `errors` is strict or replace. Raises MlmError with file, line and byte offset of the
-    first byte that is no UTF-8, or NUL, where it is strict.
+    first byte that is not UTF-8, or NUL, where it is strict.
     """
     if errors == "replace":
         return data.decode("utf-8", "surrogateescape")

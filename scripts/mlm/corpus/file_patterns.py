@@ -46,7 +46,7 @@ def matched_files(
     relative and an absolute path, is read once; `note` is told of the other names.
 
     Raises MlmError with every problem at once: a pattern without a match and where was
-    looked, one that meets this workflow's results, a link to nothing, a name that is no UTF-8,
+    looked, one that meets this workflow's results, a link to nothing, a name that is not UTF-8,
     an unknown ending, an empty file, a file in two splits.
     """
     files, problems, owner = {}, [], {}

@@ -80,7 +80,7 @@ def _json_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[D
             continue
         where = f"{name}, line {number}"
         try:
-            # A raw NUL is no JSON; the policy `replace` lets it pass to be replaced.
+            # A raw NUL is not JSON; the policy `replace` lets it pass to be replaced.
             record = (_LENIENT if "\0" in line else _STRICT).decode(line)
         except (json.JSONDecodeError, RecursionError) as error:
             raise MlmError(
@@ -190,7 +190,7 @@ def batch_documents(
 
 
 def _values(column: pa.Array) -> list:
-    """An Arrow column's values; text that is no UTF-8 as bytes."""
+    """An Arrow column's values; text that is not UTF-8 as bytes."""
     try:
         return column.to_pylist()
     except UnicodeDecodeError:

@@ -117,7 +117,7 @@ def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
     except FileNotFoundError:
         raise MlmError(f"finetune.data.file: {file} does not exist") from None
     except UnicodeDecodeError as error:
-        raise MlmError(f"{file}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
+        raise MlmError(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     csv.field_size_limit(_FIELD_LIMIT)
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     number = 0
@@ -172,10 +172,10 @@ def _check_target(target: str, task: str, where: str) -> None:
         number = float(target)
     except ValueError:
         raise MlmError(
-            f"{where}: {target!r} is no number. For classes, set finetune.task: classification"
+            f"{where}: {target!r} is not a number. For classes, set finetune.task: classification"
         ) from None
     if not math.isfinite(number):
-        raise MlmError(f"{where}: {target!r} is no finite number; fill it in or drop the row")
+        raise MlmError(f"{where}: {target!r} is not a finite number; fill it in or drop the row")
     if abs(number) > _LARGEST_TARGET:
         raise MlmError(
             f"{where}: {target!r} is too large: the loss is its square in float32, which ends at "

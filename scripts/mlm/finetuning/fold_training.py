@@ -43,10 +43,10 @@ FORMAT_VERSION = 1
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
 COMPUTING_MODULES = (
     "mlm.finetuning.examples",
+    "mlm.finetuning.finetuning_step",
     "mlm.finetuning.flax_model",
     "mlm.finetuning.jax_framework",
     "mlm.finetuning.scores",
-    "mlm.finetuning.finetuning_step",
     "mlm.tokenizer.encoding",
 )
 

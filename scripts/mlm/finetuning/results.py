@@ -99,7 +99,7 @@ def in_order(examples: Sequence[Example], files: Sequence[str]) -> list[Predicti
     strange = sorted(rows.keys() - {e.id for e in examples})
     if missing or strange:
         problem = f"no prediction for the example {missing[0]!r}" if missing else ""
-        problem = problem or f"a prediction for {strange[0]!r}, which is no example"
+        problem = problem or f"a prediction for {strange[0]!r}, which is not an example"
         others = len(missing or strange) - 1
         problem += f" (nor for {others} more)" if missing and others else ""
         raise MlmError(f"{', '.join(map(str, files))}: {problem}. {remedy(*files)}")

@@ -29,7 +29,8 @@ class ConfigError(MlmError):
 def remedy(*paths: str | os.PathLike) -> str:
     """How to have damaged or stale results made again: the command, in a sentence."""
     files = " ".join(sorted({str(path) for path in paths}))
-    return f"To have it made again: rm {files}, then the same snakemake command"
+    command = "gcloud storage rm" if files.startswith("gs://") else "rm"
+    return f"To have it made again: {command} {files}, then the same snakemake command"
 
 
 @contextmanager

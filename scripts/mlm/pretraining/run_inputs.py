@@ -62,10 +62,15 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
             )
         check_sequence_length(manifest, sequence_length)
         if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
+            mended = (
+                "Name the tokenizer that they were made with in tokenizer.pretrained.path"
+                if manifest.corpus_sha256 is None
+                else f"Delete results/shards/{split} and run again"
+            )
             raise MlmError(
                 f"{files.manifests[split]}: its shards were made with another tokenizer "
                 f"({manifest.tokenizer_sha256[:12]}…) than {files.tokenizer} "
-                f"({tokenizer_sha256[:12]}…). Delete results/shards/{split} and run again"
+                f"({tokenizer_sha256[:12]}…). {mended}"
             )
         check_shards(manifest, shards_root(manifest, files.manifests[split]))
     return manifests

@@ -151,6 +151,19 @@ def _size_problem(shard: ShardEntry, size: int | None) -> str | None:
     return None
 
 
+def shards_remedy(*manifests: Manifest) -> str:
+    """What to do about shards that are not those of their manifests."""
+    prebuilt = [m for m in manifests if m.corpus_sha256 is None]
+    if not prebuilt:
+        return "Delete the shards named here and run again, so that they are remade."
+    names = " ".join(f"results/manifests/{manifest.split}.json" for manifest in prebuilt)
+    return (
+        "This workflow did not make them (shards.prebuilt) and cannot remake them: put the files "
+        f"back that were there. To use them as they are now: rm {names}, then the same snakemake "
+        "command, which checks them anew."
+    )
+
+
 def check_shards(manifest: Manifest, root: str | os.PathLike = ".") -> None:
     """Raise MlmError, naming every shard that is not what the manifest says.
 
@@ -171,7 +184,7 @@ def check_shards(manifest: Manifest, root: str | os.PathLike = ".") -> None:
         lines = "\n".join(f"  - {p}" for p in problems)
         raise MlmError(
             f"The {manifest.split} shards are not those of their manifest:\n{lines}\n"
-            "Delete the shards named here and run again, so that they are remade."
+            f"{shards_remedy(manifest)}"
         )
 
 

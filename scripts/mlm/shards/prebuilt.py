@@ -105,8 +105,8 @@ def _given(place: str, split: str) -> _Given:
         return _Given(found[0], content.get("tokenizer_sha256"), shards)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MlmError(
-            f"{found[0]}: is no manifest ({error}). One JSON object is expected beside the shards, "
-            "as in results/manifests/; mend it, or move it away"
+            f"{found[0]}: is not a manifest ({error}). One JSON object is expected beside the "
+            "shards, as in results/manifests/; mend it, or move it away"
         ) from None
 
 

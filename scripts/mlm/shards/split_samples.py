@@ -10,7 +10,7 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.shards.manifests import Manifest
+from mlm.shards.manifests import Manifest, shards_remedy
 from mlm.shards.object_storage import is_remote, local_copy
 from mlm.shards.tf_example import SampleError, decode_grouped_samples, decode_samples
 from mlm.shards.tfrecord import read_records
@@ -67,7 +67,7 @@ def read_samples(
         if index - first != shard.num_samples:
             raise MlmError(
                 f"{shard.path}: holds {index - first} samples; its manifest says "
-                f"{shard.num_samples}. Delete the shard and run again, so that it is remade."
+                f"{shard.num_samples}. {shards_remedy(manifest)}"
             )
 
 

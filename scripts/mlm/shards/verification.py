@@ -206,12 +206,12 @@ def summary(results: list[SplitVerification]) -> str:
     return "\n".join(lines)
 
 
-def raise_problems(results: list[SplitVerification]) -> None:
-    """Raise MlmError with every problem, if there is one."""
+def raise_problems(results: list[SplitVerification], remedy: str) -> None:
+    """Raise MlmError with every problem and the `remedy`, if there is one."""
     problems = [p for r in results for p in r.problems]
     if problems:
         lines = "\n".join(f"  - {p}" for p in problems)
         raise MlmError(
             f"The shards have {len(problems)} problem{'s' if len(problems) > 1 else ''}:\n"
-            f"{lines}\nDelete the shards named here and run again, so that they are remade."
+            f"{lines}\n{remedy}"
         )

@@ -119,9 +119,9 @@ def _download(name: str, revision: str | None) -> str:
     """The directory of the cached copy of a Hub repository's tokenizer files."""
     if not is_commit(revision):
         raise MlmError(
-            f"tokenizer.pretrained.revision: {revision!r} pins nothing. {name!r} is no directory "
-            "here, so it is read as a Hub id, and needs a commit of 40 hexadecimal digits (a "
-            "branch or a tag can move)."
+            f"tokenizer.pretrained.revision: {revision!r} pins nothing. {name!r} is not a "
+            "directory here, so it is read as a Hub id, and needs a commit of 40 hexadecimal "
+            "digits (a branch or a tag can move)."
         )
     import huggingface_hub
     from huggingface_hub import errors

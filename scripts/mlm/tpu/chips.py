@@ -132,7 +132,7 @@ def target_problem(target: str) -> str | None:
         if fits and grid[0] % 2 == grid[1] % 2 == 0:
             return None
     nearest = ", ".join(nearest_targets(target))
-    return f"{target!r} is no TPU topology; nearest: {nearest}. Accepted are {ACCEPTED}"
+    return f"{target!r} is not a TPU topology; nearest: {nearest}. Accepted are {ACCEPTED}"
 
 
 def _grid(target: str) -> tuple[int, ...]:
