@@ -137,8 +137,13 @@ def write_inputs(root: Path) -> None:
         write_manifest(root / f"{split}.json", manifest)
 
 
-def small_job(root: Path, name: str = "small", overrides: dict | None = None):
-    """(RunSettings, RunFiles) of a run below `root`, where `write_inputs` wrote."""
+def small_job(
+    root: Path, name: str = "small", overrides: dict | None = None, parent: tuple | None = None
+):
+    """(RunSettings, RunFiles) of a run below `root`, where `write_inputs` wrote.
+
+    `parent` are name and overrides of the run that this one continues.
+    """
     from mlm.pretraining.run_inputs import RunFiles, RunSettings
 
     overrides = _merged(
@@ -153,6 +158,7 @@ def small_job(root: Path, name: str = "small", overrides: dict | None = None):
         seed=config["seed"],
         sequence_length=config["shards"]["sequence_length"],
         corpus=config["corpus"]["source"],
+        parent=small_job(root, *parent)[0] if parent else None,
     )
     files = RunFiles(
         tokenizer=str(root / "tokenizer" / "tokenizer.json"),
@@ -197,10 +203,11 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     from mlm.pretraining.pretraining_job import train_and_export
 
     _arm(fault)
+    parent = (overrides or {}).pop("parent", None)
     behind = SignalAt(fault["saved"], fault["signal"]) if "saved" in fault else None
     try:
         train_and_export(
-            *small_job(Path(root), name, overrides),
+            *small_job(Path(root), name, overrides, parent),
             small_results(Path(root), name),
             further_action=lambda _state: contextlib.nullcontext(behind),
         )

@@ -91,6 +91,33 @@ class Configuration(Section):
             if not _RUN_NAME.fullmatch(name)
         ]
 
+    @staticmethod
+    def contradictions_between_runs(runs: dict[str, Overrides]) -> list[str]:
+        """What is wrong where `runs`, each with all its settings, continue one another."""
+        problems = []
+        starts = {name: run.pretraining.continue_from for name, run in runs.items()}
+        for name, start in starts.items():
+            if start.run is None:
+                continue
+            where = f"runs.{name}: pretraining.continue_from"
+            if start.run not in runs:
+                problems.append(
+                    f"{where}.run: no run is called {start.run!r}; there are: {', '.join(runs)}"
+                )
+                continue
+            way = [name]
+            while (before := starts[way[-1]].run) in runs and before not in way:
+                way.append(before)
+            if before == name:
+                problems.append(f"{where}.run: in a circle: {' → '.join([*way, name])}")
+            length = runs[start.run].pretraining.steps
+            if start.step and length and start.step > length:
+                problems.append(
+                    f"{where}.step: {start.step} is beyond the last step of run {start.run!r}, "
+                    f"{length}"
+                )
+        return problems
+
     def contradictions_of_run(self, run: Overrides) -> list[str]:
         """What the three sections of a run, its overrides merged in, contradict; one line each."""
         problems = run.pretraining.contradictions() + run.evaluation.contradictions()

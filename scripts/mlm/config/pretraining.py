@@ -106,11 +106,22 @@ class Validation(Section):
 class Checkpoint(Section):
     every: Count = Field(
         200,
-        description="Steps between saved states, how many are kept, and the directory (or gs://"
-        " prefix).",
+        description="Steps between saved states, how many are kept (null: all), further steps whose"
+        " states are saved and stay, and the directory (or gs:// prefix).",
     )
-    keep: Count = 2
+    keep: Count | None = 2
+    keep_steps: list[Count] = Field([])
     directory: Text = "state"
+
+
+class ContinueFrom(Section):
+    run: Text | None = Field(
+        None,
+        description="Begin with the state of another run after a step of its training, for"
+        " instance to let the learning rate fall from there. Up to that step both must be the same"
+        " training, so that the weights are those of a training from its first step.",
+    )
+    step: Count | None = None
 
 
 class Pretraining(Section):
@@ -126,6 +137,7 @@ class Pretraining(Section):
     )
     epochs: Positive | None = None
     tokens: Count | None = None
+    continue_from: ContinueFrom = section(ContinueFrom)
     optimizer: Optimizer = section(Optimizer)
     shuffle_window: Count = Field(262_144, description="Samples held back for shuffling.")
     validation: Validation = section(Validation)
@@ -152,6 +164,17 @@ class Pretraining(Section):
             found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
             problems.append(
                 f"pretraining: exactly one of steps, epochs, tokens must be set; found {found}"
+            )
+        start = self.continue_from
+        if (start.run is None) != (start.step is None):
+            problems.append(
+                "pretraining.continue_from: run and step go together; found "
+                f"run: {start.run}, step: {start.step}"
+            )
+        elif start.step and self.steps and start.step >= self.steps:
+            problems.append(
+                f"pretraining.continue_from.step: {start.step} leaves nothing to train of "
+                f"steps: {self.steps}"
             )
         if self.profile:
             first, last = self.profile

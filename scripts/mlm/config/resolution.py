@@ -33,10 +33,11 @@ def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
         name: overrides.model_dump(exclude_unset=True) if overrides else {}
         for name, overrides in configuration.runs.items()
     }
-    for name, overrides in plain["runs"].items():
-        where = f"runs.{name}: " if overrides else ""
-        run = _sections_of_run(plain, name)
+    runs = {name: _sections_of_run(plain, name) for name in plain["runs"]}
+    for name, run in runs.items():
+        where = f"runs.{name}: " if plain["runs"][name] else ""
         found += [where + line for line in configuration.contradictions_of_run(run)]
+    found += configuration.contradictions_between_runs(runs)
     if found:
         raise ConfigError(list(dict.fromkeys(found)))
     settings = Settings(configuration.model_dump() | {"runs": plain["runs"]})

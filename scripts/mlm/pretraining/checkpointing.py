@@ -16,7 +16,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mlm.foundations.digests import value_sha256
@@ -32,17 +32,24 @@ _STATE = re.compile(r"step-(\d{8,})/?")
 
 @dataclass
 class StateDirectory:
-    """Saved states under `path`, a local directory or a gs:// prefix; the last `keep` stay."""
+    """Saved states under `path`, a local directory or a gs:// prefix.
+
+    The last `keep` stay (None: all), and those after `keep_steps`.
+    """
 
     path: str
-    keep: int
+    keep: int | None
     basis: dict = field(default_factory=dict)
+    keep_steps: frozenset[int] = frozenset()
     _lock: FileLock | Lease | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, directory: str, keep: int, basis: dict) -> "StateDirectory":
+    def of(
+        cls, directory: str, keep: int | None, basis: dict, keep_steps: Iterable[int] = ()
+    ) -> "StateDirectory":
         """The states in `directory` of trainings that were made from `basis` alone."""
-        return cls(f"{directory}/{value_sha256(basis)[:16]}", keep, basis)
+        path = f"{directory}/{value_sha256(basis)[:16]}"
+        return cls(path, keep, basis, frozenset(keep_steps))
 
     @property
     def fingerprint(self) -> str:
@@ -107,7 +114,7 @@ class StateDirectory:
         for step in StateDirectory(other, self.keep).steps():
             marker, _ = _marker_or_fault(f"{other}/step-{step:08d}")
             if "basis" in marker:
-                lines = _differences(marker["basis"], self.basis)
+                lines = differences(marker["basis"], self.basis)
                 return "; ".join(lines[:6]) + ("; and more" if len(lines) > 6 else "")
         return "it does not say what it was made from"
 
@@ -115,7 +122,7 @@ class StateDirectory:
         return f"{self.path}/step-{step:08d}"
 
     def save(self, step: int, state: tf.train.Checkpoint, progress: dict) -> None:
-        """Write the state after `step` updates, then drop all but the last `keep` up to it.
+        """Write the state after `step` updates, then drop those that are not to be kept.
 
         Those after it are dropped as well: whoever went on from before them passed them over.
 
@@ -148,16 +155,22 @@ class StateDirectory:
         found = self.steps()
         kept = [other for other in found if other <= step][: self.keep]
         for other in found:
-            if other not in kept:
+            if other not in kept and not (other < step and other in self.keep_steps):
                 tf.io.gfile.rmtree(self._place(other))
 
-    def restore(self, state: tf.train.Checkpoint) -> tuple[int, dict] | None:
+    def restore(
+        self, state: tf.train.Checkpoint, only: int | None = None
+    ) -> tuple[int, dict] | None:
         """Load the newest whole state into `state`; its step and progress, or None.
+
+        With `only`, no state but that after so many steps.
 
         Damaged states are named on stderr and passed over. Raises MlmError for a state that
         other settings, data or code have made.
         """
         for step in self.steps():
+            if only not in (None, step):
+                continue
             place = self._place(step)
             found, fault = _marker_or_fault(place)
             if fault:
@@ -173,7 +186,7 @@ class StateDirectory:
         return None
 
 
-def _differences(before: object, now: object, place: str = "") -> list[str]:
+def differences(before: object, now: object, place: str = "") -> list[str]:
     """A line for each leaf in which two nested values differ."""
     if before == now:
         return []
@@ -181,7 +194,7 @@ def _differences(before: object, now: object, place: str = "") -> list[str]:
         return [
             line
             for key in sorted(before.keys() | now.keys())
-            for line in _differences(
+            for line in differences(
                 before.get(key, "nothing"),
                 now.get(key, "nothing"),
                 f"{place}.{key}" if place not in ("", "code") else f"{place} {key}".strip(),

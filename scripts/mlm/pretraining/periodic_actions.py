@@ -107,7 +107,8 @@ class Saving:
         self._run, self._engine, self._states, self._record = run, engine, states, record
 
     def due(self, step: int) -> int:
-        return min(next_multiple(step, self._run.checkpoint_every), self._run.steps)
+        kept = [s for s in self._run.keep_steps if s > step]
+        return min(next_multiple(step, self._run.checkpoint_every), self._run.steps, *kept)
 
     def act(self, step: int, model) -> None:
         """Save the state, unless a weight is not finite: no good state is pushed out by it."""

@@ -12,6 +12,7 @@ from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.accelerators import Accelerator, AcceleratorSettings, open_accelerator
+from mlm.pretraining.branching import branch_of
 from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.export import export_model
 from mlm.pretraining.model_card import model_card
@@ -115,12 +116,13 @@ def train_and_export(
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
     if settings.accelerator["kind"] == "auto" and accelerator.kind == "tpu":
         before_found_tpu(run.name, _step(run, accelerator))
-    checkpoint = settings.pretraining["checkpoint"]
-    states = StateDirectory.of(
-        f"{checkpoint['directory'].rstrip('/')}/{settings.name}",
-        checkpoint["keep"],
-        state_basis(run, files, accelerator),
-    )
+    states = _states(settings, run, state_basis(run, files, accelerator))
+    branch = None
+    if parent := settings.parent:
+        parent_run = pretraining_of(parent, files, manifests, accelerator.replicas)
+        parent_states = _states(parent, parent_run, state_basis(parent_run, files, accelerator))
+        step = settings.pretraining["continue_from"]["step"]
+        branch = branch_of(run, parent_run, parent_states, step)
     print(
         f"{run.name}: {run.model_config.model_type}, {accelerator.name} with "
         f"{accelerator.replicas} replica(s), {accelerator.precision}; {run.steps} steps of "
@@ -129,7 +131,9 @@ def train_and_export(
         file=sys.stderr,
     )
     with further_action(states.path) as further:
-        trained = pretrain(run, accelerator, states, [further] if further is not None else [])
+        trained = pretrain(
+            run, accelerator, states, [further] if further is not None else [], branch
+        )
         if trained.overflow:
             print(
                 f"Warning: {trained.overflow} masked tokens found no prediction slot and were left "
@@ -147,6 +151,13 @@ def train_and_export(
         write_text(f"{results.model_directory}/README.md", card)
         write_rows(results.log, trained.rows)
         write_artefact(results.summary, summary)
+
+
+def _states(settings: RunSettings, run: Pretraining, basis: dict) -> StateDirectory:
+    """Where the states of `run` are, or will be."""
+    checkpoint = settings.pretraining["checkpoint"]
+    directory = f"{checkpoint['directory'].rstrip('/')}/{settings.name}"
+    return StateDirectory.of(directory, checkpoint["keep"], basis, run.keep_steps)
 
 
 def _step(run: Pretraining, accelerator: Accelerator) -> dict:

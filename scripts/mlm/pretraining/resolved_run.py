@@ -34,6 +34,7 @@ class Pretraining:
     log_every: int
     steps_per_execution: int
     checkpoint_every: int
+    keep_steps: tuple[int, ...] = ()
     profile: tuple[int, int] | None = None
     export_every_epochs: int | None = None
 
@@ -51,10 +52,10 @@ class Pretraining:
     def basis(self) -> dict:
         """The values that a state of the run belongs to, JSON-like.
 
-        Left out are the run's name, where its data lies, and how often its state is saved.
+        Left out are the run's name, where its data lies, and when its state is saved.
         """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in ("name", "train", "validation", "checkpoint_every"):
+        for name in ("name", "train", "validation", "checkpoint_every", "keep_steps"):
             del values[name]
         model = json.loads(values.pop("model_config").to_json_string())
         model.pop("transformers_version", None)

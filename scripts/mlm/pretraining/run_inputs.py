@@ -22,7 +22,10 @@ from mlm.tokenizer.encoding import Encoder
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What the configuration says of one run, in resolved sections."""
+    """What the configuration says of one run, in resolved sections.
+
+    `parent` are the settings of the run that it continues, if any.
+    """
 
     name: str
     model: dict
@@ -31,6 +34,7 @@ class RunSettings:
     seed: int
     sequence_length: int
     corpus: str
+    parent: "RunSettings | None" = None
 
     @property
     def own_seed(self) -> int:
@@ -131,6 +135,7 @@ def pretraining_of(
         log_every=section["log_every"],
         steps_per_execution=section["steps_per_execution"],
         checkpoint_every=section["checkpoint"]["every"],
+        keep_steps=tuple(section["checkpoint"].get("keep_steps", ())),
         profile=tuple(section["profile"]) if section["profile"] else None,
         export_every_epochs=section["export_every_epochs"],
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.accelerators import Accelerator
+from mlm.pretraining.branching import Branch
 from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.engine import Engine
 from mlm.pretraining.periodic_actions import (
@@ -38,8 +39,9 @@ def pretrain(
     accelerator: Accelerator,
     states: StateDirectory,
     further: Sequence[PeriodicAction] = (),
+    branch: Branch | None = None,
 ) -> Trained:
-    """Train from the last saved state, or from the start, to the end.
+    """Train from the last saved state, from `branch`, or from the start, to the end.
 
     `further` are periodic actions of the caller, done after those of every training.
 
@@ -48,7 +50,7 @@ def pretrain(
     """
     with states.held():
         engine = Engine(run, accelerator)
-        record = _restored(run, engine, states)
+        record = _restored(run, engine, states, branch)
         tokens_per_step = engine.batch_size * run.train.sequence_length
         progress = Progress(run.name, run.steps, engine.step, tokens_per_step)
 
@@ -87,9 +89,14 @@ def pretrain(
     return Trained(model=engine.model, rows=record.rows, overflow=round(record.overflow))
 
 
-def _restored(run: Pretraining, engine: Engine, states: StateDirectory) -> Record:
+def _restored(
+    run: Pretraining, engine: Engine, states: StateDirectory, branch: Branch | None
+) -> Record:
     """The newest state in the engine, where there is one, and the record up to it."""
     restored = states.restore(engine.state)
+    if restored is None and branch is not None:
+        print(f"{run.name}: continues run {branch.run}", file=sys.stderr)
+        restored = branch.restore(engine.state)
     if restored is not None:
         engine.step, record = restored[0], Record.of(restored[1])
         print(f"{run.name}: goes on from step {engine.step} of {run.steps}", file=sys.stderr)

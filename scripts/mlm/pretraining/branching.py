@@ -1,0 +1,75 @@
+"""A training that goes on from a state of another one: `pretraining.continue_from`.
+
+Up to the step of that state both must be the same training, bit for bit. So a branch saves time
+and changes no weight: one run at a steady learning rate serves cool-downs of several lengths
+(Hägele et al., 2024, arXiv 2405.18392), and a finished training can be made longer.
+"""
+
+from dataclasses import dataclass
+
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
+from mlm.pretraining.checkpointing import StateDirectory, differences
+from mlm.pretraining.optimisation import LearningRate
+from mlm.pretraining.resolved_run import Pretraining
+
+#: What may differ between a branch and its parent, below `settings`; of the learning rate, what
+#: lies before the branch is compared step by step.
+_OWN = ("steps", "profile", "export_every_epochs")
+_OWN_OF_OPTIMIZER = ("schedule_steps", "warmup_steps", "decay", "decay_steps", "min_lr_ratio")
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Where a training begins: the state of `run` after `step` updates."""
+
+    run: str
+    step: int
+    states: StateDirectory
+
+    def restore(self, state: tf.train.Checkpoint) -> tuple[int, dict]:
+        """Load the state into `state`; its step and the progress up to it.
+
+        Raises MlmError where it was not kept.
+        """
+        restored = self.states.restore(state, only=self.step)
+        if restored is None:
+            kept = ", ".join(map(str, sorted(self.states.steps()))) or "none"
+            raise MlmError(
+                f"pretraining.continue_from: {self.states.path} holds no whole state after step "
+                f"{self.step} of run {self.run!r} (states there: {kept}). Continue from one that "
+                "is there; or set run and step to null, and the training begins at its first step "
+                "and ends with the same weights. checkpoint.keep_steps keeps a step in future, and "
+                "checkpoint.keep: null keeps all"
+            )
+        return restored
+
+
+def branch_of(run: Pretraining, parent: Pretraining, states: StateDirectory, step: int) -> Branch:
+    """The start of `run` in the `states` of `parent`, after `step` updates.
+
+    Raises MlmError where the two are not the same training up to there.
+    """
+    found = differences(_shared(parent), _shared(run))
+    if not found:
+        rates = [LearningRate(r.optimizer)(tf.range(step)).numpy() for r in (parent, run)]
+        if (unequal := (rates[0] != rates[1]).nonzero()[0]).size:
+            first = int(unequal[0])
+            found = [
+                f"learning rate of step {first + 1}: {rates[0][first]:.4g} then, "
+                f"{rates[1][first]:.4g} now (set warmup_steps, and let the rate fall after "
+                f"step {step} only)"
+            ]
+    if found:
+        raise MlmError(
+            f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
+            f"step {step}: up to there they are not the same training. {'; '.join(found)}"
+        )
+    return Branch(parent.name, step, states)
+
+
+def _shared(run: Pretraining) -> dict:
+    """The settings of `run` that it must share with a branch of it."""
+    basis = {k: v for k, v in run.basis().items() if k not in _OWN}
+    optimizer = {k: v for k, v in basis["optimizer"].items() if k not in _OWN_OF_OPTIMIZER}
+    return basis | {"optimizer": optimizer}
