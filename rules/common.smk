@@ -142,15 +142,16 @@ def identities(paths):
     return {str(path): MEMORY.identity(path) for path in paths if Path(path).is_file()}
 
 
-def of_run(section, *keys, without=None):
+def of_run(section, *keys, without=()):
     """Section `section` as the job's run sees it, for `params`.
 
-    Narrowed to `keys`, or to all but the key `without`.
+    Narrowed to `keys`, or to all but the keys `without`.
     """
 
     def narrowed(wildcards):
         whole = run_section(settings, wildcards.run, section)
-        return canonical({k: v for k, v in whole.items() if k in (keys or whole) and k != without})
+        kept = [k for k in keys or whole if k in whole and k not in without]
+        return canonical({k: whole[k] for k in kept})
 
     return narrowed
 
@@ -174,8 +175,31 @@ def operational(**values):
 
 
 def checkpointing_of(wildcards):
-    """Where and how often the training of the job's run saves its state."""
-    return run_section(settings, wildcards.run, "pretraining")["checkpoint"]
+    """Where and when the training of the job's run saves its state."""
+    own = run_section(settings, wildcards.run, "pretraining")["checkpoint"]
+    starts = [run_section(settings, run, "pretraining")["continue_from"] for run in RUNS]
+    asked = {start["step"] for start in starts if start["run"] == wildcards.run}
+    return own | {"keep_steps": sorted(asked.union(own["keep_steps"]))}
+
+
+def continued_run(run):
+    """The run that `run` continues, or None."""
+    return run_section(settings, run, "pretraining")["continue_from"]["run"]
+
+
+def continuation_of(wildcards):
+    """The settings of the run that the job's run continues, or None."""
+    run = continued_run(wildcards.run)
+    if run is None:
+        return None
+    pretraining = run_section(settings, run, "pretraining")
+    return {"name": run, "model": model_of_run(settings, run), "pretraining": pretraining}
+
+
+def summary_of_continued_run(wildcards):
+    """The end of the training that the job's run continues; what it was matters, not its date."""
+    run = continued_run(wildcards.run)
+    return [] if run is None else [ancient(f"results/runs/{run}/training.json")]
 
 
 def pushing_of(wildcards):

@@ -26,6 +26,7 @@ rule pretrain:
             if PREFLIGHT_BEFORE_TRAINING
             else []
         ),
+        continued=summary_of_continued_run,
     output:
         **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
     log:
@@ -41,13 +42,16 @@ rule pretrain:
     params:
         code=code("pretrain"),
         model=model_of,
-        pretraining=of_run("pretraining", without="checkpoint"),
+        pretraining=of_run("pretraining", without=("checkpoint", "continue_from")),
         seed=settings["seed"],
         accelerator=of_accelerator("cpu_threads", "kind", "precision", "virtual_replicas"),
         sequence_length=settings["shards"]["sequence_length"],
         corpus=settings["corpus"]["source"],
         operational=operational(
             checkpoint=checkpointing_of,
+            # A branch ends with the weights of a training from its first step.
+            continue_from=of_run("pretraining", "continue_from"),
+            parent=continuation_of,
             push=pushing_of,
             # For a TPU that accelerator.kind: auto finds on the machine that trains.
             preflight_required=settings["preflight"]["required"],

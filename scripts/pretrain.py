@@ -13,14 +13,21 @@ def main(job):
     from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 
     operational = job.params.operational
+    common = {
+        "accelerator": accelerator_of(job),
+        "seed": job.params.seed,
+        "sequence_length": job.params.sequence_length,
+        "corpus": job.params.corpus,
+    }
+    parent = operational["parent"]
     settings = RunSettings(
         name=job.wildcards.run,
         model=job.params.model,
-        pretraining=job.params.pretraining | {"checkpoint": operational["checkpoint"]},
-        accelerator=accelerator_of(job),
-        seed=job.params.seed,
-        sequence_length=job.params.sequence_length,
-        corpus=job.params.corpus,
+        pretraining=job.params.pretraining
+        | {"checkpoint": operational["checkpoint"]}
+        | operational["continue_from"],
+        parent=RunSettings(**parent, **common) if parent else None,
+        **common,
     )
     files = RunFiles(
         tokenizer=job.input.tokenizer,

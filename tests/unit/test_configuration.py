@@ -156,6 +156,33 @@ def test_an_override_with_an_unknown_key_names_the_run():
     assert any(p.startswith("runs.hot.pretraining.lr: unknown key") for p in problems(config))
 
 
+def _continued(**runs) -> dict:
+    """A configuration in which each run continues another: its name, and after which step."""
+    starts = {name: dict(zip(("run", "step"), start, strict=True)) for name, start in runs.items()}
+    return {
+        "runs": {name: {"pretraining": {"continue_from": start}} for name, start in starts.items()}
+    }
+
+
+def test_a_run_may_continue_another():
+    resolve(_continued(base=(None, None), branch=("base", 3000), twig=("branch", 3100)))
+
+
+@pytest.mark.parametrize(
+    "runs, words",
+    [
+        ({"a": ("b", 7)}, "continue_from.run: no run is called 'b'; there are: a"),
+        ({"a": ("a", 7)}, "continue_from.run: in a circle: a → a"),
+        ({"a": ("b", 7), "b": ("a", 7)}, "continue_from.run: in a circle: a → b → a"),
+        ({"a": ("b", None), "b": (None, None)}, "run and step go together; found run: b"),
+        ({"a": ("b", 3200), "b": (None, None)}, "3200 leaves nothing to train of steps: 3200"),
+        ({"a": ("b", 3300), "b": (None, None)}, "3300 is beyond the last step of run 'b', 3200"),
+    ],
+)
+def test_a_run_that_cannot_continue_another_is_told(runs, words):
+    assert any(words in line for line in problems(_continued(**runs)))
+
+
 def test_a_report_of_a_missing_run_is_refused():
     assert problems({"report": {"runs": ["nope"]}}) == [
         "report.runs: no run is called 'nope'; there are: base"

@@ -37,6 +37,8 @@ def handed_in(monkeypatch, tmp_path):
                 corpus="",
                 operational={
                     "checkpoint": {},
+                    "continue_from": {},
+                    "parent": None,
                     "push": {"every": None},
                     "preflight_required": required,
                     "tpu": {},

@@ -93,9 +93,10 @@ def run(
 
 
 def _recorded(main: Callable[[Any], None], job: Any, unread: tuple[str, ...]) -> None:
-    # Fetched from a bucket, to be on this disk; the job finds them through its other inputs.
-    staged = _named(job.input, ("staged",))
-    paths = [path for path in map(str, job.input) if path not in staged]
+    # Fetched from a bucket, to be on this disk, which the job finds through its other inputs; or
+    # waited for alone.
+    passed_over = _named(job.input, ("staged", "continued"))
+    paths = [path for path in map(str, job.input) if path not in passed_over]
     inputs = check_inputs(paths, _named(job.input, unread))
     main(job)
     record_job(job.rule, inputs, dict(job.params.items()), map(str, job.output))
