@@ -2,7 +2,7 @@
 # Included last: it names what the other files make.
 from snakemake.io import regex_from_filepattern
 
-from mlm.results.result_checks import Found, look_over, params_by_output
+from mlm.results.result_checks import Found, date_in_order, look_over, params_by_output
 
 RESULTS = [
     *expand("results/corpus/{split}.{suffix}", split=SPLITS, suffix=["parquet", "json"]),
@@ -72,6 +72,7 @@ if workflow.is_main_process:
         FOUND = Found()
     if FOUND.problems:
         raise WorkflowError("\n".join(["Results that cannot be used:", *FOUND.problems]))
+    date_in_order(FOUND.copied)
     for path, reason in FOUND.replaced.items():
         print(reason, file=sys.stderr)
         # Snakemake goes by dates, and would not see it.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from mlm.foundations.digests import FileMemory, file_sha256
 from mlm.results.artefacts import check_inputs, made_from, read_artefact, record_job, write_artefact
-from mlm.results.result_checks import look_over, of_other_settings, params_by_output
+from mlm.results.result_checks import date_in_order, look_over, of_other_settings, params_by_output
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"
 PARAMS = {"evaluation": {"samples": 5}, "code": {"evaluate": "0123456789ab"}}
@@ -135,6 +136,29 @@ def test_a_damaged_result_is_told():
     assert f"{EVALUATION} is damaged" in found().problems[0]
     with pytest.raises(Exception, match="is damaged"):
         read_artefact(EVALUATION)
+
+
+def test_a_copy_without_notes_gets_dates_in_the_order_of_making():
+    """The evaluation was copied first."""
+    write_artefact(TRAINING, {"step": 200})
+    record_job("pretrain", {}, PARAMS, [TRAINING])
+    evaluate()
+    os.utime(EVALUATION, (1_000_000_000, 1_000_000_000))
+    assert found().copied == []
+    shutil.rmtree(".snakemake")
+    assert found().copied == [[TRAINING], [EVALUATION]]
+    date_in_order(found().copied)
+    assert os.stat(TRAINING).st_mtime < os.stat(EVALUATION).st_mtime
+
+
+def test_a_copy_that_is_not_what_its_records_say_keeps_its_dates():
+    write_artefact(TRAINING, {"step": 200})
+    record_job("pretrain", {}, PARAMS, [TRAINING])
+    evaluate()
+    shutil.rmtree(".snakemake")
+    write_artefact(TRAINING, {"step": 300})
+    record_job("pretrain", {}, PARAMS, [TRAINING])
+    assert found().copied == []
 
 
 def test_in_a_bucket_the_command_that_removes_a_result_is_another():

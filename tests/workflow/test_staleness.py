@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT, TINY
+from .conftest import ROOT, TINY, Project
 
 pytestmark = pytest.mark.workflow
 
@@ -256,6 +256,27 @@ def test_a_clone_under_another_path_finds_the_results_of_the_first(built, tmp_pa
     for name in ("rules", "scripts", "envs", "profiles", "report", "schemas"):
         shutil.copytree(built.path / name, clone / name)
     assert built.would_run("--snakefile", str(clone / "Snakefile")) == set()
+
+
+@pytest.mark.parametrize("change", ["none", "a setting", "a file"])
+def test_a_copy_of_the_results_alone_is_taken_as_made(built, tmp_path, change):
+    """Without Snakemake's notes, and with the dates of the copying in any order."""
+    copy_of = Project(tmp_path)
+    for name in ("results", "data"):
+        shutil.copytree(built.path / name, tmp_path / name, copy_function=shutil.copyfile)
+    for number, file in enumerate(sorted((tmp_path / "results").rglob("*.*"), reverse=True)):
+        os.utime(file, (1_700_000_000 + number,) * 2)
+    given = TINY if change != "a setting" else with_setting("pretraining.steps", 16)
+    copy_of.write_config(given)
+    if change == "a file":
+        (tmp_path / "results/tokenizer/special_tokens_map.json").write_text("{}")
+    text = copy_of.dry_run("--snakefile", str(built.path / "Snakefile"))
+    if change == "none":
+        assert "Nothing to be done" in text
+    elif change == "a setting":
+        assert "training.json was made with another pretraining than is asked for now" in text
+    else:
+        assert "special_tokens_map.json is damaged" in text
 
 
 def test_a_deleted_report_is_made_again_alone(built):

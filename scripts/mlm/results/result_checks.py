@@ -6,10 +6,13 @@ from, so that the results themselves can be checked.
 """
 
 import json
+import os
 import re
+import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,8 @@ from mlm.results.artefacts import (
 _NOTES = Path(".snakemake")
 #: Snakemake cuts the names of its notes to pieces of this length, less one.
 _LONGEST_NAME = 255
+#: Nanoseconds between the dates of two jobs: Snakemake's seconds are floating point numbers.
+_BETWEEN_JOBS = 1_000_000
 
 
 @dataclass
@@ -36,10 +41,13 @@ class Found:
 
     `problems`: damaged results and those from elsewhere, in words. `replaced`: results that are
     no longer what others were made from, though their dates do not show it, each with a sentence.
+    `copied`: where the results came without Snakemake's notes and are what their records say, all
+    files of each job, in the order of making.
     """
 
     problems: list[str] = field(default_factory=list)
     replaced: dict[str, str] = field(default_factory=dict)
+    copied: list[list[str]] = field(default_factory=list)
 
 
 def look_over(
@@ -57,6 +65,7 @@ def look_over(
     Results that a kill left unfinished are passed over: Snakemake makes them again.
     """
     found, damaged, wanted = Found(), {}, sorted(set(results))
+    jobs, without_notes = {}, True
     # Snakemake takes them as done, and no job can write there.
     found.problems += [
         f"{path} is damaged: it is a directory, and a file is expected. "
@@ -65,7 +74,10 @@ def look_over(
         if Path(path).is_dir()
     ]
     for path in wanted:
-        if not is_artefact(path) or not Path(path).is_file() or _noted("incomplete", path):
+        if not is_artefact(path) or not Path(path).is_file():
+            continue
+        if _noted("incomplete", path):
+            without_notes = False
             continue
         try:
             record = made_from(memory.value("artefact", path, _readable))
@@ -74,6 +86,8 @@ def look_over(
             continue
         damaged |= _damaged(path, record.outputs, memory)
         note = _note(path)
+        without_notes &= not note and _as_recorded(record, memory)
+        jobs.setdefault(repr(record), (record, []))[1].append(path)
         # A note on another version, which was here before, says nothing about this one.
         if note.get("endtime") != Path(path).stat().st_mtime:
             found.problems += of_other_settings(path, record, params_of(path))
@@ -81,7 +95,44 @@ def look_over(
         found.problems += strangers
         found.replaced |= replaced
     found.problems += damaged.values()
+    if without_notes and not found.problems:
+        found.copied = _in_order_of_making(jobs.values())
     return found
+
+
+def date_in_order(jobs: Iterable[Iterable[str]]) -> None:
+    """Give the files of each job a later date than those of the jobs before it.
+
+    A copy has the dates of the copying, and Snakemake makes again what is older than its inputs.
+    """
+    jobs = [list(files) for files in jobs]
+    start = time.time_ns() - len(jobs) * _BETWEEN_JOBS
+    for number, files in enumerate(jobs):
+        date = start + number * _BETWEEN_JOBS
+        for file in files:
+            os.utime(file, ns=(date, date))
+
+
+def _as_recorded(record: MadeFrom, memory: FileMemory) -> bool:
+    """Whether all that a job read and wrote is there and has the digests of its record."""
+    files = {**record.inputs, **record.outputs}
+    return bool(record.rule) and all(
+        Path(file).is_file()
+        and Path(file).stat().st_size <= LARGEST_READ
+        and memory.value("result", file, result_sha256) == sha256
+        for file, sha256 in files.items()
+    )
+
+
+def _in_order_of_making(jobs: Iterable[tuple[MadeFrom, list[str]]]) -> list[list[str]]:
+    """All files of each job, from its record and its artefacts, makers before users."""
+    files = [(record, [*record.outputs, *artefacts]) for record, artefacts in jobs]
+    maker = {file: number for number, (_, made) in enumerate(files) for file in made}
+    users = {
+        number: {maker[file] for file in record.inputs if file in maker}
+        for number, (record, _) in enumerate(files)
+    }
+    return [files[number][1] for number in TopologicalSorter(users).static_order()]
 
 
 def _readable(path: Path) -> dict:
