@@ -2,6 +2,7 @@
 
 import pytest
 
+from mlm.config.resolution import resolve
 from mlm.finetuning.ahead_of_time import compile_ahead
 from mlm.tpu.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET
 
@@ -26,13 +27,7 @@ SECTION = {
     "max_length": 64,
     "per_device_batch_size": 8,
     "warmup_ratio": 0.1,
-    "optimizer": {
-        "beta_1": 0.9,
-        "beta_2": 0.98,
-        "epsilon": 1e-8,
-        "weight_decay": 0.01,
-        "max_grad_norm": None,
-    },
+    "optimizer": resolve({})["finetune"]["optimizer"],
 }
 
 

@@ -1,10 +1,9 @@
-"""Any text comes in as it is: formats, compressions, scripts, and what is refused."""
+"""Any text comes in as it is: formats, compressions, scripts."""
 
 import csv
 import gzip
 import io
 import json
-import os
 import re
 from pathlib import Path
 
@@ -12,67 +11,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from corpus_files import build, described, files, refused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mlm.config.resolution import resolve
 from mlm.corpus import decoding
-from mlm.corpus.corpus_building import SPLITS, build_corpus
-from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.formats import Reading, read_documents
 from mlm.foundations.errors import MlmError
 
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]
+
+
 JAPANESE = ["私の人生の目標は学ぶことです。", "東京の冬は寒い。", "猫が縁側で眠っている。"]
+
+
 MIXED = ["Привет 👩‍👩‍👧‍👦 مرحبا naïve 漢字", "🇰🇷 한국어 and हिन्दी 😀", "e\u0301 é ﬁ \u2028 ½"]
+
+
 ENGLISH = [f"Sentence number {i} of a small English text, with a comma." for i in range(60)]
 
 
 @pytest.fixture(autouse=True)
 def in_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def outputs():
-    return (
-        {split: f"results/corpus/{split}.parquet" for split in SPLITS},
-        {split: f"results/corpus/{split}.json" for split in SPLITS},
-    )
-
-
-def build(corpus: dict, seed: int = 0) -> dict[str, list[str]]:
-    """The documents by split that the configuration's section `corpus` leads to."""
-    section = resolve({"corpus": corpus, "seed": seed})["corpus"]
-    files = {}
-    if section["source"] == "files":
-        files = matched_files({split: section["files"][split] for split in SPLITS})
-    parquet, described = outputs()
-    build_corpus(used_settings(section, seed), files, parquet, described)
-    return {split: pq.read_table(parquet[split])["text"].to_pylist() for split in SPLITS}
-
-
-def described(split: str) -> dict:
-    return json.loads(Path(f"results/corpus/{split}.json").read_text(encoding="utf-8"))
-
-
-def files(train="train.*", **more) -> dict:
-    """A section `corpus` with three files, of which validation and test are fixed."""
-    Path("validation.txt").write_text("a validation document\n", encoding="utf-8")
-    Path("test.txt").write_text("a test document\n", encoding="utf-8")
-    named = {"train": [train], "validation": ["validation.txt"], "test": ["test.txt"]}
-    own = more.pop("files", {})
-    return {"source": "files", "files": named | own, **more}
-
-
-def refused(corpus: dict) -> str:
-    """The message of the refusal; nothing may be left of an output."""
-    with pytest.raises(MlmError) as caught:
-        build(corpus)
-    left = (
-        [p for p in Path("results").rglob("*") if p.is_file()] if Path("results").exists() else []
-    )
-    assert left == []
-    return str(caught.value)
 
 
 def as_txt(texts):
@@ -103,6 +64,8 @@ WRITERS = {
     "tsv": lambda texts: as_separated(texts, "\t"),
     "parquet": as_parquet,
 }
+
+
 COMPRESSORS = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
 
 
@@ -225,95 +188,6 @@ def test_another_column_can_hold_the_text():
     assert found == {"train": ["one"], "validation": ["two"], "test": ["three"]}
 
 
-def test_files_are_read_in_the_order_of_their_names_each_once():
-    for name in ("b", "a", "c/x", "c/d/y"):
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(f"{name}.txt").write_text(f"text {name}\n", encoding="utf-8")
-    matched = matched_files({"train": ["**/*.txt", "b.txt"]})
-    assert matched["train"] == ["a.txt", "b.txt", "c/d/y.txt", "c/x.txt"]
-
-
-def test_a_file_of_several_names_is_read_once_and_the_others_are_told():
-    Path("data").mkdir()
-    Path("data/a.txt").write_text("text\n", encoding="utf-8")
-    Path("link.txt").symlink_to("data/a.txt")
-    Path("more").symlink_to("data")
-    absolute = str(Path("data/a.txt").absolute())
-    said = []
-    named = {"train": [absolute, "link.txt", "data/*.txt", "more/*.txt"]}
-    assert matched_files(named, said.append)["train"] == ["data/a.txt"]
-    assert len(said) == 3 and all("data/a.txt" in line for line in said)
-    for other in (absolute, "link.txt", "more/a.txt"):
-        assert any(f"{other} is read once" in line for line in said), (other, said)
-
-
-def test_a_file_whose_name_looks_like_a_pattern_is_found():
-    for name in ("a[1].txt", "a1.txt", "what?.txt", "whatx.txt"):
-        Path(name).write_text(f"{name}\n", encoding="utf-8")
-    assert matched_files({"train": ["a[1].txt"]})["train"] == ["a[1].txt"]
-    assert matched_files({"train": ["what?.txt"]})["train"] == ["what?.txt"]
-    assert matched_files({"train": ["a[0-9].txt"]})["train"] == ["a1.txt"]
-
-
-def test_an_artefact_names_no_directory_of_this_machine(tmp_path):
-    Path("train.txt").write_text("text\n", encoding="utf-8")
-    build(files(train=str(tmp_path / "train.txt")))
-    assert str(tmp_path) not in Path("results/corpus/train.json").read_text(encoding="utf-8")
-    assert described("train")["source"]["files"][0]["path"] == "train.txt"
-
-
-REFUSALS = {
-    "no UTF-8": (
-        "train.txt",
-        b"good\nbad \xff\xfe\n",
-        ["train.txt, line 2, byte offset 9", "0xff"],
-    ),
-    "cut character": ("train.txt", b"one\n\xed\x95", ["line 2, byte offset 4", "not UTF-8"]),
-    "NUL": ("train.txt", b"a\nb\0c\n", ["train.txt, line 2, byte offset 3", "NUL"]),
-    "UTF-16": ("train.txt", "text\n".encode("utf-16"), ["offset 0", "seems to be UTF-16"]),
-    "NUL in JSON": ("train.jsonl", b'{"text": "a"}\n{"text": "b\\u0000"}', ["line 2", "NUL"]),
-    "half a pair": ("train.jsonl", b'{"text": "\\ud83d"}', ["line 1", "surrogate (U+D83D)"]),
-    "empty": ("train.txt", b"", ["train.txt is empty (0 bytes)"]),
-    "empty inside": ("train.txt.gz", gzip.compress(b""), ["train.txt.gz: nothing is in it"]),
-    "cut gzip": ("train.txt.gz", gzip.compress(os.urandom(9999).hex().encode())[:-9], ["cut off"]),
-    "cut zstd": ("train.txt.zst", zstandard.compress(b"abc\n" * 99)[:-3], ["zst", "cut off"]),
-    "damaged gzip": ("train.txt.gz", b"no gzip at all", ["train.txt.gz", "damaged"]),
-    "cut JSON": ("train.jsonl", b'{"text": "a"}\n\n{"text": "b\n', ["line 3", "no valid JSON"]),
-    "no object": ("train.jsonl", b'"text"\n', ["line 1", "expected an object"]),
-    "missing field": ("train.jsonl", b'{"body": "a"}\n', ["line 1", "'text'", "'body'"]),
-    "missing column": ("train.csv", b"id,body\n1,a\n", ["'text'", "'id', 'body'"]),
-    "mixed types": ("train.jsonl", b'{"text": "a"}\n{"text": 5}\n', ["line 2", "a number"]),
-    "nested": ("train.jsonl", b'{"text": ["a"]}\n', ["line 1", "a list"]),
-    "ragged csv": ("train.csv", b"id,text\n1,a\n2,b,c\n", ["line 3", "3 fields", "names 2"]),
-    "open quote": ("train.csv", b'text\na\n"b\nc\n', ["train.csv, line 4", "quote"]),
-    "no parquet": ("train.parquet", b"PAR1 nonsense", ["train.parquet", "no whole parquet file"]),
-    "damaged gzip inside": (
-        "train.txt.gz",
-        gzip.compress(b"abc\n" * 999)[:20] + b"\xff" * 8,
-        ["train.txt.gz", "damaged"],
-    ),
-    "garbage after gzip": (
-        "train.txt.gz",
-        gzip.compress(b"abc\n") + b"\0\0garbage",
-        ["train.txt.gz", "Not a gzipped file"],
-    ),
-    "two columns in csv": ("train.csv", b"text,id,text\na,1,b\n", ["2 columns", "'text'"]),
-    "CR line ends": ("train.txt", b"one\rtwo\rthree\r", ["train.txt", "CR", "tr '\\r' '\\n'"]),
-    "CR line ends in JSON": ("train.jsonl", b'{"text": "a"}\r{"text": "b"}\r', ["end in CR"]),
-    "CR line ends in CSV": ("train.csv", b"text\ra\rb\r", ["end in CR"]),
-    "CR in a CSV field": ("train.csv", b"text\na\rb\nc\n", ["line 2", "carriage return"]),
-}
-
-
-@pytest.mark.parametrize("case", REFUSALS)
-def test_bad_input_is_refused_with_its_place_and_leaves_nothing(case):
-    name, data, words = REFUSALS[case]
-    Path(name).write_bytes(data)
-    message = refused(files())
-    for word in words:
-        assert word in message
-
-
 def test_zeros_after_the_end_of_gzip_data_are_padding_as_for_gzip_itself():
     padded = gzip.compress(b"one\n") + b"\0" * 70_000
     Path("train.txt.gz").write_bytes(padded)
@@ -377,80 +251,3 @@ def test_a_genuine_replacement_character_is_no_replacement():
     Path("train.txt").write_text("a \ufffd b\n", encoding="utf-8")
     build(files(encoding_errors="replace"))
     assert described("train")["encoding"]["replaced_bytes"] == 0
-
-
-def test_patterns_that_cannot_be_read_are_all_named_at_once(tmp_path):
-    (tmp_path / "data").mkdir()
-    Path("data/a.docx").write_bytes(b"x")
-    Path("both.txt").write_bytes(b"x\n")
-    Path("data/{brace}.txt.gz").write_bytes(b"x\n")
-    with pytest.raises(MlmError) as caught:
-        matched_files({"train": ["data/*.txt", "data/*", "both.txt"], "test": ["both.txt", "data"]})
-    message = str(caught.value)
-    assert (
-        f"corpus.files.train: no file matches 'data/*.txt' (looked in {tmp_path}/data)" in message
-    )
-    assert "data/a.docx: what it holds cannot be told" in message
-    assert "{brace}.txt.gz has a brace in its name" in message
-    assert "both.txt is named for train too" in message
-    assert "'data' is a directory" in message
-
-
-@pytest.mark.parametrize(
-    "pattern", ["**/*.parquet", "results/corpus/*.parquet", "{cwd}/**/*.parquet"]
-)
-def test_a_pattern_that_meets_the_results_of_the_workflow_is_refused(pattern, tmp_path):
-    Path("results/corpus").mkdir(parents=True)
-    Path("results/corpus/train.parquet").write_bytes(b"x")
-    Path("own.parquet").write_bytes(b"x")
-    with pytest.raises(MlmError) as caught:
-        matched_files({"train": [pattern.format(cwd=tmp_path)]})
-    message = str(caught.value)
-    assert "results/corpus/train.parquet" in message and "the workflow itself" in message
-    assert pattern.format(cwd=tmp_path) in message and "own.parquet" not in message
-
-
-def test_results_of_another_directory_are_files_like_any_other(tmp_path, monkeypatch):
-    Path("results/corpus").mkdir(parents=True)
-    Path("results/corpus/train.parquet").write_bytes(b"x")
-    Path("elsewhere").mkdir()
-    monkeypatch.chdir("elsewhere")
-    found = matched_files({"train": ["../results/**/*.parquet"]})
-    assert found["train"] == ["../results/corpus/train.parquet"]
-
-
-def test_a_corpus_whose_files_were_not_found_says_which():
-    """Beside prebuilt shards, the files are looked for when the tokenizer needs them."""
-    section = resolve({"corpus": files(train="nowhere/*.txt")})["corpus"]
-    with pytest.raises(MlmError, match=r"corpus\.files\.train: no file matches 'nowhere/"):
-        build_corpus(used_settings(section, 0), {split: [] for split in SPLITS}, *outputs())
-
-
-def test_a_link_to_nothing_is_named():
-    Path("data").mkdir()
-    Path("data/a.txt").write_text("text\n", encoding="utf-8")
-    Path("data/b.txt").symlink_to("/nowhere/b.txt")
-    for pattern in ("data/*.txt", "data/b.txt"):
-        with pytest.raises(MlmError, match=r"data/b\.txt is a link to /nowhere/b\.txt, which"):
-            matched_files({"train": [pattern]})
-
-
-def test_a_file_name_that_is_not_utf8_is_refused_in_printable_words(tmp_path):
-    os.mkdir(b"data")
-    Path(os.fsdecode(b"data/caf\xe9.txt")).write_text("text\n", encoding="utf-8")
-    with pytest.raises(MlmError) as caught:
-        matched_files({"train": ["data/*.txt"]})
-    str(caught.value).encode("utf-8")
-    assert r"caf\xe9.txt" in str(caught.value) and "UTF-8" in str(caught.value)
-
-
-def test_an_absent_directory_is_no_place_that_was_looked_in(tmp_path):
-    with pytest.raises(MlmError, match=f"looked in {tmp_path}[)]"):
-        matched_files({"train": ["absent/*.txt"]})
-
-
-def test_settings_that_a_source_does_not_use_are_not_among_its_parameters():
-    used = used_settings(resolve({"corpus": files()})["corpus"], seed=7)
-    assert used["seed"] is None and used["held_out"] == {} and "hub" not in used
-    embedded = used_settings(resolve({})["corpus"], seed=7)
-    assert embedded["seed"] == 7 and "files" not in embedded and "text_column" not in embedded

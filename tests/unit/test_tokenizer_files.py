@@ -14,19 +14,8 @@ from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
 from mlm.tokenizer.tokenizer_building import make_tokenizer
 from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES, copy_tokenizer
 
-SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
-SECTION = {
-    "kind": "unigram",
-    "vocabulary_size": 75,
-    "special_tokens": SPECIAL,
-    "byte_fallback": False,
-    "replacements": [["``", '"'], ["''", '"']],
-    "unknown_literal": None,
-    "character_coverage": 1.0,
-    "max_training_bytes": 1_000_000,
-    "training_threads": 2,
-    "pretrained": {"path": None, "revision": None},
-}
+SECTION = resolve({"tokenizer": {"vocabulary_size": 75}})["tokenizer"]
+SPECIAL = SECTION["special_tokens"]
 TEXTS = [
     "We the people of the United States, in order to form a more perfect union,",
     "establish justice, insure domestic tranquility, provide for the common defense,",

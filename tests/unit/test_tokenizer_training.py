@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
 
+from mlm.config.resolution import resolve
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings
@@ -22,18 +23,8 @@ from mlm.tokenizer.training import train_tokenizer
 from mlm.tokenizer.training_text import TrainingText
 from mlm.tokenizer.unigram_training import sentencepiece_model
 
-SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
-SECTION = {
-    "kind": "unigram",
-    "vocabulary_size": 600,
-    "special_tokens": SPECIAL,
-    "byte_fallback": False,
-    "replacements": [["``", '"'], ["''", '"']],
-    "unknown_literal": None,
-    "character_coverage": 1.0,
-    "max_training_bytes": 1_000_000,
-    "training_threads": 2,
-}
+SECTION = resolve({"tokenizer": {"vocabulary_size": 600}})["tokenizer"]
+SPECIAL = SECTION["special_tokens"]
 KOREAN = [
     "모든 국민은 인간으로서의 존엄과 가치를 가지며, 행복을 추구할 권리를 가진다.",
     "대한민국의 주권은 국민에게 있고, 모든 권력은 국민으로부터 나온다.",

@@ -5,13 +5,17 @@ from mlm.foundations.errors import MlmError
 _SCHEMES = ("gs://", "gcs://")
 
 
-def bucket_of(prefix: str | None) -> str:
-    """The bucket's name in gs://bucket/prefix. Raises MlmError where there is none."""
+def bucket_and_folder(prefix: str | None) -> tuple[str, str]:
+    """The bucket's name in gs://bucket/folder, and `folder/`, empty where there is none.
+
+    Raises MlmError where no bucket is named.
+    """
     for scheme in _SCHEMES:
         if prefix and prefix.startswith(scheme):
-            bucket = prefix.removeprefix(scheme).split("/")[0]
+            bucket, _, folder = prefix.removeprefix(scheme).partition("/")
+            folder = folder.strip("/")
             if bucket:
-                return bucket
+                return bucket, f"{folder}/" if folder else ""
     raise MlmError(
         f"--default-storage-prefix is {prefix!r}; a bucket and a prefix in it are expected, such "
         "as gs://my-bucket/my-corpus"
@@ -23,7 +27,7 @@ def check_bucket(prefix: str | None) -> None:
 
     Without this check the storage plugin would make a bucket whose name is misspelt.
     """
-    name = bucket_of(prefix)
+    name, _ = bucket_and_folder(prefix)
     from google.api_core.exceptions import Forbidden, GoogleAPIError, Unauthorized
     from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
     from google.cloud import storage

@@ -13,7 +13,7 @@ from typing import Any
 
 from mlm.foundations.errors import MlmError
 from mlm.results.artefacts import check_inputs, is_artefact, made_from, read_artefact
-from mlm.results.bucket_access import bucket_of
+from mlm.results.bucket_access import bucket_and_folder
 from mlm.results.result_checks import Found, of_other_settings
 
 #: Where Snakemake keeps what it fetched: below it the bucket's name and the object's.
@@ -30,9 +30,7 @@ def look_over_bucket(
     """
     from google.cloud import storage
 
-    name = bucket_of(prefix)
-    folder = prefix.split("://", 1)[1].removeprefix(name).strip("/")
-    inside = f"{folder}/" if folder else ""
+    name, inside = bucket_and_folder(prefix)
     bucket = storage.Client().bucket(name)
     objects = {b.name: b for b in bucket.client.list_blobs(bucket, prefix=f"{inside}results/")}
     _forget_outdated(_FETCHED / name, inside, objects)

@@ -1,0 +1,54 @@
+"""A corpus built from files in the working directory, and what is said where it is refused."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from mlm.config.resolution import resolve
+from mlm.corpus.corpus_building import SPLITS, build_corpus
+from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.foundations.errors import MlmError
+
+
+def outputs():
+    return (
+        {split: f"results/corpus/{split}.parquet" for split in SPLITS},
+        {split: f"results/corpus/{split}.json" for split in SPLITS},
+    )
+
+
+def build(corpus: dict, seed: int = 0) -> dict[str, list[str]]:
+    """The documents by split that the configuration's section `corpus` leads to."""
+    section = resolve({"corpus": corpus, "seed": seed})["corpus"]
+    files = {}
+    if section["source"] == "files":
+        files = matched_files({split: section["files"][split] for split in SPLITS})
+    parquet, described = outputs()
+    build_corpus(used_settings(section, seed), files, parquet, described)
+    return {split: pq.read_table(parquet[split])["text"].to_pylist() for split in SPLITS}
+
+
+def described(split: str) -> dict:
+    return json.loads(Path(f"results/corpus/{split}.json").read_text(encoding="utf-8"))
+
+
+def files(train="train.*", **more) -> dict:
+    """A section `corpus` with three files, of which validation and test are fixed."""
+    Path("validation.txt").write_text("a validation document\n", encoding="utf-8")
+    Path("test.txt").write_text("a test document\n", encoding="utf-8")
+    named = {"train": [train], "validation": ["validation.txt"], "test": ["test.txt"]}
+    own = more.pop("files", {})
+    return {"source": "files", "files": named | own, **more}
+
+
+def refused(corpus: dict) -> str:
+    """The message of the refusal; nothing may be left of an output."""
+    with pytest.raises(MlmError) as caught:
+        build(corpus)
+    left = (
+        [p for p in Path("results").rglob("*") if p.is_file()] if Path("results").exists() else []
+    )
+    assert left == []
+    return str(caught.value)
