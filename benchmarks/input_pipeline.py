@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 
-from mlm.batches.input_pipeline import ShardFiles, read_batches, training_batches
+from mlm.batches.input_pipeline import BatchOrder, ShardFiles, read_batches, training_batches
 from mlm.batches.masking import MaskingPlan
 from mlm.foundations.framework import tf
 from mlm.shards.tfrecord import SampleWriter
@@ -58,11 +58,13 @@ def ours(shards: ShardFiles) -> tf.data.Dataset:
     """The training order of an epoch, without masks."""
     return read_batches(
         shards,
-        seed=1,
-        global_batch_size=BATCH,
-        shuffle_window=WINDOW,
-        start_step=0,
-        steps=shards.num_samples // BATCH,
+        BatchOrder(
+            seed=1,
+            global_batch_size=BATCH,
+            shuffle_window=WINDOW,
+            start_step=0,
+            steps=shards.num_samples // BATCH,
+        ),
     )
 
 
@@ -71,11 +73,13 @@ def masked(shards: ShardFiles) -> tf.data.Dataset:
     return training_batches(
         shards,
         MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, SEQUENCE),
-        seed=1,
-        global_batch_size=BATCH,
-        shuffle_window=WINDOW,
-        start_step=0,
-        steps=shards.num_samples // BATCH,
+        BatchOrder(
+            seed=1,
+            global_batch_size=BATCH,
+            shuffle_window=WINDOW,
+            start_step=0,
+            steps=shards.num_samples // BATCH,
+        ),
     )
 
 

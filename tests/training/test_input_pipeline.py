@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small_run import LENGTH, VOCABULARY, write_split
 
-from mlm.batches.input_pipeline import ShardFiles, evaluation_batches, training_batches
+from mlm.batches.input_pipeline import BatchOrder, ShardFiles, evaluation_batches, training_batches
 from mlm.batches.masking import MaskingPlan
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
@@ -33,11 +33,13 @@ def stream(shards, *, batch=4, start=0, steps=40, window=20, seed=3):
         training_batches(
             shards,
             PLAN,
-            seed=seed,
-            global_batch_size=batch,
-            shuffle_window=window,
-            start_step=start,
-            steps=steps,
+            BatchOrder(
+                seed=seed,
+                global_batch_size=batch,
+                shuffle_window=window,
+                start_step=start,
+                steps=steps,
+            ),
         ).as_numpy_iterator()
     )
 

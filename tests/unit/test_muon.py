@@ -95,7 +95,7 @@ def test_the_state_has_one_moment_of_a_hidden_matrix_and_two_of_the_rest(tmp_pat
 
 
 def test_one_execution_updates_every_weight(tmp_path):
-    from mlm.batches.input_pipeline import training_batches
+    from mlm.batches.input_pipeline import BatchOrder, training_batches
     from mlm.pretraining.models import build_model
 
     run = small_pretraining(tmp_path)
@@ -108,11 +108,7 @@ def test_one_execution_updates_every_weight(tmp_path):
             training_batches(
                 run.train,
                 run.plan,
-                seed=0,
-                global_batch_size=8,
-                shuffle_window=20,
-                start_step=0,
-                steps=1,
+                BatchOrder(seed=0, global_batch_size=8, shuffle_window=20, start_step=0, steps=1),
             )
         )
     )

@@ -95,17 +95,23 @@ def _one_epoch(shards: ShardFiles, seed: int, epoch: tf.Tensor, window: int) -> 
     )
 
 
-def read_batches(
-    shards: ShardFiles,
-    *,
-    seed: int,
-    global_batch_size: int,
-    shuffle_window: int,
-    start_step: int,
-    steps: int,
-) -> tf.data.Dataset:
-    """Batches `start_step` to `steps` of a run as they were stored: (epoch, sample index,
-    ids, attention), [batch] and [batch, sequence], each of exactly `global_batch_size`."""
+@dataclass(frozen=True)
+class BatchOrder:
+    """Batches `start_step` to `steps` of a run, each of exactly `global_batch_size`, in an order
+    that `seed` and `shuffle_window` (samples) decide."""
+
+    seed: int
+    global_batch_size: int
+    shuffle_window: int
+    start_step: int
+    steps: int
+
+
+def read_batches(shards: ShardFiles, order: BatchOrder) -> tf.data.Dataset:
+    """The batches as they were stored: (epoch, sample index, ids, attention), [batch] and
+    [batch, sequence]."""
+    seed, shuffle_window = order.seed, order.shuffle_window
+    start_step, steps, global_batch_size = order.start_step, order.steps, order.global_batch_size
     first_sample = start_step * global_batch_size
     first_epoch, skipped = divmod(first_sample, shards.num_samples)
     last_epoch = -(-steps * global_batch_size // shards.num_samples)
@@ -128,35 +134,19 @@ def read_batches(
     return _deterministic(numbered.map(parsed, num_parallel_calls=tf.data.AUTOTUNE))
 
 
-def training_batches(
-    shards: ShardFiles,
-    plan: MaskingPlan,
-    *,
-    seed: int,
-    global_batch_size: int,
-    shuffle_window: int,
-    start_step: int,
-    steps: int,
-) -> tf.data.Dataset:
-    """Batches `start_step` to `steps` of a run, masked, each of exactly `global_batch_size`.
+def training_batches(shards: ShardFiles, plan: MaskingPlan, order: BatchOrder) -> tf.data.Dataset:
+    """The batches, masked.
 
     Beside what `mask_batch` returns, `weights` are divided by the number of predictions in
     the whole batch, so that the sum of the replicas' losses is the batch's mean.
     """
-    batches = read_batches(
-        shards,
-        seed=seed,
-        global_batch_size=global_batch_size,
-        shuffle_window=shuffle_window,
-        start_step=start_step,
-        steps=steps,
-    )
 
     def masked(epoch, index, ids, attention):
-        batch = mask_batch(ids, attention, index, plan, seed, epoch)
+        batch = mask_batch(ids, attention, index, plan, order.seed, epoch)
         total = tf.maximum(tf.reduce_sum(batch["weights"]), 1.0)
         return batch | {"weights": batch["weights"] / total}
 
+    batches = read_batches(shards, order)
     return _deterministic(batches.map(masked, num_parallel_calls=tf.data.AUTOTUNE))
 
 

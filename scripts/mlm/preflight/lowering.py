@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mlm.batches.input_pipeline import training_batches
+from mlm.batches.input_pipeline import BatchOrder, training_batches
 from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.xla_rules import check_graph, source_line
@@ -94,11 +94,13 @@ def batch_signature(run: Pretraining) -> dict[str, tf.TensorSpec]:
     return training_batches(
         run.train,
         run.plan,
-        seed=run.seed,
-        global_batch_size=run.global_batch_size(replicas=1),
-        shuffle_window=1,
-        start_step=0,
-        steps=1,
+        BatchOrder(
+            seed=run.seed,
+            global_batch_size=run.global_batch_size(replicas=1),
+            shuffle_window=1,
+            start_step=0,
+            steps=1,
+        ),
     ).element_spec
 
 

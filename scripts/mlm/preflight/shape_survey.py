@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from mlm.batches.input_pipeline import training_batches
+from mlm.batches.input_pipeline import BatchOrder, training_batches
 from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.lowering import TrainStep
@@ -155,12 +155,14 @@ def _first_epoch(run: Pretraining) -> tf.data.Dataset:
     return training_batches(
         run.train,
         run.plan,
-        seed=run.seed,
-        global_batch_size=batch,
-        # The order changes no shape, and a small window needs little memory.
-        shuffle_window=1,
-        start_step=0,
-        steps=steps,
+        BatchOrder(
+            seed=run.seed,
+            global_batch_size=batch,
+            # The order changes no shape, and a small window needs little memory.
+            shuffle_window=1,
+            start_step=0,
+            steps=steps,
+        ),
     )
 
 
@@ -173,11 +175,13 @@ def position_is_restorable(
         return pipeline(
             run.train,
             run.plan,
-            seed=run.seed,
-            global_batch_size=run.global_batch_size(replicas=1),
-            shuffle_window=min(run.shuffle_window, 1024),
-            start_step=start,
-            steps=skipped + 1,
+            BatchOrder(
+                seed=run.seed,
+                global_batch_size=run.global_batch_size(replicas=1),
+                shuffle_window=min(run.shuffle_window, 1024),
+                start_step=start,
+                steps=skipped + 1,
+            ),
         )
 
     straight = next(islice(iter(batches(0)), skipped, None))

@@ -4,7 +4,7 @@ What decides a bit of the weights is here and in the modules that this one uses;
 is logged, saved or pushed is told in mlm.pretraining.training.
 """
 
-from mlm.batches.input_pipeline import replica_shares, training_batches
+from mlm.batches.input_pipeline import BatchOrder, replica_shares, training_batches
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.models import build_model
@@ -102,11 +102,13 @@ class Engine:
         return training_batches(
             run.train,
             run.plan,
-            seed=run.seed,
-            global_batch_size=self.batch_size,
-            shuffle_window=run.shuffle_window,
-            start_step=self.step,
-            steps=run.steps,
+            BatchOrder(
+                seed=run.seed,
+                global_batch_size=self.batch_size,
+                shuffle_window=run.shuffle_window,
+                start_step=self.step,
+                steps=run.steps,
+            ),
         )
 
     def _distributed(self, make_batches, batch_size: int):
