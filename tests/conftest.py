@@ -35,13 +35,16 @@ def users_environment() -> dict[str, str]:
 def workflows_ahead(request, tmp_path_factory):
     """Builds the small workflow that several modules look at, while the first tests run.
 
-    It takes as long as many of them together and needs another core than they do.
+    It takes as long as many of them together. One of the processes that share the tests builds
+    it, and every process gets a copy of its own.
     """
     from tests.workflow.conftest import WorkflowsAhead
 
     wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
-    ahead = WorkflowsAhead(tmp_path_factory, again="built_again" in wanted)
-    if "built" in wanted:
-        ahead.start("built")
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    place = tmp_path_factory.getbasetemp()
+    ahead = WorkflowsAhead(place.parent if worker else place)
+    if worker in (None, "gw0"):
+        ahead.start([name for name in ("built", "built_again") if name in wanted])
     yield ahead
     ahead.stop()

@@ -81,7 +81,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("step", "rule", "op"), FAULTS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("step", "rule", "op"), FAULTS, ids=lambda v: getattr(v, "__name__", v))
 def test_a_planted_fault_is_caught_with_its_operation_and_line(step, rule, op):
     found = {(f.rule, f.op): f for f in failed(lower(step, SIGNATURE).findings)}
     assert (rule, op) in found

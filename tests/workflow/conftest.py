@@ -4,9 +4,12 @@ import contextlib
 import importlib.resources
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,52 +153,52 @@ def copy_of_the_repository(place: Path) -> Project:
 
 
 class WorkflowsAhead:
-    """Two copies of the tiny workflow, run to their reports one after the other."""
+    """Copies of the tiny workflow, run to their reports one after the other below `place`.
 
-    def __init__(self, directories, again: bool):
-        self.directories, self.again = directories, again
-        self.projects: dict[str, Project] = {}
-        self.processes: dict[str, subprocess.Popen] = {}
+    Any process may ask for one that another process started.
+    """
 
-    def start(self, name: str) -> None:
-        """Begin with the copy `name`, unless it was begun before."""
-        if name in self.projects:
-            return
-        project = copy_of_the_repository(self.directories.mktemp(name))
-        with (project.path / "built.log").open("w") as log:
-            self.processes[name] = subprocess.Popen(
-                [
-                    *SNAKEMAKE,
-                    "--cores=2" if name == "built" else "--cores=3",
-                    "--configfile=tiny.yaml",
-                ],
-                cwd=project.path,
-                env=users_environment(),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-        self.projects[name] = project
+    def __init__(self, place: Path):
+        self.place = place
+        self.process: subprocess.Popen | None = None
+
+    def start(self, names: list[str]) -> None:
+        """Begin to build the copies `names`, in this order and on different numbers of cores."""
+        commands = []
+        for cores, name in enumerate(names, start=2):
+            copy_of_the_repository(self.place / name)
+            run = shlex.join([*SNAKEMAKE, f"--cores={cores}", "--configfile=tiny.yaml"])
+            commands.append(f"cd {self.place / name}; {run} >built.log 2>&1; echo $? >../{name}.rc")
+        self.process = subprocess.Popen(
+            ["sh", "-c", "\n".join(commands)], env=users_environment(), start_new_session=True
+        )
 
     def __call__(self, name: str) -> Project:
-        """The copy `name` when its report is there."""
-        self.start(name)
-        project = self.projects[name]
-        assert self.processes[name].wait() == 0, (project.path / "built.log").read_text()[-6000:]
-        if self.again:
-            self.start("built_again")
-        return project
+        """The copy `name` when its report is there; not to be written to."""
+        status = self.place / f"{name}.rc"
+        log = self.place / name / "built.log"
+        end = time.monotonic() + 1200
+        while not (status.exists() and status.read_text().strip()):
+            assert time.monotonic() < end, f"{log} has not ended"
+            time.sleep(0.2)
+        assert status.read_text().strip() == "0", log.read_text()[-6000:]
+        return Project(self.place / name)
 
     def stop(self) -> None:
-        """End what is still under way."""
-        for process in self.processes.values():
-            process.terminate()
-            process.wait()
+        """End what is still under way, unless another process may wait for it."""
+        if self.process:
+            if "PYTEST_XDIST_WORKER" not in os.environ:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGTERM)
+            self.process.wait()
 
 
 @pytest.fixture(scope="session")
-def built(workflows_ahead) -> Project:
-    """The tiny workflow, run to its report."""
-    return workflows_ahead("built")
+def built(workflows_ahead, tmp_path_factory) -> Project:
+    """The tiny workflow, run to its report: this process's copy, which tests may edit."""
+    place = tmp_path_factory.mktemp("workflow") / "built"
+    shutil.copytree(workflows_ahead("built").path, place, symlinks=True)
+    return Project(place)
 
 
 @pytest.fixture(scope="session")
