@@ -54,7 +54,6 @@ rule report:
         code=code("report"),
         report=canonical(settings["report"]),
         runs=REPORTED_RUNS,
-        extras=sorted(REPORT_EXTRAS),
         overrides=canonical({run: settings["runs"][run] for run in REPORTED_RUNS}),
         config=canonical(settings),
         templates={str(f.relative_to(BASE)): MEMORY.sha256(f) for f in TEMPLATES},

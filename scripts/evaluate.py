@@ -3,33 +3,32 @@
 import sys
 from pathlib import Path
 
+from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.model_evaluation import Paths, evaluate
-from mlm.evaluation.rounded_json import write_figures
 from mlm.jobs.job import accelerator_of, run
-from mlm.results.artefacts import read_artefact
-from mlm.shards.manifests import read_manifest, shards_root
+from mlm.shards.manifests import Manifest, shards_root
 
 
 def main(job):
     paths = Paths(
         model=Path(job.input.model).parent,
         manifests={split: Path(job.input[split]) for split in ("train", "validation", "test")},
-        root=shards_root(read_manifest(job.input.train), job.input.train),
+        root=shards_root(Manifest.read(job.input.train), job.input.train),
     )
     corpus = {
-        split: read_artefact(path)
+        split: CorpusSplit.read(path)
         for split, path in zip(("train", "test"), job.input.corpus, strict=False)
     }
-    characters = {split: described["characters"] for split, described in corpus.items()}
-    carved = "carved_from" in corpus["test"]["source"] if corpus else False
+    characters = {split: described.characters for split, described in corpus.items()}
+    carved = bool(corpus) and corpus["test"].source.carved_from is not None
     settings = EvaluationSettings.of(job.params.evaluation, accelerator_of(job))
     figures = evaluate(job.wildcards.run, paths, characters, settings, carved)
-    write_figures(job.output[0], figures)
-    test = figures["test"]
+    figures.write(job.output[0])
     print(
-        f"{job.wildcards.run}: test loss {test['loss']:.3f}, accuracy {test['accuracy']:.1%}",
-        *figures["verdicts"],
+        f"{job.wildcards.run}: test loss {figures.test.loss:.3f}, "
+        f"accuracy {figures.test.accuracy:.1%}",
+        *(verdict.text for verdict in figures.verdicts),
         sep="\n  ",
         file=sys.stderr,
     )

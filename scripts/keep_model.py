@@ -1,10 +1,11 @@
 """Rule `keep_model`: the files of a finished training, copied to where they are read."""
 
 import shutil
+from dataclasses import replace
 
 from mlm.foundations.atomic import replacing
 from mlm.jobs.job import run
-from mlm.results.artefacts import made_from, read_artefact, write_artefact
+from mlm.pretraining.artefacts import Training
 
 
 def main(job):
@@ -12,8 +13,8 @@ def main(job):
         if name != "summary":
             with replacing(target) as temporary:
                 shutil.copyfile(job.input[name], temporary)
-    trained = read_artefact(job.input.summary)
-    write_artefact(job.output.summary, trained | {"code": made_from(trained).code})
+    trained = Training.read(job.input.summary)
+    replace(trained, code=trained.made_from.code).write(job.output.summary)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from mlm.foundations.digests import file_sha256
 from mlm.jobs.job import run
-from mlm.shards.manifests import write_manifest
 from mlm.shards.prebuilt import prebuilt_manifest
 from mlm.shards.verification import SampleSchema
 from mlm.tokenizer.encoding import Encoder
@@ -16,7 +15,7 @@ def main(job):
     manifest = prebuilt_manifest(
         job.wildcards.split, job.params.place, schema, file_sha256(job.input.tokenizer)
     )
-    write_manifest(job.output[0], manifest)
+    manifest.write(job.output[0])
 
 
 if __name__ == "__main__":

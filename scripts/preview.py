@@ -8,14 +8,14 @@ from mlm.jobs.job import run
 def main(job):
     from transformers import PreTrainedTokenizerFast
 
+    from mlm.batches.artefacts import Preview
     from mlm.batches.masking_settings import masking_plan
-    from mlm.batches.preview import as_json, preview_samples
-    from mlm.results.artefacts import write_artefact
-    from mlm.shards.manifests import check_sequence_length, read_manifest, shards_root
+    from mlm.batches.preview import preview_samples
+    from mlm.shards.manifests import Manifest, check_sequence_length, shards_root
     from mlm.tokenizer.encoding import Encoder
 
     length, tokenizer = job.params.sequence_length, job.input.tokenizer
-    manifest = read_manifest(job.input.train)
+    manifest = Manifest.read(job.input.train)
     check_sequence_length(manifest, length)
     plan = masking_plan(
         job.params.pretraining["masking"], Encoder.load(tokenizer), tokenizer, length
@@ -29,7 +29,7 @@ def main(job):
         job.params.evaluation["samples"],
         shards_root(manifest, job.input.train),
     )
-    write_artefact(job.output[0], as_json(job.wildcards.run, samples))
+    Preview(job.wildcards.run, samples).write(job.output[0])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """Rule `preview`: print the masked samples of every run."""
 
+from mlm.batches.artefacts import Preview
 from mlm.batches.preview_text import in_words
 from mlm.foundations.atomic import write_text
 from mlm.jobs.job import run
-from mlm.results.artefacts import read_artefact
 
 
 def main(job):
-    text = in_words([read_artefact(path) for path in job.input.samples])
+    text = in_words([Preview.read(path) for path in job.input.samples])
     print(text)
     write_text(job.output[0], text)
 

@@ -2,9 +2,14 @@
 
 from mlm.foundations.digests import file_sha256
 from mlm.jobs.job import run
-from mlm.results.artefacts import write_artefact
-from mlm.shards.manifests import read_manifest, shards_remedy, shards_root
-from mlm.shards.verification import SampleSchema, as_json, raise_problems, summary, verify_split
+from mlm.shards.manifests import Manifest, shards_remedy, shards_root
+from mlm.shards.verification import (
+    SampleSchema,
+    Verification,
+    raise_problems,
+    summary,
+    verify_split,
+)
 from mlm.tokenizer.encoding import Encoder
 
 
@@ -14,14 +19,14 @@ def main(job):
         job.params.sequence_length, encoder.vocabulary_size, encoder.special_ids.pad
     )
     tokenizer = file_sha256(job.input.tokenizer)
-    manifests = {path: read_manifest(path) for path in job.input.manifests}
+    manifests = {path: Manifest.read(path) for path in job.input.manifests}
     results = [
         verify_split(manifest, schema, tokenizer, shards_root(manifest, path))
         for path, manifest in manifests.items()
     ]
     print(summary(results))
     raise_problems(results, shards_remedy(*manifests.values()))
-    write_artefact(job.output[0], as_json(results))
+    Verification({result.split: result for result in results}).write(job.output[0])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import small_run
 
-from mlm.shards.manifests import read_manifest
+from mlm.shards.manifests import Manifest
 
 pytestmark = pytest.mark.slow
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -108,7 +108,7 @@ def step(tmp_path_factory):
     root = tmp_path_factory.mktemp("run")
     small_run.write_inputs(root)
     settings, files = small_run.small_job(root)
-    manifests = {s: read_manifest(p) for s, p in files.manifests.items()}
+    manifests = {s: Manifest.read(p) for s, p in files.manifests.items()}
     return train_step_of(pretraining_of(settings, files, manifests, replicas=1))
 
 
@@ -148,7 +148,7 @@ def lowered_forward(root: Path, section: dict, **overrides):
 
     small_run.write_inputs(root)
     settings, files = small_run.small_job(root)
-    manifests = {s: read_manifest(p) for s, p in files.manifests.items()}
+    manifests = {s: Manifest.read(p) for s, p in files.manifests.items()}
     run = replace(pretraining_of(settings, files, manifests, replicas=1), **overrides)
     paths = {name: str(root / f"{name}.stablehlo") for name in ("validation", "evaluation")}
     steps = ForwardSteps(section, paths["validation"], {4: paths["evaluation"]})

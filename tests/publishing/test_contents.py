@@ -11,8 +11,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mlm.evaluation.artefacts import (
+    ExtremeSamples,
+    MinimalPairs,
+    PredictedSample,
+    PredictedToken,
+    ScoredPair,
+)
 from mlm.foundations.atomic import read_json, write_json
 from mlm.foundations.errors import MlmError
+from mlm.pretraining.artefacts import Training
 from mlm.publishing.cards import CardSettings, dataset_card
 from mlm.publishing.destination import Destination
 from mlm.publishing.publishing_jobs import (
@@ -21,9 +29,10 @@ from mlm.publishing.publishing_jobs import (
     publish_model,
     publish_tokenizer,
 )
-from mlm.results.artefacts import record_job, write_artefact
-from mlm.shards.manifests import read_manifest
+from mlm.results.artefacts import MadeFrom, record_job
+from mlm.shards.manifests import Manifest
 from tests.publishing.conftest import TOKEN
+from tests.unit import report_artefacts as made
 
 SECRET_TEXT = "Fellow citizens of the test split"
 CARD = CardSettings("text of ours", "cc-by-4.0", "en")
@@ -55,23 +64,17 @@ def results(small, tmp_path):
     small.write_tokenizer(directory)
     (directory / "model.safetensors").write_bytes(b"\0weights")
     write_json(directory / "config.json", {"model_type": "roberta"})
-    training = {
-        "run": "base",
-        "model_type": "roberta",
-        "parameters": 1000,
-        "steps": 10,
-        "final": {"validation_loss": 3.0, "validation_accuracy": 0.25},
-    }
-    evaluation = {
-        "format_version": 1,
-        "run": "base",
-        "test": {"loss": 3.5, "accuracy": 0.2, "perplexity": 33.1},
-        "samples": {"best": [{"tokens": [{"text": SECRET_TEXT}]}]},
-        "minimal_pairs": {"pairs": [{"acceptable": SECRET_TEXT}]},
-        "verdicts": ["Fine."],
-    }
-    write_artefact(tmp_path / "training.json", training)
-    write_artefact(tmp_path / "evaluation.json", evaluation)
+    final = {"loss": 2.9, "accuracy": 0.3, "validation_loss": 3.0, "validation_accuracy": 0.25}
+    training = made.training("base", model_type="roberta", parameters=1000, steps=10, final=final)
+    token = PredictedToken(SECRET_TEXT, False, None)
+    evaluation = made.evaluation("base", 3.5, verdicts=[{"tone": "plain", "text": "Fine."}])
+    evaluation = replace(
+        evaluation,
+        samples=ExtremeSamples([PredictedSample(0, 1.0, 0.5, [token])], []),
+        minimal_pairs=MinimalPairs(1.0, [ScoredPair(SECRET_TEXT, "x", (-1, -2), True)]),
+    )
+    training.write(tmp_path / "training.json")
+    evaluation.write(tmp_path / "evaluation.json")
     record_job("pretrain", {}, {}, map(str, [tmp_path / "training.json", *directory.iterdir()]))
     return {name: str(tmp_path / f"{name}.json") for name in ("training", "evaluation")}
 
@@ -104,7 +107,7 @@ def test_a_model_goes_with_card_tokenizer_and_figures(hub, results, tmp_path):
 def test_no_text_of_the_corpus_goes_with_a_model(hub, results, tmp_path):
     published_model(results, tmp_path)
     found = hub.files("me/model")
-    assert json.loads(found["evaluation.json"])["verdicts"] == ["Fine."]
+    assert json.loads(found["evaluation.json"])["verdicts"] == [{"tone": "plain", "text": "Fine."}]
     assert not [name for name, content in found.items() if SECRET_TEXT.encode() in content]
 
 
@@ -140,11 +143,9 @@ def recorded_tokenizer(tmp_path) -> Path:
     """tokenizer_stats.json with the digests of the tokenizer's files, as its job records them."""
     stats = tmp_path / "tokenizer_stats.json"
     if not stats.exists():
-        split = {"tokens": 1000, "tokens_per_word": 1.25, "unknown_rate": 0.0001}
-        figures = {"kind": "unigram", "vocabulary_size": 500, "splits": {"train": split}}
-        write_artefact(stats, figures)
-        made = (tmp_path / "tokenizer").iterdir()
-        record_job("tokenizer", {}, {}, map(str, [stats, *made]))
+        made.tokenizer_stats(vocabulary_size=500).write(stats)
+        files = (tmp_path / "tokenizer").iterdir()
+        record_job("tokenizer", {}, {}, map(str, [stats, *files]))
     return stats
 
 
@@ -177,7 +178,7 @@ def test_shards_go_with_manifests_that_fit_the_repository(hub, small, tmp_path):
 
 
 def test_the_card_names_the_groups_of_the_samples_where_there_are_any(small, tmp_path):
-    manifest = replace(read_manifest(tmp_path / "train.json"), group_by="speech")
+    manifest = replace(Manifest.read(tmp_path / "train.json"), group_by="speech")
     card = dataset_card("me/shards", {"train": manifest}, CardSettings("text of ours", "mit", None))
     names = [f["name"] for f in header(card.encode())["dataset_info"]["features"]]
     assert names == ["input_ids", "attention_mask", "span_groups", "span_lengths"]
@@ -208,7 +209,7 @@ def test_a_damaged_shard_is_not_published(hub, small, tmp_path):
 def test_shards_of_another_count_replace_the_old_ones(hub, small, tmp_path):
     publish_shards(tmp_path)
     manifest = small.write_split(tmp_path / "shards", "train", (200,))
-    small.write_manifest(tmp_path / "train.json", manifest)
+    manifest.write(tmp_path / "train.json")
     publish_shards(tmp_path)
     data = [p for p in hub.files("me/shards", "dataset") if p.startswith("data/train/")]
     assert data == ["data/train/train-00000-of-00001.tfrecord"]
@@ -238,9 +239,8 @@ def test_a_damaged_model_is_not_published(hub, results, tmp_path, name):
 
 
 def test_a_model_without_a_record_is_not_published(hub, results, tmp_path):
-    training = read_json(results["training"])
-    del training["made_from"]
-    write_artefact(results["training"], training)
+    training = Training.read(results["training"])
+    replace(training, made_from=MadeFrom()).write(results["training"])
     with pytest.raises(MlmError, match="none is recorded"):
         published_model(results, tmp_path)
     assert hub.requests == []
@@ -264,7 +264,7 @@ def test_a_tokenizer_goes_with_a_card(hub, small, tmp_path):
     names = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "README.md"}
     assert set(found) == names
     card = found["README.md"].decode()
-    assert "unigram, 500 ids, for text of ours" in card and "| train | 1,000 | 1.250 |" in card
+    assert "unigram, 500 ids, for text of ours" in card and "| train | 2,376,000 | 1.318 |" in card
     assert "| mask_token | `[MASK]` |" in card
     # Where the shards were made elsewhere, the figures are not those of their text.
     publish_own_tokenizer(tmp_path, of_corpus=False)

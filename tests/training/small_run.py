@@ -15,7 +15,7 @@ from tokenizers import AddedToken, Tokenizer, models
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
-from mlm.shards.manifests import Manifest, ShardEntry, totals, write_manifest
+from mlm.shards.manifests import Manifest, ShardEntry, totals
 from mlm.shards.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH = 500, 16
@@ -134,7 +134,7 @@ def write_inputs(root: Path) -> None:
         manifest = write_split(
             root / "shards", split, counts, tokenizer_sha256=file_sha256(tokenizer)
         )
-        write_manifest(root / f"{split}.json", manifest)
+        manifest.write(root / f"{split}.json")
 
 
 def small_job(

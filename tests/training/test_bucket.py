@@ -8,7 +8,7 @@ from fake_bucket import fake_bucket
 from small_run import run_child, write_inputs
 
 from mlm.foundations.digests import file_sha256
-from mlm.shards.manifests import read_manifest, write_manifest
+from mlm.shards.manifests import Manifest
 
 
 @pytest.fixture
@@ -20,13 +20,13 @@ def bucket(tmp_path):
 def move_shards(root, objects) -> None:
     """Put the shards into the bucket and let the manifests name them there."""
     for split in ("train", "validation"):
-        manifest, shards = read_manifest(root / f"{split}.json"), []
+        manifest, shards = Manifest.read(root / f"{split}.json"), []
         for shard in manifest.shards:
             local = root / "shards" / shard.name
             objects[f"shards/{shard.name}"] = local.read_bytes()
             local.unlink()
             shards.append(dataclasses.replace(shard, path=f"gs://bucket/shards/{shard.name}"))
-        write_manifest(root / f"{split}.json", dataclasses.replace(manifest, shards=tuple(shards)))
+        dataclasses.replace(manifest, shards=tuple(shards)).write(root / f"{split}.json")
 
 
 @pytest.mark.slow

@@ -18,13 +18,13 @@ from small_run import (
 
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import ConfigError, MlmError
+from mlm.preflight.artefacts import Preflight, Step
 from mlm.preflight.gate import require_passed
 from mlm.pretraining import pretraining_job
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.models import ModelRequest, build_model, model_configuration
 from mlm.pretraining.run_inputs import number_of_steps, pretraining_of, read_checked_manifests
-from mlm.results.artefacts import write_artefact
-from mlm.shards.manifests import read_manifest, write_manifest
+from mlm.shards.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
 
 
@@ -156,11 +156,11 @@ def test_a_state_belongs_to_its_device_and_packages_but_to_no_tpus_name(root, mo
 
 
 def test_an_empty_validation_split_is_refused(root):
-    manifest = read_manifest(root / "validation.json")
+    manifest = Manifest.read(root / "validation.json")
     empty = write_split(
         root / "shards", "validation", (0,), tokenizer_sha256=manifest.tokenizer_sha256
     )
-    write_manifest(root / "validation.json", empty)
+    empty.write(root / "validation.json")
     assert run_child(root, "empty") == 3
     assert "the validation split has no samples" in (root / "empty.stderr").read_text()
 
@@ -206,8 +206,8 @@ def test_a_damaged_shard_is_refused(root):
 
 
 def test_shards_of_another_tokenizer_are_refused(root):
-    manifest = read_manifest(root / "train.json")
-    write_manifest(root / "train.json", dataclasses.replace(manifest, tokenizer_sha256="f" * 64))
+    manifest = Manifest.read(root / "train.json")
+    dataclasses.replace(manifest, tokenizer_sha256="f" * 64).write(root / "train.json")
     refused(root, {}, "its shards were made with another tokenizer")
 
 
@@ -245,7 +245,18 @@ def on_a_tpu(root, monkeypatch):
     def train(report: dict | None, kind: str = "auto"):
         settings, files = small_job(root, overrides={"accelerator": {"kind": kind}})
         if report is not None:
-            write_artefact(root / "preflight.json", report)
+            Preflight(
+                run="small",
+                label="",
+                effort="full",
+                unseen=[],
+                rules=[],
+                findings=[],
+                targets=[],
+                chips=[],
+                packages={},
+                **report,
+            ).write(root / "preflight.json")
         passed = partial(require_passed, str(root / "preflight.json"))
         pretraining_job.train_and_export(settings, files, small_results(root), passed)
 
@@ -267,8 +278,8 @@ STEP = {
     "report, fault",
     [
         (None, "does not exist"),
-        ({"passed": False, "step": STEP}, "says that it failed"),
-        ({"passed": True, "step": STEP | {"slots": 4}}, "made for slots 4, .* has 5"),
+        ({"passed": False, "step": Step(**STEP)}, "says that it failed"),
+        ({"passed": True, "step": Step(**STEP | {"slots": 4})}, "made for slots 4, .* has 5"),
     ],
 )
 def test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too(on_a_tpu, report, fault):
@@ -279,7 +290,7 @@ def test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too(on_a_tpu, report
 
 def test_auto_that_finds_a_tpu_trains_after_a_passed_preflight(on_a_tpu):
     with pytest.raises(InterruptedError, match="began"):
-        on_a_tpu({"passed": True, "step": STEP})
+        on_a_tpu({"passed": True, "step": Step(**STEP)})
 
 
 @pytest.mark.slow

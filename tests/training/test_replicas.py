@@ -10,7 +10,7 @@ from mlm.batches.input_pipeline import ShardFiles, evaluation_batches, replica_s
 from mlm.batches.masking_settings import masking_plan
 from mlm.foundations.atomic import read_json
 from mlm.foundations.framework import tf
-from mlm.shards.manifests import read_manifest
+from mlm.shards.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
 
 NO_DROPOUT = {"config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}}
@@ -117,7 +117,7 @@ def test_the_exported_model_scores_what_training_reported(root):
 
     losses(root, "one-adamw")
     settings, files = small_job(root, "one-adamw")
-    manifest = read_manifest(files.manifests["validation"])
+    manifest = Manifest.read(files.manifests["validation"])
     encoder = Encoder.load(files.tokenizer)
     # Validation asks 15 % whatever training masks.
     asked = settings.pretraining["masking"] | {"mlm_probability": 0.15}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.foundations.digests import file_sha256
-from mlm.shards.manifests import Manifest, ShardEntry, totals, write_manifest
+from mlm.shards.manifests import Manifest, ShardEntry, totals
 from mlm.shards.packing import Spans
 from mlm.shards.tfrecord import SampleWriter
 
@@ -102,7 +102,7 @@ def write_split(root: Path, split: str, directory: Path, groups: int | None = No
         group_by="speech" if groups else None,
         **totals(tuple(entries)),
     )
-    write_manifest(root / f"{split}.json", manifest)
+    manifest.write(root / f"{split}.json")
     return root / f"{split}.json"
 
 

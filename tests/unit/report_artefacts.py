@@ -5,8 +5,15 @@ import hashlib
 import math
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
+from mlm.batches.artefacts import Preview
+from mlm.corpus.artefacts import CorpusSplit
+from mlm.evaluation.artefacts import Evaluation, FillMask
+from mlm.pretraining.artefacts import Training
 from mlm.report.report_inputs import CURVE_COLUMNS
-from mlm.results.artefacts import write_artefact
+from mlm.shards.manifests import Manifest
+from mlm.tokenizer.artefacts import TokenizerStatistics
 
 SPLITS = {"train": (900, 0.9), "validation": (50, 0.05), "test": (50, 0.05)}
 MASK = "[MASK]"
@@ -20,9 +27,14 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def corpus(split: str, **other) -> dict:
+def typed(kind: type, content: dict):
+    """`content` as the type `kind`."""
+    return TypeAdapter(kind).validate_python(content)
+
+
+def corpus(split: str, **other) -> CorpusSplit:
     documents, share = SPLITS[split]
-    return {
+    content = {
         "format_version": 1,
         "split": split,
         "source": {
@@ -47,10 +59,11 @@ def corpus(split: str, **other) -> dict:
             "kept": documents * 41,
         },
         "encoding": {"replaced_bytes": 0, "nul_bytes": 0},
-    } | other
+    }
+    return typed(CorpusSplit, content | other)
 
 
-def tokenizer_stats(**other) -> dict:
+def tokenizer_stats(**other) -> TokenizerStatistics:
     def split(share: float) -> dict:
         return {
             "tokens": int(2_640_000 * share),
@@ -65,9 +78,10 @@ def tokenizer_stats(**other) -> dict:
             "special_literals": 0,
         }
 
-    return {
-        "format_version": 1,
+    content = {
         "kind": "unigram",
+        "special_ids": {"cls": 0, "pad": 1, "sep": 2, "unk": 3, "mask": 4},
+        "unknown_literal": None,
         "vocabulary_size": 8000,
         "byte_fallback": False,
         "most_frequent": [
@@ -78,23 +92,24 @@ def tokenizer_stats(**other) -> dict:
         },
         "training": {"documents": 36900, "bytes": 10_980_000, "sampled": False},
         "splits": {name: split(share) for name, (_, share) in SPLITS.items()},
-    } | other
+    }
+    return typed(TokenizerStatistics, content | other)
 
 
-def manifest(split: str, **other) -> dict:
+def manifest(split: str, **other) -> Manifest:
     shards = 4 if split == "train" else 1
     samples = int(41_000 * SPLITS[split][1])
-    return {
-        "format_version": 1,
+    content = {
         "split": split,
-        "num_samples": samples,
-        "num_tokens": samples * 64 - 20 * shards,
+        "num_samples": samples // shards * shards,
+        "num_tokens": samples // shards * shards * 64 - 20 * shards,
         "num_padding": 20 * shards,
         "sequence_length": 64,
         "tokenizer_sha256": sha("tokenizer"),
         "corpus_sha256": sha("corpus" + split),
         "compression": "none",
         "documents": SPLITS[split][0] * 41,
+        "special_literals": 0,
         "shards": [
             {
                 "name": f"{split}-{i:05d}-of-{shards:05d}.tfrecord",
@@ -107,13 +122,15 @@ def manifest(split: str, **other) -> dict:
             }
             for i in range(shards)
         ],
-    } | other
+    }
+    return typed(Manifest, content | other)
 
 
-def training(run: str, loss: float = 4.9, **other) -> dict:
-    return {
-        "format_version": 1,
+def training(run: str, loss: float = 4.9, **other) -> Training:
+    content = {
         "run": run,
+        "seed": 0,
+        "accelerator": "cpu",
         "strategy": "default (no distribution)",
         "replicas": 1,
         "global_batch_size": 32,
@@ -155,7 +172,8 @@ def training(run: str, loss: float = 4.9, **other) -> dict:
             "manifests": {"train": sha("mt"), "validation": sha("mv")},
         },
         "packages": {"tensorflow": "2.20.0", "transformers": "4.52.4", "numpy": "2.4.6"},
-    } | other
+    }
+    return typed(Training, content | other)
 
 
 def curves(loss: float = 4.9) -> list[dict]:
@@ -182,7 +200,7 @@ def curves(loss: float = 4.9) -> list[dict]:
     return rows
 
 
-def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> dict:
+def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> Evaluation:
     def metrics(value: float) -> dict:
         return {
             "loss": value,
@@ -209,8 +227,13 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "loss": value,
             "perplexity": math.exp(value),
             "accuracy": accuracy,
+            "top5_accuracy": 2 * accuracy,
             "hidden": {"loss": value, "accuracy": accuracy, "num_predictions": 17_700},
             "bits_per_character": value / math.log(2) / 4.6,
+            "difference": loss - value,
+            "difference_interval": [loss - value - interval, loss - value + interval],
+            "sees": "a neighbour",
+            "counted": {"tokens": 100_000, "samples": 900, "of_samples": 900},
         }
 
     words = ["▁the", "▁state", "▁of", "▁our", "▁Union", "▁is", "▁strong"]
@@ -234,8 +257,7 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             for i, w in enumerate(words)
         ],
     }
-    return {
-        "format_version": 1,
+    content = {
         "run": run,
         "test": metrics(loss),
         "train": metrics(loss - 0.04),
@@ -274,6 +296,11 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "initial": {"loss": 5.0, "accuracy": 0.24, "num_predictions": 15_000},
             "continuation": {"loss": 4.4, "accuracy": 0.33, "num_predictions": 4680},
         },
+        "shown_as": {
+            "mask": {"loss": 5.2, "accuracy": 0.2, "num_predictions": 15_700},
+            "random": {"loss": 6.0, "accuracy": 0.1, "num_predictions": 2000},
+            "kept": {"loss": 0.9, "accuracy": 0.8, "num_predictions": 1980},
+        },
         "calibration": {
             "expected_calibration_error": 0.021,
             "bins": [
@@ -290,9 +317,12 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         "samples": {"best": [sample], "worst": [sample | {"index": 99, "loss": 9.4}]},
         "minimal_pairs": None,
         "verdicts": [
-            "Better than the unigram baseline by 1.800 nats per prediction (95 %: 1.75 to 1.85).",
-            "Not better than the two-sided bigram: worse by 1.180 nats per prediction.",
-            "No gap between train and test beyond chance (4.860 on train, 4.900 on test).",
+            {
+                "tone": "better",
+                "text": "Better than the unigram baseline by 1.800 nats per prediction.",
+            },
+            {"tone": "worse", "text": "Not better than the two-sided bigram: worse by 1.180 nats."},
+            {"tone": "better", "text": "No gap between train and test beyond chance."},
         ],
         "group_by": "speech",
         "group_sums": {
@@ -302,18 +332,29 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         },
         "settings": {
             "mlm_probability": 0.15,
+            "mask_token": 0.8,
+            "random_token": 0.1,
             "seed": 0,
-            "batch_size": 64,
             "bootstrap": {"resamples": 200, "confidence": 0.95},
+            "frequency_bands": [10, 100, 1000],
+            "calibration_bins": 10,
+            "samples": 1,
+            "train_samples": 900,
         },
-        "digests": {"model": sha("model" + run), "manifest": sha("manifest test")},
-    } | other
+        "digests": {
+            "model": sha("model" + run),
+            "tokenizer": sha("tokenizer"),
+            "manifest": sha("manifest test"),
+        },
+    }
+    return typed(Evaluation, content | other)
 
 
-def fill_mask(run: str, prompts=("Goal of my life is to [MASK].", "We must [MASK] our forces.")):
+def fill_mask(
+    run: str, prompts=("Goal of my life is to [MASK].", "We must [MASK] our forces.")
+) -> FillMask:
     answers = (("make", 0.11), ("be", 0.08), ("secure", 0.047), ("have", 0.031), ("do", 0.02))
-    return {
-        "format_version": 1,
+    content = {
         "run": run,
         "prompts": [
             {
@@ -325,9 +366,10 @@ def fill_mask(run: str, prompts=("Goal of my life is to [MASK].", "We must [MASK
             for p in prompts
         ],
     }
+    return typed(FillMask, content)
 
 
-def preview(run: str, texts: dict[int, str] | None = None) -> dict:
+def preview(run: str, texts: dict[int, str] | None = None) -> Preview:
     words = [
         "[CLS]",
         "▁I",
@@ -346,14 +388,14 @@ def preview(run: str, texts: dict[int, str] | None = None) -> dict:
     words = [(texts or {}).get(i, w) for i, w in enumerate(words)]
     shown = {3: MASK, 7: MASK, 9: "▁gold", 11: words[11]}
     tokens = [{"text": w, "masked": shown.get(i)} for i, w in enumerate(words)]
-    return {
-        "format_version": 1,
+    content = {
         "run": run,
         "samples": [
             {"index": i, "text": " ".join(words), "masked": " ".join(words), "tokens": tokens}
             for i in range(2)
         ],
     }
+    return typed(Preview, content)
 
 
 def write_csv(path: Path, rows: list[dict]) -> None:
@@ -375,7 +417,7 @@ def write_run(root: Path, run: str, loss: float = 4.9, **artefacts) -> dict[str,
     }
     rows = artefacts.pop("curves", None) or curves(loss)
     for name, content in (made | artefacts).items():
-        write_artefact(folder / f"{name}.json", content)
+        content.write(folder / f"{name}.json")
     write_csv(folder / "training.csv", rows)
     files = {name: str(folder / f"{name}.json") for name in made}
     return files | {"curves": str(folder / "training.csv")}
@@ -385,9 +427,9 @@ def write_data(root: Path) -> dict[str, list[str]]:
     """The artefacts that all runs share, below `root`: paths by kind, splits in order."""
     results = root / "results"
     for split in SPLITS:
-        write_artefact(results / "corpus" / f"{split}.json", corpus(split))
-        write_artefact(results / "manifests" / f"{split}.json", manifest(split))
-    write_artefact(results / "tokenizer" / "tokenizer_stats.json", tokenizer_stats())
+        corpus(split).write(results / "corpus" / f"{split}.json")
+        manifest(split).write(results / "manifests" / f"{split}.json")
+    tokenizer_stats().write(results / "tokenizer" / "tokenizer_stats.json")
     return {
         "corpus": [str(results / "corpus" / f"{s}.json") for s in SPLITS],
         "manifests": [str(results / "manifests" / f"{s}.json") for s in SPLITS],

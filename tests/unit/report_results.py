@@ -6,9 +6,17 @@ from pathlib import Path
 import report_artefacts as made
 
 from mlm.config.resolution import resolve
+from mlm.evaluation.artefacts import (
+    Answer,
+    Guess,
+    MinimalPairs,
+    PredictedToken,
+    ScoredPair,
+    Verdict,
+)
 from mlm.report.figure_titles import FIGURES
 from mlm.report.page import write_report
-from mlm.report.report_inputs import Results, read_artefact, read_run, read_splits
+from mlm.report.report_inputs import Results, read_run, read_shared
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -18,15 +26,12 @@ def results_in(root: Path, runs: dict | None = None, losses: dict | None = None,
     runs = {"base": {}} if runs is None else runs
     data = made.write_data(root)
     config = resolve({"runs": runs})
-    stats = "results/tokenizer/tokenizer_stats.json"
     return Results(
         title=config["report"]["title"],
         sections=config["report"]["sections"],
         config=config,
         code={"corpus": made.sha("corpus"), "report": made.sha("report")},
-        corpus=read_splits("corpus", "results/corpus", data["corpus"]),
-        tokenizer=read_artefact(data["tokenizer"][0], "tokenizer", stats),
-        manifests=read_splits("manifest", "results/manifests", data["manifests"]),
+        **read_shared(data),
         runs=[
             read_run(
                 name,
@@ -64,24 +69,23 @@ def hostile(root: Path) -> Results:
     text = " ".join(HOSTILE)
     prompts = [f"{h} [MASK]" for h in HOSTILE]
     filled = made.fill_mask("base", prompts)
-    filled["prompts"][0]["answers"] = [{"token": t, "sequence": t, "score": 0.1} for t in HOSTILE]
+    answers = [Answer(token=h, sequence=h, score=0.1) for h in HOSTILE]
+    first, *others = filled.prompts
+    filled = replace(filled, prompts=[replace(first, answers=answers), *others])
     evaluated = made.evaluation("base")
-    guess = {"probability": 0.5, "correct": False}
-    for sample in evaluated["samples"]["best"]:
-        sample["tokens"] = [
-            {"text": h, "truth": True, "predicted": guess | {"text": h}} for h in HOSTILE
-        ]
-    evaluated["verdicts"] = HOSTILE
-    evaluated["minimal_pairs"] = {
-        "accuracy": 1.0,
-        "pairs": [{"acceptable": text, "unacceptable": text, "scores": [-1, -2], "correct": True}],
-    }
-    artefacts = {
-        "fill_mask": filled,
-        "evaluation": evaluated,
-        "preview": made.preview("base", dict(enumerate(HOSTILE))),
-    }
+    tokens = [PredictedToken(h, True, Guess(h, 0.5, False)) for h in HOSTILE]
+    best = [replace(sample, tokens=tokens) for sample in evaluated.samples.best]
+    evaluated = replace(
+        evaluated,
+        samples=replace(evaluated.samples, best=best),
+        verdicts=[Verdict("plain", text) for text in HOSTILE],
+        minimal_pairs=MinimalPairs(1.0, [ScoredPair(text, text, (-1, -2), True)]),
+    )
     results = results_in(root)
-    run = results.runs[0]
-    run = replace(run, **{k: replace(getattr(run, k), content=v) for k, v in artefacts.items()})
+    run = replace(
+        results.runs[0],
+        fill_mask=filled,
+        evaluation=evaluated,
+        preview=made.preview("base", dict(enumerate(HOSTILE))),
+    )
     return replace(results, runs=[run], title=text, config=results.config | {"title": text})

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.config.pretraining import Optimizer
-from mlm.results.artefacts import write_artefact
+from mlm.shards.manifests import Manifest, ShardEntry, totals
 from mlm.shards.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH, SAMPLES = 64, 16, 50
@@ -67,33 +67,27 @@ def small_pretraining(root: Path, **overrides):
 def write_manifest_of(path: Path, *, samples: int = SAMPLES, shards: int = 4, place="results"):
     """A manifest file of `shards` shards below `place`, whose shards need not exist."""
     each, rest = divmod(samples, shards)
-    entries = [
-        {
-            "name": f"train-{i:05d}-of-{shards:05d}.tfrecord",
-            "path": f"{place}/train-{i:05d}-of-{shards:05d}.tfrecord",
-            "num_samples": each + (i < rest),
-            "num_tokens": (each + (i < rest)) * LENGTH,
-            "num_padding": 0,
-            "num_bytes": 1,
-            "sha256": "0" * 64,
-        }
+    entries = tuple(
+        ShardEntry(
+            name=f"train-{i:05d}-of-{shards:05d}.tfrecord",
+            path=f"{place}/train-{i:05d}-of-{shards:05d}.tfrecord",
+            num_samples=each + (i < rest),
+            num_tokens=(each + (i < rest)) * LENGTH,
+            num_padding=0,
+            num_bytes=1,
+            sha256="0" * 64,
+        )
         for i in range(shards)
-    ]
-    write_artefact(
-        path,
-        {
-            "format_version": 1,
-            "split": "train",
-            "sequence_length": LENGTH,
-            "compression": "none",
-            "tokenizer_sha256": "0" * 64,
-            "corpus_sha256": None,
-            "documents": None,
-            "special_literals": None,
-            "num_samples": samples,
-            "num_tokens": samples * LENGTH,
-            "num_padding": 0,
-            "shards": entries,
-        },
     )
+    Manifest(
+        split="train",
+        sequence_length=LENGTH,
+        compression="none",
+        tokenizer_sha256="0" * 64,
+        corpus_sha256=None,
+        documents=None,
+        special_literals=None,
+        **totals(entries),
+        shards=entries,
+    ).write(path)
     return path

@@ -1,17 +1,17 @@
-import json
 from dataclasses import replace
 
 import evaluated_project as project
 import numpy as np
 import pytest
 
+from mlm.evaluation.artefacts import Evaluation, rounded
 from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.model_evaluation import Paths, evaluate
-from mlm.evaluation.rounded_json import rounded, write_figures
-from mlm.foundations.atomic import canonical_json, read_json
+from mlm.foundations.atomic import canonical_json
 from mlm.foundations.errors import MlmError
-from mlm.shards.manifests import read_manifest
+from mlm.results.typed_artefacts import as_json
+from mlm.shards.manifests import Manifest
 from mlm.shards.split_samples import all_samples, evenly_spread, read_samples
 
 SECTION = {
@@ -63,7 +63,7 @@ def _paths(root, name="random"):
 
 def _evaluated(root, name="random", **changes):
     settings = EvaluationSettings.of({**SECTION, **changes}, {})
-    return evaluate(name, _paths(root, name), CHARACTERS, settings)
+    return as_json(evaluate(name, _paths(root, name), CHARACTERS, settings))
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def memorised_model(root):
     from mlm.pretraining.prediction import masked_logits
 
     model = project.build_model(width=64)
-    train = all_samples(read_manifest(root / "train.json"), root)
+    train = all_samples(Manifest.read(root / "train.json"), root)
     plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
     batch = mask_batch(train.input_ids, train.attention_mask.astype(int), train.index, plan, 0)
     optimizer = tf_keras.optimizers.Adam(5e-3)
@@ -101,14 +101,16 @@ def memorised_model(root):
 
 
 def test_a_model_of_random_weights_is_said_to_be_no_better_than_the_unigram(random_model):
-    assert random_model["verdicts"][0].startswith("Not better than the unigram baseline")
+    assert random_model["verdicts"][0]["text"].startswith("Not better than the unigram baseline")
     assert random_model["test"]["loss"] > random_model["baselines"]["unigram"]["loss"] - 0.1
-    assert not any(v.startswith("Memorised") for v in random_model["verdicts"])
+    assert not any(v["text"].startswith("Memorised") for v in random_model["verdicts"])
 
 
 @pytest.mark.slow
 def test_a_model_that_memorised_train_is_said_to_have(memorised_model):
-    assert any(v.startswith("Memorised: the loss on train is") for v in memorised_model["verdicts"])
+    assert any(
+        v["text"].startswith("Memorised: the loss on train is") for v in memorised_model["verdicts"]
+    )
     assert memorised_model["train"]["loss"] < 0.5
     assert memorised_model["test"]["loss"] > 4
 
@@ -225,7 +227,7 @@ def grouped(root, tmp_path_factory):
             project.write_split(place, split, root / "random", groups)
         paths = replace(_paths(place), model=root / "random")
         settings = EvaluationSettings.of(SECTION, {})
-        found[groups] = evaluate("random", paths, CHARACTERS, settings)
+        found[groups] = as_json(evaluate("random", paths, CHARACTERS, settings))
     return found
 
 
@@ -270,7 +272,7 @@ def test_a_masked_token_counts_for_the_group_of_its_own_document(root, grouped):
 
 def test_it_is_said_where_groups_are_few_or_not_known(random_model, grouped):
     def begins(found, words):
-        return any(v.startswith(words) for v in found["verdicts"])
+        return any(v["text"].startswith(words) for v in found["verdicts"])
 
     assert begins(random_model, "No groups: these shards do not say")
     assert random_model["group_by"] is None
@@ -282,7 +284,7 @@ def test_it_is_said_where_groups_are_few_or_not_known(random_model, grouped):
 
 @pytest.mark.slow
 def test_the_sums_by_group_stay_few_however_many_groups_there_are(monkeypatch, root):
-    monkeypatch.setattr("mlm.evaluation.json_parts._MOST_SUMS", 7)
+    monkeypatch.setattr("mlm.evaluation.evaluation_parts._MOST_SUMS", 7)
     found = _evaluated(root)
     assert len(found["group_sums"]["loss"]) == 7
     assert sum(found["group_sums"]["predictions"]) == found["test"]["num_predictions"]
@@ -291,11 +293,12 @@ def test_the_sums_by_group_stay_few_however_many_groups_there_are(monkeypatch, r
 @pytest.mark.slow
 def test_samples_of_a_carved_split_are_said_to_be_harder(root, random_model):
     settings = EvaluationSettings.of(SECTION, {})
-    said = evaluate("x", _paths(root), CHARACTERS, settings, carved=True)["verdicts"]
+    found = evaluate("x", _paths(root), CHARACTERS, settings, carved=True)
+    said = [verdict.text for verdict in found.verdicts]
     (sentence,) = [v for v in said if "0.05 to 0.08 nats" in v]
     gap = next(i for i, v in enumerate(said) if "on train, " in v)
     assert said.index(sentence) == gap + 1
-    assert not any("0.05 to 0.08" in v for v in random_model["verdicts"])
+    assert not any("0.05 to 0.08" in v["text"] for v in random_model["verdicts"])
 
 
 def test_bits_per_character_are_counted_where_the_answer_is_hidden(root):
@@ -306,7 +309,7 @@ def test_bits_per_character_are_counted_where_the_answer_is_hidden(root):
     hidden = found["test"]["hidden"]
     assert (hidden["num_predictions"], hidden["loss"]) == (count, pytest.approx(loss))
     assert hidden["loss_interval"][0] < loss < hidden["loss_interval"][1]
-    text = read_manifest(root / "test.json")
+    text = Manifest.read(root / "test.json")
     tokens = text.num_tokens - 2 * text.documents
     expected = loss / np.log(2) * tokens / CHARACTERS["test"]
     assert found["test"]["bits_per_character"] == pytest.approx(expected)
@@ -315,10 +318,10 @@ def test_bits_per_character_are_counted_where_the_answer_is_hidden(root):
     assert baseline["difference"] == pytest.approx(loss - baseline["hidden"]["loss"])
 
 
-def test_the_file_is_read_back(tmp_path, random_model):
-    write_figures(tmp_path / "evaluation.json", random_model)
-    found = read_json(tmp_path / "evaluation.json")
-    assert found["test"] == json.loads(json.dumps(rounded(random_model["test"])))
+def test_the_file_is_read_back(tmp_path, root, random_model):
+    settings = EvaluationSettings.of(SECTION, {})
+    evaluate("random", _paths(root), CHARACTERS, settings).write(tmp_path / "evaluation.json")
+    assert as_json(Evaluation.read(tmp_path / "evaluation.json")) == rounded(random_model)
 
 
 def test_a_changed_shard_is_refused(root, tmp_path):
@@ -336,12 +339,12 @@ def test_a_changed_shard_is_refused(root, tmp_path):
 def test_an_empty_test_split_is_a_clear_error(root, tmp_path):
     import shutil
 
-    from mlm.shards.manifests import write_manifest
+    from mlm.shards.manifests import Manifest
 
     shutil.copytree(root, tmp_path / "copy")
-    manifest = read_manifest(root / "test.json")
+    manifest = Manifest.read(root / "test.json")
     empty = replace(manifest, shards=(), num_samples=0, num_tokens=0, num_padding=0, documents=0)
-    write_manifest(tmp_path / "copy" / "test.json", empty)
+    empty.write(tmp_path / "copy" / "test.json")
     with pytest.raises(MlmError, match="test split has no samples"):
         _evaluated(tmp_path / "copy")
 
@@ -362,7 +365,7 @@ def test_a_model_that_lacks_a_weight_is_refused(root, tmp_path):
 
 
 def test_a_sample_of_a_split_is_spread_over_it(root):
-    manifest = read_manifest(root / "train.json")
+    manifest = Manifest.read(root / "train.json")
     whole = all_samples(manifest, root)
     chosen = evenly_spread(manifest.num_samples, 7)
     assert len(set(chosen.tolist())) == 7 and chosen[-1] > 45

@@ -20,9 +20,12 @@ def test_the_answers_are_those_of_the_pipeline_of_transformers(directory):
     )
     expected = reference(prompt)
     (found,) = answers(directory, [prompt], 5)
-    assert [a.token for a in found] == [e["token_str"] for e in expected]
-    assert [a.sequence for a in found] == [e["sequence"] for e in expected]
-    assert [a.score for a in found] == pytest.approx([e["score"] for e in expected], rel=1e-4)
+    assert found.prompt == prompt
+    assert [a.token for a in found.answers] == [e["token_str"] for e in expected]
+    assert [a.sequence for a in found.answers] == [e["sequence"] for e in expected]
+    assert [a.score for a in found.answers] == pytest.approx(
+        [e["score"] for e in expected], rel=1e-4
+    )
 
 
 @pytest.mark.parametrize("prompt", ["the people", "[MASK] of the [MASK]", ""])
@@ -40,14 +43,14 @@ def test_all_wrong_prompts_are_named_at_once(directory):
 
 
 def test_other_special_tokens_in_a_prompt_are_fine(directory):
-    ((best, *_),) = answers(directory, ["the <unk> [SEP] of [MASK]"], 3)
-    assert 0 < best.score <= 1
+    (found,) = answers(directory, ["the <unk> [SEP] of [MASK]"], 3)
+    assert 0 < found.answers[0].score <= 1
 
 
 def test_no_more_answers_than_ids_are_given(directory):
     (found,) = answers(directory, ["the [MASK]"], 1000)
-    assert len(found) == 120
-    assert sum(a.score for a in found) == pytest.approx(1)
+    assert len(found.answers) == 120
+    assert sum(a.score for a in found.answers) == pytest.approx(1)
 
 
 def test_a_missing_model_is_a_clear_error(directory, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from mlm.finetuning import ridge_baseline
 from mlm.finetuning.examples import Example, write_examples
+from mlm.finetuning.finetuning_metrics import Measured, PartSize, ScoreDifference
 from mlm.finetuning.finetuning_verdicts import finetuning_verdicts
 from mlm.finetuning.paired_differences import Bootstrap, Comparison
 from mlm.finetuning.ridge_baseline import (
@@ -201,24 +202,20 @@ def test_a_model_without_seeds_stands_beside_one_with_seeds():
 
 
 def test_verdicts_say_what_the_interval_allows():
-    def part(score, low, high):
-        return {"score": score, "interval": [low, high]}
+    def verdicts(score="rmse", groups=30):
+        measured = {
+            ("pretrained", "random"): Measured(-0.1, (-0.2, -0.05)),
+            ("pretrained", "tfidf_ridge"): Measured(0.1, (0.05, 0.2)),
+            ("random", "tfidf_ridge"): Measured(-0.1, (-0.2, 0.05)),
+        }
+        differences = [ScoreDifference(*pair, all=found) for pair, found in measured.items()]
+        return finetuning_verdicts(score, 0.95, {"all": PartSize(90, groups)}, differences)
 
-    metrics = {
-        "score": "rmse",
-        "confidence": 0.95,
-        "parts": {"all": {"examples": 90, "groups": 30}},
-        "differences": [
-            {"model": "pretrained", "beside": "random", "all": part(-0.1, -0.2, -0.05)},
-            {"model": "pretrained", "beside": "tfidf_ridge", "all": part(0.1, 0.05, 0.2)},
-            {"model": "random", "beside": "tfidf_ridge", "all": part(-0.1, -0.2, 0.05)},
-        ],
-    }
-    better, worse, even = finetuning_verdicts(metrics)
-    assert " is better than the same network from random weights" in better
-    assert " is worse than TF-IDF" in worse
-    assert " is not told apart from TF-IDF" in even
-    assert "is worse" in finetuning_verdicts(metrics | {"score": "accuracy"})[0]
-    assert "too narrow" not in better
-    few = {"parts": {"all": {"examples": 90, "groups": 12}}}
-    assert "too narrow because from only 12 groups" in finetuning_verdicts(metrics | few)[0]
+    better, worse, even = verdicts()
+    assert [found.tone for found in (better, worse, even)] == ["better", "worse", "even"]
+    assert " is better than the same network from random weights" in better.text
+    assert " is worse than TF-IDF" in worse.text
+    assert " is not told apart from TF-IDF" in even.text
+    assert "is worse" in verdicts(score="accuracy")[0].text
+    assert "too narrow" not in better.text
+    assert "too narrow because from only 12 groups" in verdicts(groups=12)[0].text

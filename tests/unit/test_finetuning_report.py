@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import report_artefacts as made
 from report_results import results_in
 
+from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.finetuning.finetuning_verdicts import finetuning_verdicts
 from mlm.report.page import numbers_of, render
 from mlm.report.plots import figures
-from mlm.report.report_inputs import read_artefact
-from mlm.results.artefacts import write_artefact
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,19 +30,19 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded",
         }
         if name != "tfidf_ridge":
             row = {"train_loss": 0.4, "validation_loss": 0.5, "score": 0.7}
-            models[name]["curves"] = [{"epoch": e} | row for e in (1, 2)]
+            models[name] |= {"seeds": [0.5] * seeds, "curves": [{"epoch": e} | row for e in (1, 2)]}
         if task == "classification":
             models[name]["macro_f1"] = 0.321
     shown = {"true": [0.0, 1.0], **{n: [0.1, 0.9] for n in models}}
     if task == "classification":
         shown = {"classes": ["<b>a", "b"], **{n: [[3, 1], [0, 4]] for n in models}}
+    data = {"source": {"kind": kind}, "task": task, "examples": 40, "groups": 4, "words": 900}
     content = {
-        "format_version": 1,
         "run": "base",
         "task": task,
         "score": "rmse" if task == "regression" else "accuracy",
         "confidence": 0.95,
-        "data": {"source": {"kind": kind}, "examples": 40},
+        "data": data | {"splits": {"train": 30, "test": 10}, "folds": [20, 20]},
         "parts": {part: {"examples": 40, "groups": 4} for part in parts},
         "models": models,
         "differences": [
@@ -52,17 +52,20 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded",
         "shown": shown,
         "settings": {"epochs": 2, "seeds": seeds},
         "baseline": [{"fold": 0, "terms": "words", "penalty": 0.03, "error": 0.4}],
+        "digests": {"examples": made.sha("examples"), "model": made.sha("model")},
+        "packages": {"jax": "0.6"},
+        "verdicts": [],
     }
-    return content | {"verdicts": finetuning_verdicts(content)}
+    found = made.typed(Finetuning, content)
+    judged = (found.score, found.confidence, found.parts, found.differences)
+    return replace(found, verdicts=finetuning_verdicts(*judged))
 
 
-def page_with(tmp_path, content):
+def page_with(tmp_path, metrics):
     results = results_in(tmp_path)
-    path = tmp_path / "metrics.json"
-    write_artefact(path, content)
-    name = results.runs[0].name
-    extras = {"finetune": read_artefact(path, "finetune", f"results/runs/{name}/finetune.json")}
-    results = replace(results, runs=[replace(results.runs[0], extras=extras)])
+    metrics.write(tmp_path / "metrics.json")
+    run = replace(results.runs[0], finetune=Finetuning.read(tmp_path / "metrics.json"))
+    results = replace(results, runs=[run])
     from mlm.report.finetuning_plots import finetuning_figures
 
     drawn = figures(results) | finetuning_figures(results)

@@ -41,6 +41,7 @@ COMPUTES_NO_BITS = {
     "mlm.pretraining.accelerators": "finds the devices; which ones is a setting of the state",
     "mlm.pretraining.local_devices": "finds the devices",
     "mlm.results.artefacts": "reads and writes JSON",
+    "mlm.results.typed_artefacts": "reads and writes JSON",
     "mlm.shards.manifests": "the manifests' digests are part of the state",
     "mlm.shards.object_storage": "copies files",
     "mlm.tokenizer.encoding": "the tokenizer's digest is part of the state",

@@ -9,14 +9,13 @@ from mlm.foundations.errors import MlmError
 from mlm.results.artefacts import read_artefact, write_artefact
 from mlm.shards.manifest_merging import merge
 from mlm.shards.manifests import (
+    Manifest,
     check_sequence_length,
     check_shards,
     project_root,
-    read_manifest,
     shards_root,
-    write_manifest,
 )
-from mlm.shards.summaries import read_summary
+from mlm.shards.summaries import ShardSummary
 
 TEXTS = [f"document number {i}" for i in range(10)]
 
@@ -26,9 +25,9 @@ def made(tmp_path):
     """Three shards, their summaries, and the manifest of them in `train.json`."""
     corpus = corpus_of(tmp_path, TEXTS)
     files = [make(tmp_path, corpus, i, 3)[0] for i in range(3)]
-    summaries = [(f.name, read_summary(f.with_suffix(".json"))) for f in files]
+    summaries = [(f.name, ShardSummary.read(f.with_suffix(".json"))) for f in files]
     manifest = merge("train", summaries, corpus, tmp_path / "tokenizer.json", tmp_path)
-    write_manifest(tmp_path / "train.json", manifest)
+    manifest.write(tmp_path / "train.json")
     return tmp_path, summaries, manifest
 
 
@@ -39,7 +38,7 @@ def remerge(directory, summaries):
 
 def test_the_manifest_comes_back_as_it_was_written(made):
     directory, _, manifest = made
-    assert read_manifest(directory / "train.json") == manifest
+    assert Manifest.read(directory / "train.json") == manifest
     check_shards(manifest, directory)
 
 
@@ -87,28 +86,28 @@ def test_another_format_version_is_refused(made):
     directory, _, _ = made
     path = directory / "train.json"
     write_artefact(path, read_artefact(path) | {"format_version": 2})
-    with pytest.raises(MlmError, match="format_version is 2; 1 is expected"):
-        read_manifest(path)
+    with pytest.raises(MlmError, match="format version 1 was expected, found 2"):
+        Manifest.read(path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format_version": 1}'])
 def test_what_is_no_manifest_is_refused(tmp_path, text):
     (tmp_path / "train.json").write_text(text)
     with pytest.raises(MlmError, match=r"train\.json is damaged"):
-        read_manifest(tmp_path / "train.json")
+        Manifest.read(tmp_path / "train.json")
 
 
 def test_a_manifest_that_lacks_something_is_refused(tmp_path):
     write_artefact(tmp_path / "train.json", {"format_version": 1})
-    with pytest.raises(MlmError, match=r"train\.json is incomplete"):
-        read_manifest(tmp_path / "train.json")
+    with pytest.raises(MlmError, match=r"train\.json: the field split is missing"):
+        Manifest.read(tmp_path / "train.json")
 
 
 def test_wrong_totals_are_refused(made):
     directory, _, manifest = made
-    write_manifest(directory / "b.json", dataclasses.replace(manifest, num_tokens=1))
+    dataclasses.replace(manifest, num_tokens=1).write(directory / "b.json")
     with pytest.raises(MlmError, match="num_tokens is 1, but its shards add up to"):
-        read_manifest(directory / "b.json")
+        Manifest.read(directory / "b.json")
 
 
 def test_another_sequence_length_is_refused(made):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.shards.manifests import check_shards, read_manifest, write_manifest
+from mlm.shards.manifests import Manifest, check_shards
 from mlm.shards.object_storage import list_files, local_copy
 from mlm.shards.prebuilt import find_shards, prebuilt_manifest
 from mlm.shards.tfrecord import SampleWriter
@@ -35,8 +35,8 @@ def test_shards_made_elsewhere_get_a_manifest_that_holds(tmp_path, compression):
     assert [s.num_samples for s in manifest.shards] == list(range(3, 14))
     assert manifest.num_tokens == sum(range(3, 14)) * 4
     assert (manifest.compression, manifest.corpus_sha256) == (compression, None)
-    write_manifest(tmp_path / "train.json", manifest)
-    assert read_manifest(tmp_path / "train.json") == manifest
+    manifest.write(tmp_path / "train.json")
+    assert Manifest.read(tmp_path / "train.json") == manifest
     check_shards(manifest)
     assert verify_split(manifest, SCHEMA, "0" * 64).problems == ()
 
@@ -46,8 +46,8 @@ def test_which_tokenizer_made_the_shards_is_not_known_without_a_manifest(tmp_pat
     manifest = manifest_of(tmp_path)
     assert manifest.tokenizer_sha256 is None
     assert "which tokenizer made the shards" in capsys.readouterr().err
-    write_manifest(tmp_path / "x" / "train.json", manifest)
-    assert read_manifest(tmp_path / "x" / "train.json").tokenizer_sha256 is None
+    manifest.write(tmp_path / "x" / "train.json")
+    assert Manifest.read(tmp_path / "x" / "train.json").tokenizer_sha256 is None
     assert verify_split(manifest, SCHEMA, "1" * 64).problems == ()
 
 
@@ -67,7 +67,7 @@ def test_the_manifest_of_this_workflow_can_stand_beside_the_shards(tmp_path):
     shard(tmp_path, 0, 2)
     shard(tmp_path, 1, 2)
     manifest = replace(manifest_of(tmp_path), tokenizer_sha256="0" * 64)
-    write_manifest(tmp_path / "train.json", manifest)
+    manifest.write(tmp_path / "train.json")
     assert manifest_of(tmp_path) == manifest
     (tmp_path / "wiki-1-2.tfrecord").write_bytes((tmp_path / "wiki-0-2.tfrecord").read_bytes())
     with pytest.raises(MlmError, match=r"wiki-1-2\.tfrecord: sha256 .*train\.json says"):

@@ -7,14 +7,14 @@ import pytest
 from small_pretraining import LENGTH, write_manifest_of
 
 from mlm.foundations.errors import MlmError
+from mlm.preflight.artefacts import ForwardRows, Lowering, Survey
 from mlm.preflight.checks import PreflightFiles, PreflightSettings, compile_all, preflight
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
 from mlm.preflight.outcome import show_and_require
 from mlm.preflight.preflight_job import number_of_updates
 from mlm.preflight.table import shown_seconds, table
-from mlm.results.artefacts import write_artefact
-from mlm.shards.manifests import read_manifest
+from mlm.shards.manifests import Manifest
 from mlm.tpu.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 
 VM = Reach("local", "state")
@@ -41,20 +41,17 @@ def judge(
 ):
     """The preflight.json for what `compiler` answers by target."""
     lowering = tmp_path / "lowering.json"
-    write_artefact(
-        lowering,
-        {
-            "format_version": 1,
-            "run": "base",
-            "lowered": True,
-            "findings": [vars(f) for f in (*findings, *advice)],
-            "parameters": 10,
-            "survey": {},
-            "per_replica_batch_size": 8,
-            "gradient_accumulation_steps": gradient_accumulation_steps,
-        }
-        | ({"forward_rows": {"validation": 8, "evaluation": {"4": 16}}} if forward else {}),
-    )
+    Lowering(
+        run="base",
+        precision="bfloat16",
+        lowered=True,
+        findings=[*findings, *advice],
+        parameters=10,
+        survey=Survey(25, 1, 2, 1, 1, 1),
+        per_replica_batch_size=8,
+        gradient_accumulation_steps=gradient_accumulation_steps,
+        forward_rows=ForwardRows(8, {4: 16}) if forward else None,
+    ).write(lowering)
     program = tmp_path / "program"
     program.write_bytes(b"program" if not findings else b"")
     files = PreflightFiles(
@@ -76,17 +73,17 @@ def judge(
 
 
 def errors(report):
-    return {(f["rule"], f["target"]) for f in report["findings"] if f["severity"] == ERROR}
+    return {(f.rule, f.target) for f in report.findings if f.severity == ERROR}
 
 
 def test_a_step_that_fits_passes_with_figures_labelled_as_estimates(tmp_path):
     report = judge(tmp_path, {"v5e:2x2": answer()})
-    (target,) = report["targets"]
-    assert report["passed"]
-    assert target["fits"] and target["hbm_per_replica"] == 16 * 2**30
-    assert target["flops_per_run"] == 4 * 100 * 1e12
-    assert target["estimate"]["label"] == "compiler and datasheet estimate, not measured"
-    fastest, slowest = target["estimate"]["step_seconds"]
+    (target,) = report.targets
+    assert report.passed
+    assert target.fits and target.hbm_per_replica == 16 * 2**30
+    assert target.flops_per_run == 4 * 100 * 1e12
+    assert target.estimate.label == "compiler and datasheet estimate, not measured"
+    fastest, slowest = target.estimate.step_seconds
     assert slowest == pytest.approx(3 * fastest, rel=1e-3)
     assert "not measured" in table(report)
 
@@ -94,11 +91,11 @@ def test_a_step_that_fits_passes_with_figures_labelled_as_estimates(tmp_path):
 def test_accumulated_batches_are_counted_although_the_compiler_counts_a_loop_once(tmp_path):
     report = judge(tmp_path, {"v5e:2x2": answer()}, gradient_accumulation_steps=1)
     fourfold = judge(tmp_path, {"v5e:2x2": answer()}, gradient_accumulation_steps=4, samples=200)
-    once, four = report["targets"][0], fourfold["targets"][0]
-    assert four["flops_per_step"] == 4 * once["flops_per_step"]
-    assert four["global_batch_size"] == 4 * once["global_batch_size"]
-    assert four["estimate"]["step_seconds"][0] == pytest.approx(
-        4 * once["estimate"]["step_seconds"][0], rel=1e-3
+    once, four = report.targets[0], fourfold.targets[0]
+    assert four.flops_per_step == 4 * once.flops_per_step
+    assert four.global_batch_size == 4 * once.global_batch_size
+    assert four.estimate.step_seconds[0] == pytest.approx(
+        4 * once.estimate.step_seconds[0], rel=1e-3
     )
 
 
@@ -112,18 +109,18 @@ def test_accumulated_batches_are_counted_although_the_compiler_counts_a_loop_onc
 def test_a_step_without_gradients_that_does_not_fit_is_told(tmp_path, name, forward, advice):
     report = judge(tmp_path, {"v5e:2x2": answer()}, forward=tuple(map(answer, forward)))
     assert errors(report) == {("fits", "v5e:2x2")}
-    (message,) = (f["message"] for f in report["findings"])
+    (message,) = (f.message for f in report.findings)
     assert message.startswith(f"{name} samples a replica: says out_of_hbm. {advice}")
-    assert not report["passed"] and report["targets"][0]["fits"]
+    assert not report.passed and report.targets[0].fits
     assert "does not fit" in table(report)
 
 
 def test_the_memory_of_validation_and_evaluation_is_told(tmp_path):
     forward = (answer(peak=3 * 2**20), answer(peak=5 * 2**30))
     report = judge(tmp_path, {"v5e:2x2": answer()}, forward=forward)
-    assert report["passed"]
-    found = report["targets"][0]["forward"]
-    assert (found["validation"]["peak"], found["evaluation"]["rows"]) == (3 * 2**20, 16)
+    assert report.passed
+    found = report.targets[0].forward
+    assert (found["validation"].peak, found["evaluation"].rows) == (3 * 2**20, 16)
     assert "3 MiB" in table(report) and "5.00 GiB" in table(report)
 
 
@@ -140,7 +137,7 @@ def test_one_target_that_fails_leaves_the_others_their_answer(tmp_path):
         ("fits", "v5e:2x2"),
         ("compiles", "v4:2x2x1"),
     }
-    assert [t["fits"] for t in report["targets"]] == [None, False, None, True]
+    assert [t.fits for t in report.targets] == [None, False, None, True]
 
 
 def test_a_compilation_that_found_no_room_beside_others_is_tried_alone():
@@ -166,8 +163,8 @@ def test_more_memory_than_the_datasheet_has_does_not_fit(tmp_path):
 def test_a_step_that_breaks_a_rule_is_not_compiled(tmp_path):
     fault = Finding("no_host_ops", ERROR, "prints", op="PrintV2", source="step.py:3, in step")
     report = judge(tmp_path, {}, findings=[fault])
-    assert not report["passed"] and report["targets"] == []
-    verdicts = {r["rule"]: r["verdict"] for r in report["rules"]}
+    assert not report.passed and report.targets == []
+    verdicts = {r.rule: r.verdict for r in report.rules}
     assert list(verdicts) == list(RULES)
     assert verdicts["no_host_ops"] == "error"
     assert verdicts["fits"] == "not asked"
@@ -192,8 +189,8 @@ def test_one_machine_of_eight_chips_needs_one_shard(tmp_path, target):
     """libtpu describes two machines of four chips each."""
     compiler = {target: answer(replicas=8, chips=8, hosts=2)}
     report = judge(tmp_path, compiler, targets=(target,), shards=1, samples=64)
-    assert report["findings"] == []
-    assert report["targets"][0]["hosts"] == 1
+    assert report.findings == []
+    assert report.targets[0].hosts == 1
 
 
 def test_fewer_samples_than_one_global_batch_are_caught(tmp_path):
@@ -202,7 +199,7 @@ def test_fewer_samples_than_one_global_batch_are_caught(tmp_path):
 
 
 def check_reach(tmp_path, reach, hosts=1, place="results"):
-    manifest = read_manifest(write_manifest_of(tmp_path / "train.json", place=place))
+    manifest = Manifest.read(write_manifest_of(tmp_path / "train.json", place=place))
     found = check_data(manifest, reach, target="v3:2x2", replicas=8, hosts=hosts, global_batch=8)
     return [(f.rule, f.severity) for f in found]
 
@@ -237,7 +234,7 @@ def test_the_gate_opens_for_a_passed_preflight_only(tmp_path, capsys):
 def test_advice_is_printed_with_the_table(tmp_path):
     advice = Finding("tile_sizes", ADVICE, "shards.sequence_length is 64; try 128")
     report = judge(tmp_path, {"v5e:2x2": answer()}, advice=[advice])
-    assert report["passed"]
+    assert report.passed
     assert "advice: tile_sizes: shards.sequence_length is 64; try 128" in table(report)
 
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from small_pretraining import write_manifest_of
 
 from mlm.preflight import batch_search
-from mlm.preflight.batch_search import Trial, candidates, find_batches, first_guess, search
-from mlm.results.artefacts import read_artefact
+from mlm.preflight.artefacts import Batches, Trial
+from mlm.preflight.batch_search import candidates, find_batches, first_guess, search
 from mlm.tpu.compiler import COMPILED, NO_MEMORY, UNKNOWN_TARGET, Compilation
 
 
@@ -77,8 +77,8 @@ def test_every_target_and_precision_is_searched_up_to_the_size_of_the_split(tmp_
         "files": {"manifests": {"train": write_manifest_of(tmp_path / "train.json", samples=36)}},
     }
     find_batches(request, ["v5e:2x2", "v5e:6x6"], 8, 1024, tmp_path / "batches.json")
-    found = read_artefact(tmp_path / "batches.json")["targets"]
-    largest = {k: (v["largest"], v["too_large"]) for k, v in found["v5e:2x2"].items()}
+    found = Batches.read(tmp_path / "batches.json").targets
+    largest = {k: (v.largest, v.too_large) for k, v in found["v5e:2x2"].items()}
     assert largest == {"float32": (16, 24), "bfloat16": (32, None)}
     assert found["v5e:6x6"] == {"float32": None, "bfloat16": None}
 

@@ -1,10 +1,10 @@
 """The verdict on a fine-tuning's step, with a compiler whose answers are known."""
 
 from mlm.finetuning.examples import Example, write_examples
+from mlm.preflight.artefacts import Lowering, Preflight
 from mlm.preflight.checks import PreflightSettings
 from mlm.preflight.finetuning_checks import FinetuningFiles, preflight_finetuning
 from mlm.preflight.table import table
-from mlm.results.artefacts import read_artefact, write_artefact
 from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation
 
 SECTION = {"task": "classification", "epochs": 3, "per_device_batch_size": 8, "max_length": 64}
@@ -12,10 +12,13 @@ SECTION = {"task": "classification", "epochs": 3, "per_device_batch_size": 8, "m
 
 def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
     """The verdict on 100 examples of three classes in five folds."""
-    lowering = {"run": "base", "model_type": "roberta", "findings": []}
-    if config is not None:
-        lowering["model_configuration"] = config
-    write_artefact(tmp_path / "lowering.json", lowering)
+    Lowering(
+        run="base",
+        precision="bfloat16",
+        model_type="roberta",
+        findings=[],
+        model_configuration=config,
+    ).write(tmp_path / "lowering.json")
     examples = [Example(str(i), "A passage.", "abc"[i % 3]) for i in range(100)]
     write_examples(tmp_path / "examples.csv", examples, [i % 5 for i in range(100)])
     files = FinetuningFiles(
@@ -36,13 +39,13 @@ def test_a_step_that_fits_passes_with_the_figures_of_one_fold(tmp_path):
         return Compilation(COMPILED, **shape, peak=2**30, flops=1e12)
 
     report = judge(tmp_path, compiler, config={"model_type": "roberta"})
-    assert report["passed"]
+    assert report.passed
     assert asked == [("v5e:2x2", 3, True, {"model_type": "roberta"})]
-    (target,) = report["targets"]
+    (target,) = report.targets
     # 80 of 100 examples are learned from, 32 in a step, in 3 epochs.
-    assert target["estimate"]["steps"] == 3 * 3
-    assert target["flops_per_run"] == 1e12 * 4 * 9
-    written = read_artefact(tmp_path / "preflight_finetune.json")
+    assert target.estimate.steps == 3 * 3
+    assert target.flops_per_run == 1e12 * 4 * 9
+    written = Preflight.read(tmp_path / "preflight_finetune.json")
     assert "base, a fold of fine-tuning: passed" in table(written)
 
 
@@ -55,11 +58,11 @@ def test_a_batch_that_does_not_fit_fails_for_its_target_alone(tmp_path):
 
     targets = ("v5e:2x2", "v6e:2x2")
     report = judge(tmp_path, compiler, config={}, targets=targets)
-    assert not report["passed"]
-    assert [t["fits"] for t in report["targets"]] == [False, True]
+    assert not report.passed
+    assert [t.fits for t in report.targets] == [False, True]
 
 
 def test_a_model_that_could_not_be_built_is_an_answer(tmp_path):
     report = judge(tmp_path, compiler=None)
-    assert [f["rule"] for f in report["findings"]] == ["settings"]
-    assert report["targets"] == []
+    assert [f.rule for f in report.findings] == ["settings"]
+    assert report.targets == []

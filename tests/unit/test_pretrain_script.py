@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import write_artefact
+from mlm.preflight.artefacts import Preflight, Step
 
 STEP = {"slots": 5}
 
@@ -61,7 +61,19 @@ def test_the_gate_reads_the_preflight_where_the_workflow_makes_it(handed_in):
     gate = handed_in(required=True)["gate"]
     with pytest.raises(MlmError, match=r"results/runs/base/preflight\.json does not exist"):
         gate("base", STEP)
-    write_artefact("results/runs/base/preflight.json", {"passed": True, "step": STEP})
+    Preflight(
+        run="base",
+        passed=True,
+        label="",
+        effort="full",
+        unseen=[],
+        step=Step(precision="float32", **STEP),
+        rules=[],
+        findings=[],
+        targets=[],
+        chips=[],
+        packages={},
+    ).write("results/runs/base/preflight.json")
     gate("base", STEP)
 
 

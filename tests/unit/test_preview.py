@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from test_manifests import made  # noqa: F401
 
+from mlm.batches.artefacts import Preview, PreviewSample
 from mlm.batches.preview_text import in_words
 from mlm.foundations.errors import MlmError
 
@@ -89,7 +90,7 @@ def test_a_changed_shard_is_not_shown(preview, made):  # noqa: F811
 
 
 def test_the_terminal_gets_each_text_on_one_line_without_control_characters():
-    sample = {"index": 7, "text": "a\nb \x1b[31mred", "masked": "[MASK] \u202e"}
-    text = in_words([{"run": "base", "samples": [sample]}])
+    sample = PreviewSample(7, "a\nb \x1b[31mred", "[MASK] \u202e", tokens=())
+    text = in_words([Preview("base", [sample])])
     assert text == ("Run base, sample 7\n  text    a b \ufffd[31mred\n  masked  [MASK] \ufffd\n")
     assert not re.search(r"\x1b|\u202e", text)

@@ -15,12 +15,14 @@ from report_results import hostile as hostile_results
 from report_results import results_in, written
 
 from mlm.config.resolution import resolve
+from mlm.corpus.artefacts import FilesSource, SourceFile
+from mlm.preflight.artefacts import Memory, Preflight, Step, Target
+from mlm.preflight.findings import Finding
 from mlm.report.figure_titles import FIGURES
 from mlm.report.page import render
 from mlm.report.plots import figures
-from mlm.report.report_inputs import Results, read_artefact
+from mlm.report.report_inputs import Results, read_run
 from mlm.report.sections import SECTIONS
-from mlm.results.artefacts import write_artefact
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "link", "br", "path", "use", "rect"}
@@ -171,41 +173,43 @@ def test_a_report_on_shards_made_elsewhere_has_no_corpus(tmp_path):
     assert "shards made elsewhere" in found.text
 
 
-PREFLIGHT = {
-    "format_version": 1,
-    "run": "base",
-    "passed": False,
-    "label": "compiler and datasheet estimate, not measured",
-    "unseen": ["nothing is executed"],
-    "findings": [{"rule": "no_host_ops", "severity": "error", "message": "two shapes"}],
-    "targets": [
-        {
-            "target": "v5e:2x2",
-            "outcome": "compiled",
-            "fits": False,
-            "replicas": 4,
-            "memory": {"peak": 4_750_000_000},
-            "forward": {},
-            "hbm_per_replica": 2**32,
-            "largest_batch": None,
-            "flops_per_step": 1e12,
-            "estimate": None,
-        }
+PREFLIGHT = Preflight(
+    run="base",
+    passed=False,
+    label="compiler and datasheet estimate, not measured",
+    effort="full",
+    unseen=["nothing is executed"],
+    step=Step(precision="bfloat16"),
+    rules=[],
+    findings=[Finding("no_host_ops", "error", "two shapes")],
+    targets=[
+        Target(
+            "v5e:2x2",
+            "compiled",
+            fits=False,
+            replicas=4,
+            memory=Memory(0, 0, 0, 0, 0, peak=4_750_000_000, allocated=0),
+            hbm_per_replica=2**32,
+            flops_per_step=1e12,
+        )
     ],
-}
+    chips=[],
+    packages={},
+)
 
 
 def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
     results = results_in(tmp_path)
-    path = tmp_path / "preflight.json"
-    write_artefact(path, PREFLIGHT)
-    extras = {"preflight": read_artefact(path, "preflight", "preflight.json")}
-    run = replace(results.runs[0], extras=extras)
-    found = Page(page_of(replace(results, runs=[run])))
+    files = made.write_run(tmp_path, "base")
+    for stage, run in (("preflight", "base"), ("preflight_finetune", "base, a fold")):
+        files[stage] = str(tmp_path / "results" / "runs" / "base" / f"{stage}.json")
+        replace(PREFLIGHT, run=run).write(files[stage])
+    found = Page(page_of(replace(results, runs=[read_run("base", {}, files)])))
     order = [a["id"] for a in found.all("section")]
     assert order.index("preflight") == order.index("shards") + 1
     assert "v5e:2x2" in found.text and "4.42 GiB" in found.text and "does not fit" in found.text
     assert "not measured" in found.text and "no_host_ops: two shapes" in found.text
+    assert "base, a fold: failed" in found.text
 
 
 def test_cost_is_shown_where_it_was_asked_for(tmp_path):
@@ -235,7 +239,7 @@ def test_the_page_says_how_many_answers_the_model_is_shown(page):
 
 def test_a_model_no_better_than_unigram_is_said_to_be_so(tmp_path):
     verdict = "Not better than the unigram baseline: worse by 0.100 nats per prediction."
-    evaluation = made.evaluation("base", 6.80) | {"verdicts": [verdict]}
+    evaluation = made.evaluation("base", 6.80, verdicts=[{"tone": "worse", "text": verdict}])
     html = page_of(results_in(tmp_path, evaluation=evaluation))
     assert f'<li class="worse">{verdict}</li>' in html
     card = re.search(r'<div class="card worse"><dt>Beside the unigram baseline.*?</div>', html)[0]
@@ -244,7 +248,7 @@ def test_a_model_no_better_than_unigram_is_said_to_be_so(tmp_path):
 
 def test_the_numbers_for_machines_hold_what_the_page_shows(three):
     numbers = json.loads(three["report.json"])
-    assert numbers["format_version"] == 1
+    assert numbers["format_version"] == 2
     assert numbers["comparison"]["best"] == "wide"
     assert numbers["runs"]["base"]["evaluation"]["test"]["loss"] == 4.90
     assert len(numbers["runs"]["base"]["curves"]["loss"]) == len(made.curves())
@@ -294,14 +298,20 @@ def test_control_characters_are_shown_by_name(hostile):
 
 
 def test_an_empty_evaluation_still_gives_a_page(tmp_path):
-    """What a tiny test split leaves out: no interval, no band, no sample, no curve."""
-    bare = made.evaluation("base")
-    bare["test"] |= {"loss_interval": None, "accuracy_interval": None}
-    bare |= {"train": None, "frequency_bands": [], "positions": [], "verdicts": []}
-    bare |= {"samples": {"best": [], "worst": []}, "word_initial": None}
-    bare["calibration"] = {"expected_calibration_error": None, "bins": []}
+    """What a tiny test split leaves out: no figures of a part, no sample, no curve."""
+    nothing = {"loss": None, "accuracy": None, "num_predictions": 0}
+    bare = made.evaluation(
+        "base",
+        train=None,
+        frequency_bands=[nothing | {"label": "1 to 10", "first_rank": 1, "last_rank": 10}],
+        positions=[nothing | {"first": 0, "last": 7}],
+        word_initial={"initial": nothing, "continuation": nothing},
+        calibration={"expected_calibration_error": 0.0, "bins": []},
+        samples={"best": [], "worst": []},
+        verdicts=[],
+    )
     fill_mask = made.fill_mask("base", [])
-    preview = made.preview("base") | {"samples": []}
+    preview = replace(made.preview("base"), samples=[])
     results = results_in(tmp_path, evaluation=bare, fill_mask=fill_mask, preview=preview)
     results = replace(results, runs=[replace(results.runs[0], curves=[])])
     found = Page(page_of(results))
@@ -318,17 +328,12 @@ def test_the_configuration_in_the_page_is_complete_and_gives_itself(html):
 def test_a_report_on_thousands_of_shards_and_files_stays_small(tmp_path):
     results = results_in(tmp_path)
     train = results.manifests["train"]
-    one = train.content["shards"][0]
-    shards = [one | {"name": f"s{i}", "path": f"results/s{i}"} for i in range(30_000)]
-    manifests = results.manifests | {
-        "train": replace(train, content=train.content | {"shards": shards})
-    }
-    corpus = results.corpus["train"]
-    files = [{"path": f"data/{i}.txt", "sha256": made.sha(str(i))} for i in range(30_000)]
-    source = {"kind": "files", "files": files}
-    corpora = results.corpus | {
-        "train": replace(corpus, content=corpus.content | {"source": source})
-    }
+    one = train.shards[0]
+    shards = tuple(replace(one, name=f"s{i}", path=f"results/s{i}") for i in range(30_000))
+    manifests = results.manifests | {"train": replace(train, shards=shards)}
+    files = [SourceFile(f"data/{i}.txt", 1, made.sha(str(i))) for i in range(30_000)]
+    source = FilesSource("files", "line", tuple(files))
+    corpora = {split: replace(found, source=source) for split, found in results.corpus.items()}
     html = page_of(replace(results, manifests=manifests, corpus=corpora))
     assert len(html) < 1_000_000
     assert "And 29,750 more shards" in html and "and 29,750 more" in html

@@ -3,15 +3,17 @@
 import pytest
 import report_artefacts as made
 
-from mlm.foundations.errors import MlmError
+from mlm.evaluation.artefacts import Evaluation
+from mlm.foundations.errors import MlmError, remedy
+from mlm.pretraining.artefacts import Training
 from mlm.report.report_inputs import (
-    read_artefact,
     read_benchmarks,
     read_curves,
     read_run,
     read_speed,
 )
-from mlm.results.artefacts import write_artefact
+from mlm.results.artefacts import read_artefact, write_artefact
+from mlm.results.typed_artefacts import as_json
 
 
 def written(path, content):
@@ -23,28 +25,69 @@ def written(path, content):
 
 
 def test_another_format_version_is_refused_by_name(tmp_path):
-    path = written(tmp_path / "evaluation.json", made.evaluation("base", format_version=2))
-    with pytest.raises(MlmError, match=r"evaluation\.json: format version 1 .* found 2"):
-        read_artefact(path, "evaluation")
+    path = written(tmp_path / "evaluation.json", as_json(made.evaluation("base")))
+    written(path, read_artefact(path) | {"format_version": 1})
+    with pytest.raises(MlmError, match=r"evaluation\.json: format version 2 .* found 1"):
+        Evaluation.read(path)
 
 
 def test_a_missing_format_version_is_refused(tmp_path):
     path = written(tmp_path / "evaluation.json", {"run": "base"})
     with pytest.raises(MlmError, match="found none"):
-        read_artefact(path, "evaluation")
+        Evaluation.read(path)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '"text"'])
 def test_what_is_no_json_object_is_refused(tmp_path, content):
     with pytest.raises(MlmError, match="is damaged"):
-        read_artefact(written(tmp_path / "a.json", content), "training")
+        Training.read(written(tmp_path / "a.json", content))
 
 
-def test_a_missing_key_is_named(tmp_path):
-    content = made.evaluation("base")
-    del content["baselines"]
-    with pytest.raises(MlmError, match="baselines missing in this evaluation file"):
-        read_artefact(written(tmp_path / "a.json", content), "evaluation")
+def test_a_missing_field_and_an_unknown_one_are_named_with_the_way_out(tmp_path):
+    content = as_json(made.evaluation("base")) | {"baseline": {}}
+    del content["test"]["loss"], content["baselines"]
+    content["train"]["num_group"] = 12
+    path = written(tmp_path / "a.json", content)
+    with pytest.raises(MlmError) as caught:
+        Evaluation.read(path)
+    assert str(caught.value) == (
+        f"{path}: the field test.loss is missing; the field train.num_group is not known; the "
+        f"field baselines is missing; the field baseline is not known. {remedy(path)}"
+    )
+
+
+@pytest.mark.parametrize(
+    "artefact",
+    [
+        made.corpus(
+            "test",
+            source={
+                "kind": "hub",
+                "split": "test",
+                "dataset": "a/b",
+                "config": None,
+                "revision": "c" * 40,
+                "carved_from": "train",
+                "share": 0.1,
+                "seed": 0,
+            },
+        ),
+        made.tokenizer_stats(),
+        made.manifest("train"),
+        made.training("base"),
+        made.evaluation("base"),
+        made.fill_mask("base"),
+        made.preview("base"),
+    ],
+    ids=lambda artefact: type(artefact).__name__,
+)
+def test_what_is_written_is_what_is_read(tmp_path, artefact):
+    artefact.write(tmp_path / "a.json")
+    # Figures are rounded as they are written.
+    again = type(artefact).read(tmp_path / "a.json")
+    again.write(tmp_path / "b.json")
+    assert type(artefact).read(tmp_path / "b.json") == again
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 
 def test_an_artefact_of_another_run_is_refused(tmp_path):

@@ -10,7 +10,7 @@ from mlm.shards.manifests import check_shards, shards_remedy
 from mlm.shards.tfrecord import SampleWriter, encode_samples, read_records
 from mlm.shards.verification import (
     SampleSchema,
-    as_json,
+    Verification,
     raise_problems,
     scan_shard,
     summary,
@@ -27,14 +27,15 @@ def written(path, rows, real=None):
     return path
 
 
-def test_shards_as_they_were_made_have_no_problem(made):  # noqa: F811
+def test_shards_as_they_were_made_have_no_problem(made, tmp_path):  # noqa: F811
     directory, _, manifest = made
     result = verify_split(manifest, SCHEMA, manifest.tokenizer_sha256, directory)
     assert result.problems == ()
     raise_problems([result], shards_remedy(manifest))
     assert (result.num_samples, result.num_tokens) == (manifest.num_samples, manifest.num_tokens)
     assert "3 shards" in summary([result]) and "as the manifest says" in summary([result])
-    assert as_json([result])["splits"]["train"]["num_tokens"] == manifest.num_tokens
+    Verification({"train": result}).write(tmp_path / "verification.json")
+    assert Verification.read(tmp_path / "verification.json").splits == {"train": result}
 
 
 def test_every_problem_of_every_shard_is_named(made):  # noqa: F811

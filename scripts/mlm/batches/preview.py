@@ -1,12 +1,12 @@
 """A few samples as the model meets them: decoded, before and after masking."""
 
 import itertools
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mlm.batches.artefacts import PreviewSample, PreviewToken
 from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import Manifest, shard_problem, shards_remedy
@@ -15,26 +15,7 @@ from mlm.shards.tf_example import decode_samples
 from mlm.shards.tfrecord import read_records
 from mlm.tokenizer.pieces import texts_of
 
-FORMAT_VERSION = 1
 FIRST_EPOCH = 0
-
-
-@dataclass(frozen=True)
-class PreviewToken:
-    """A token's text; `masked` is what the model is shown in its place, None if not chosen."""
-
-    text: str
-    masked: str | None
-
-
-@dataclass(frozen=True)
-class PreviewSample:
-    """Sample `index` of the split: its text, the text as masked, and every token."""
-
-    index: int
-    text: str
-    masked: str
-    tokens: tuple[PreviewToken, ...]
 
 
 def chosen_samples(manifest: Manifest, count: int) -> list[tuple[int, int]]:
@@ -108,12 +89,3 @@ def preview_samples(
         ]
         samples.append(PreviewSample(number, *decoded, tokens))
     return samples
-
-
-def as_json(run: str, samples: list[PreviewSample]) -> dict[str, Any]:
-    """The samples as they stand in preview.json."""
-    return {
-        "format_version": FORMAT_VERSION,
-        "run": run,
-        "samples": [asdict(s) | {"tokens": [asdict(t) for t in s.tokens]} for s in samples],
-    }

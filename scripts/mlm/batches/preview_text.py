@@ -1,17 +1,17 @@
 """Masked samples for the terminal."""
 
-from typing import Any
+from mlm.batches.artefacts import Preview
 
 
-def in_words(previews: list[dict[str, Any]]) -> str:
-    """The contents of preview.json files for the terminal: each text, then the same masked."""
+def in_words(previews: list[Preview]) -> str:
+    """Previews for the terminal: each text, then the same masked."""
     lines = []
     for preview in previews:
-        for sample in preview["samples"]:
+        for sample in preview.samples:
             lines += [
-                f"Run {preview['run']}, sample {sample['index']}",
-                f"  text    {_printable(sample['text'])}",
-                f"  masked  {_printable(sample['masked'])}",
+                f"Run {preview.run}, sample {sample.index}",
+                f"  text    {_printable(sample.text)}",
+                f"  masked  {_printable(sample.masked)}",
                 "",
             ]
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from mlm.corpus.artefacts import CorpusSplit, Encoding
 from mlm.corpus.deduplication import DUPLICATE, KEPT, LEAKED, DigestBuckets
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.sources import Source, open_source
@@ -21,10 +22,8 @@ from mlm.corpus.splitting import carve
 from mlm.corpus.spooling import CorpusWriter, Spool, batch_sizes
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import write_artefact
 
 SPLITS = ("train", "validation", "test")
-FORMAT_VERSION = 1
 
 
 def build_corpus(
@@ -58,7 +57,7 @@ def build_corpus(
             _refuse_one_group(counts, source)
             for split in SPLITS:
                 path = together.enter_context(replacing(described[split]))
-                write_artefact(path, _description(split, source, counts[split]))
+                _described(split, source, counts[split]).write(path)
     return counts
 
 
@@ -160,20 +159,19 @@ def _refuse_one_group(counts: dict[str, SplitCounts], source: Source) -> None:
         )
 
 
-def _description(split: str, source: Source, counts: SplitCounts) -> dict:
-    return {
-        "format_version": FORMAT_VERSION,
-        "split": split,
-        "source": source.described[split],
-        "documents": counts.filters["kept"],
-        "groups": counts.groups,
-        "group_by": source.group_by,
-        "bytes": counts.bytes,
-        "characters": counts.characters,
-        "words": counts.words,
-        "filters": counts.filters,
-        "encoding": {"replaced_bytes": counts.replaced_bytes, "nul_bytes": counts.nul_bytes},
-    }
+def _described(split: str, source: Source, counts: SplitCounts) -> CorpusSplit:
+    return CorpusSplit(
+        split=split,
+        source=source.described[split],
+        documents=counts.filters["kept"],
+        groups=counts.groups,
+        group_by=source.group_by,
+        bytes=counts.bytes,
+        characters=counts.characters,
+        words=counts.words,
+        filters=counts.filters,
+        encoding=Encoding(counts.replaced_bytes, counts.nul_bytes),
+    )
 
 
 class _Progress:

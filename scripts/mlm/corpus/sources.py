@@ -1,9 +1,10 @@
 """Where documents come from: one stream for each split that the source has by itself."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mlm.corpus.artefacts import CorpusSource, EmbeddedSource, FilesSource, HubSource, SourceFile
 from mlm.corpus.decompression import ReadingPosition
 from mlm.corpus.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
 from mlm.corpus.file_patterns import file_format, matched_files
@@ -23,7 +24,7 @@ class Source:
     """
 
     streams: dict[str, Callable[[], Iterator[Document]]]
-    described: dict[str, dict]
+    described: dict[str, CorpusSource]
     group_by: str = OWN
     carved: dict[str, float] = field(default_factory=dict)
     progress: Callable[[], float | None] = lambda: None
@@ -44,7 +45,6 @@ def open_source(settings: dict, files: dict[str, list[str]]) -> Source:
 
 def _embedded(settings: dict) -> Source:
     groups = speeches_by_split(settings["seed"], settings["held_out"])
-    described = {"kind": "embedded", "package": PACKAGE, "sha256": SHA256}
 
     def stream(texts: dict[str, str]) -> Iterator[Document]:
         for name, speech in texts.items():
@@ -53,7 +53,10 @@ def _embedded(settings: dict) -> Source:
 
     return Source(
         streams={split: lambda t=texts: stream(t) for split, texts in groups.items()},
-        described={split: described | {"speeches": list(texts)} for split, texts in groups.items()},
+        described={
+            split: EmbeddedSource("embedded", PACKAGE, SHA256, tuple(texts))
+            for split, texts in groups.items()
+        },
         group_by="speech",
     )
 
@@ -79,11 +82,7 @@ def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
                 yield from read_documents(opened, path, kind, reading)
 
     described = {
-        split: {
-            "kind": "files",
-            "document_per": reading.document_per,
-            "files": [_identity(path) for path in paths],
-        }
+        split: FilesSource("files", reading.document_per, tuple(map(_identity, paths)))
         for split, paths in given.items()
     }
     return Source(
@@ -108,8 +107,7 @@ def _from_hub(settings: dict) -> Source:
     given = {split: name for split, name in hub["splits"].items() if name}
     streams, progress = hub_streams(hub, given, reading)
     described = {
-        split: {"kind": "hub", "split": name}
-        | {key: hub[key] for key in ("dataset", "config", "revision")}
+        split: HubSource("hub", name, hub["dataset"], hub["config"], hub["revision"])
         for split, name in given.items()
     }
     return Source(
@@ -121,15 +119,15 @@ def _from_hub(settings: dict) -> Source:
     )
 
 
-def _carved_from(train: dict, settings: dict) -> dict[str, dict]:
+def _carved_from(train: CorpusSource, settings: dict) -> dict[str, CorpusSource]:
     """What the splits carved from train say of themselves."""
     return {
-        split: train | {"carved_from": "train", "share": share, "seed": settings["seed"]}
+        split: replace(train, carved_from="train", share=share, seed=settings["seed"])
         for split, share in settings["held_out"].items()
     }
 
 
-def _identity(path: str) -> dict:
+def _identity(path: str) -> SourceFile:
     # Where an absolute path was configured, the directory is this machine's own affair.
     name = Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
-    return {"path": name, "bytes": Path(path).stat().st_size, "sha256": file_sha256(path)}
+    return SourceFile(name, Path(path).stat().st_size, file_sha256(path))

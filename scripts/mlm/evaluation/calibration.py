@@ -5,23 +5,9 @@ equal width by the probability of the most probable token; the expected calibrat
 is the mean distance between confidence and accuracy, weighted by the bins' predictions.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
-
-@dataclass(frozen=True)
-class Bin:
-    """Predictions whose confidence lies in (low, high]; the first bin holds 0 too.
-
-    `confidence` and `accuracy` are means over the bin, None where it is empty.
-    """
-
-    low: float
-    high: float
-    confidence: float | None
-    accuracy: float | None
-    num_predictions: int
+from mlm.evaluation.artefacts import Bin
 
 
 def calibration_bins(confidence: np.ndarray, correct: np.ndarray, bins: int) -> list[Bin]:

@@ -1,32 +1,28 @@
 """Section `evaluation` of the configuration, as the evaluation uses it."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
+
+from mlm.evaluation.artefacts import Resamples, ShownSettings
 
 
 @dataclass(frozen=True)
-class EvaluationSettings:
+class EvaluationSettings(ShownSettings):
     """Section `evaluation` of the configuration, and what of `accelerator` it needs."""
 
     batch_size: int
-    mlm_probability: float
-    mask_token: float
-    random_token: float
-    seed: int
-    bootstrap: dict
-    frequency_bands: list[int]
-    calibration_bins: int
-    samples: int
-    train_samples: int
     minimal_pairs: list[list[str]]
     accelerator: dict
 
     @classmethod
     def of(cls, section: dict, accelerator: dict) -> "EvaluationSettings":
         """From the resolved sections; keys that evaluation does not use are left aside."""
-        names = {f.name for f in fields(cls)} - {"accelerator"}
-        return cls(**{n: section[n] for n in names}, accelerator=dict(accelerator))
+        names = {f.name for f in fields(cls)} - {"accelerator", "bootstrap"}
+        return cls(
+            **{n: section[n] for n in names},
+            bootstrap=Resamples(**section["bootstrap"]),
+            accelerator=dict(accelerator),
+        )
 
-    def shown(self) -> dict:
+    def shown(self) -> ShownSettings:
         """What the figures depend on, for the file: not how they were computed."""
-        left_out = ("accelerator", "batch_size", "minimal_pairs")
-        return {k: v for k, v in asdict(self).items() if k not in left_out}
+        return ShownSettings(**{f.name: getattr(self, f.name) for f in fields(ShownSettings)})

@@ -1,11 +1,11 @@
 """The most probable tokens in place of the mask of a prompt."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from mlm.evaluation.artefacts import Answer, Prompt
 from mlm.evaluation.exported_model import (
     check_vocabulary,
     load_model,
@@ -13,15 +13,6 @@ from mlm.evaluation.exported_model import (
     model_configuration,
 )
 from mlm.foundations.errors import MlmError
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A token, the prompt with it, and its probability."""
-
-    token: str
-    sequence: str
-    score: float
 
 
 def use_cpu(threads: int) -> None:
@@ -37,8 +28,8 @@ def use_cpu(threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def answers(model_directory: str | Path, prompts: Sequence[str], top_k: int) -> list[list[Answer]]:
-    """The `top_k` answers to each prompt, the most probable first.
+def answers(model_directory: str | Path, prompts: Sequence[str], top_k: int) -> list[Prompt]:
+    """The prompts with their `top_k` answers, the most probable first.
 
     They are those of transformers' fill-mask pipeline. Raises MlmError with every prompt
     that does not hold the tokenizer's mask token exactly once, or is too long.
@@ -47,7 +38,10 @@ def answers(model_directory: str | Path, prompts: Sequence[str], top_k: int) -> 
     encoded = _encoded(prompts, tokenizer, _longest(model_directory))
     model = load_model(model_directory)
     check_vocabulary(model, tokenizer, model_directory)
-    return [_answers(model, tokenizer, ids, top_k) for ids in encoded]
+    return [
+        Prompt(prompt, _answers(model, tokenizer, ids, top_k))
+        for prompt, ids in zip(prompts, encoded, strict=True)
+    ]
 
 
 def _longest(model_directory: str | Path) -> int:

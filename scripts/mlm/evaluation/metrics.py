@@ -7,49 +7,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from mlm.evaluation.artefacts import Hidden, Part, Summary
 from mlm.evaluation.bootstrap import interval, resampled_means, sums_by_sample
 from mlm.evaluation.predictions import Scored, Scores
-
-
-@dataclass(frozen=True)
-class Hidden:
-    """Means over the predictions whose answer the model was not shown."""
-
-    loss: float
-    accuracy: float
-    num_predictions: int
-    loss_interval: tuple[float, float]
-    accuracy_interval: tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Means over predictions. Losses are in nats; accuracies from 0 to 1.
-
-    `hidden` leaves out the tokens that masking keeps, and so does `bits_per_character`, which is
-    None where the number of characters is not known.
-    """
-
-    loss: float
-    perplexity: float
-    accuracy: float
-    top5_accuracy: float
-    num_predictions: int
-    num_samples: int
-    num_groups: int
-    bits_per_character: float | None
-    loss_interval: tuple[float, float]
-    accuracy_interval: tuple[float, float]
-    hidden: Hidden
-
-
-@dataclass(frozen=True)
-class Part:
-    """Means over a part of the predictions; None where the part is empty."""
-
-    loss: float | None
-    accuracy: float | None
-    num_predictions: int
 
 
 @dataclass(frozen=True)

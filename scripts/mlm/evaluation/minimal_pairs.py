@@ -10,23 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlm.evaluation.artefacts import ScoredPair
 from mlm.foundations.errors import MlmError
 
 #: (input_ids [n, sequence], attention_mask, positions [n], labels [n]) → log-probabilities [n].
 LogProbabilities = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True)
-class ScoredPair:
-    """A pair of sentences and their pseudo-log-likelihoods in nats."""
-
-    acceptable: str
-    unacceptable: str
-    scores: tuple[float, float]
-
-    @property
-    def correct(self) -> bool:
-        return self.scores[0] > self.scores[1]
 
 
 @dataclass(frozen=True)
@@ -69,9 +57,10 @@ def score_pairs(encoded: EncodedPairs, log_probabilities: LogProbabilities) -> l
     """The pairs with their scores."""
     found = log_probabilities(encoded.rows, encoded.attention, encoded.places, encoded.labels)
     sums = [float(np.sum(s)) for s in np.split(found, np.cumsum(encoded.lengths)[:-1])]
+    scores = zip(sums[::2], sums[1::2], strict=True)
     return [
-        ScoredPair(first, second, (sums[2 * i], sums[2 * i + 1]))
-        for i, (first, second) in enumerate(encoded.pairs)
+        ScoredPair(*pair, (first, second), correct=first > second)
+        for pair, (first, second) in zip(encoded.pairs, scores, strict=True)
     ]
 
 

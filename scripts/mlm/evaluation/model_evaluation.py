@@ -3,26 +3,27 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mlm.evaluation.artefacts import Evaluation, EvaluationDigests, MinimalPairs, ScoredPair
+from mlm.evaluation.evaluation_parts import (
+    Origin,
+    all_verdicts,
+    bands,
+    baselines,
+    compare_with_baselines,
+    extreme,
+    group_sums,
+    parts_of,
+)
 from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.exported_model import check_vocabulary, load_model, load_tokenizer
-from mlm.evaluation.json_parts import (
-    Origin,
-    baselines_json,
-    compare_with_baselines,
-    frequency_json,
-    group_sums_json,
-    parts_json,
-    samples_json,
-    verdict_sentences,
-)
 from mlm.evaluation.metrics import Resampling, summary
-from mlm.evaluation.minimal_pairs import EncodedPairs, ScoredPair, encoded_pairs, score_pairs
+from mlm.evaluation.minimal_pairs import EncodedPairs, encoded_pairs, score_pairs
 from mlm.evaluation.predictions import Scored
 from mlm.evaluation.shard_reading import EvaluationData, read_evaluation_data, text_of
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.shards.manifests import read_manifest
+from mlm.shards.manifests import Manifest
 from mlm.tokenizer.pieces import word_starts
 
 
@@ -41,14 +42,14 @@ def evaluate(
     characters: dict[str, int],
     settings: EvaluationSettings,
     carved: bool = False,
-) -> dict:
-    """All figures of run `run`, JSON-like; without format version, not yet rounded.
+) -> Evaluation:
+    """All figures of run `run`, not yet rounded.
 
     `characters` are those of the splits' text where known; `carved` says that the test split was
     dealt from train document by document. Raises MlmError where shards,
     tokenizer and model do not belong together or a split is empty.
     """
-    manifests = {split: read_manifest(path) for split, path in paths.manifests.items()}
+    manifests = {split: Manifest.read(path) for split, path in paths.manifests.items()}
     tokenizer = load_tokenizer(paths.model)
     special = sorted(set(tokenizer.all_special_ids))
     data = read_evaluation_data(
@@ -58,7 +59,7 @@ def evaluate(
     encoded = encoded_pairs(settings.minimal_pairs, tokenizer, data.sequence_length)
     test, train, pairs = _scored(paths.model, tokenizer, special, data, encoded, settings)
 
-    resampling = Resampling(**settings.bootstrap, seed=settings.seed)
+    resampling = Resampling(**asdict(settings.bootstrap), seed=settings.seed)
     mask_id = tokenizer.mask_token_id
     test_summary = summary(test, mask_id, text["test"], resampling)
     train_summary = None
@@ -66,33 +67,33 @@ def evaluate(
         train_summary = summary(train, mask_id, text["train"], resampling)
     compared = compare_with_baselines(data, special, test, mask_id, resampling)
     starts = word_starts(read_json(paths.model / "tokenizer.json"))
-    parts = parts_json(test, starts, mask_id, data.sequence_length, settings.calibration_bins)
-    return {
-        "run": run,
-        "test": asdict(test_summary),
-        "train": asdict(train_summary) if train_summary else None,
-        "baselines": baselines_json(compared, text["test"], data, manifests["train"].num_samples),
-        "frequency_bands": frequency_json(test, data.counts.unigram, settings.frequency_bands),
+    parts = parts_of(test, starts, mask_id, data.sequence_length, settings.calibration_bins)
+    return Evaluation(
+        run=run,
+        test=test_summary,
+        train=train_summary,
+        baselines=baselines(compared, text["test"], data, manifests["train"].num_samples),
+        frequency_bands=bands(test, data.counts.unigram, settings.frequency_bands),
         **parts,
-        "samples": samples_json(test, data.test, tokenizer, settings.samples),
-        "minimal_pairs": _pairs_json(pairs),
-        "verdicts": verdict_sentences(
+        samples=extreme(test, data.test, tokenizer, settings.samples),
+        minimal_pairs=_minimal_pairs(pairs),
+        verdicts=all_verdicts(
             (test, test_summary),
             (train, train_summary) if train is not None else None,
             compared,
-            parts["calibration"]["expected_calibration_error"],
+            parts["calibration"].expected_calibration_error,
             resampling,
             Origin(manifests["test"].group_by, carved),
         ),
-        "group_by": manifests["test"].group_by,
-        "group_sums": group_sums_json(test),
-        "settings": settings.shown(),
-        "digests": {
-            "model": file_sha256(paths.model / "model.safetensors"),
-            "tokenizer": file_sha256(paths.model / "tokenizer.json"),
-            "manifest": file_sha256(paths.manifests["test"]),
-        },
-    }
+        group_by=manifests["test"].group_by,
+        group_sums=group_sums(test),
+        settings=settings.shown(),
+        digests=EvaluationDigests(
+            model=file_sha256(paths.model / "model.safetensors"),
+            tokenizer=file_sha256(paths.model / "tokenizer.json"),
+            manifest=file_sha256(paths.manifests["test"]),
+        ),
+    )
 
 
 def _scored(
@@ -139,10 +140,5 @@ def _scored(
     return test, train, score_pairs(pairs, scorer.log_probabilities) if pairs else []
 
 
-def _pairs_json(pairs: list[ScoredPair]) -> dict | None:
-    if not pairs:
-        return None
-    return {
-        "accuracy": sum(p.correct for p in pairs) / len(pairs),
-        "pairs": [{**asdict(p), "scores": list(p.scores), "correct": p.correct} for p in pairs],
-    }
+def _minimal_pairs(pairs: list[ScoredPair]) -> MinimalPairs | None:
+    return MinimalPairs(sum(p.correct for p in pairs) / len(pairs), pairs) if pairs else None

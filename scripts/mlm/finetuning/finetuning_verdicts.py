@@ -1,6 +1,8 @@
 """What the comparison of fine-tunings means, in sentences for the report."""
 
+from mlm.evaluation.artefacts import Verdict
 from mlm.evaluation.bootstrap import FEW_GROUPS
+from mlm.finetuning.finetuning_metrics import PartSize, ScoreDifference
 
 NAMES = {
     "pretrained": "fine-tuned from the pretrained weights",
@@ -13,32 +15,31 @@ _PARTS = {
 }
 
 
-def finetuning_verdicts(metrics: dict) -> list[str]:
-    """One sentence for each difference and part: better, worse, or not told apart."""
-    less_is_better = metrics["score"] == "rmse"
-    level = f"{100 * metrics['confidence']:g} %"
-    unit = "RMSE" if less_is_better else "accuracy"
-    sentences = []
-    for difference in metrics["differences"]:
-        name, other = NAMES[difference["model"]], NAMES[difference["beside"]]
+def finetuning_verdicts(
+    score: str, confidence: float, parts: dict[str, PartSize], differences: list[ScoreDifference]
+) -> list[Verdict]:
+    """One verdict for each difference and part: better, worse, or not told apart.
+
+    `score` is rmse, of which less is better, or accuracy.
+    """
+    unit = "RMSE" if score == "rmse" else "accuracy"
+    found = []
+    for difference in differences:
+        name, other = NAMES[difference.model], NAMES[difference.beside]
         for part, words in _PARTS.items():
-            if part not in difference:
+            if (measured := getattr(difference, part)) is None:
                 continue
-            low, high = difference[part]["interval"]
-            score = difference[part]["score"]
-            interval = f"{level} interval {low:+.3f} to {high:+.3f}"
-            counts = metrics["parts"][part]
-            if (units := counts["groups"] or counts["examples"]) < FEW_GROUPS:
-                what = "groups" if counts["groups"] else "rows"
+            low, high = measured.interval
+            interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
+            size = parts[part]
+            if (units := size.groups or size.examples) < FEW_GROUPS:
+                what = "groups" if size.groups else "rows"
                 interval += f", too narrow because from only {units} {what}"
-            if low <= 0 <= high:
-                said = f"is not told apart from {other} {words}"
-            else:
-                better = (score < 0) == less_is_better
-                said = f"is {'better' if better else 'worse'} than {other} {words}"
-            sentences.append(
-                f"{name[0].upper()}{name[1:]}, it {said}: {score:+.3f} in {unit} ({interval})."
-                if name.startswith("fine")
-                else f"{name[0].upper()}{name[1:]} {said}: {score:+.3f} in {unit} ({interval})."
-            )
-    return sentences
+            tone, said = "even", "not told apart from"
+            if not low <= 0 <= high:
+                tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
+                said = f"{tone} than"
+            subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
+            text = f"{subject} is {said} {other} {words}: {measured.score:+.3f} in {unit}"
+            found.append(Verdict(tone, f"{text} ({interval})."))
+    return found

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.finetuning.artefacts import Device, FoldRecord, LearnedAndHeldOut, TrainingRecord
 from mlm.finetuning.epoch_states import FoldStates, TrainingStates
 from mlm.finetuning.examples import Example, read_examples
 from mlm.finetuning.finetuning_step import (
@@ -36,10 +37,8 @@ from mlm.finetuning.tables import EpochRow, history_digest, write_history, write
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import write_artefact
 from mlm.tokenizer.encoding import Encoder
 
-FORMAT_VERSION = 1
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
 COMPUTING_MODULES = (
     "mlm.finetuning.examples",
@@ -273,7 +272,7 @@ def finetune_fold(settings: FoldSettings, files: FoldFiles) -> None:
     )
     write_history(files.history, [row for training in trainings for row in training.rows])
     write_flax_model(Path(files.weights).parent, kept, fold.config)
-    write_artefact(files.record, _record(settings, fold, trainings))
+    _record(settings, fold, trainings).write(files.record)
     states.remove()
 
 
@@ -323,7 +322,7 @@ def _train(
     return Training(seed, [EpochRow(**row) for row in rows], fold.predictions())
 
 
-def _record(settings: FoldSettings, fold: Fold, trainings: list[Training]) -> dict:
+def _record(settings: FoldSettings, fold: Fold, trainings: list[Training]) -> FoldRecord:
     """What fold.json says of the fold: nothing that time changes."""
     best = min if settings.task == "regression" else max
     rows = [row for training in trainings for row in training.rows]
@@ -331,26 +330,25 @@ def _record(settings: FoldSettings, fold: Fold, trainings: list[Training]) -> di
     for training in trainings:
         last, top = training.rows[-1], best(training.rows, key=lambda row: row.score)
         described.append(
-            {
-                "seed": training.seed,
-                "epochs": len(training.rows),
-                "train_loss": round(last.train_loss, 6),
-                "validation_loss": round(last.validation_loss, 6),
-                "score": round(last.score, 6),
-                "best_epoch": top.epoch,
-                "best_score": round(top.score, 6),
-            }
+            TrainingRecord(
+                seed=training.seed,
+                epochs=len(training.rows),
+                train_loss=round(last.train_loss, 6),
+                validation_loss=round(last.validation_loss, 6),
+                score=round(last.score, 6),
+                best_epoch=top.epoch,
+                best_score=round(top.score, 6),
+            )
         )
-    return {
-        "format_version": FORMAT_VERSION,
-        "run": settings.run,
-        "start": settings.start,
-        "fold": settings.fold,
-        "task": settings.task,
-        "examples": {"learned": len(fold.data.train), "held_out": len(fold.data.test)},
-        "history": history_digest(rows),
-        "truncated": fold.data.tokens.truncated,
-        "device": {"platform": fold.platform, "count": int(fold.mesh.devices.size)},
-        "precision": fold.precision,
-        "trainings": described,
-    }
+    return FoldRecord(
+        run=settings.run,
+        start=settings.start,
+        fold=settings.fold,
+        task=settings.task,
+        examples=LearnedAndHeldOut(len(fold.data.train), len(fold.data.test)),
+        history=history_digest(rows),
+        truncated=fold.data.tokens.truncated,
+        device=Device(fold.platform, int(fold.mesh.devices.size)),
+        precision=fold.precision,
+        trainings=described,
+    )

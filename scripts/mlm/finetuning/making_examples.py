@@ -2,15 +2,14 @@
 
 import statistics
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary, TargetSummary
 from mlm.finetuning.examples import Example, LabelledCsv, read_labelled_csv, write_examples
 from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.year_task import PretrainingSplit, year_examples
 from mlm.foundations.digests import file_sha256
-from mlm.results.artefacts import write_artefact
-
-FORMAT_VERSION = 1
 
 
 def make_examples(section: dict, seed: int, pretraining: PretrainingSplit | None) -> list[Example]:
@@ -45,27 +44,28 @@ def write_data(
     write_examples(table, examples, folds)
     sizes = Counter(folds)
     data = section["data"]
-    source = {"kind": data["source"]}
+    source = ExampleSource(data["source"])
     if data["source"] == "csv":
-        source |= {"name": Path(data["file"]).name, "sha256": file_sha256(data["file"])}
-    described = {
-        "format_version": FORMAT_VERSION,
-        "task": section["task"],
-        "source": source,
-        "examples": len(examples),
-        "groups": len({e.group for e in examples if e.group}),
-        "words": sum(len(e.excerpt.split()) for e in examples),
-        "splits": dict(sorted(Counter(e.split for e in examples if e.split).items())),
-        "folds": [sizes[fold] for fold in range(section["folds"])],
-    }
+        source = replace(source, name=Path(data["file"]).name, sha256=file_sha256(data["file"]))
+    target = classes = None
     if section["task"] == "regression":
         targets = [float(e.target) for e in examples]
-        described["target"] = {
-            "mean": round(statistics.fmean(targets), 6),
-            "standard_deviation": round(statistics.pstdev(targets), 6),
-            "lowest": min(targets),
-            "highest": max(targets),
-        }
+        target = TargetSummary(
+            mean=round(statistics.fmean(targets), 6),
+            standard_deviation=round(statistics.pstdev(targets), 6),
+            lowest=min(targets),
+            highest=max(targets),
+        )
     else:
-        described["classes"] = dict(sorted(Counter(e.target for e in examples).items()))
-    write_artefact(summary, described)
+        classes = dict(sorted(Counter(e.target for e in examples).items()))
+    ExamplesSummary(
+        task=section["task"],
+        source=source,
+        examples=len(examples),
+        groups=len({e.group for e in examples if e.group}),
+        words=sum(len(e.excerpt.split()) for e in examples),
+        splits=dict(sorted(Counter(e.split for e in examples if e.split).items())),
+        folds=[sizes[fold] for fold in range(section["folds"])],
+        target=target,
+        classes=classes,
+    ).write(summary)

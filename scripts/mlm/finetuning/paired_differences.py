@@ -16,14 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlm.evaluation.bootstrap import interval
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A score with its interval."""
-
-    score: float
-    interval: tuple[float, float]
+from mlm.finetuning.finetuning_metrics import Measured
 
 
 @dataclass(frozen=True)

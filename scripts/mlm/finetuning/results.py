@@ -3,14 +3,25 @@
 import shutil
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
+from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, FoldRecord, RidgeRecord
 from mlm.finetuning.examples import Example, read_examples
+from mlm.finetuning.finetuning_metrics import (
+    CurvePoint,
+    Finetuning,
+    FinetuningDigests,
+    Measured,
+    ModelScores,
+    PartSize,
+    ScoreDifference,
+    ShownPredictions,
+)
 from mlm.finetuning.finetuning_verdicts import finetuning_verdicts
-from mlm.finetuning.paired_differences import Bootstrap, Comparison, Measured
+from mlm.finetuning.paired_differences import Bootstrap, Comparison
 from mlm.finetuning.scores import macro_f1
 from mlm.finetuning.tables import (
     EpochRow,
@@ -25,17 +36,13 @@ from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import installed_version
 from mlm.foundations.errors import MlmError, remedy
-from mlm.results.artefacts import read_artefact, write_artefact
 
-FORMAT_VERSION = 1
 #: The models that are compared: two starts of the same network, and the baseline.
 STARTS = ("pretrained", "random")
 BASELINE = "tfidf_ridge"
 _PAIRS = (("pretrained", "random"), ("pretrained", BASELINE), ("random", BASELINE))
 #: Points kept for a plot of predicted against true.
 _POINTS = 600
-#: What examples.json says of itself, and not of the data.
-_NOT_DATA = ("format_version", "made_from")
 _PACKAGES = ("flax", "jax", "jaxlib", "numpy", "optax", "scipy", "tokenizers", "transformers")
 
 
@@ -82,11 +89,9 @@ def figures_of(rows: Sequence[Prediction], task: str) -> np.ndarray:
     return np.array([[float(p == r.target) for p in r.predictions] for r in rows])
 
 
-def _rounded(measured: Measured) -> dict:
-    return {
-        "score": round(measured.score, 6),
-        "interval": [round(x, 6) for x in measured.interval],
-    }
+def _rounded(measured: Measured) -> Measured:
+    low, high = measured.interval
+    return Measured(round(measured.score, 6), (round(low, 6), round(high, 6)))
 
 
 def in_order(examples: Sequence[Example], files: Sequence[str]) -> list[Prediction]:
@@ -133,7 +138,7 @@ def _history(path: str, record: str) -> list[EpochRow]:
     The record has no digest of the file, which holds times.
     """
     rows = read_history(path)
-    if history_digest(rows) != read_artefact(record)["history"]:
+    if history_digest(rows) != FoldRecord.read(record).history:
         raise MlmError(
             f"{path} is damaged: its epochs are not those that {record} tells of. {remedy(path)}"
         )
@@ -142,16 +147,18 @@ def _history(path: str, record: str) -> list[EpochRow]:
 
 def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> None:
     """Write metrics.json, oof*.csv, history*.csv and the best fold's model."""
-    found = read_found(files)
-    metrics = {"format_version": FORMAT_VERSION, "run": run} | scores_of(found, section, seed)
-    weights = Path(files.weights[metrics["best_fold"]])
-    metrics |= {
-        "data": {k: v for k, v in read_artefact(files.summary).items() if k not in _NOT_DATA},
-        "baseline": read_artefact(files.ridge_record)["chosen"],
-        "settings": {k: v for k, v in section.items() if k not in ("data", "task", "confidence")},
-        "digests": {"examples": file_sha256(files.examples), "model": file_sha256(weights)},
-        "packages": {p: v for p in _PACKAGES if (v := installed_version(p)) is not None},
-    }
+    found, summary = read_found(files), ExamplesSummary.read(files.summary)
+    described = scores_of(found, section, seed)
+    weights = Path(files.weights[described["best_fold"]])
+    metrics = Finetuning(
+        run=run,
+        **described,
+        data=ExampleData(**{f.name: getattr(summary, f.name) for f in fields(ExampleData)}),
+        baseline=RidgeRecord.read(files.ridge_record).chosen,
+        settings={k: v for k, v in section.items() if k not in ("data", "task", "confidence")},
+        digests=FinetuningDigests(file_sha256(files.examples), file_sha256(weights)),
+        packages={p: v for p in _PACKAGES if (v := installed_version(p)) is not None},
+    )
     directory = Path(files.directory)
     for name, rows in found.predictions.items():
         suffix = "" if name == "pretrained" else f"_{name}"
@@ -161,7 +168,7 @@ def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> Non
         rows = [row for history in histories for row in history]
         write_history(directory / f"history{suffix}.csv", rows)
     _copy_model(weights.parent, files.tokenizer, directory / "model")
-    write_artefact(directory / "metrics.json", metrics)
+    metrics.write(directory / "metrics.json")
 
 
 def scores_of(found: Found, section: dict, seed: int) -> dict:
@@ -181,45 +188,53 @@ def scores_of(found: Found, section: dict, seed: int) -> dict:
         for part in parts
     }
     models = {
-        name: _fold_scores(figures[name], found.fold_of, section["folds"], task)
-        | {part: _rounded(comparison.of(name)) for part, comparison in compared.items()}
-        for name in found.predictions
+        name: ModelScores(
+            **{part: _rounded(comparison.of(name)) for part, comparison in compared.items()},
+            **_fold_scores(figures[name], found.fold_of, section["folds"], task),
+            **_of_network(figures[name], found.histories[name], rooted) if name in STARTS else {},
+            macro_f1=None if rooted else _macro_f1(rows),
+        )
+        for name, rows in found.predictions.items()
     }
-    if task == "classification":
-        for name, rows in found.predictions.items():
-            true, trainings = (
-                [r.target for r in rows],
-                zip(*(r.predictions for r in rows), strict=True),
-            )
-            found_f1 = [macro_f1(said, true) for said in trainings]
-            models[name]["macro_f1"] = round(statistics.fmean(found_f1), 6)
-    for start in STARTS:
-        models[start]["seeds"] = _scores(figures[start].mean(axis=0), rooted)
-        models[start]["curves"] = _curves(found.histories[start])
+    differences = [
+        ScoreDifference(
+            model=name,
+            beside=other,
+            **{part: _rounded(c.difference(name, other)) for part, c in compared.items()},
+        )
+        for name, other in _PAIRS
+    ]
     pick = min if rooted else max
     # The model that a fold keeps is that of its first training.
     kept = figures["pretrained"][:, 0]
     folds = [kept[found.fold_of == fold].mean() for fold in range(section["folds"])]
-    described = {
-        "task": task,
+    judged = {
         "score": "rmse" if rooted else "accuracy",
         "confidence": section["confidence"],
-        "parts": {part.name: _described(part, found.examples) for part in parts},
+        "parts": {part.name: _size(part, found.examples) for part in parts},
+        "differences": differences,
+    }
+    return judged | {
+        "task": task,
         "models": models,
-        "differences": [
-            {"model": name, "beside": other}
-            | {part: _rounded(c.difference(name, other)) for part, c in compared.items()}
-            for name, other in _PAIRS
-        ],
         "best_fold": folds.index(pick(folds)),
         "shown": _shown(found.examples, found.predictions, task),
+        "verdicts": finetuning_verdicts(**judged),
     }
-    return described | {"verdicts": finetuning_verdicts(described)}
 
 
-def _described(part: Part, examples: Sequence[Example]) -> dict:
+def _of_network(figures: np.ndarray, histories: Sequence[Sequence[EpochRow]], rooted: bool) -> dict:
+    return {"seeds": _scores(figures.mean(axis=0), rooted), "curves": _curves(histories)}
+
+
+def _macro_f1(rows: Sequence[Prediction]) -> float:
+    true, trainings = [r.target for r in rows], zip(*(r.predictions for r in rows), strict=True)
+    return round(statistics.fmean(macro_f1(said, true) for said in trainings), 6)
+
+
+def _size(part: Part, examples: Sequence[Example]) -> PartSize:
     groups = {examples[i].group for i in part.places if examples[i].group}
-    return {"examples": len(part.places), "groups": len(groups)}
+    return PartSize(len(part.places), len(groups))
 
 
 def _scores(means: np.ndarray, rooted: bool) -> list[float]:
@@ -236,20 +251,22 @@ def _fold_scores(figures: np.ndarray, fold_of: np.ndarray, folds: int, task: str
     }
 
 
-def _curves(histories: Sequence[Sequence[EpochRow]]) -> list[dict]:
+def _curves(histories: Sequence[Sequence[EpochRow]]) -> list[CurvePoint]:
     """Means over folds and trainings by epoch, without anything that time changes."""
     rows = [row for history in histories for row in history]
     return [
-        {"epoch": epoch}
-        | {
-            key: round(statistics.fmean(getattr(r, key) for r in rows if r.epoch == epoch), 6)
-            for key in ("train_loss", "validation_loss", "score")
-        }
+        CurvePoint(
+            epoch,
+            *(
+                round(statistics.fmean(getattr(r, key) for r in rows if r.epoch == epoch), 6)
+                for key in ("train_loss", "validation_loss", "score")
+            ),
+        )
         for epoch in sorted({row.epoch for row in rows})
     ]
 
 
-def _shown(examples: Sequence[Example], models: dict, task: str) -> dict:
+def _shown(examples: Sequence[Example], models: dict, task: str) -> ShownPredictions:
     """True and predicted values of evenly spaced examples, or counts by true and predicted class.
 
     From the first training of each fold.
@@ -257,16 +274,16 @@ def _shown(examples: Sequence[Example], models: dict, task: str) -> dict:
     if task == "regression":
         step = max(1, -(-len(examples) // _POINTS))
         chosen = range(0, len(examples), step)
-        return {
-            "true": [float(examples[i].target) for i in chosen],
+        return ShownPredictions(
+            true=[float(examples[i].target) for i in chosen],
             **{
                 name: [float(rows[i].predictions[0]) for i in chosen]
                 for name, rows in models.items()
             },
-        }
+        )
     classes = sorted({e.target for e in examples})
-    return {
-        "classes": classes,
+    return ShownPredictions(
+        classes=classes,
         **{
             name: [
                 [sum(r.target == a and r.predictions[0] == b for r in rows) for b in classes]
@@ -274,7 +291,7 @@ def _shown(examples: Sequence[Example], models: dict, task: str) -> dict:
             ]
             for name, rows in models.items()
         },
-    }
+    )
 
 
 def _copy_model(fold: Path, tokenizer: Sequence[str], place: Path) -> None:

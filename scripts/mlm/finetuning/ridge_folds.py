@@ -2,18 +2,16 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from mlm.finetuning.artefacts import RidgeChoice, RidgeRecord
 from mlm.finetuning.examples import read_examples
 from mlm.finetuning.ridge_baseline import TERMS, choose, fitted, similarities, term_counts
 from mlm.finetuning.scores import classes_of
 from mlm.finetuning.tables import Prediction, write_prediction_rows
-from mlm.results.artefacts import write_artefact
-
-FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,8 @@ def write_ridge_predictions(
         weights = fitted(kernel[train], targets[train] - centre, choice.penalty)
         for i, row in zip(test, kernel[test] @ weights + centre, strict=True):
             said[i] = classes[int(row.argmax())] if classes else f"{row[0]:.6f}"
-        chosen.append(asdict(choice) | {"error": round(choice.error, 6), "fold": fold})
+        error = round(choice.error, 6)
+        chosen.append(RidgeChoice(choice.terms, choice.penalty, error, fold))
         print(
             f"TF-IDF and ridge: fold {fold + 1} of {folds}, {choice.terms}, "
             f"penalty {choice.penalty:g}",
@@ -68,5 +67,4 @@ def write_ridge_predictions(
         )
     rows = [Prediction(e.id, fold_of[i], e.target, (said[i],)) for i, e in enumerate(examples)]
     write_prediction_rows(files.predictions, rows)
-    record = {"format_version": FORMAT_VERSION, "task": task, "examples": len(examples)}
-    write_artefact(files.record, record | {"penalties": list(penalties), "chosen": chosen})
+    RidgeRecord(task, len(examples), list(penalties), chosen).write(files.record)

@@ -11,14 +11,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 
 from mlm.foundations.child_process import child_environment
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import write_artefact
-from mlm.shards.manifests import read_manifest
+from mlm.preflight.artefacts import Batches, Search, Searches, Trial
+from mlm.shards.manifests import Manifest
 from mlm.tpu.chips import CHIPS, generation_of
 from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
 from mlm.tpu.roofline import LABEL
@@ -26,35 +25,6 @@ from mlm.tpu.roofline import LABEL
 PRECISIONS = ("float32", "bfloat16")
 #: Growth of the FLOPs of one sample from which values are taken to be computed twice.
 _REMATERIALISED = 1.01
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One batch that was compiled: its peak in bytes and FLOPs of one sample, if it fits.
-
-    `quick` as in `compile_for`: the figures are a few in a hundred off.
-    """
-
-    batch: int
-    fits: bool
-    peak: int | None = None
-    flops_per_sample: float | None = None
-    quick: bool = False
-
-
-@dataclass
-class Search:
-    """What a search found; `largest` is 0 where no batch fits.
-
-    `too_large` is the smallest batch found not to fit, None up to the largest candidate.
-    `rematerialises_from` is the smallest batch tried whose samples cost more FLOPs than those
-    of the cheapest batch.
-    """
-
-    largest: int = 0
-    too_large: int | None = None
-    rematerialises_from: int | None = None
-    trials: list[Trial] = field(default_factory=list)
 
 
 def candidates(largest: int) -> list[int]:
@@ -160,10 +130,10 @@ def find_batches(request: dict, targets: list[str], batch: int, largest: int, ou
     is the run's own, where the guess comes from. No batch is tried that the train split does
     not fill. A target that the compiler does not know has null.
     """
-    samples = read_manifest(request["files"]["manifests"]["train"]).num_samples
+    samples = Manifest.read(request["files"]["manifests"]["train"]).num_samples
     accumulation = request["settings"]["pretraining"]["optimizer"]["gradient_accumulation_steps"]
     largest = max(1, min(largest, samples // accumulation))
-    found: dict[str, dict] = {}
+    found: dict[str, Searches] = {}
     with tempfile.TemporaryDirectory() as directory:
         programs = Programs(request, directory)
         for target in targets:
@@ -171,10 +141,12 @@ def find_batches(request: dict, targets: list[str], batch: int, largest: int, ou
                 precision: _find(programs, target, precision, batch, largest)
                 for precision in PRECISIONS
             }
-    write_artefact(output, {"format_version": 1, "label": LABEL, "targets": found})
+    Batches(LABEL, found).write(output)
 
 
-def _find(programs: Programs, target: str, precision: str, batch: int, largest: int) -> dict | None:
+def _find(
+    programs: Programs, target: str, precision: str, batch: int, largest: int
+) -> Search | None:
     facts = CHIPS[generation_of(target)]
     known: dict[tuple[int, bool], Compilation] = {}
 
@@ -212,4 +184,4 @@ def _find(programs: Programs, target: str, precision: str, batch: int, largest: 
     trials = {t.batch: t for t in (attempt(start, True), *quick.trials, *result.trials)}
     result.trials = [trials[b] for b in sorted(trials)]
     result.rematerialises_from = _rematerialises_from(result.trials)
-    return asdict(result)
+    return result

@@ -8,14 +8,23 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
+from mlm.preflight.artefacts import (
+    Batches,
+    Lowering,
+    Memory,
+    Preflight,
+    RuleVerdict,
+    RunEstimate,
+    Step,
+    Target,
+)
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
-from mlm.preflight.forward_checks import ForwardReport, forward_programs, judge_forward
-from mlm.results.artefacts import read_artefact, write_artefact
-from mlm.shards.manifests import read_manifest
+from mlm.preflight.forward_checks import forward_programs, judge_forward
+from mlm.shards.manifests import Manifest
 from mlm.tpu.chips import CHIPS, ChipFacts, generation_of, hosts_of
 from mlm.tpu.compiler import (
     COMPILED,
@@ -27,7 +36,6 @@ from mlm.tpu.compiler import (
 )
 from mlm.tpu.roofline import LABEL, estimate
 
-FORMAT_VERSION = 1
 #: Bytes of StableHLO from which compilations run one by one, and quickly where that is left
 #: open: a base model's (0.8 MB) takes 100 to 130 seconds and 3 to 6 GB of memory with full
 #: effort, a small one's (0.2 MB) seconds and less than 1 GB.
@@ -66,29 +74,9 @@ class PreflightSettings:
 
 
 @dataclass
-class TargetReport:
-    """What preflight says of one target; `memory` and `estimate` are None where unknown.
+class TargetReport(Target):
+    """What preflight says of one target, with what it finds there."""
 
-    `forward` is what is said of the steps of validation and evaluation.
-    """
-
-    target: str
-    outcome: str
-    message: str = ""
-    replicas: int = 0
-    chips: int = 0
-    hosts: int = 0
-    fits: bool | None = None
-    hbm_per_replica: int | None = None
-    memory: dict[str, int] | None = None
-    flops_per_step: float | None = None
-    flops_per_run: float | None = None
-    bytes_accessed: float | None = None
-    all_reduces: int = 0
-    global_batch_size: int | None = None
-    estimate: dict | None = None
-    largest_batch: dict | None = None
-    forward: dict[str, ForwardReport] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -147,15 +135,7 @@ def _too_large(target: str, message: str) -> Finding:
 
 
 def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load: Load) -> None:
-    report.memory = {
-        "arguments": found.arguments,
-        "outputs": found.outputs,
-        "aliased": found.aliased,
-        "temporaries": found.temporaries,
-        "code": found.code,
-        "peak": found.peak,
-        "allocated": found.allocated,
-    }
+    report.memory = Memory(**{f.name: getattr(found, f.name) for f in fields(Memory)})
     # The compiler refuses what its own limit cannot hold; the datasheet is the second opinion.
     needed = found.peak + found.code
     report.fits = needed <= report.hbm_per_replica
@@ -183,8 +163,9 @@ def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load
         steps=steps,
         utilisation=utilisation,
     )
-    assumed = {"steps": steps, "utilisation": list(utilisation), "label": LABEL}
-    report.estimate = asdict(seconds) | assumed
+    report.estimate = RunEstimate(
+        **asdict(seconds), steps=steps, utilisation=utilisation, label=LABEL
+    )
 
 
 @dataclass(frozen=True)
@@ -210,16 +191,16 @@ def preflight(
     steps_for: Callable[[int], int],
     compiler: Callable[..., Compilation] = compile_for,
     at_once: int = 1,
-) -> dict:
+) -> Preflight:
     """Compile for every target, judge, and write the report, which is also returned.
 
     `at_once` compilations run side by side; their number changes no byte. A target that fails
     takes nothing from the others. Without a program (the step could not be lowered) no target
     is compiled for.
     """
-    lowering, manifest = read_artefact(files.lowering), read_manifest(files.manifest)
-    findings = [Finding(**f) for f in lowering["findings"]]
-    batches = read_artefact(files.batches)["targets"] if files.batches else {}
+    lowering, manifest = Lowering.read(files.lowering), Manifest.read(files.manifest)
+    findings = lowering.findings
+    batches = Batches.read(files.batches).targets if files.batches else {}
 
     def check(report: TargetReport) -> list[Finding]:
         return check_data(
@@ -238,7 +219,7 @@ def preflight(
         if size > _LARGE_PROGRAM:
             at_once = 1
         load = Load(
-            lowering["per_replica_batch_size"], lowering["gradient_accumulation_steps"], steps_for
+            lowering.per_replica_batch_size, lowering.gradient_accumulation_steps, steps_for
         )
         forward = {
             target: forward_programs(target, lowering, files.validation, files.evaluation)
@@ -266,13 +247,8 @@ def preflight(
             reports.append(report)
     findings += [f for r in reports for f in r.findings]
     rules = _verdicts(findings, _unasked(lowering, compiled=bool(reports)))
-    step = {k: v for k, v in lowering.items() if k not in _NOT_SHOWN}
-    verdict = Verdict(lowering["run"], step, quick, findings, reports, rules)
+    verdict = Verdict(lowering.run, lowering.step, quick, findings, reports, rules)
     return write_verdict(files.report, verdict, settings.targets)
-
-
-#: Parts of lowering.json that preflight.json does not repeat.
-_NOT_SHOWN = ("findings", "format_version", "model_configuration")
 
 
 @dataclass(frozen=True)
@@ -280,30 +256,31 @@ class Verdict:
     """All that is said of one step: `findings` are the targets' as well."""
 
     run: str
-    step: dict
+    step: Step
     quick: bool
     findings: list[Finding]
     reports: list[TargetReport]
-    rules: list[dict]
+    rules: list[RuleVerdict]
 
 
-def write_verdict(path: str, verdict: Verdict, targets: tuple[str, ...]) -> dict:
+def write_verdict(path: str, verdict: Verdict, targets: tuple[str, ...]) -> Preflight:
     """Write a preflight.json; its content."""
-    result = {
-        "format_version": FORMAT_VERSION,
-        "run": verdict.run,
-        "passed": not failed(verdict.findings),
-        "label": LABEL,
-        "effort": "quick" if verdict.quick else "full",
-        "unseen": list(UNSEEN),
-        "step": verdict.step,
-        "rules": verdict.rules,
-        "findings": [asdict(f) for f in verdict.findings],
-        "targets": [_as_json(r) for r in verdict.reports],
-        "chips": _chips(targets),
-        "packages": compiler_versions(),
-    }
-    write_artefact(path, result)
+    result = Preflight(
+        run=verdict.run,
+        passed=not failed(verdict.findings),
+        label=LABEL,
+        effort="quick" if verdict.quick else "full",
+        unseen=list(UNSEEN),
+        step=verdict.step,
+        rules=verdict.rules,
+        findings=verdict.findings,
+        targets=[
+            Target(**{f.name: getattr(r, f.name) for f in fields(Target)}) for r in verdict.reports
+        ],
+        chips=_chips(targets),
+        packages=compiler_versions(),
+    )
+    result.write(path)
     return result
 
 
@@ -339,12 +316,6 @@ def _ran_out_of_memory(answer: Compilation) -> bool:
     return any(found.outcome == HOST_MEMORY for found in (answer, *answer.others))
 
 
-def _as_json(report: TargetReport) -> dict:
-    found = asdict(report)
-    del found["findings"]
-    return found
-
-
 _OF_THE_STEP = (
     "static_control_flow",
     "static_shapes",
@@ -364,17 +335,17 @@ _OF_A_TARGET = (
 )
 
 
-def _unasked(lowering: dict, compiled: bool) -> set[str]:
+def _unasked(lowering: Lowering, compiled: bool) -> set[str]:
     """The rules that could not be asked, since a step before them failed."""
     rules = set() if compiled else set(_OF_A_TARGET)
-    if "parameters" not in lowering:
+    if lowering.parameters is None:
         rules |= {*_OF_THE_STEP, *_OF_THE_DATA}
-    elif "survey" not in lowering:
+    elif lowering.survey is None:
         rules |= {*_OF_THE_DATA}
     return rules
 
 
-def _verdicts(findings: list[Finding], unasked: set[str]) -> list[dict]:
+def _verdicts(findings: list[Finding], unasked: set[str]) -> list[RuleVerdict]:
     """For every rule what it asks and whether it is kept, broken, or advised on."""
     ranks = (ADVICE, WARNING, ERROR)
     worst: dict[str, str] = {}
@@ -383,11 +354,7 @@ def _verdicts(findings: list[Finding], unasked: set[str]) -> list[dict]:
             worst.get(finding.rule, ADVICE), finding.severity, key=ranks.index
         )
     return [
-        {
-            "rule": name,
-            "asks": asks,
-            "verdict": worst.get(name, "not asked" if name in unasked else "kept"),
-        }
+        RuleVerdict(name, asks, worst.get(name, "not asked" if name in unasked else "kept"))
         for name, asks in RULES.items()
     ]
 

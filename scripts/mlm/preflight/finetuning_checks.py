@@ -12,6 +12,7 @@ from functools import partial
 from mlm.finetuning.ahead_of_time import compile_ahead
 from mlm.finetuning.examples import read_examples
 from mlm.finetuning.scores import classes_of
+from mlm.preflight.artefacts import Lowering, Preflight, Step
 from mlm.preflight.checks import (
     Load,
     PreflightSettings,
@@ -21,7 +22,6 @@ from mlm.preflight.checks import (
     write_verdict,
 )
 from mlm.preflight.findings import ERROR, Finding
-from mlm.results.artefacts import read_artefact
 from mlm.tpu.compiler import Compilation
 
 
@@ -41,14 +41,14 @@ def preflight_finetuning(
     precision: str,
     compiler: Callable[..., Compilation] = compile_ahead,
     at_once: int = 1,
-) -> dict:
+) -> Preflight:
     """Compile the step of one fold for every target and write the verdict, which is returned.
 
     `section` is `finetune` of the configuration. Figures are those of one fold.
     """
-    lowering = read_artefact(files.lowering)
+    lowering = Lowering.read(files.lowering)
     examples, folds = read_examples(files.examples)
-    config = lowering.get("model_configuration")
+    config = lowering.model_configuration
     outputs = len(classes_of(examples, section["task"])) or 1
     learned = len(examples) - min(map(folds.count, set(folds)))
     batch = section["per_device_batch_size"]
@@ -71,14 +71,14 @@ def preflight_finetuning(
         for target, found in zip(settings.targets, answers, strict=True):
             reports.append(report_on(target, found, load, settings.utilisation))
         findings += [f for r in reports for f in r.findings]
-    step = {
-        "model_type": lowering.get("model_type"),
-        "precision": precision,
-        "per_replica_batch_size": batch,
-        "sequence_length": section["max_length"],
-        "outputs": outputs,
-        "examples": learned,
-    }
-    name = f"{lowering['run']}, a fold of fine-tuning"
+    step = Step(
+        model_type=lowering.model_type,
+        precision=precision,
+        per_replica_batch_size=batch,
+        sequence_length=section["max_length"],
+        outputs=outputs,
+        examples=learned,
+    )
+    name = f"{lowering.run}, a fold of fine-tuning"
     verdict = Verdict(name, step, quick, findings, reports, rules=[])
     return write_verdict(files.report, verdict, settings.targets)

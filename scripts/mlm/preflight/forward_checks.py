@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlm.preflight.artefacts import ForwardReport, Lowering
 from mlm.preflight.findings import ERROR, Finding
 from mlm.tpu.chips import replicas_of
 from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation
@@ -22,28 +23,17 @@ class ForwardProgram:
     rows: int
 
 
-@dataclass(frozen=True)
-class ForwardReport:
-    """What the compiler says of it; `fits` is None and `peak` 0 bytes where it does not say."""
-
-    rows: int
-    outcome: str
-    message: str
-    fits: bool | None
-    peak: int
-
-
 def forward_programs(
-    target: str, lowering: dict, validation: str, evaluation: dict[int, str]
+    target: str, lowering: Lowering, validation: str, evaluation: dict[int, str]
 ) -> list[ForwardProgram]:
     """The steps beside training's that a run has on `target`, as far as they could be lowered."""
-    rows = lowering.get("forward_rows")
+    rows = lowering.forward_rows
     if rows is None:
         return []
     replicas = replicas_of(target)
     programs = [
-        ForwardProgram("validation", validation, rows["validation"]),
-        ForwardProgram("evaluation", evaluation[replicas], rows["evaluation"][str(replicas)]),
+        ForwardProgram("validation", validation, rows.validation),
+        ForwardProgram("evaluation", evaluation[replicas], rows.evaluation[replicas]),
     ]
     return [program for program in programs if Path(program.path).stat().st_size]
 

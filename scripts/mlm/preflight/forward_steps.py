@@ -11,6 +11,7 @@ from mlm.batches.masking import MaskingPlan
 from mlm.evaluation.scoring import masked_answers, rows_of_a_replica
 from mlm.foundations.atomic import replacing
 from mlm.foundations.framework import tf, tf_keras
+from mlm.preflight.artefacts import ForwardRows
 from mlm.preflight.findings import Finding
 from mlm.preflight.lowering import lower, one_of_many
 from mlm.pretraining.models import build_model
@@ -35,7 +36,9 @@ class ForwardSteps:
         return [self.validation, *self.evaluation.values()]
 
 
-def lower_forward(run: Pretraining, model, steps: ForwardSteps) -> tuple[dict, list[Finding]]:
+def lower_forward(
+    run: Pretraining, model, steps: ForwardSteps
+) -> tuple[ForwardRows, list[Finding]]:
     """Write the programs of `steps`; the rows that a replica gets in each, and what was found.
 
     `model` is the one that trains. Evaluation has one of its own, in float32 as `evaluate` does;
@@ -61,7 +64,7 @@ def lower_forward(run: Pretraining, model, steps: ForwardSteps) -> tuple[dict, l
             "index": tf.TensorSpec(size[:1], tf.int64),
         }
         findings += _write("evaluation", path, lambda batch: answers(**batch), signature)
-    return {"validation": run.per_replica_batch_size, "evaluation": rows}, findings
+    return ForwardRows(run.per_replica_batch_size, rows), findings
 
 
 def _evaluation_plan(run: Pretraining, section: dict) -> MaskingPlan:

@@ -7,7 +7,7 @@ the machine that trains: there, a preflight that passed for the same step is ask
 from pathlib import Path
 
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import read_artefact
+from mlm.preflight.artefacts import Preflight
 
 
 def require_passed(report: str, run: str, step: dict) -> None:
@@ -29,11 +29,11 @@ def require_passed(report: str, run: str, step: dict) -> None:
 def _fault(report: str, step: dict) -> str | None:
     if not Path(report).exists():
         return f"{report} does not exist"
-    found = read_artefact(report)
-    if not found["passed"]:
+    found = Preflight.read(report)
+    if not found.passed:
         return f"{report} says that it failed"
     for name, value in step.items():
-        told = found["step"].get(name)
+        told = getattr(found.step, name)
         if told != value:
             return f"{report} was made for {name} {told}, and this training has {value}"
     return None

@@ -2,24 +2,22 @@
 
 import json
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from mlm.config.families import ROBERTA_FAMILY
 from mlm.foundations.atomic import replacing, write_text
 from mlm.foundations.errors import MlmError
+from mlm.preflight.artefacts import Dimension, Lowering
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.forward_steps import ForwardSteps, lower_forward
 from mlm.preflight.lowering import Lowered, TrainStep, lower, train_step_of
 from mlm.preflight.shape_survey import position_is_restorable, survey_epoch
-from mlm.preflight.tile_sizes import Dimension, tile_advice
+from mlm.preflight.tile_sizes import tile_advice
 from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
 from mlm.pretraining.resolved_run import Pretraining
 from mlm.pretraining.run_inputs import RunFiles, RunSettings, pretraining_of
-from mlm.results.artefacts import write_artefact
-from mlm.shards.manifests import read_manifest
+from mlm.shards.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
-
-FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,10 @@ def lower_run(
     precision = options.precision or tpu_precision(settings.accelerator)
     _open_cpu(precision)
     findings = _pad_id(settings, files)
-    described: dict = {"precision": precision}
+    described: dict = {}
     lowered = Lowered(None, ())
     try:
-        manifests = {split: read_manifest(path) for split, path in files.manifests.items()}
+        manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
         run = pretraining_of(settings, files, manifests, replicas=1)
     except MlmError as error:
         if not findings:
@@ -86,7 +84,7 @@ def lower_run(
         if options.survey and lowered.program is not None:
             survey, found = survey_epoch(run, step, options.epoch_batches)
             findings += found + position_is_restorable(run)
-            described["survey"] = asdict(survey)
+            described["survey"] = survey
         if forward and lowered.program is not None:
             described["forward_rows"], found = lower_forward(run, step.model, forward)
             findings += found
@@ -95,16 +93,13 @@ def lower_run(
             write_text(path, "")
     with replacing(program) as temporary:
         temporary.write_bytes(lowered.program or b"")
-    write_artefact(
-        summary,
-        {
-            "format_version": FORMAT_VERSION,
-            "run": settings.name,
-            "lowered": lowered.program is not None,
-            "findings": [asdict(f) for f in findings],
-            **described,
-        },
-    )
+    Lowering(
+        run=settings.name,
+        precision=precision,
+        lowered=lowered.program is not None,
+        findings=findings,
+        **described,
+    ).write(summary)
 
 
 def _open_cpu(precision: str) -> None:
@@ -148,7 +143,7 @@ def _described(run: Pretraining, step: TrainStep, dimensions: list[Dimension]) -
         "vocabulary_size": run.plan.vocabulary_size,
         "slots": run.plan.slots,
         "inputs": {k: [list(s.shape), s.dtype.name] for k, s in sorted(step.signature.items())},
-        "dimensions": [asdict(d) for d in dimensions],
+        "dimensions": dimensions,
     }
 
 

@@ -2,9 +2,9 @@
 
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError
-from mlm.preflight.findings import Finding, failed
+from mlm.preflight.artefacts import Preflight
+from mlm.preflight.findings import failed
 from mlm.preflight.table import table
-from mlm.results.artefacts import read_artefact
 
 
 def show_and_require(reports: list[str], passed: str) -> None:
@@ -13,13 +13,13 @@ def show_and_require(reports: list[str], passed: str) -> None:
     Raises MlmError with every reason where one did not pass; nothing is written then, so that
     asking again says so again.
     """
-    found = [read_artefact(path) for path in reports]
+    found = [Preflight.read(path) for path in reports]
     text = "\n\n".join(table(report) for report in found) + "\n"
     print(text)
     reasons = [
-        f"  - {report['run']}: {finding.in_words()}"
+        f"  - {report.run}: {finding.in_words()}"
         for report in found
-        for finding in failed([Finding(**f) for f in report["findings"]])
+        for finding in failed(report.findings)
     ]
     if reasons:
         raise MlmError("The preflight did not pass:\n" + "\n".join(reasons))

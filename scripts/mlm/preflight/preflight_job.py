@@ -3,7 +3,7 @@
 from mlm.preflight.checks import PreflightFiles, PreflightSettings, preflight
 from mlm.preflight.data_readiness import Reach
 from mlm.pretraining.length import number_of_updates
-from mlm.shards.manifests import read_manifest
+from mlm.shards.manifests import Manifest
 
 
 def preflight_run(
@@ -19,7 +19,7 @@ def preflight_run(
 
     `pretraining` holds the run's `steps`, `epochs` and `tokens`.
     """
-    manifest = read_manifest(files.manifest)
+    manifest = Manifest.read(files.manifest)
 
     def steps_for(global_batch: int) -> int:
         return number_of_updates(

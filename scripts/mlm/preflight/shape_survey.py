@@ -14,6 +14,7 @@ import numpy as np
 
 from mlm.batches.input_pipeline import BatchOrder, training_batches
 from mlm.foundations.framework import tf
+from mlm.preflight.artefacts import Survey
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.lowering import TrainStep
 from mlm.pretraining.resolved_run import Pretraining, validation_batches
@@ -22,18 +23,6 @@ from mlm.pretraining.train_step import distributed_train_step, distributed_valid
 #: A function that is traced so often is traced for every batch: no need to go on.
 _MANY_TRACES = 5
 _SHAPES_SHOWN = 3
-
-
-@dataclass(frozen=True)
-class Survey:
-    """Batches that were looked at, and the traces that they cause."""
-
-    training_batches: int
-    training_shapes: int
-    validation_batches: int
-    validation_shapes: int
-    training_traces: int
-    validation_traces: int
 
 
 @dataclass

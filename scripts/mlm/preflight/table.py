@@ -1,6 +1,7 @@
 """Preflight's answer for the terminal: a table of targets, and what is wrong in words."""
 
-from mlm.preflight.findings import ADVICE, Finding
+from mlm.preflight.artefacts import ForwardReport, Preflight, Target
+from mlm.preflight.findings import ADVICE
 
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (
@@ -34,46 +35,47 @@ def shown_seconds(seconds: float) -> str:
     return f"{seconds * 1000:.2g} ms"
 
 
-def table(report: dict) -> str:
+def table(report: Preflight) -> str:
     """All targets of one preflight.json, and its findings, as text."""
-    rows = [HEADINGS, *(row(t) for t in report["targets"])]
+    rows = [HEADINGS, *(row(t) for t in report.targets)]
     widths = [max(len(r[i]) for r in rows) for i in range(len(HEADINGS))]
     lines = [
-        f"Preflight of {report['run']} ({report['label']}; {report['effort']} compilation)",
+        f"Preflight of {report.run} ({report.label}; {report.effort} compilation)",
         *("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows),
     ]
-    findings = [Finding(**f) for f in report["findings"]]
     # Advice last: what stops a training is read first.
-    lines += [f"  {f.in_words()}" for f in sorted(findings, key=lambda f: f.severity == ADVICE)]
-    lines.append(f"{report['run']}: {'passed' if report['passed'] else 'FAILED'}")
+    lines += [
+        f"  {f.in_words()}" for f in sorted(report.findings, key=lambda f: f.severity == ADVICE)
+    ]
+    lines.append(f"{report.run}: {'passed' if report.passed else 'FAILED'}")
     return "\n".join(lines)
 
 
-def row(target: dict) -> tuple[str, ...]:
+def row(target: Target) -> tuple[str, ...]:
     """What is told of one target of preflight.json, as text in the order of HEADINGS."""
-    verdict = {True: "fits", False: "does not fit", None: target["outcome"].replace("_", " ")}
-    found = target["estimate"]
+    verdict = {True: "fits", False: "does not fit", None: target.outcome.replace("_", " ")}
     time = "?"
-    if found:
-        time = " to ".join(shown_seconds(s) for s in found["run_seconds"])
-    batches = target["largest_batch"] or {}
+    if target.estimate:
+        time = " to ".join(map(shown_seconds, target.estimate.run_seconds))
     largest = ", ".join(
-        f"{kind} {values['largest']}" for kind, values in sorted(batches.items()) if values
+        f"{kind} {found.largest}"
+        for kind, found in sorted((target.largest_batch or {}).items())
+        if found
     )
     return (
-        target["target"],
-        verdict[target["fits"]],
-        str(target["replicas"] or "?"),
-        shown_bytes((target["memory"] or {}).get("peak")),
-        *(_forward(target["forward"].get(name)) for name in ("validation", "evaluation")),
-        shown_bytes(target["hbm_per_replica"]),
+        target.target,
+        verdict[target.fits],
+        str(target.replicas or "?"),
+        shown_bytes(target.memory and target.memory.peak),
+        *(_forward(target.forward.get(name)) for name in ("validation", "evaluation")),
+        shown_bytes(target.hbm_per_replica),
         largest or "-",
-        f"{target['flops_per_step']:.3g}" if target["flops_per_step"] else "?",
+        f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
         time,
     )
 
 
-def _forward(said: dict | None) -> str:
+def _forward(said: ForwardReport | None) -> str:
     if said is None:
         return "-"
-    return shown_bytes(said["peak"]) if said["fits"] else "does not fit"
+    return shown_bytes(said.peak) if said.fits else "does not fit"

@@ -5,22 +5,11 @@ of 16 bits); its matrix unit multiplies 128 × 128. What does not fill them is p
 computed all the same (Cloud TPU documentation, "Performance guide").
 """
 
-from dataclasses import dataclass
-
+from mlm.preflight.artefacts import Dimension
 from mlm.preflight.findings import ADVICE, WARNING, Finding
 from mlm.pretraining.resolved_run import Pretraining
 
 SUBLANES, LANES = 8, 128
-
-
-@dataclass(frozen=True)
-class Dimension:
-    """One size of the step, and the share of its tiles that is padding, in [0, 1)."""
-
-    name: str
-    size: int
-    multiple: int
-    waste: float
 
 
 def padding_waste(size: int, multiple: int) -> float:

@@ -4,7 +4,11 @@ Follows the Hub's documentation of model cards. Imports no module of the report:
 exports a model depends on what stands here.
 """
 
+from collections.abc import Mapping
+
 from huggingface_hub import EvalResult, ModelCardData
+
+from mlm.pretraining.artefacts import Training
 
 #: What a card says of the corpus where the configuration names no more than its kind.
 _SOURCES = {
@@ -20,9 +24,9 @@ _METRICS = {
 
 
 def model_card(
-    summary: dict,
+    training: Training,
     corpus: str,
-    evaluation: dict | None = None,
+    test: Mapping[str, float] | None = None,
     license: str = "other",
     language: str | None = None,
     prompt: str = "We must [MASK] our forces.",
@@ -30,34 +34,26 @@ def model_card(
 ) -> str:
     """README.md text: a YAML header that the Hub understands, then the card itself.
 
-    `summary` is the content of training.json and `evaluation` that of evaluation.json where
-    there is one; `corpus` is a source of the configuration or words for it; `prompt` holds the
-    mask token once; `place` is what the example opens: a directory or a repository. The same
-    arguments give the same text. Raises ValueError where huggingface_hub refuses the metadata.
+    `test` has the figures of the test split where it was evaluated; `corpus` is a source of the
+    configuration or words for it; `prompt` holds the mask token once; `place` is what the
+    example opens: a directory or a repository. The same arguments give the same text. Raises
+    ValueError where huggingface_hub refuses the metadata.
     """
     corpus = " ".join(_SOURCES.get(corpus, corpus).split())
-    figures = _figures(summary, evaluation)
-    header = _metadata(summary, corpus, figures, license, language, prompt).to_yaml()
-    return f"---\n{header}\n---\n\n{_body(summary, corpus, figures, prompt, place)}"
+    figures = _figures(training, test)
+    header = _metadata(training, corpus, figures, license, language, prompt).to_yaml()
+    return f"---\n{header}\n---\n\n{_body(training, corpus, figures, prompt, place)}"
 
 
-def _figures(summary: dict, evaluation: dict | None) -> dict[str, dict[str, float]]:
+def _figures(training: Training, test: Mapping[str, float] | None) -> dict[str, dict[str, float]]:
     """Metrics by split: validation from the training, test where it was evaluated."""
-    final = summary.get("final") or {}
-    validation = {
-        "loss": final.get("validation_loss"),
-        "accuracy": final.get("validation_accuracy"),
-    }
-    figures = {"validation": validation, "test": (evaluation or {}).get("test") or {}}
-    known = {
-        split: {k: values[k] for k in _METRICS if values.get(k) is not None}
-        for split, values in figures.items()
-    }
-    return {split: values for split, values in known.items() if values}
+    final = training.final
+    figures = {"validation": {"loss": final.validation_loss, "accuracy": final.validation_accuracy}}
+    return figures | ({"test": {k: test[k] for k in _METRICS}} if test else {})
 
 
 def _metadata(
-    summary: dict,
+    training: Training,
     corpus: str,
     figures: dict[str, dict[str, float]],
     license: str,
@@ -78,46 +74,38 @@ def _metadata(
         for split, values in figures.items()
         for key, value in values.items()
     ]
-    optional: dict = {"language": language} if language else {}
-    if results:
-        metrics = sorted({r.metric_type for r in results})
-        optional |= {"metrics": metrics, "eval_results": results, "model_name": summary["run"]}
     return ModelCardData(
         license=license,
         library_name="transformers",
         pipeline_tag="fill-mask",
-        tags=["fill-mask", "masked-lm", summary["model_type"]],
+        tags=["fill-mask", "masked-lm", training.model_type],
         widget=[{"text": prompt}],
-        **optional,
+        metrics=sorted({r.metric_type for r in results}),
+        eval_results=results,
+        model_name=training.run,
+        **({"language": language} if language else {}),
     )
 
 
 def _body(
-    summary: dict, corpus: str, figures: dict[str, dict[str, float]], prompt: str, place: str
+    training: Training, corpus: str, figures: dict[str, dict[str, float]], prompt: str, place: str
 ) -> str:
     shown = {
-        "Architecture": summary["model_type"],
-        "Parameters": f"{summary['parameters']:,}",
-        "Steps": f"{summary['steps']:,}",
+        "Architecture": training.model_type,
+        "Parameters": f"{training.parameters:,}",
+        "Steps": f"{training.steps:,}",
+        "Tokens seen": f"{training.tokens:,}",
+        "Epochs": f"{training.epochs:.4g}",
+        "Samples in a step": f"{training.global_batch_size:,}",
+        "Tokens in a sample": f"{training.sequence_length:,}",
+        "Seed": training.seed,
+        "Precision": training.precision,
+        "Tokens masked": f"{training.masking['mlm_probability']:.0%}",
+        "Peak learning rate": f"{training.optimizer['learning_rate']:g}",
     }
-    for key, words, form in (
-        ("tokens", "Tokens seen", ",d"),
-        ("epochs", "Epochs", ".4g"),
-        ("global_batch_size", "Samples in a step", ",d"),
-        ("sequence_length", "Tokens in a sample", ",d"),
-        ("seed", "Seed", "d"),
-        ("precision", "Precision", "s"),
-    ):
-        if summary.get(key) is not None:
-            shown[words] = format(summary[key], form)
-    masking, optimizer = summary.get("masking") or {}, summary.get("optimizer") or {}
-    if masking.get("mlm_probability") is not None:
-        shown["Tokens masked"] = f"{masking['mlm_probability']:.0%}"
-    if optimizer.get("learning_rate") is not None:
-        shown["Peak learning rate"] = f"{optimizer['learning_rate']:g}"
     parts = [
-        f"# {summary['run']}",
-        f"A masked language model of {summary['parameters']:,} parameters, trained from random "
+        f"# {training.run}",
+        f"A masked language model of {training.parameters:,} parameters, trained from random "
         f"weights on {corpus}.",
         "## Use",
         "```python\n"
@@ -128,25 +116,17 @@ def _body(
         "`model.safetensors`.",
         "## Training",
         "| | |\n|---|---|\n" + "\n".join(f"| {k} | {v} |" for k, v in shown.items()),
-    ]
-    if figures:
-        rows = [
-            f"| {split} | {_cell(values.get('loss'), '.3f')} "
-            f"| {_cell(values.get('accuracy'), '.1%')} |"
+        "## Evaluation",
+        "Of masked tokens only.",
+        "| split | loss, nats | accuracy |\n|---|---|---|\n"
+        + "\n".join(
+            f"| {split} | {values['loss']:.3f} | {values['accuracy']:.1%} |"
             for split, values in figures.items()
-        ]
-        head = "| split | loss, nats | accuracy |\n|---|---|---|\n"
-        parts += ["## Evaluation", "Of masked tokens only.", head + "\n".join(rows)]
-    parts += [
+        ),
         "## Limits",
         "The model has seen nothing but its corpus, and repeats what stands there, errors and "
         "prejudice included. It fills gaps in text; what it says is not knowledge.",
+        "## Made with",
+        ", ".join(f"{k} {v}" for k, v in sorted(training.packages.items())) + ".",
     ]
-    if packages := summary.get("packages"):
-        versions = ", ".join(f"{k} {v}" for k, v in sorted(packages.items()))
-        parts += ["## Made with", f"{versions}."]
     return "\n\n".join(parts) + "\n"
-
-
-def _cell(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)

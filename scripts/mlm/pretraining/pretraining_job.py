@@ -12,6 +12,7 @@ from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.accelerators import Accelerator, AcceleratorSettings, open_accelerator
+from mlm.pretraining.artefacts import FinalFigures, Training, TrainingDigests
 from mlm.pretraining.branching import branch_of
 from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.export import export_model
@@ -28,11 +29,8 @@ from mlm.pretraining.run_inputs import (
 )
 from mlm.pretraining.training import Trained, pretrain
 from mlm.pretraining.training_log import Row, write_rows
-from mlm.results.artefacts import write_artefact
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
-
-FORMAT_VERSION = 1
 
 SCRIPTS = Path(__file__).parents[2]
 
@@ -150,7 +148,7 @@ def train_and_export(
         card = model_card(summary, corpus=settings.corpus)
         write_text(f"{results.model_directory}/README.md", card)
         write_rows(results.log, trained.rows)
-        write_artefact(results.summary, summary)
+        summary.write(results.summary)
 
 
 def _states(settings: RunSettings, run: Pretraining, basis: dict) -> StateDirectory:
@@ -181,44 +179,42 @@ def _summary(
     run: Pretraining,
     accelerator: Accelerator,
     trained: Trained,
-) -> dict:
-    """training.json: what was trained how, without anything that differs between two runs."""
+) -> Training:
+    """training.json of the run."""
     batch = run.global_batch_size(accelerator.replicas)
     last = trained.rows[-1]
-    optimizer = asdict(run.optimizer)
-    return {
-        "format_version": FORMAT_VERSION,
-        "run": settings.name,
-        "seed": run.seed,
-        "strategy": accelerator.name,
-        "accelerator": accelerator.kind,
-        "precision": accelerator.precision,
-        "replicas": accelerator.replicas,
-        "global_batch_size": batch,
-        "per_replica_batch_size": run.per_replica_batch_size,
-        "sequence_length": settings.sequence_length,
-        "steps": run.steps,
-        "epochs": round(run.steps * batch / run.train.num_samples, 6),
-        "steps_per_epoch": round(run.train.num_samples / batch, 6),
-        "tokens": run.steps * batch * settings.sequence_length,
-        "parameters": number_of_parameters(trained.model),
-        "model_type": run.model_config.model_type,
-        "initialisation": run.initialisation,
-        "head": head_in_words(run.model_config.model_type),
-        "slots": run.plan.slots,
-        "overflow": trained.overflow,
-        "masking": settings.pretraining["masking"],
-        "optimizer": optimizer,
-        "final": {
-            "loss": round(last.loss, 6),
-            "accuracy": round(last.accuracy, 6),
-            "validation_loss": round(last.validation_loss, 6),
-            "validation_accuracy": round(last.validation_accuracy, 6),
-        },
-        "digests": {
-            "model": file_sha256(f"{results.model_directory}/model.safetensors"),
-            "tokenizer": file_sha256(files.tokenizer),
-            "manifests": {s: file_sha256(p) for s, p in sorted(files.manifests.items())},
-        },
-        "packages": package_versions(),
-    }
+    return Training(
+        run=settings.name,
+        seed=run.seed,
+        strategy=accelerator.name,
+        accelerator=accelerator.kind,
+        precision=accelerator.precision,
+        replicas=accelerator.replicas,
+        global_batch_size=batch,
+        per_replica_batch_size=run.per_replica_batch_size,
+        sequence_length=settings.sequence_length,
+        steps=run.steps,
+        epochs=round(run.steps * batch / run.train.num_samples, 6),
+        steps_per_epoch=round(run.train.num_samples / batch, 6),
+        tokens=run.steps * batch * settings.sequence_length,
+        parameters=number_of_parameters(trained.model),
+        model_type=run.model_config.model_type,
+        initialisation=run.initialisation,
+        head=head_in_words(run.model_config.model_type),
+        slots=run.plan.slots,
+        overflow=trained.overflow,
+        masking=settings.pretraining["masking"],
+        optimizer=asdict(run.optimizer),
+        final=FinalFigures(
+            loss=round(last.loss, 6),
+            accuracy=round(last.accuracy, 6),
+            validation_loss=round(last.validation_loss, 6),
+            validation_accuracy=round(last.validation_accuracy, 6),
+        ),
+        digests=TrainingDigests(
+            model=file_sha256(f"{results.model_directory}/model.safetensors"),
+            tokenizer=file_sha256(files.tokenizer),
+            manifests={s: file_sha256(p) for s, p in sorted(files.manifests.items())},
+        ),
+        packages=package_versions(),
+    )

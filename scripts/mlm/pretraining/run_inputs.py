@@ -10,13 +10,7 @@ from mlm.pretraining.length import number_of_updates
 from mlm.pretraining.models import ModelRequest, model_configuration
 from mlm.pretraining.optimisation import OptimizerSettings
 from mlm.pretraining.resolved_run import Pretraining
-from mlm.shards.manifests import (
-    Manifest,
-    check_sequence_length,
-    check_shards,
-    read_manifest,
-    shards_root,
-)
+from mlm.shards.manifests import Manifest, check_sequence_length, check_shards, shards_root
 from mlm.tokenizer.encoding import Encoder
 
 
@@ -56,7 +50,7 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
 
     Raises MlmError before anything is trained on data that is not what it claims to be.
     """
-    manifests = {split: read_manifest(path) for split, path in files.manifests.items()}
+    manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
     tokenizer_sha256 = file_sha256(files.tokenizer)
     for split, manifest in manifests.items():
         if not manifest.num_samples:

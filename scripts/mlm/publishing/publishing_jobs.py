@@ -5,19 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePath
 
+from mlm.evaluation.artefacts import Evaluation
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.progress_line import Progress
+from mlm.pretraining.artefacts import Training
 from mlm.pretraining.model_card import model_card
+from mlm.publishing.artefacts import PublishRecord, PushedCheckpoint, PushedCheckpoints, SentFile
 from mlm.publishing.cards import CardSettings, dataset_card, tokenizer_card
 from mlm.publishing.destination import Destination
 from mlm.publishing.repository import PublishedFile
-from mlm.publishing.transfer import Upload, Uploaded, connected, publish
-from mlm.results.artefacts import made_from, read_artefact, write_artefact
-from mlm.shards.manifests import Manifest, ShardEntry, as_json, read_manifest, shards_root
+from mlm.publishing.transfer import Upload, connected, publish
+from mlm.results.artefacts import MadeFrom
+from mlm.results.typed_artefacts import as_json
+from mlm.shards.manifests import Manifest, ShardEntry, shards_root
+from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 
-FORMAT_VERSION = 1
 CARD = "README.md"
 #: Of evaluation.json what holds no text of the corpus.
 _FIGURES = (
@@ -64,13 +68,13 @@ def publish_tokenizer(
     `stats` is the path of tokenizer_stats.json; with `of_corpus`, the card has its figures.
     Raises MlmError for a file that is not what was recorded there.
     """
-    made = read_artefact(stats)
+    made = TokenizerStatistics.read(stats)
     directory, repository = Path(directory), settings.destination.repository
     tokens = read_json(directory / "special_tokens_map.json")
     tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}
     card = tokenizer_card(repository, tokens, made if of_corpus else None, settings.card)
     files = [PublishedFile.of(name, directory / name) for name in TOKENIZER_FILES]
-    _check_recorded(files, made_from(made).outputs, stats)
+    _check_recorded(files, made.made_from.outputs, stats)
     _publish(settings, files, card, "Publish the tokenizer", record, {"what": "tokenizer"})
 
 
@@ -88,7 +92,7 @@ def publish_dataset(
     removed. Raises MlmError for a shard that is not what its manifest says, and a file of the
     tokenizer that is not what was recorded.
     """
-    found = {split: read_manifest(path) for split, path in manifests.items()}
+    found = {split: Manifest.read(path) for split, path in manifests.items()}
     size = sum(shard.num_bytes for manifest in found.values() for shard in manifest.shards)
     files, progress = [], Progress("checking the shards", size, "bytes")
     for split, manifest in found.items():
@@ -99,7 +103,7 @@ def publish_dataset(
     beside = [
         PublishedFile.of(f"tokenizer/{name}", Path(tokenizer) / name) for name in TOKENIZER_FILES
     ]
-    _check_recorded(beside, made_from(read_artefact(stats)).outputs, stats)
+    _check_recorded(beside, TokenizerStatistics.read(stats).made_from.outputs, stats)
     files += beside
     for split, manifest in found.items():
         content = canonical_json(as_json(_as_published(manifest))).encode()
@@ -124,28 +128,29 @@ def publish_model(
     of the model that is not what training.json recorded.
     """
     directory = Path(directory)
-    training, evaluation = (read_artefact(results[name]) for name in ("training", "evaluation"))
+    training = Training.read(results["training"])
+    evaluation = Evaluation.read(results["evaluation"])
     card = model_card(
         training,
         corpus=settings.card.corpus,
-        evaluation=evaluation,
+        test=asdict(evaluation.test),
         license=settings.card.license,
         language=settings.card.language,
         prompt=prompt,
         place=settings.destination.repository,
     )
     names = ("model.safetensors", "config.json", *TOKENIZER_FILES)
-    figures = {key: evaluation[key] for key in _FIGURES if key in evaluation}
+    figures = {key: part for key, part in as_json(evaluation).items() if key in _FIGURES}
     files = [PublishedFile.of(name, directory / name) for name in names]
-    _check_recorded(files, made_from(training).outputs, results["training"])
+    _check_recorded(files, training.made_from.outputs, results["training"])
     files += [
         PublishedFile.of("training.json", Path(results["training"])),
         PublishedFile.of("evaluation.json", canonical_json(figures).encode()),
     ]
-    about = {"what": "model", "run": training["run"]}
+    about = {"what": "model", "run": training.run}
     if branch is not None:
         about["checkpoints"] = _checkpoints(replace(settings.destination, branch=branch))
-    _publish(settings, files, card, f"Publish the model of run {training['run']}", record, about)
+    _publish(settings, files, card, f"Publish the model of run {training.run}", record, about)
 
 
 def _check_recorded(
@@ -181,23 +186,13 @@ def _publish(
     """Upload `files` and then the card, and write what went where to `record`."""
     files = (*files, PublishedFile.of(CARD, card.encode()))
     done = publish(settings.destination, Upload(files, title, settings.attempts, stale))
-    write_artefact(record, _record(settings.destination, files, done, about))
-
-
-def _record(
-    destination: Destination, files: Sequence[PublishedFile], done: Uploaded, about: dict
-) -> dict:
-    """What went where, without clock, address of the Hub, or anything secret."""
-    return {
-        "format_version": FORMAT_VERSION,
+    sent = sorted(files, key=lambda f: f.path)
+    PublishRecord(
+        destination=settings.destination,
+        commit=done.commit,
+        files=[SentFile(f.path, f.size, f.sha256) for f in sent],
         **about,
-        "destination": asdict(destination),
-        "commit": done.commit,
-        "files": [
-            {"path": f.path, "num_bytes": f.size, "sha256": f.sha256}
-            for f in sorted(files, key=lambda f: f.path)
-        ],
-    }
+    ).write(record)
 
 
 def _checked(shard: ShardEntry, split: str, root: Path) -> PublishedFile:
@@ -219,10 +214,10 @@ def _path_of(split: str, name: str) -> str:
 def _as_published(manifest: Manifest) -> Manifest:
     """The manifest with the shards' paths in the repository."""
     shards = tuple(replace(s, path=_path_of(manifest.split, s.name)) for s in manifest.shards)
-    return replace(manifest, shards=shards)
+    return replace(manifest, shards=shards, made_from=MadeFrom())
 
 
-def _checkpoints(destination: Destination) -> dict:
+def _checkpoints(destination: Destination) -> PushedCheckpoints:
     """The branch's pushes, in the order of their steps: the newest commit of each."""
     with connected(destination) as connection:
         commits = connection.repository().commits()
@@ -230,5 +225,5 @@ def _checkpoints(destination: Destination) -> dict:
     for commit, title in commits:
         if match := _STEP.fullmatch(title):
             newest.setdefault(int(match[1]), commit)
-    pushed = [{"step": step, "commit": newest[step]} for step in sorted(newest)]
-    return {"branch": destination.branch, "commits": pushed}
+    pushed = [PushedCheckpoint(step, newest[step]) for step in sorted(newest)]
+    return PushedCheckpoints(destination.branch, pushed)

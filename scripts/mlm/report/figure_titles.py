@@ -1,5 +1,10 @@
 """The figures of the report by name, with the chapter and the heading that each stands under."""
 
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
 FIGURES = {
     "piece_lengths": ("Tokenizer", "Length of the vocabulary's pieces"),
     "training_loss": ("Training", "Loss during training"),
@@ -26,8 +31,7 @@ BASELINES = {
 }
 
 
-def ordered_baselines(found: dict) -> list[tuple[str, str, dict]]:
+def ordered_baselines(found: Mapping[str, T]) -> list[tuple[str, str, T]]:
     """Key, name and figures of each baseline of an evaluation, in a fixed order."""
-    keys = [k for k in BASELINES if found.get(k)]
-    keys += sorted(k for k in found if k not in BASELINES and found[k])
+    keys = [k for k in BASELINES if k in found] + sorted(found.keys() - BASELINES.keys())
     return [(k, BASELINES.get(k, f"{k.replace('_', ' ')} baseline"), found[k]) for k in keys]

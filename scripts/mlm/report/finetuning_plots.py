@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
+from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.report.figure_titles import FINETUNING_FIGURES
 from mlm.report.report_inputs import Results, RunResults
 from mlm.report.theming import GRID, Figure, drawing, legend_below, series_colour, themed
@@ -10,7 +11,7 @@ from mlm.report.theming import GRID, Figure, drawing, legend_below, series_colou
 
 def finetuning_figures(results: Results) -> dict[str, Figure]:
     """The figures by name; none where no run was fine-tuned."""
-    runs = [run for run in results.runs if "finetune" in run.extras]
+    runs = [run for run in results.runs if run.finetune]
     if not runs:
         return {}
     return {"finetuning_curves": _curves(runs), "finetuning_predictions": _predictions(runs)}
@@ -29,22 +30,22 @@ def _curves(runs: list[RunResults]) -> Figure:
     with drawing() as (figure, axes):
         colour = 0
         for run in runs:
-            metrics = run.extras["finetune"].content
+            metrics = run.finetune
             for start in ("pretrained", "random"):
-                curve = metrics["models"][start]["curves"]
-                epochs = [row["epoch"] for row in curve]
+                curve = metrics.models[start].curves
+                epochs = [row.epoch for row in curve]
                 look = {"color": series_colour(colour), "marker": "o", "markersize": 4}
                 label = _label(run, start, runs)
                 axes.plot(
                     epochs,
-                    [row["validation_loss"] for row in curve],
+                    [row.validation_loss for row in curve],
                     **look,
                     linewidth=1.8,
                     label=f"{label}, held out",
                 )
                 axes.plot(
                     epochs,
-                    [row["train_loss"] for row in curve],
+                    [row.train_loss for row in curve],
                     **look,
                     linewidth=1.2,
                     linestyle=(0, (2, 1.5)),
@@ -52,10 +53,10 @@ def _curves(runs: list[RunResults]) -> Figure:
                 )
                 colour += 1
                 said.append(
-                    f"{label}: held-out loss {curve[0]['validation_loss']:.3f} after the first "
-                    f"epoch, {curve[-1]['validation_loss']:.3f} after the last"
+                    f"{label}: held-out loss {curve[0].validation_loss:.3f} after the first "
+                    f"epoch, {curve[-1].validation_loss:.3f} after the last"
                 )
-        classes = runs[0].extras["finetune"].content["task"] == "classification"
+        classes = runs[0].finetune.task == "classification"
         axes.set_xlabel("epoch")
         axes.set_ylabel("nats" if classes else "squared error")
         axes.set_ylim(bottom=0)
@@ -66,18 +67,17 @@ def _curves(runs: list[RunResults]) -> Figure:
 
 def _predictions(runs: list[RunResults]) -> Figure:
     run = runs[0]
-    metrics = run.extras["finetune"].content
-    draw = _scatter if metrics["task"] == "regression" else _confusion
+    metrics = run.finetune
+    draw = _scatter if metrics.task == "regression" else _confusion
     with drawing() as (figure, axes):
         words = draw(figure, axes, metrics)
         of = f" Run {run.name}." if len(runs) > 1 else ""
         return _themed(figure, "finetuning_predictions", words + of)
 
 
-def _scatter(figure, axes, metrics: dict) -> str:
-    shown = metrics["shown"]
-    true, said = np.array(shown["true"]), np.array(shown["pretrained"])
-    year = metrics["data"]["source"]["kind"] == "embedded"
+def _scatter(figure, axes, metrics: Finetuning) -> str:
+    true, said = np.array(metrics.shown.true), np.array(metrics.shown.pretrained)
+    year = metrics.data.source.kind == "embedded"
     if year:
         true, said = 1900 + 50 * true, 1900 + 50 * said
     low, high = float(min(true.min(), said.min())), float(max(true.max(), said.max()))
@@ -106,9 +106,8 @@ def _scatter(figure, axes, metrics: dict) -> str:
     )
 
 
-def _confusion(figure, axes, metrics: dict) -> str:
-    shown = metrics["shown"]
-    counts, classes = np.array(shown["pretrained"], float), shown["classes"]
+def _confusion(figure, axes, metrics: Finetuning) -> str:
+    counts, classes = np.array(metrics.shown.pretrained, float), metrics.shown.classes
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     bottom = np.zeros(len(classes))
     for i, name in enumerate(classes):

@@ -1,5 +1,7 @@
 """The report: one HTML file for people, one JSON file for machines, and its figures."""
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -12,12 +14,18 @@ from mlm.foundations.atomic import write_text
 from mlm.report import phrasing as report_words
 from mlm.report.finetuning_plots import finetuning_figures
 from mlm.report.plots import figures
-from mlm.report.report_inputs import FORMAT_VERSION, Results, storable
-from mlm.report.run_comparison import best_run, seed_groups, standings
+from mlm.report.report_inputs import OF_RUNS, Results
+from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
 from mlm.report.sections import SECTIONS
 from mlm.report.theming import Figure
 from mlm.report.visible_text import plain, visible
 from mlm.results.artefacts import write_artefact
+from mlm.results.typed_artefacts import as_json
+
+#: The version of report.json's format.
+FORMAT_VERSION = 2
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 #: Where the templates lie.
 TEMPLATES = Path(__file__).parents[3] / "report"
@@ -48,7 +56,12 @@ def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> st
     )
     words = ("count", "decimal", "percent", "rate", "size", "short", "value")
     environment.filters |= {name: getattr(report_words, name) for name in words}
-    environment.filters |= {"visible": visible, "plain": plain, "svg": lambda f: Markup(f.svg)}
+    environment.filters |= {
+        "flattened": flattened,
+        "visible": visible,
+        "plain": plain,
+        "svg": lambda f: Markup(f.svg),
+    }
     sections = [
         {"name": name, "title": SECTIONS[name].title, "view": view}
         for name in results.sections
@@ -66,31 +79,31 @@ def numbers_of(results: Results) -> dict[str, Any]:
     `runs` has the training, evaluation and fill-mask artefacts of each run and its curves (one
     list a column); `comparison` the best run, the differences, and the groups of seeds.
     """
-    seed = results.config.get("seed", 0)
     return {
         "format_version": FORMAT_VERSION,
         "title": results.title,
-        "corpus": {k: a.content for k, a in results.corpus.items()},
-        "tokenizer": results.tokenizer.content if results.tokenizer else None,
-        "manifests": {k: a.content for k, a in results.manifests.items()},
+        "corpus": as_json(results.corpus),
+        "tokenizer": as_json(results.tokenizer),
+        "manifests": as_json(results.manifests),
         "runs": {
             run.name: {
                 "overrides": run.overrides,
-                "training": run.training.content,
-                "evaluation": run.evaluation.content,
-                "fill_mask": run.fill_mask.content,
                 "curves": {
                     column: [row[column] for row in run.curves]
                     for column in (run.curves[0] if run.curves else ())
                 },
-                **{stage: a.content for stage, a in run.extras.items()},
+                **{
+                    stage: as_json(made)
+                    for stage in OF_RUNS
+                    if stage != "preview" and (made := getattr(run, stage)) is not None
+                },
             }
             for run in results.runs
         },
         "comparison": {
             "best": best_run(results.runs).name,
             "standings": [asdict(s) for s in standings(results.runs)],
-            "seeds": [asdict(g) for g in seed_groups(results.runs, seed)],
+            "seeds": [asdict(g) for g in seed_groups(results.runs, results.config["seed"])],
         },
         "cost": results.cost,
         "artefacts": dict(report_words.digest_rows(results)),
@@ -102,3 +115,18 @@ def numbers_of(results: Results) -> dict[str, Any]:
 def _standalone(figure: Figure) -> str:
     """The figure as an SVG file of its own, which needs a size."""
     return '<?xml version="1.0" encoding="utf-8"?>\n' + figure.svg
+
+
+def storable(value: Any) -> Any:
+    """`value` as JSON and UTF-8 can hold it.
+
+    NaN and infinities become None: the figure is not there. Lone surrogates, which a YAML or
+    JSON escape can write, become U+FFFD.
+    """
+    if isinstance(value, dict):
+        return {storable(k): storable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(v) for v in value]
+    if isinstance(value, str):
+        return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

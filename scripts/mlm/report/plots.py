@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from mlm.evaluation.artefacts import Interval
 from mlm.report.figure_titles import FIGURES, ordered_baselines
-from mlm.report.report_inputs import Artefact, Results, RunResults
+from mlm.report.report_inputs import Results, RunResults
 from mlm.report.theming import (
     BASELINE,
     GRID,
@@ -18,6 +19,7 @@ from mlm.report.theming import (
     series_dash,
     themed,
 )
+from mlm.tokenizer.artefacts import TokenizerStatistics
 
 
 def figures(results: Results) -> dict[str, Figure]:
@@ -41,10 +43,9 @@ def _themed(figure, name: str, alternative: str) -> Figure:
     return themed(figure, name, FIGURES[name][1], alternative)
 
 
-def _piece_lengths(tokenizer: Artefact | None) -> Figure:
+def _piece_lengths(tokenizer: TokenizerStatistics | None) -> Figure:
     """Bars of how many pieces of the vocabulary have how many characters."""
-    counted = (tokenizer.content.get("pieces_by_length") if tokenizer else None) or {}
-    lengths = sorted((int(k), v) for k, v in counted.items())
+    lengths = sorted(tokenizer.pieces_by_length.items()) if tokenizer else []
     with drawing(height=2.8) as (figure, axes):
         axes.bar(
             [n for n, _ in lengths], [c for _, c in lengths], width=0.8, color=series_colour(0)
@@ -134,9 +135,8 @@ def _baseline_lines(axes, runs: Sequence[RunResults]) -> None:
     """The baselines' test loss as horizontal lines, where all runs have the same."""
     found: dict[str, set[float]] = {}
     for run in runs:
-        for _, name, figures in ordered_baselines(run.evaluation.content["baselines"]):
-            if figures.get("loss") is not None:
-                found.setdefault(name, set()).add(figures["loss"])
+        for _, name, figures in ordered_baselines(run.evaluation.baselines):
+            found.setdefault(name, set()).add(figures.loss)
     dashes = ((0, (1, 2)), (0, (4, 2)), (0, (4, 2, 1, 2)), (0, (8, 3)))
     for i, (name, losses) in enumerate(found.items()):
         if len(losses) == 1:
@@ -173,22 +173,17 @@ def _learning_rate(runs: Sequence[RunResults]) -> Figure:
         return _themed(figure, "learning_rate", alternative)
 
 
-def _where_hidden(figures: dict) -> dict:
-    """Figures of the predictions whose answer the model is not shown, as no baseline is."""
-    return figures.get("hidden") or figures
-
-
 def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
     """Horizontal bars of a test metric for each run and each distinct baseline."""
-    bars: list[tuple[str, float, list | None, str]] = []
+    bars: list[tuple[str, float, Interval | None, str]] = []
     for i, run in enumerate(runs):
-        test = _where_hidden(run.evaluation.content["test"])
-        if test.get(metric) is not None:
-            bars.append((run.name, test[metric], test.get(f"{metric}_interval"), series_colour(i)))
+        hidden = run.evaluation.test.hidden
+        interval = getattr(hidden, f"{metric}_interval")
+        bars.append((run.name, getattr(hidden, metric), interval, series_colour(i)))
     found: dict[str, dict[float, list[str]]] = {}
     for run in runs:
-        for _, label, figures in ordered_baselines(run.evaluation.content["baselines"]):
-            if (value := _where_hidden(figures).get(metric)) is not None:
+        for _, label, figures in ordered_baselines(run.evaluation.baselines):
+            if (value := getattr(figures.hidden, metric)) is not None:
                 found.setdefault(label, {}).setdefault(value, []).append(run.name)
     for label, values in found.items():
         for value, names in values.items():
@@ -230,13 +225,13 @@ def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
     with drawing() as (figure, axes):
         labels: list[str] = []
         for i, run in enumerate(runs):
-            bands = run.evaluation.content.get("frequency_bands") or []
+            bands = run.evaluation.frequency_bands
             for band in bands:
-                if band["label"] not in labels:
-                    labels.append(band["label"])
-            known = [b for b in bands if b.get("accuracy") is not None]
-            x = [labels.index(b["label"]) for b in known]
-            y = [b["accuracy"] for b in known]
+                if band.label not in labels:
+                    labels.append(band.label)
+            known = [b for b in bands if b.accuracy is not None]
+            x = [labels.index(b.label) for b in known]
+            y = [b.accuracy for b in known]
             axes.plot(
                 x,
                 y,
@@ -246,9 +241,7 @@ def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
                 linewidth=1.6,
                 label=_short(run.name),
             )
-            said.append(
-                f"{run.name}: " + ", ".join(f"{b['label']} {b['accuracy']:.1%}" for b in known)
-            )
+            said.append(f"{run.name}: " + ", ".join(f"{b.label} {b.accuracy:.1%}" for b in known))
         axes.set_xticks(range(len(labels)), labels, rotation=30 if len(labels) > 5 else 0)
         axes.tick_params(axis="x", labelcolor=INK)
         axes.margins(x=0.08)
@@ -265,13 +258,9 @@ def _positions(runs: Sequence[RunResults]) -> Figure:
     said = []
     with drawing() as (figure, axes):
         for i, run in enumerate(runs):
-            found = [
-                p
-                for p in run.evaluation.content.get("positions") or []
-                if p.get("loss") is not None
-            ]
-            x = [(p["first"] + p["last"]) / 2 for p in found]
-            y = [p["loss"] for p in found]
+            found = [p for p in run.evaluation.positions if p.loss is not None]
+            x = [(p.first + p.last) / 2 for p in found]
+            y = [p.loss for p in found]
             axes.plot(
                 x,
                 y,
@@ -310,20 +299,18 @@ def _calibration(runs: Sequence[RunResults]) -> Figure:
             label="confidence = accuracy",
         )
         for i, run in enumerate(runs):
-            calibration = run.evaluation.content.get("calibration") or {}
-            bins = [b for b in calibration.get("bins", []) if b.get("num_predictions")]
+            calibration = run.evaluation.calibration
+            bins = [b for b in calibration.bins if b.num_predictions]
             axes.plot(
-                [b["confidence"] for b in bins],
-                [b["accuracy"] for b in bins],
+                [b.confidence for b in bins],
+                [b.accuracy for b in bins],
                 **_look(i),
                 marker="o",
                 markersize=5,
                 linewidth=1.6,
                 label=_short(run.name),
             )
-            error = calibration.get("expected_calibration_error")
-            if error is not None:
-                said.append(f"{run.name} {error:.3f}")
+            said.append(f"{run.name} {calibration.expected_calibration_error:.3f}")
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
         for axis in (axes.xaxis, axes.yaxis):
@@ -333,6 +320,6 @@ def _calibration(runs: Sequence[RunResults]) -> Figure:
         legend_below(figure)
         alternative = (
             "Reliability plot: share of right guesses by confidence, beside the diagonal of "
-            f"perfect calibration. Expected calibration error: {', '.join(said) or 'not known'}."
+            f"perfect calibration. Expected calibration error: {', '.join(said)}."
         )
         return _themed(figure, "calibration", alternative)

@@ -2,32 +2,22 @@
 
 import csv
 import math
-import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from mlm.batches.artefacts import Preview
+from mlm.corpus.artefacts import CorpusSplit
+from mlm.evaluation.artefacts import Evaluation, FillMask
+from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError, remedy
-from mlm.results import artefacts
-
-#: The version of every artefact's format that this report can read.
-FORMAT_VERSION = 1
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-#: Keys without which an artefact says too little to be reported.
-REQUIRED_KEYS = {
-    "corpus": ("split", "source", "documents", "bytes"),
-    "tokenizer": ("kind", "vocabulary_size", "splits"),
-    "manifest": ("split", "num_samples", "num_tokens", "num_padding", "shards"),
-    "training": ("run", "steps", "parameters", "model_type", "final", "digests"),
-    "evaluation": ("run", "test", "baselines", "verdicts"),
-    "fill_mask": ("run", "prompts"),
-    "preview": ("run", "samples"),
-}
+from mlm.foundations.errors import MlmError
+from mlm.preflight.artefacts import Preflight
+from mlm.pretraining.artefacts import Training
+from mlm.results.artefacts import portable
+from mlm.shards.manifests import Manifest
+from mlm.tokenizer.artefacts import TokenizerStatistics
 
 #: Columns of training.csv that are the same in every identical run. The speed is not.
 CURVE_COLUMNS = (
@@ -42,71 +32,54 @@ CURVE_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Artefact:
-    """One JSON artefact: its content, and the sha256 of its file under a portable name."""
-
-    name: str
-    sha256: str
-    content: dict
-
-
-@dataclass(frozen=True)
 class RunResults:
-    """All that one run left behind. `curves` holds a row by logged step, None where empty."""
+    """All that one run left behind; None is what was not asked for.
+
+    `curves` holds a row by logged step, None where empty. `digests` has the sha256 of the files.
+    """
 
     name: str
     overrides: dict
-    training: Artefact
-    evaluation: Artefact
-    fill_mask: Artefact
-    preview: Artefact | None
     curves: list[dict[str, float | None]]
-    #: Artefacts of stages that run only when asked, by stage: preflight, finetune.
-    extras: dict[str, Artefact] = field(default_factory=dict)
+    digests: dict[str, str]
+    training: Training
+    evaluation: Evaluation
+    fill_mask: FillMask
+    preview: Preview | None = None
+    finetune: Finetuning | None = None
+    preflight: Preflight | None = None
+    preflight_finetune: Preflight | None = None
 
-    def artefacts(self) -> list[Artefact]:
-        """The run's JSON artefacts in the order of the stages."""
-        stages = [self.preview, self.training, self.evaluation, self.fill_mask]
-        stages += [self.extras[k] for k in sorted(self.extras)]
-        return [a for a in stages if a is not None]
+
+#: A run's artefacts in the order of the stages.
+OF_RUNS = {
+    "preview": Preview,
+    "training": Training,
+    "evaluation": Evaluation,
+    "fill_mask": FillMask,
+    "finetune": Finetuning,
+    "preflight": Preflight,
+    "preflight_finetune": Preflight,
+}
 
 
 @dataclass(frozen=True)
 class Results:
     """Everything that the report shows. `corpus` and `tokenizer` are empty for data that
-    came as finished shards. `cost` has a row by job when it was asked for."""
+    came as finished shards. `digests` has the sha256 of the files that all runs share. `cost`
+    has a row by job when it was asked for, and `speed` then the tokens per second by run."""
 
     title: str
     sections: list[str]
     config: dict
     code: dict[str, str]
-    corpus: dict[str, Artefact]
-    tokenizer: Artefact | None
-    manifests: dict[str, Artefact]
+    corpus: dict[str, CorpusSplit]
+    tokenizer: TokenizerStatistics | None
+    manifests: dict[str, Manifest]
     runs: list[RunResults]
+    digests: dict[str, str]
     cost: list[dict] = field(default_factory=list)
-    #: Tokens per second by run, with `cost`.
     speed: dict[str, float | None] = field(default_factory=dict)
-
-
-def read_artefact(path: str | Path, kind: str, name: str | None = None) -> Artefact:
-    """The artefact in the JSON file `path`, known to the report as `name`.
-
-    Raises MlmError where the file is damaged, has another format version, or lacks a key.
-    """
-    path = Path(path)
-    content = artefacts.read_artefact(path)
-    version = content.get("format_version")
-    if version != FORMAT_VERSION:
-        raise MlmError(
-            f"{path}: format version {FORMAT_VERSION} was expected, found "
-            f"{'none' if version is None else version}; another version of the workflow wrote "
-            f"it. {remedy(path)}"
-        )
-    missing = [key for key in REQUIRED_KEYS.get(kind, ()) if key not in content]
-    if missing:
-        raise MlmError(f"{path}: {', '.join(missing)} missing in this {kind} file. {remedy(path)}")
-    return Artefact(name or path.as_posix(), file_sha256(path), storable(content))
 
 
 def read_curves(path: str | Path) -> list[dict[str, float | None]]:
@@ -136,49 +109,38 @@ def read_speed(path: str | Path) -> float | None:
     return statistics.median(known) if known else None
 
 
-def read_run(
-    name: str, overrides: dict, files: Mapping[str, str], extras: Mapping[str, str] | None = None
-) -> RunResults:
-    """The results of run `name`. `files` has the path of training, evaluation, fill_mask,
-    curves and, where it was made, preview; `extras` those of optional stages.
+def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults:
+    """The results of run `name`. `files` has the paths of `curves` and of the stages in OF_RUNS,
+    of which preview, finetune and the preflights may be left out.
 
     Raises MlmError where an artefact belongs to another run, or cannot be read.
     """
-
-    def read(kind: str, path: str) -> Artefact:
-        artefact = read_artefact(path, kind, f"results/runs/{name}/{kind}.json")
-        found = artefact.content.get("run", name)
-        if found != name:
-            raise MlmError(f"{path}: belongs to the run {found!r}, expected {name!r}")
-        return artefact
-
-    stages = {k: read(k, files[k]) for k in ("training", "evaluation", "fill_mask")}
-    return RunResults(
-        name=name,
-        overrides=overrides,
-        preview=read("preview", files["preview"]) if "preview" in files else None,
-        curves=read_curves(files["curves"]),
-        extras={k: read(k, path) for k, path in sorted((extras or {}).items())},
-        **stages,
-    )
+    made, digests = {}, {}
+    for stage, kind in OF_RUNS.items():
+        if (path := files.get(stage)) is not None:
+            made[stage] = kind.read(path)
+            digests[portable(path)] = file_sha256(path)
+            # The preflight of a fine-tuning says so after the run's name.
+            if (found := made[stage].run.partition(",")[0]) != name:
+                raise MlmError(f"{path}: belongs to the run {found!r}, expected {name!r}")
+    return RunResults(name, overrides, read_curves(files["curves"]), digests, **made)
 
 
-def read_splits(kind: str, folder: str, paths: Sequence[str]) -> dict[str, Artefact]:
-    """Artefacts of `kind` by split, in the order of `paths`, named under `folder`."""
-    found = {}
-    for path in paths:
-        artefact = read_artefact(path, kind)
-        split = artefact.content["split"]
-        found[split] = Artefact(f"{folder}/{split}.json", artefact.sha256, artefact.content)
-    return found
+def read_shared(files: Mapping[str, Sequence[str]]) -> dict:
+    """`corpus`, `tokenizer`, `manifests` and `digests` of Results, from the paths of each kind.
+
+    Raises MlmError where one cannot be read.
+    """
+    paths = [path for kind in ("corpus", "tokenizer", "manifests") for path in files[kind]]
+    return {
+        "corpus": {found.split: found for found in map(CorpusSplit.read, files["corpus"])},
+        "tokenizer": next(map(TokenizerStatistics.read, files["tokenizer"]), None),
+        "manifests": {found.split: found for found in map(Manifest.read, files["manifests"])},
+        "digests": {portable(path): file_sha256(path) for path in paths},
+    }
 
 
-def code_of_stages(
-    corpus: Mapping[str, Artefact],
-    tokenizer: Artefact | None,
-    manifests: Mapping[str, Artefact],
-    runs: Sequence[RunResults],
-) -> dict[str, str]:
+def code_of_stages(results: Results) -> dict[str, str]:
     """The digest of the code that made each stage's results, as they recorded it themselves.
 
     Where runs differ, each under `stage [run]`.
@@ -189,17 +151,17 @@ def code_of_stages(
         if digest is not None:
             found.setdefault(stage, {})[where] = digest
 
-    shared = {"corpus": corpus, "tokenizer": {"": tokenizer}, "manifest": manifests}
+    tokenizer = {"": results.tokenizer} if results.tokenizer else {}
+    shared = {"corpus": results.corpus, "tokenizer": tokenizer, "manifest": results.manifests}
     for stage, made in shared.items():
         for where, artefact in made.items():
-            if artefact is not None:
-                add(stage, where, artefacts.made_from(artefact.content).code)
-    for run in runs:
-        add("pretrain", run.name, run.training.content.get("code"))
-        stages = {"preview": run.preview, "evaluate": run.evaluation, "fill_mask": run.fill_mask}
-        for stage, artefact in (stages | run.extras).items():
-            if artefact is not None:
-                add(stage, run.name, artefacts.made_from(artefact.content).code)
+            add(stage, where, artefact.made_from.code)
+    for run in results.runs:
+        add("pretrain", run.name, run.training.code)
+        for stage in OF_RUNS:
+            if stage != "training" and (artefact := getattr(run, stage)) is not None:
+                name = "evaluate" if stage == "evaluation" else stage
+                add(name, run.name, artefact.made_from.code)
     return {
         stage if len(set(digests.values())) == 1 else f"{stage} [{where}]": digest
         for stage, digests in found.items()
@@ -243,18 +205,3 @@ def _number(cell: str | None) -> float | None:
         return None
     number = float(cell)
     return number if math.isfinite(number) else None
-
-
-def storable(value: Any) -> Any:
-    """`value` as JSON and UTF-8 can hold it.
-
-    NaN and infinities become None: the figure is not there. Lone surrogates, which a YAML or
-    JSON escape can write, become U+FFFD.
-    """
-    if isinstance(value, dict):
-        return {storable(k): storable(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [storable(v) for v in value]
-    if isinstance(value, str):
-        return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlm.evaluation.artefacts import Evaluation
 from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.foundations.digests import value_sha256
 from mlm.report.report_inputs import RunResults
@@ -21,8 +22,8 @@ class Standing:
 
     run: str
     best: bool
-    loss: float | None
-    difference: float | None
+    loss: float
+    difference: float
     interval: tuple[float, float] | None
 
     @property
@@ -48,66 +49,51 @@ class SeedGroup:
 
 
 def best_run(runs: list[RunResults]) -> RunResults:
-    """The run of the lowest test loss; the first of equals, and of runs that have none."""
-    return min(runs, key=lambda r: _order(r.evaluation.content["test"].get("loss")))
-
-
-def _order(loss: float | None) -> float:
-    return float("inf") if loss is None else loss
+    """The run of the lowest test loss; the first of equals."""
+    return min(runs, key=lambda run: run.evaluation.test.loss)
 
 
 def standings(runs: list[RunResults]) -> list[Standing]:
     """A Standing for each run, in the order given."""
     best = best_run(runs)
-    reference = best.evaluation.content["test"]
     rows = []
     for run in runs:
-        test = run.evaluation.content["test"]
-        loss, difference, found = test.get("loss"), None, None
-        if loss is not None and reference.get("loss") is not None:
-            difference = loss - reference["loss"]
-            if run is not best:
-                found = paired_interval(run.evaluation.content, best.evaluation.content)
+        loss = run.evaluation.test.loss
+        found = None if run is best else paired_interval(run.evaluation, best.evaluation)
+        difference = loss - best.evaluation.test.loss
         rows.append(Standing(run.name, run is best, loss, difference, found))
     return rows
 
 
-def paired_interval(one: dict, other: dict) -> tuple[float, float] | None:
+def paired_interval(one: Evaluation, other: Evaluation) -> tuple[float, float] | None:
     """The interval of the first evaluation's loss less that of the second, in nats.
 
     Both answer the same questions, so that the same groups are drawn for both. None where they
-    do not: other test data, masks or settings of the bootstrap, or no sums by group.
+    do not: other test data, masks or settings of the bootstrap.
     """
-    sums = [content.get("group_sums") for content in (one, other)]
-    if not all(sums) or _questions(one) != _questions(other):
+    counts = one.group_sums.predictions
+    if _questions(one) != _questions(other) or counts != other.group_sums.predictions:
         return None
-    counts = sums[0]["predictions"]
-    if counts != sums[1]["predictions"] or any(None in s["loss"] for s in sums):
-        return None
-    how = one["settings"]["bootstrap"]
-    totals = np.subtract(sums[0]["loss"], sums[1]["loss"])[:, None]
-    seed = one["settings"]["seed"]
-    means = resampled_means(totals, np.asarray(counts), how["resamples"], seed)
-    return interval(means[:, 0], how["confidence"])
+    how = one.settings.bootstrap
+    totals = np.subtract(one.group_sums.loss, other.group_sums.loss)[:, None]
+    means = resampled_means(totals, np.asarray(counts), how.resamples, one.settings.seed)
+    return interval(means[:, 0], how.confidence)
 
 
-def _questions(evaluation: dict) -> tuple:
-    settings = evaluation.get("settings") or {}
-    asked = [settings.get(key) for key in (*MASK_SETTINGS, "bootstrap")]
-    return (evaluation.get("digests") or {}).get("manifest"), asked
+def _masks(evaluation: Evaluation) -> tuple:
+    return tuple(getattr(evaluation.settings, name) for name in MASK_SETTINGS)
+
+
+def _questions(evaluation: Evaluation) -> tuple:
+    return evaluation.digests.manifest, _masks(evaluation), evaluation.settings.bootstrap
 
 
 def comparable(runs: list[RunResults]) -> list[str]:
     """Reasons why the test figures of the runs may not be set side by side; empty if none."""
     reasons = []
-    manifests = {(r.evaluation.content.get("digests") or {}).get("manifest") for r in runs}
-    if len(manifests) > 1:
+    if len({run.evaluation.digests.manifest for run in runs}) > 1:
         reasons.append("The runs were evaluated on different test data.")
-    choices = set()
-    for run in runs:
-        settings = run.evaluation.content.get("settings") or {}
-        choices.add(tuple(str(settings.get(k)) for k in MASK_SETTINGS))
-    if len(choices) > 1:
+    if len({_masks(run.evaluation) for run in runs}) > 1:
         reasons.append(f"The runs were evaluated on different masks ({', '.join(MASK_SETTINGS)}).")
     return reasons
 
@@ -120,8 +106,6 @@ def seed_groups(runs: list[RunResults], seed: int) -> list[SeedGroup]:
     groups: dict[str, list[tuple[int, RunResults]]] = {}
     settings: dict[str, dict] = {}
     for run in runs:
-        if run.evaluation.content["test"].get("loss") is None:
-            continue
         rest = copy.deepcopy(run.overrides)
         own = rest.get("pretraining", {}).pop("seed", None)
         rest = {k: v for k, v in rest.items() if v}
@@ -133,7 +117,7 @@ def seed_groups(runs: list[RunResults], seed: int) -> list[SeedGroup]:
 
 def _group(members: list[tuple[int, RunResults]], overrides: dict) -> SeedGroup:
     def figures(key: str) -> tuple[float, float]:
-        values = [r.evaluation.content["test"][key] for _, r in members]
+        values = [getattr(r.evaluation.test, key) for _, r in members]
         return statistics.fmean(values), statistics.stdev(values)
 
     loss, accuracy = figures("loss"), figures("accuracy")

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlm.foundations.atomic import canonical_json
-from mlm.preflight.findings import Finding
 from mlm.preflight.table import HEADINGS, row
 from mlm.report import sections_of_data, sections_of_finetuning, sections_of_runs
 from mlm.report.figure_titles import ordered_baselines
@@ -22,7 +21,6 @@ from mlm.report.phrasing import (
     groups_in_words,
     percent,
     plural,
-    verdicts,
     what_was_trained,
 )
 from mlm.report.report_inputs import Results
@@ -51,43 +49,38 @@ class Card:
 def summary(results: Results) -> dict:
     """Headline figures of the best run, its standing to the baselines, and the verdicts."""
     best = best_run(results.runs)
-    evaluation = best.evaluation.content
-    test = evaluation["test"]
-    bounds = test.get("loss_interval")
-    confidence = (evaluation.get("settings") or {}).get("bootstrap") or {}
-    by = f", by {groups}" if (groups := groups_in_words(evaluation)) else ""
-    level = f"{100 * confidence.get('confidence', 0.95):g} %"
+    evaluation, test = best.evaluation, best.evaluation.test
+    level = f"{100 * evaluation.settings.bootstrap.confidence:g} %"
+    low, high = (decimal(bound, 3) for bound in test.loss_interval)
     cards = [
         Card(
             "Test loss",
-            decimal(test.get("loss"), 3),
+            decimal(test.loss, 3),
             "nats",
-            f"{level} interval {decimal(bounds[0], 3)} to {decimal(bounds[1], 3)}{by}"
-            if bounds
-            else "",
+            f"{level} interval {low} to {high}, by {groups_in_words(evaluation)}",
         ),
         Card(
             "Perplexity",
-            decimal(test.get("perplexity"), 1),
+            decimal(test.perplexity, 1),
             "",
             "as unsure as a uniform choice among this many tokens",
         ),
         Card(
             "Right first guesses",
-            percent(test.get("accuracy")),
+            percent(test.accuracy),
             "",
-            f"right among the first five: {percent(test.get('top5_accuracy'))}",
+            f"right among the first five: {percent(test.top5_accuracy)}",
         ),
         Card(
             "Bits per character",
-            decimal(test.get("bits_per_character"), 3),
+            decimal(test.bits_per_character, 3),
             "",
             "where the answer is hidden; compares across tokenizers",
         ),
     ]
-    for key, name, baseline in ordered_baselines(evaluation["baselines"]):
-        standing = against(test, baseline)
-        if standing and key != "bigram_hidden":
+    for key, name, baseline in ordered_baselines(evaluation.baselines):
+        if key != "bigram_hidden":
+            standing = against(baseline)
             cards.append(
                 Card(f"Beside the {name}", standing.value, "nats", standing.words, standing.state)
             )
@@ -96,7 +89,7 @@ def summary(results: Results) -> dict:
         "best": best.name,
         "several": len(results.runs) > 1,
         "cards": cards,
-        "verdicts": verdicts(best),
+        "verdicts": evaluation.verdicts,
     }
 
 
@@ -109,42 +102,35 @@ def pipeline(results: Results) -> dict:
         steps.append({"name": name, "section": link, "lines": [x for x in lines if x]})
 
     if results.corpus:
-        documents = sum(a.content["documents"] for a in results.corpus.values())
+        documents = sum(c.documents for c in results.corpus.values())
         stage("Corpus", "corpus", f"{count(documents)} documents", "split, filtered")
     if results.tokenizer:
-        tokenizer = results.tokenizer.content
-        stage(
-            "Tokenizer",
-            "tokenizer",
-            str(tokenizer["kind"]),
-            f"{count(tokenizer['vocabulary_size'])} tokens",
-        )
-    manifests = [a.content for a in results.manifests.values()]
+        tokens = f"{count(results.tokenizer.vocabulary_size)} tokens"
+        stage("Tokenizer", "tokenizer", results.tokenizer.kind, tokens)
+    manifests = results.manifests.values()
     stage(
         "Shards",
         "shards",
-        f"{count(sum(len(m['shards']) for m in manifests))} files",
-        f"{count(sum(m['num_tokens'] for m in manifests))} tokens",
+        f"{count(sum(len(m.shards) for m in manifests))} files",
+        f"{count(sum(m.num_tokens for m in manifests))} tokens",
     )
     runs = results.runs
-    for extra, title in (("preflight", "Preflight"),):
-        if any(extra in r.extras for r in runs):
-            stage(title, extra, "compiled ahead")
-    steps_taken = sorted({r.training.content["steps"] for r in runs})
+    if any(run.preflight for run in runs):
+        stage("Preflight", "preflight", "compiled ahead")
+    steps_taken = sorted({run.training.steps for run in runs})
     stage(
         "Pretraining",
         "training",
         plural(len(runs), "run"),
         " to ".join(dict.fromkeys([count(steps_taken[0]), count(steps_taken[-1])])) + " steps",
     )
-    predictions = best_run(runs).evaluation.content["test"].get("num_predictions")
+    predictions = best_run(runs).evaluation.test.num_predictions
     stage("Evaluation", "evaluation", "fixed masks", f"{count(predictions)} predictions")
-    prompts = best_run(runs).fill_mask.content["prompts"]
+    prompts = best_run(runs).fill_mask.prompts
     stage("Fill-mask", "fill_mask", plural(len(prompts), "prompt"))
-    tuned = [r.extras["finetune"].content for r in runs if "finetune" in r.extras]
-    if tuned:
-        folds = tuned[0]["models"]["pretrained"]["folds"]
-        stage("Fine-tuning", "finetune", tuned[0]["task"], plural(len(folds), "fold"))
+    if tuned := [run.finetune for run in runs if run.finetune]:
+        folds = tuned[0].models["pretrained"].folds
+        stage("Fine-tuning", "finetune", tuned[0].task, plural(len(folds), "fold"))
     stage("Report", "provenance", "this page")
     return {"stages": steps}
 
@@ -153,7 +139,7 @@ def provenance(results: Results) -> dict:
     """Digests of every artefact, the configuration, package versions, how to reproduce."""
     packages: dict[str, dict[str, str]] = {}
     for run in results.runs:
-        for package, version in (run.training.content.get("packages") or {}).items():
+        for package, version in run.training.packages.items():
             packages.setdefault(package, {})[run.name] = version
     return {
         "artefacts": digest_rows(results, MOST),
@@ -167,27 +153,21 @@ def provenance(results: Results) -> dict:
 
 def preflight(results: Results) -> dict | None:
     """What the TPU compiler said of each run's steps, where it was asked."""
-    found = [
-        r.extras[stage].content
-        for r in results.runs
-        for stage in ("preflight", "preflight_finetune")
-        if stage in r.extras
-    ]
+    found = [p for run in results.runs for p in (run.preflight, run.preflight_finetune) if p]
     if not found:
         return None
-    first = found[0]
     return {
         "headings": HEADINGS,
-        "label": first["label"],
-        "unseen": first["unseen"],
+        "label": found[0].label,
+        "unseen": found[0].unseen,
         "runs": [
             {
-                "name": content["run"],
-                "passed": content["passed"],
-                "rows": [row(target) for target in content["targets"]],
-                "findings": [Finding(**f).in_words() for f in content["findings"]],
+                "name": preflight.run,
+                "passed": preflight.passed,
+                "rows": [row(target) for target in preflight.targets],
+                "findings": [finding.in_words() for finding in preflight.findings],
             }
-            for content in found
+            for preflight in found
         ],
     }
 
@@ -207,9 +187,9 @@ def cost(results: Results) -> dict | None:
         "speed": [
             (
                 r.name,
-                results.speed.get(r.name),
-                r.training.content["tokens"],
-                FLOPS_PER_WEIGHT * r.training.content["parameters"] * r.training.content["tokens"],
+                results.speed[r.name],
+                r.training.tokens,
+                FLOPS_PER_WEIGHT * r.training.parameters * r.training.tokens,
             )
             for r in results.runs
         ],

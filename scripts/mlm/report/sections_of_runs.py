@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, replace
 
+from mlm.evaluation.artefacts import Baseline, Part, PredictedSample, Summary
 from mlm.report.figure_titles import ordered_baselines
-from mlm.report.phrasing import how_it_was_measured, settings_rows, verdicts
-from mlm.report.report_inputs import Results, RunResults
-from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
+from mlm.report.phrasing import how_it_was_measured, settings_rows
+from mlm.report.report_inputs import Results
+from mlm.report.run_comparison import best_run, comparable, seed_groups, standings
 from mlm.report.shown_samples import prediction_pieces, special_tokens
 
 
@@ -15,38 +16,16 @@ def training(results: Results) -> dict:
         "runs": results.runs,
         "settings": settings_rows(results.runs),
         "figures": ["training_loss", "training_accuracy", "learning_rate"],
-        "final": [(r.name, r.training.content["final"]) for r in results.runs],
-        "overflow": [
-            (r.name, r.training.content["overflow"])
-            for r in results.runs
-            if r.training.content.get("overflow")
-        ],
     }
 
 
 def runs(results: Results) -> dict:
     """The table of runs and, where several differ in the seed alone, mean and spread."""
-    by_name = {run.name: run for run in results.runs}
-    rows = []
-    for standing in standings(results.runs):
-        run = by_name[standing.run]
-        evaluation = run.evaluation.content
-        calibration = evaluation.get("calibration") or {}
-        rows.append(
-            {
-                "standing": standing,
-                "test": evaluation["test"],
-                "training": run.training.content,
-                "calibration": calibration.get("expected_calibration_error"),
-                "overrides": flattened(run.overrides),
-                "verdicts": verdicts(run),
-            }
-        )
     return {
-        "rows": rows,
+        "rows": list(zip(results.runs, standings(results.runs), strict=True)),
         "reasons": comparable(results.runs),
-        "several": len(rows) > 1,
-        "groups": seed_groups(results.runs, results.config.get("seed", 0)),
+        "several": len(results.runs) > 1,
+        "groups": seed_groups(results.runs, results.config["seed"]),
     }
 
 
@@ -56,7 +35,7 @@ class Measured:
 
     run: str
     what: str
-    figures: dict
+    figures: Summary | Baseline
     beside: bool = True
 
 
@@ -64,13 +43,12 @@ def evaluation(results: Results) -> dict:
     """Test metrics beside the baselines, and where the model is good and bad."""
     rows: list[Measured] = []
     for run in results.runs:
-        content = run.evaluation.content
-        rows.append(Measured(run.name, "on test", content["test"], beside=False))
-        if content.get("train"):
-            rows.append(Measured(run.name, "on a sample of train", content["train"]))
+        rows.append(Measured(run.name, "on test", run.evaluation.test, beside=False))
+        if run.evaluation.train:
+            rows.append(Measured(run.name, "on a sample of train", run.evaluation.train))
     shared: dict[str, list[Measured]] = {}
     for run in results.runs:
-        for _, name, figures in ordered_baselines(run.evaluation.content["baselines"]):
+        for _, name, figures in ordered_baselines(run.evaluation.baselines):
             alike = next((m for m in shared.get(name, []) if _same(m.figures, figures)), None)
             if alike is None:
                 shared.setdefault(name, []).append(Measured(run.name, name, figures))
@@ -79,18 +57,14 @@ def evaluation(results: Results) -> dict:
         rows += [replace(m, run="all runs") for m in found] if alike else found
     parts = []
     for key, (heading, names) in _PARTS.items():
-        found = [(r.name, _measured(r.evaluation.content.get(key), names)) for r in results.runs]
+        found = [(r.name, _measured(getattr(r.evaluation, key), names)) for r in results.runs]
         # One part alone is the whole, which the table above has.
         if any(len(rows_of) > 1 for _, rows_of in found):
             parts.append((heading, found))
-    pairs = [
-        (run.name, run.evaluation.content["minimal_pairs"])
-        for run in results.runs
-        if run.evaluation.content.get("minimal_pairs")
-    ]
+    pairs = [(run.name, found) for run in results.runs if (found := run.evaluation.minimal_pairs)]
     return {
         "rows": rows,
-        "sentences": how_it_was_measured(best_run(results.runs).evaluation.content),
+        "sentences": how_it_was_measured(best_run(results.runs).evaluation),
         "parts": parts,
         "pairs": pairs,
         "figures": ["test_loss", "test_accuracy", "frequency_bands", "positions", "calibration"],
@@ -110,23 +84,22 @@ _PARTS = {
 }
 
 
-def _measured(parts: dict | None, names: dict[str, str]) -> list[tuple[str, dict]]:
+def _measured(parts: dict[str, Part], names: dict[str, str]) -> list[tuple[str, Part]]:
     """Name and figures of those parts that hold any prediction."""
-    found = [(name, (parts or {}).get(key) or {}) for key, name in names.items()]
-    return [(name, figures) for name, figures in found if figures.get("num_predictions")]
+    return [(name, parts[key]) for key, name in names.items() if parts[key].num_predictions]
 
 
-def _same(one: dict, other: dict) -> bool:
-    return all(one.get(k) == other.get(k) for k in ("loss", "accuracy"))
+def _same(one: Baseline, other: Baseline) -> bool:
+    return (one.loss, one.accuracy) == (other.loss, other.accuracy)
 
 
 def fill_mask(results: Results) -> dict | None:
     """Each prompt's answers, a column a run."""
     prompts: dict[str, dict[str, list]] = {}
     for run in results.runs:
-        for prompt in run.fill_mask.content["prompts"]:
-            prompts.setdefault(prompt["prompt"], {})[run.name] = prompt["answers"]
-    mask = special_tokens(results).get("mask", "[MASK]")
+        for prompt in run.fill_mask.prompts:
+            prompts.setdefault(prompt.prompt, {})[run.name] = prompt.answers
+    mask = special_tokens(results)["mask"]
     return (
         {"prompts": prompts, "runs": [r.name for r in results.runs], "mask": mask}
         if prompts
@@ -138,12 +111,13 @@ def samples(results: Results) -> dict | None:
     """The best and the worst predicted samples of each run."""
     special = special_tokens(results)
 
-    def shown(run: RunResults, which: str) -> list:
-        found = (run.evaluation.content.get("samples") or {}).get(which) or []
-        return [prediction_pieces(s, special) for s in found]
+    def shown(samples: list[PredictedSample]) -> list:
+        return [prediction_pieces(sample, special) for sample in samples]
 
     groups = [
-        {"run": r.name, "best": shown(r, "best"), "worst": shown(r, "worst")} for r in results.runs
+        {"run": run.name, "best": shown(found.best), "worst": shown(found.worst)}
+        for run in results.runs
+        if (found := run.evaluation.samples)
     ]
     groups = [g for g in groups if g["best"] or g["worst"]]
     return {"groups": groups, "best": best_run(results.runs).name} if groups else None

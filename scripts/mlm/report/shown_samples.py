@@ -1,9 +1,15 @@
 """Samples of text as coloured pieces: what was hidden, what stood there, what was guessed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from mlm.batches.artefacts import PreviewSample, PreviewToken
+from mlm.evaluation.artefacts import PredictedSample, PredictedToken
 from mlm.report.report_inputs import Results
 from mlm.report.visible_text import spaced
+
+T = TypeVar("T", PreviewToken, PredictedToken)
 
 #: Shown in place of a token that is nothing but a space.
 _BLANK = "␠"
@@ -34,45 +40,45 @@ class ShownSample:
     accuracy: float | None = None
 
 
-def preview_pieces(sample: dict, special: dict[str, str]) -> ShownSample:
+def preview_pieces(sample: PreviewSample, special: dict[str, str]) -> ShownSample:
     """A sample of preview.json: each chosen token with what the model is shown instead."""
-    tokens = _without_padding(sample["tokens"], special)
+    tokens = _without_padding(sample.tokens, special)
     pieces = []
-    for token, text in zip(tokens, spaced([t["text"] for t in tokens]), strict=True):
-        shown = token.get("masked")
+    for token, text in zip(tokens, spaced([t.text for t in tokens]), strict=True):
+        shown = token.masked
         if shown is None:
             pieces.append(_plain(text, special))
             continue
-        if shown == special.get("mask"):
+        if shown == special["mask"]:
             state = "masked"
         else:
-            state = "kept" if shown == token["text"] else "random"
+            state = "kept" if shown == token.text else "random"
         pieces.append(_chosen(text, state, _bare(shown)))
-    return ShownSample(sample["index"], _joined(pieces))
+    return ShownSample(sample.index, _joined(pieces))
 
 
-def prediction_pieces(sample: dict, special: dict[str, str]) -> ShownSample:
+def prediction_pieces(sample: PredictedSample, special: dict[str, str]) -> ShownSample:
     """A sample of evaluation.json: each predicted token with the model's first guess."""
-    tokens = _without_padding(sample["tokens"], special)
+    tokens = _without_padding(sample.tokens, special)
     pieces = []
-    for token, text in zip(tokens, spaced([t["text"] for t in tokens]), strict=True):
-        guess = token.get("predicted")
-        if not guess:
+    for token, text in zip(tokens, spaced([t.text for t in tokens]), strict=True):
+        guess = token.predicted
+        if guess is None:
             pieces.append(_plain(text, special))
             continue
-        state = "right" if guess["correct"] else "wrong"
-        pieces.append(_chosen(text, state, _bare(guess["text"]), guess.get("probability")))
-    return ShownSample(sample["index"], _joined(pieces), sample.get("loss"), sample.get("accuracy"))
+        state = "right" if guess.correct else "wrong"
+        pieces.append(_chosen(text, state, _bare(guess.text), guess.probability))
+    return ShownSample(sample.index, _joined(pieces), sample.loss, sample.accuracy)
 
 
 def special_tokens(results: Results) -> dict[str, str]:
     """Text of the special tokens by name, from the configuration of the tokenizer."""
-    return (results.config.get("tokenizer") or {}).get("special_tokens") or {}
+    return results.config["tokenizer"]["special_tokens"]
 
 
-def _without_padding(tokens: list[dict], special: dict[str, str]) -> list[dict]:
+def _without_padding(tokens: Sequence[T], special: dict[str, str]) -> Sequence[T]:
     end = len(tokens)
-    while end and tokens[end - 1]["text"] == special.get("pad"):
+    while end and tokens[end - 1].text == special["pad"]:
         end -= 1
     return tokens[:end]
 

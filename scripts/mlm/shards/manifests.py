@@ -5,16 +5,14 @@ is written last; whoever reads a shard checks it against the manifest first.
 """
 
 import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, remedy
-from mlm.results.artefacts import read_artefact, write_artefact
+from mlm.results.typed_artefacts import Artefact
 from mlm.shards.object_storage import file_size, is_remote
-
-FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class ShardEntry:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(Artefact):
     """All shards of a split, in order, and their totals.
 
     `corpus_sha256` and `documents` are None where the shards were not made from a corpus,
@@ -57,48 +55,20 @@ class Manifest:
     shards: tuple[ShardEntry, ...]
     group_by: str | None = None
 
+    @classmethod
+    def read(cls, path: str | os.PathLike) -> Self:
+        """The manifest in `path`.
 
-def as_json(manifest: Manifest) -> dict[str, Any]:
-    """The manifest as it stands in its file."""
-    return {"format_version": FORMAT_VERSION, **asdict(manifest)}
-
-
-def write_manifest(path: str | os.PathLike, manifest: Manifest) -> None:
-    """Write the manifest, atomically."""
-    write_artefact(path, as_json(manifest))
-
-
-def read_manifest(path: str | os.PathLike) -> Manifest:
-    """The manifest in `path`.
-
-    Raises MlmError where it is of another format version, lacks something, or its totals are
-    not those of its shards.
-    """
-    found = read_artefact(path)
-    version = found.get("format_version")
-    if version != FORMAT_VERSION:
-        raise MlmError(
-            f"{path}: format_version is {version}; {FORMAT_VERSION} is expected. It was made by "
-            "another version of the workflow: delete it and run again."
-        )
-    try:
-        shards = tuple(ShardEntry(**_known(ShardEntry, s)) for s in found["shards"])
-        manifest = Manifest(**{**_known(Manifest, found), "shards": shards})
-    except (TypeError, KeyError) as error:
-        raise MlmError(f"{path} is incomplete ({error}). {remedy(path)}") from None
-    for key in ("num_samples", "num_tokens", "num_padding"):
-        total = sum(getattr(s, key) for s in shards)
-        if total != getattr(manifest, key):
-            raise MlmError(
-                f"{path}: {key} is {getattr(manifest, key)}, but its shards add up to {total}. "
-                f"{remedy(path)}"
-            )
-    return manifest
-
-
-def _known(kind: type, found: dict) -> dict:
-    names = {field.name for field in fields(kind)}
-    return {key: value for key, value in found.items() if key in names}
+        Raises MlmError as for every artefact, and where the totals are not those of the shards.
+        """
+        manifest = super().read(path)
+        for key, total in totals(manifest.shards).items():
+            if total != getattr(manifest, key):
+                raise MlmError(
+                    f"{path}: {key} is {getattr(manifest, key)}, but its shards add up to {total}. "
+                    f"{remedy(path)}"
+                )
+        return manifest
 
 
 def project_root(path: str | os.PathLike) -> Path:

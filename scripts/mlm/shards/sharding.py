@@ -16,7 +16,7 @@ from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, reading
 from mlm.foundations.progress_line import Progress
 from mlm.shards.packing import GroupPacker, Packer
-from mlm.shards.summaries import ShardSummary, number_of_documents, write_summary
+from mlm.shards.summaries import ShardSummary, number_of_documents
 from mlm.shards.tfrecord import SampleWriter
 
 #: Characters handed to the tokenizer at a time: with `read_batch`, what bounds the memory
@@ -184,7 +184,7 @@ def write_shard(
         special_literals=literals,
         tokenizer_sha256=file_sha256(tokenizer_json),
     )
-    write_summary(summary_file, summary)
+    summary.write(summary_file)
     return summary
 
 

@@ -1,20 +1,17 @@
 """What a shard's job says of its shard: the sidecar file beside it."""
 
-import os
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from mlm.corpus.groups import OWN
-from mlm.foundations.errors import MlmError, reading, remedy
-from mlm.results.artefacts import read_artefact, write_artefact
-
-FORMAT_VERSION = 1
+from mlm.foundations.errors import MlmError, reading
+from mlm.results.typed_artefacts import Artefact
 
 
 @dataclass(frozen=True)
-class ShardSummary:
+class ShardSummary(Artefact):
     """What a shard's sidecar file says.
 
     `tokens_in` was counted as the tokens left the tokenizer, `num_tokens` as samples were
@@ -37,7 +34,6 @@ class ShardSummary:
     sha256: str
     special_literals: int
     tokenizer_sha256: str
-    format_version: int = FORMAT_VERSION
 
 
 def number_of_documents(corpus: Path) -> int:
@@ -61,19 +57,3 @@ def _check_columns(corpus: Path, file: pq.ParquetFile) -> None:
             f"{corpus}: no column {missing[0]!r} in {file.schema_arrow.names}. Delete it and run "
             "again, so that it is remade"
         )
-
-
-def write_summary(path: str | os.PathLike, summary: ShardSummary) -> None:
-    """Write the sidecar file of a shard, atomically."""
-    write_artefact(path, asdict(summary))
-
-
-def read_summary(path: str | os.PathLike) -> ShardSummary:
-    """The summary of one shard, from its sidecar file."""
-    content = read_artefact(path)
-    try:
-        return ShardSummary(**{field.name: content[field.name] for field in fields(ShardSummary)})
-    except KeyError as error:
-        raise MlmError(
-            f"{path} is not a shard summary: {error} is missing. {remedy(path)}"
-        ) from None

@@ -1,20 +1,19 @@
 """Reading shards again, record by record, to see that they are what their manifest says."""
 
 import itertools
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
+from mlm.results.typed_artefacts import Artefact
 from mlm.shards.manifests import Manifest, ShardEntry, shard_problem
 from mlm.shards.object_storage import is_remote, local_copy
 from mlm.shards.tf_example import SampleError, decode_grouped_samples, decode_samples
 from mlm.shards.tfrecord import read_records
 
-FORMAT_VERSION = 1
 _BATCH = 2048
 #: Problems of one shard that are named; more are counted.
 _NAMED = 20
@@ -187,12 +186,11 @@ def verify_split(
     )
 
 
-def as_json(results: list[SplitVerification]) -> dict[str, Any]:
-    """The outcome as it stands in results/verification.json."""
-    return {
-        "format_version": FORMAT_VERSION,
-        "splits": {r.split: {**asdict(r), "problems": list(r.problems)} for r in results},
-    }
+@dataclass(frozen=True)
+class Verification(Artefact):
+    """The outcome by split: what stands in results/verification.json."""
+
+    splits: dict[str, SplitVerification]
 
 
 def summary(results: list[SplitVerification]) -> str:

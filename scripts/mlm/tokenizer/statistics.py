@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlm.tokenizer.artefacts import FrequentToken, SplitStatistics, TokenizerStatistics
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.training_text import read_documents
 
@@ -15,12 +16,8 @@ _TOP = 20
 
 def split_statistics(
     encoder: Encoder, batches: Iterable[list[str]]
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Figures of one split, for JSON, and the count of each id, [vocabulary].
-
-    Tokens are counted without the two that stand around each document; words are what stands
-    between white space; bytes are UTF-8.
-    """
+) -> tuple[SplitStatistics, np.ndarray]:
+    """Figures of one split, and the count of each id, [vocabulary]."""
     counts = np.zeros(encoder.vocabulary_size, np.int64)
     words = size = characters = literals = 0
     for texts in batches:
@@ -32,28 +29,27 @@ def split_statistics(
             characters += len(text)
             size += len(text) if text.isascii() else len(text.encode())
     tokens, unknown = int(counts.sum()), int(counts[encoder.special_ids.unk])
-    return {
-        "tokens": tokens,
-        "words": words,
-        "bytes": size,
-        "characters": characters,
-        "tokens_per_word": tokens / words if words else None,
-        "tokens_per_byte": tokens / size if size else None,
-        "unknown": unknown,
-        "unknown_rate": unknown / tokens if tokens else None,
-        "vocabulary_used": int(np.count_nonzero(counts)),
-        "special_literals": literals,
-    }, counts
+    return SplitStatistics(
+        tokens=tokens,
+        words=words,
+        bytes=size,
+        characters=characters,
+        tokens_per_word=tokens / words if words else None,
+        tokens_per_byte=tokens / size if size else None,
+        unknown=unknown,
+        unknown_rate=unknown / tokens if tokens else None,
+        vocabulary_used=int(np.count_nonzero(counts)),
+        special_literals=literals,
+    ), counts
 
 
 def tokenizer_statistics(
-    encoder: Encoder, corpora: dict[str, str | os.PathLike], training: dict[str, Any]
-) -> dict[str, Any]:
+    encoder: Encoder, corpora: dict[str, str | os.PathLike], origin: dict[str, Any]
+) -> TokenizerStatistics:
     """The content of tokenizer_stats.json.
 
-    `corpora` names each split's Parquet file; `training` says what the tokenizer was
-    trained on, and goes into the result as it is. The most frequent tokens are those of
-    the train split.
+    `corpora` names each split's Parquet file; `origin` are the fields that say where the
+    tokenizer came from. The most frequent tokens are those of the train split.
     """
     splits, frequent = {}, []
     for split, path in corpora.items():
@@ -61,21 +57,18 @@ def tokenizer_statistics(
         if split == "train":
             frequent = _most_frequent(encoder, counts)
     lengths = Counter(len(piece) for piece in encoder.pieces())
-    return {
-        "format_version": 1,
-        "vocabulary_size": encoder.vocabulary_size,
-        "special_ids": encoder.special(),
-        "unknown_literal": encoder.unknown_literal,
-        "splits": splits,
-        "most_frequent": frequent,
-        "pieces_by_length": {str(n): lengths[n] for n in sorted(lengths)},
-        **training,
-    }
+    return TokenizerStatistics(
+        vocabulary_size=encoder.vocabulary_size,
+        special_ids=encoder.special(),
+        unknown_literal=encoder.unknown_literal,
+        splits=splits,
+        most_frequent=frequent,
+        pieces_by_length=dict(sorted(lengths.items())),
+        **origin,
+    )
 
 
-def _most_frequent(encoder: Encoder, counts: np.ndarray) -> list[dict[str, Any]]:
+def _most_frequent(encoder: Encoder, counts: np.ndarray) -> list[FrequentToken]:
     order = np.lexsort((np.arange(len(counts)), -counts))[:_TOP]
     names = encoder.names()
-    return [
-        {"id": int(i), "token": names[int(i)], "count": int(counts[i])} for i in order if counts[i]
-    ]
+    return [FrequentToken(int(i), names[int(i)], int(counts[i])) for i in order if counts[i]]

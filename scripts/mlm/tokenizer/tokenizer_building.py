@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mlm.results.artefacts import write_artefact
+from mlm.tokenizer.artefacts import Pretrained, TrainedOn
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.pretrained import Ready, check_ids, load_pretrained
 from mlm.tokenizer.statistics import tokenizer_statistics
@@ -22,18 +22,18 @@ def make_tokenizer(
     beside it) and `stats`. Nothing is written before all is known to be right.
     """
     if section["kind"] == "pretrained":
-        made, training = _pretrained(section)
+        made, origin = _pretrained(section)
     else:
-        made, training = _trained(corpora["train"], section)
+        made, origin = _trained(corpora["train"], section)
     encoder = Encoder(made.tokenizer, made.special_tokens, section["unknown_literal"])
     for family in families:
         check_ids(encoder, family)
     files = tokenizer_files(
         made.tokenizer, made.special_tokens, section["unknown_literal"], made.model_max_length
     )
-    statistics = tokenizer_statistics(encoder, corpora, training)
+    statistics = tokenizer_statistics(encoder, corpora, origin)
     write_tokenizer(Path(outputs.tokenizer).parent, files)
-    write_artefact(outputs.stats, statistics)
+    statistics.write(outputs.stats)
 
 
 def _trained(corpus: str, section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:
@@ -44,11 +44,7 @@ def _trained(corpus: str, section: dict[str, Any]) -> tuple[Ready, dict[str, Any
     return Ready(trained.tokenizer, special, None), {
         "kind": settings.kind,
         "byte_fallback": settings.byte_fallback,
-        "training": {
-            "documents": trained.documents,
-            "bytes": trained.bytes,
-            "sampled": trained.sampled,
-        },
+        "training": TrainedOn(trained.documents, trained.bytes, trained.sampled),
     }
 
 
@@ -62,5 +58,7 @@ def _pretrained(section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:
         "byte_fallback": bool(loaded.tokenizer["model"].get("byte_fallback")),
         "training": None,
         # Of a directory, its name: where it lies on this machine is no part of the result.
-        "pretrained": {**source, "path": Path(path).name if Path(path).is_dir() else path},
+        "pretrained": Pretrained(
+            Path(path).name if Path(path).is_dir() else path, source["revision"]
+        ),
     }

@@ -1,10 +1,25 @@
-"""Per-position answers as the parts of evaluation.json."""
+"""From per-position answers to the parts of an evaluation."""
 
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from mlm.evaluation import verdicts
+from mlm.evaluation.artefacts import (
+    Baseline,
+    Calibration,
+    Counted,
+    ExtremeSamples,
+    FrequencyBand,
+    GroupSums,
+    Guess,
+    Part,
+    PositionBin,
+    PredictedSample,
+    PredictedToken,
+    Summary,
+    Verdict,
+)
 from mlm.evaluation.baselines import (
     COMPONENTS,
     Bigram,
@@ -16,9 +31,7 @@ from mlm.evaluation.bootstrap import bundled, sums_by_sample
 from mlm.evaluation.calibration import calibration_bins, expected_calibration_error
 from mlm.evaluation.metrics import (
     Difference,
-    Part,
     Resampling,
-    Summary,
     Text,
     bits_per_character,
     extreme_samples,
@@ -117,47 +130,45 @@ def _with_hidden_neighbours(bigram: Bigram, positions: Positions, all_seen: Scor
     return Scores(**values)
 
 
-def baselines_json(
+def baselines(
     compared: list[Compared], text: Text, data: EvaluationData, train_samples: int
-) -> dict:
-    """`baselines` of evaluation.json, by key."""
+) -> dict[str, Baseline]:
+    """The baselines by key."""
+    counted = Counted(data.counts.tokens, data.counted, train_samples)
     return {
-        c.key: {
-            "loss": (loss := float(np.mean(c.scores.loss))),
-            "perplexity": perplexity(loss),
-            "accuracy": float(np.mean(c.scores.correct)),
-            "top5_accuracy": float(np.mean(c.scores.rank <= 5)),
-            "bits_per_character": bits_per_character(c.hidden.loss, text),
-            "hidden": asdict(c.hidden),
-            "difference": c.difference.mean,
-            "difference_interval": [c.difference.low, c.difference.high],
-            "sees": c.sees,
-            "counted": {
-                "tokens": data.counts.tokens,
-                "samples": data.counted,
-                "of_samples": train_samples,
-            },
-            **({"weights": c.weights} if c.weights else {}),
-        }
+        c.key: Baseline(
+            loss=(loss := float(np.mean(c.scores.loss))),
+            perplexity=perplexity(loss),
+            accuracy=float(np.mean(c.scores.correct)),
+            top5_accuracy=float(np.mean(c.scores.rank <= 5)),
+            bits_per_character=bits_per_character(c.hidden.loss, text),
+            hidden=c.hidden,
+            difference=c.difference.mean,
+            difference_interval=(c.difference.low, c.difference.high),
+            sees=c.sees,
+            counted=counted,
+            weights=c.weights,
+        )
         for c in compared
     }
 
 
-def frequency_json(test: Scored, unigram: np.ndarray, uppers: list[int]) -> list[dict]:
-    """`frequency_bands`: by the true token's rank in the train split."""
-    bands = frequency_bands(test.positions.truth, test.scores, frequency_ranks(unigram), uppers)
+def bands(test: Scored, unigram: np.ndarray, uppers: list[int]) -> list[FrequencyBand]:
+    """Bands by the true token's rank in the train split."""
     return [
-        {
-            "label": f"{first:,} to {last:,}" if last else f"{first:,} and rarer",
-            "first_rank": first,
-            "last_rank": last,
+        FrequencyBand(
             **asdict(figures),
-        }
-        for first, last, figures in bands
+            label=f"{first:,} to {last:,}" if last else f"{first:,} and rarer",
+            first_rank=first,
+            last_rank=last,
+        )
+        for first, last, figures in frequency_bands(
+            test.positions.truth, test.scores, frequency_ranks(unigram), uppers
+        )
     ]
 
 
-def parts_json(
+def parts_of(
     test: Scored, starts: np.ndarray, mask_id: int, sequence_length: int, bins: int
 ) -> dict:
     """`positions`, `word_initial`, `shown_as` and `calibration`.
@@ -170,28 +181,25 @@ def parts_json(
     curve = calibration_bins(scores.top_probability, scores.correct, bins)
     return {
         "positions": [
-            {"first": first, "last": last, **asdict(figures)}
+            PositionBin(**asdict(figures), first=first, last=last)
             for first, last, figures in position_bins(positions.position, scores, sequence_length)
         ],
         "word_initial": {
-            "initial": asdict(part(scores, initial)),
-            "continuation": asdict(part(scores, ~initial)),
+            "initial": part(scores, initial),
+            "continuation": part(scores, ~initial),
         },
         "shown_as": {
-            name: asdict(part(scores, shown_as == number)) for number, name in enumerate(SHOWN_AS)
+            name: part(scores, shown_as == number) for number, name in enumerate(SHOWN_AS)
         },
-        "calibration": {
-            "expected_calibration_error": expected_calibration_error(curve),
-            "bins": [asdict(b) for b in curve],
-        },
+        "calibration": Calibration(expected_calibration_error(curve), curve),
     }
 
 
-def samples_json(test: Scored, samples: Samples, tokenizer, count: int) -> dict:
-    """`samples`: the best and the worst predicted ones, token by token, without padding."""
+def extreme(test: Scored, samples: Samples, tokenizer, count: int) -> ExtremeSamples:
+    """The best and the worst predicted ones, token by token, without padding."""
     best, worst = extreme_samples(test.positions.sample, test.scores, count)
 
-    def shown(index: int, loss: float, accuracy: float) -> dict:
+    def shown(index: int, loss: float, accuracy: float) -> PredictedSample:
         row = samples[int(np.searchsorted(samples.index, index))]
         ids = row.input_ids[row.attention_mask].tolist()
         of_sample = np.flatnonzero(test.positions.sample == index)
@@ -203,23 +211,23 @@ def samples_json(test: Scored, samples: Samples, tokenizer, count: int) -> dict:
         for place, text in zip(places, texts_of(tokenizer, ids), strict=True):
             predicted = None
             if place in at:
-                predicted = {
-                    "text": guess_at[place],
-                    "probability": float(test.scores.top_probability[at[place]]),
-                    "correct": bool(test.scores.correct[at[place]]),
-                }
-            tokens.append({"text": text, "truth": place in at, "predicted": predicted})
-        return {"index": index, "loss": loss, "accuracy": accuracy, "tokens": tokens}
+                predicted = Guess(
+                    text=guess_at[place],
+                    probability=float(test.scores.top_probability[at[place]]),
+                    correct=bool(test.scores.correct[at[place]]),
+                )
+            tokens.append(PredictedToken(text, place in at, predicted))
+        return PredictedSample(index, loss, accuracy, tokens)
 
-    return {"best": [shown(*s) for s in best], "worst": [shown(*s) for s in worst]}
+    return ExtremeSamples([shown(*s) for s in best], [shown(*s) for s in worst])
 
 
 #: Rows of sums that evaluation.json holds at most, however many groups there are.
 _MOST_SUMS = 2000
 
 
-def group_sums_json(test: Scored) -> dict:
-    """`group_sums`: the test split's sums by group, for pairing this run with others.
+def group_sums(test: Scored) -> GroupSums:
+    """The test split's sums by group, for pairing this run with others.
 
     Beyond `_MOST_SUMS` groups, neighbours are added up.
     """
@@ -227,32 +235,32 @@ def group_sums_json(test: Scored) -> dict:
         test.positions.unit, test.scores.loss, test.scores.correct.astype(np.int64)
     )
     table = bundled(np.column_stack([totals, counts]), _MOST_SUMS)
-    return {
-        "loss": table[:, 0].tolist(),
-        "correct": table[:, 1].astype(int).tolist(),
-        "predictions": table[:, 2].astype(int).tolist(),
-    }
+    return GroupSums(
+        loss=table[:, 0].tolist(),
+        correct=table[:, 1].astype(int).tolist(),
+        predictions=table[:, 2].astype(int).tolist(),
+    )
 
 
-def verdict_sentences(
+def all_verdicts(
     test: tuple[Scored, Summary],
     train: tuple[Scored, Summary] | None,
     compared: list[Compared],
     calibration_error: float,
     resampling: Resampling,
     origin: Origin,
-) -> list[str]:
-    """`verdicts`: what the figures say, the comparison with the unigram first."""
+) -> list[Verdict]:
+    """What the figures say, the comparison with the unigram first."""
     scored, summary = test
-    sentences = [verdicts.against_baseline(c.name, c.difference) for c in compared]
+    found = [verdicts.against_baseline(c.name, c.difference) for c in compared]
     if train is not None:
         pairs = [(s.positions.unit, s.scores.loss) for s in (scored, train[0])]
         gap = independent_difference(*pairs, resampling)
-        sentences.append(verdicts.between_train_and_test(summary.loss, train[1].loss, gap))
+        found.append(verdicts.between_train_and_test(summary.loss, train[1].loss, gap))
         if origin.carved:
-            sentences.append(verdicts.ON_CARVING)
-    sentences.append(verdicts.on_groups(origin.group_by, summary.num_groups))
+            found.append(verdicts.ON_CARVING)
+    found.append(verdicts.on_groups(origin.group_by, summary.num_groups))
     confidence = float(np.mean(scored.scores.top_probability))
-    sentences.append(verdicts.on_calibration(calibration_error, confidence, summary.accuracy))
-    sentences.append(verdicts.on_size(summary.num_predictions, summary.num_samples))
-    return [s for s in sentences if s is not None]
+    found.append(verdicts.on_calibration(calibration_error, confidence, summary.accuracy))
+    found.append(verdicts.on_size(summary.num_predictions, summary.num_samples))
+    return [v for v in found if v is not None]

@@ -1,0 +1,295 @@
+"""What evaluation.json and fill_mask.json say of a run's model."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mlm.results.artefacts import write_artefact
+from mlm.results.typed_artefacts import OPTIONAL, Artefact, as_json
+
+#: Significant digits of every number in the files. A loss of 10 nats is then right to 1e-6,
+#: and what another processor or batch size changes in the last bits of float32 is not shown.
+DIGITS = 7
+
+Interval = tuple[float, float]
+
+
+def rounded(value: Any, digits: int = DIGITS) -> Any:
+    """`value`, JSON-like, with every float at `digits` significant digits."""
+    if isinstance(value, dict):
+        return {k: rounded(v, digits) for k, v in value.items()}
+    if isinstance(value, list):
+        return [rounded(v, digits) for v in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+class _Rounded(Artefact):
+    def write(self, path: str | os.PathLike) -> None:
+        """Write the artefact to `path`, rounded, with its seal, atomically."""
+        write_artefact(path, rounded(as_json(self)))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A sentence about the figures, and its tone: good news, bad news, neither (even), or a mere
+    remark (plain)."""
+
+    tone: Literal["better", "worse", "even", "plain"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Means over a part of the predictions; None where the part is empty."""
+
+    loss: float | None
+    accuracy: float | None
+    num_predictions: int
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Means over the predictions whose answer the model was not shown."""
+
+    loss: float
+    accuracy: float
+    num_predictions: int
+    loss_interval: Interval
+    accuracy_interval: Interval
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Means over predictions. Losses are in nats; accuracies from 0 to 1.
+
+    `hidden` leaves out the tokens that masking keeps, and so does `bits_per_character`, which is
+    None where the number of characters is not known.
+    """
+
+    loss: float
+    perplexity: float
+    accuracy: float
+    top5_accuracy: float
+    num_predictions: int
+    num_samples: int
+    num_groups: int
+    bits_per_character: float | None
+    loss_interval: Interval
+    accuracy_interval: Interval
+    hidden: Hidden
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a baseline counted: text tokens, in how many samples of how many."""
+
+    tokens: int
+    samples: int
+    of_samples: int
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A baseline at the model's positions.
+
+    `sees` says what it is told. `hidden` are its figures over the positions where the model could
+    not see the token itself, and `difference` there the model's loss minus the baseline's.
+    """
+
+    loss: float
+    perplexity: float
+    accuracy: float
+    top5_accuracy: float
+    bits_per_character: float | None
+    hidden: Part
+    difference: float
+    difference_interval: Interval
+    sees: str
+    counted: Counted
+    weights: dict[str, float] | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class FrequencyBand(Part):
+    """Tokens of a range of ranks by frequency in the train split, the last open above (None)."""
+
+    label: str
+    first_rank: int
+    last_rank: int | None
+
+
+@dataclass(frozen=True)
+class PositionBin(Part):
+    """A stretch of the sequence, both ends included, places from 0."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Predictions whose confidence lies in (low, high]; the first bin holds 0 too.
+
+    `confidence` and `accuracy` are means over the bin, None where it is empty.
+    """
+
+    low: float
+    high: float
+    confidence: float | None
+    accuracy: float | None
+    num_predictions: int
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The calibration curve and its error."""
+
+    expected_calibration_error: float
+    bins: list[Bin]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The model's first guess at a token."""
+
+    text: str
+    probability: float
+    correct: bool
+
+
+@dataclass(frozen=True)
+class PredictedToken:
+    """A token's text; `truth` says whether it was to be predicted, `predicted` how it was."""
+
+    text: str
+    truth: bool
+    predicted: Guess | None
+
+
+@dataclass(frozen=True)
+class PredictedSample:
+    """Sample `index` of the test split, without padding, with the means over its predictions."""
+
+    index: int
+    loss: float
+    accuracy: float
+    tokens: list[PredictedToken]
+
+
+@dataclass(frozen=True)
+class ExtremeSamples:
+    """The samples that were predicted best and worst."""
+
+    best: list[PredictedSample]
+    worst: list[PredictedSample]
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A pair of sentences and their pseudo-log-likelihoods in nats."""
+
+    acceptable: str
+    unacceptable: str
+    scores: tuple[float, float]
+    correct: bool
+
+
+@dataclass(frozen=True)
+class MinimalPairs:
+    """The pairs, and the share that was right."""
+
+    accuracy: float
+    pairs: list[ScoredPair]
+
+
+@dataclass(frozen=True)
+class GroupSums:
+    """Sums by group of the test split, for pairing one run with another."""
+
+    loss: list[float]
+    correct: list[int]
+    predictions: list[int]
+
+
+@dataclass(frozen=True)
+class Resamples:
+    """The settings of the bootstrap."""
+
+    resamples: int
+    confidence: float
+
+
+@dataclass(frozen=True)
+class ShownSettings:
+    """What of the settings the figures depend on, but for the minimal pairs."""
+
+    mlm_probability: float
+    mask_token: float
+    random_token: float
+    seed: int
+    bootstrap: Resamples
+    frequency_bands: list[int]
+    calibration_bins: int
+    samples: int
+    train_samples: int
+
+
+@dataclass(frozen=True)
+class EvaluationDigests:
+    """The sha256 of the weights, the tokenizer, and the test split's manifest."""
+
+    model: str
+    tokenizer: str
+    manifest: str
+
+
+@dataclass(frozen=True)
+class Evaluation(_Rounded):
+    """Every figure of a run's model on the test split.
+
+    `train` are the figures on a sample of train, None where none was scored. `group_by` is what
+    the groups that intervals resample are called, None where the shards do not know theirs.
+    """
+
+    format_version: int = field(default=2, kw_only=True)
+    run: str
+    test: Summary
+    train: Summary | None
+    baselines: dict[str, Baseline]
+    frequency_bands: list[FrequencyBand]
+    positions: list[PositionBin]
+    word_initial: dict[str, Part]
+    shown_as: dict[str, Part]
+    calibration: Calibration
+    samples: ExtremeSamples
+    minimal_pairs: MinimalPairs | None
+    verdicts: list[Verdict]
+    group_by: str | None
+    group_sums: GroupSums
+    settings: ShownSettings
+    digests: EvaluationDigests
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A token, the prompt with it, and its probability."""
+
+    token: str
+    sequence: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt and its answers, the most probable first."""
+
+    prompt: str
+    answers: list[Answer]
+
+
+@dataclass(frozen=True)
+class FillMask(_Rounded):
+    """The answers to every prompt."""
+
+    run: str
+    prompts: list[Prompt]

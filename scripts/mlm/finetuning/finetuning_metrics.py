@@ -1,0 +1,115 @@
+"""What `results/runs/{run}/finetune/metrics.json` says of a fine-tuning.
+
+Apart from the types of what the folds write, so that an edit here trains none of them again.
+"""
+
+from dataclasses import dataclass, field
+
+from mlm.evaluation.artefacts import Interval, Verdict
+from mlm.finetuning.artefacts import ExampleData, RidgeChoice
+from mlm.results.typed_artefacts import OPTIONAL, Artefact
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A score with its interval."""
+
+    score: float
+    interval: Interval
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByPart:
+    """A measure on all examples; where it is known, on those of which pretraining never trained
+    on the text (unseen), and on the others (seen)."""
+
+    all: Measured
+    unseen: Measured | None = field(default=None, metadata=OPTIONAL)
+    seen: Measured | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """An epoch: means over folds and trainings."""
+
+    epoch: int
+    train_loss: float
+    validation_loss: float
+    score: float
+
+
+@dataclass(frozen=True)
+class ModelScores(ByPart):
+    """A model's scores by fold with mean and sample standard deviation, and by part.
+
+    `seeds` by training and `curves` by epoch are those of a network, `macro_f1` that of a
+    classification.
+    """
+
+    folds: list[float]
+    mean: float
+    spread: float
+    seeds: list[float] | None = field(default=None, metadata=OPTIONAL)
+    curves: list[CurvePoint] | None = field(default=None, metadata=OPTIONAL)
+    macro_f1: float | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class ScoreDifference(ByPart):
+    """How much higher the score of `model` is than that of the model `beside` it."""
+
+    model: str
+    beside: str
+
+
+@dataclass(frozen=True)
+class PartSize:
+    """The examples of a part, and their groups, 0 where the data name none."""
+
+    examples: int
+    groups: int
+
+
+@dataclass(frozen=True)
+class ShownPredictions:
+    """For a plot: predictions beside the `true` values, or counts by true and predicted class."""
+
+    pretrained: list
+    random: list
+    tfidf_ridge: list
+    true: list[float] | None = field(default=None, metadata=OPTIONAL)
+    classes: list[str] | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class FinetuningDigests:
+    """The sha256 of the table of examples, and of the best fold's weights."""
+
+    examples: str
+    model: str
+
+
+@dataclass(frozen=True)
+class Finetuning(Artefact):
+    """metrics.json: every fold of every start together, beside the baseline.
+
+    `models` are pretrained, random and tfidf_ridge; `score` is rmse or accuracy; `settings` are
+    those of section `finetune`, as they were in force.
+    """
+
+    format_version: int = field(default=2, kw_only=True)
+    run: str
+    task: str
+    score: str
+    confidence: float
+    data: ExampleData
+    parts: dict[str, PartSize]
+    models: dict[str, ModelScores]
+    differences: list[ScoreDifference]
+    best_fold: int
+    shown: ShownPredictions
+    verdicts: list[Verdict]
+    baseline: list[RidgeChoice]
+    settings: dict
+    digests: FinetuningDigests
+    packages: dict[str, str]

@@ -1,0 +1,62 @@
+"""What `results/runs/{run}/training.json` says of a training."""
+
+from dataclasses import dataclass, field
+
+from mlm.results.typed_artefacts import OPTIONAL, Artefact
+
+#: Settings by name, as they were in force.
+Settings = dict[str, bool | int | float | str | None]
+
+
+@dataclass(frozen=True)
+class FinalFigures:
+    """The last row of the log; losses in nats, accuracies from 0 to 1."""
+
+    loss: float
+    accuracy: float
+    validation_loss: float
+    validation_accuracy: float
+
+
+@dataclass(frozen=True)
+class TrainingDigests:
+    """The sha256 of the weights, and of what they were trained with and on (by split)."""
+
+    model: str
+    tokenizer: str
+    manifests: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Training(Artefact):
+    """What was trained how, without anything that differs between two runs of the same.
+
+    `overflow` counts masked tokens that found no prediction slot. `code` is the digest of the
+    code that trained, added where the model is kept.
+    """
+
+    run: str
+    seed: int
+    strategy: str
+    accelerator: str
+    precision: str
+    replicas: int
+    global_batch_size: int
+    per_replica_batch_size: int
+    sequence_length: int
+    steps: int
+    epochs: float
+    steps_per_epoch: float
+    tokens: int
+    parameters: int
+    model_type: str
+    initialisation: str
+    head: str
+    slots: int
+    overflow: int
+    masking: Settings
+    optimizer: Settings
+    final: FinalFigures
+    digests: TrainingDigests
+    packages: dict[str, str]
+    code: str | None = field(default=None, metadata=OPTIONAL)

@@ -1,0 +1,46 @@
+"""What `results/publish/*.json` say: what went where."""
+
+from dataclasses import dataclass, field
+
+from mlm.publishing.destination import Destination
+from mlm.results.typed_artefacts import OPTIONAL, Artefact
+
+
+@dataclass(frozen=True)
+class SentFile:
+    """A file as it lies in the repository."""
+
+    path: str
+    num_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PushedCheckpoint:
+    """A checkpoint that was pushed during the training, and its newest commit."""
+
+    step: int
+    commit: str
+
+
+@dataclass(frozen=True)
+class PushedCheckpoints:
+    """The branch of the checkpoints, and its pushes in the order of their steps."""
+
+    branch: str
+    commits: list[PushedCheckpoint]
+
+
+@dataclass(frozen=True)
+class PublishRecord(Artefact):
+    """A publication, without clock, address of the Hub, or anything secret.
+
+    `run` and `checkpoints` are those of a model.
+    """
+
+    what: str
+    destination: Destination
+    commit: str
+    files: list[SentFile]
+    run: str | None = field(default=None, metadata=OPTIONAL)
+    checkpoints: PushedCheckpoints | None = field(default=None, metadata=OPTIONAL)
