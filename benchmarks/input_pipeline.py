@@ -54,18 +54,15 @@ def plain(shards: ShardFiles) -> tf.data.Dataset:
     return batches.prefetch(tf.data.AUTOTUNE)
 
 
+def order_of(shards: ShardFiles) -> BatchOrder:
+    """An epoch from its beginning."""
+    steps = shards.num_samples // BATCH
+    return BatchOrder(1, BATCH, WINDOW, start_step=0, steps=steps)
+
+
 def ours(shards: ShardFiles) -> tf.data.Dataset:
     """The training order of an epoch, without masks."""
-    return read_batches(
-        shards,
-        BatchOrder(
-            seed=1,
-            global_batch_size=BATCH,
-            shuffle_window=WINDOW,
-            start_step=0,
-            steps=shards.num_samples // BATCH,
-        ),
-    )
+    return read_batches(shards, order_of(shards))
 
 
 def masked(shards: ShardFiles) -> tf.data.Dataset:
@@ -73,13 +70,7 @@ def masked(shards: ShardFiles) -> tf.data.Dataset:
     return training_batches(
         shards,
         MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, SEQUENCE),
-        BatchOrder(
-            seed=1,
-            global_batch_size=BATCH,
-            shuffle_window=WINDOW,
-            start_step=0,
-            steps=shards.num_samples // BATCH,
-        ),
+        order_of(shards),
     )
 
 
