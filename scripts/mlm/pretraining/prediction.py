@@ -34,11 +34,46 @@ _HEADS: dict[str, tuple[str, Head]] = {
 }
 
 
+#: Of them, those whose layers are BERT's: attention, then two dense layers, position by position.
+_BERT_LAYERS = ("roberta", "xlm-roberta", "roberta-prelayernorm", "bert")
+
+
 def head_in_words(model_type: str) -> str:
     """Which head a family gets, for the log and the report."""
     if model_type in _HEADS:
         return "vocabulary projection at masked positions only"
     return f"plain head over all positions ({model_type} has no head that can be called apart)"
+
+
+def _hidden_at_positions(model, encoder, batch: dict, training: bool) -> tf.Tensor:
+    """What `encoder`, of BERT's layers, gives at the predicted positions: [batch, slots, width].
+
+    Its own call, but that the last layer attends at all positions and goes on at these alone.
+    """
+    hidden = encoder.embeddings(input_ids=batch["input_ids"], training=training)
+    unseen = 1 - tf.cast(batch["attention_mask"], hidden.dtype)[:, tf.newaxis, tf.newaxis, :]
+    settings = {
+        "attention_mask": unseen * tf.constant(-10_000, hidden.dtype),
+        "head_mask": None,
+        "encoder_hidden_states": None,
+        "encoder_attention_mask": None,
+        "past_key_value": None,
+        "output_attentions": False,
+        "training": training,
+    }
+    *layers, last = encoder.encoder.layer
+    for layer in layers:
+        hidden = layer(hidden_states=hidden, **settings)[0]
+    attended = last.attention(input_tensor=hidden, **settings)[0]
+    attended = tf.gather(attended, batch["positions"], batch_dims=1)
+    hidden = last.bert_output(
+        hidden_states=last.intermediate(hidden_states=attended),
+        input_tensor=attended,
+        training=training,
+    )
+    if model.config.model_type == "roberta-prelayernorm":
+        hidden = encoder.LayerNorm(inputs=hidden)
+    return hidden
 
 
 def masked_logits(model: tf.keras.Model, batch: dict, training: bool) -> tf.Tensor:
@@ -50,9 +85,14 @@ def masked_logits(model: tf.keras.Model, batch: dict, training: bool) -> tf.Tens
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     model_type = model.config.model_type
     if model_type in _HEADS:
-        encoder, head = _HEADS[model_type]
-        hidden = getattr(model, encoder)(**inputs, training=training)[0]
-        logits = head(model, tf.gather(hidden, batch["positions"], batch_dims=1))
+        name, head = _HEADS[model_type]
+        encoder = getattr(model, name)
+        if model_type in _BERT_LAYERS and not model.config.is_decoder:
+            hidden = _hidden_at_positions(model, encoder, batch, training)
+        else:
+            hidden = encoder(**inputs, training=training)[0]
+            hidden = tf.gather(hidden, batch["positions"], batch_dims=1)
+        logits = head(model, hidden)
     else:
         logits = model(inputs, training=training).logits
         logits = tf.gather(logits, batch["positions"], batch_dims=1)
