@@ -12,6 +12,7 @@ at a time.
 import math
 
 from mlm.foundations.framework import tf, tf_keras
+from mlm.pretraining.adamw import AdamW
 
 #: Jordan's quintic: five iterations bring singular values from 0.01 to 1 to between 0.7 and 1.2.
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -45,7 +46,7 @@ def orthogonalised(matrices: tf.Tensor) -> tf.Tensor:
     return tf.cast(x, matrices.dtype)
 
 
-class Muon(tf_keras.optimizers.AdamW):
+class Muon(AdamW):
     """AdamW in all but the hidden matrices, which have one moment, `momentum` its decay rate.
 
     Matrices of one shape, or of that shape transposed, are made orthogonal together.

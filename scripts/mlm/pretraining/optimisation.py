@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf, tf_keras
+from mlm.pretraining.adamw import AdamW
 from mlm.pretraining.muon import Muon
 
 #: Parts of the names of variables that weight decay leaves alone, as in BERT's release.
@@ -107,10 +108,7 @@ def build_optimizer(settings: OptimizerSettings, variables) -> tf_keras.optimize
         "epsilon": settings.epsilon,
         "jit_compile": False,
     }
-    if settings.name == "muon":
-        optimizer = Muon(settings.momentum, **adamw)
-    else:
-        optimizer = tf_keras.optimizers.AdamW(**adamw)
+    optimizer = Muon(settings.momentum, **adamw) if settings.name == "muon" else AdamW(**adamw)
     kept = [v for v in variables if not settings.weight_decay or not decays(v.name)]
     optimizer.exclude_from_weight_decay(var_list=kept)
     optimizer.build(variables)

@@ -40,6 +40,7 @@ SCRIPTS = Path(__file__).parents[2]
 COMPUTING_MODULES = (
     "mlm.config.families",
     "mlm.foundations.framework",
+    "mlm.pretraining.adamw",
     "mlm.pretraining.engine",
     "mlm.pretraining.initialisation",
     "mlm.batches.input_pipeline",

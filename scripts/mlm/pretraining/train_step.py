@@ -7,7 +7,7 @@ from mlm.pretraining.prediction import masked_logits
 
 @tf.custom_gradient
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor):
-    """Cross-entropy in nats and the likeliest class, both [samples], of `logits` [samples, classes].
+    """Cross-entropy in nats and the likeliest class, both [samples], of [samples, classes].
 
     With the softmax kept, the loss needs one more look at the logits, at their maximum, and the
     gradient is the softmax less the labels. Under deterministic kernels TensorFlow's own function
