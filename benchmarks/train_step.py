@@ -8,6 +8,11 @@ its own loss over all positions, as the usual examples do; ours runs with determ
 kernels, as in training, the plain one without. The ratio is the median over the turns of
 (plain seconds / our seconds); above 1 ours is faster. The ratio of the processor seconds
 beside it says how much of that is work saved, whatever else runs on the machine.
+
+    python benchmarks/train_step.py --optimizers
+
+compares, in the same way, the processor seconds of a step with Muon and with AdamW, at the sizes of
+config.yaml.
 """
 
 import argparse
@@ -15,6 +20,7 @@ import json
 import statistics
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
@@ -38,8 +44,10 @@ OPTIMIZER = OptimizerSettings.of(
 )
 
 
-def model_and_optimizer(layers: int, width: int, vocabulary: int, sequence: int):
-    """A RoBERTa from scratch, and AdamW over its weights."""
+def model_and_optimizer(
+    layers: int, width: int, vocabulary: int, sequence: int, settings=OPTIMIZER
+):
+    """A RoBERTa from scratch, and the optimizer of its weights."""
     from transformers import RobertaConfig
 
     config = RobertaConfig(
@@ -54,13 +62,13 @@ def model_and_optimizer(layers: int, width: int, vocabulary: int, sequence: int)
         eos_token_id=2,
     )
     model = build_model(config, "standard", seed=0)
-    return model, build_optimizer(OPTIMIZER, model.trainable_variables)
+    return model, build_optimizer(settings, model.trainable_variables)
 
 
-def masked_batch(vocabulary: int, batch: int, sequence: int) -> dict:
+def masked_batch(vocabulary: int, batch: int, sequence: int, probability=0.15) -> dict:
     """Random tokens, masked as in training, weights divided by the number of predictions."""
     ids = np.random.default_rng(0).integers(5, vocabulary, (batch, sequence))
-    plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), vocabulary, sequence)
+    plan = MaskingPlan(probability, 0.8, 0.1, 4, (0, 1, 2, 3, 4), vocabulary, sequence)
     found = mask_batch(tf.constant(ids), tf.ones_like(ids), tf.range(batch), plan, 0, 0)
     return found | {"weights": found["weights"] / tf.reduce_sum(found["weights"])}
 
@@ -132,14 +140,39 @@ def compare(name: str, turns: int, steps: int) -> dict:
     }
 
 
+def compare_optimizers(turns: int, steps: int) -> dict:
+    """Processor seconds of a step with Muon over those with AdamW; medians of the turns."""
+    layers, width, vocabulary, size, sequence = 2, 128, 8_000, 32, 64
+    batch = masked_batch(vocabulary, size, sequence, probability=0.3)
+    calls = {}
+    for name in ("adamw", "muon"):
+        model, optimizer = model_and_optimizer(
+            layers, width, vocabulary, sequence, replace(OPTIMIZER, name=name)
+        )
+        calls[name] = our_step(model, optimizer, batch)
+        calls[name]()
+    pairs = [[seconds(c, steps, True)[1] for c in calls.values()] for _ in range(turns)]
+    return {
+        "case": "optimizers",
+        "milliseconds_with_adamw": round(1e3 * statistics.median(a for a, _ in pairs), 1),
+        "milliseconds_with_muon": round(1e3 * statistics.median(m for _, m in pairs), 1),
+        "ratio": round(statistics.median(m / a for a, m in pairs), 3),
+        "ratio_at_most": 1.08,
+    }
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--turns", type=int, default=7)
     arguments.add_argument("--steps", type=int, default=5, help="steps of one turn")
     arguments.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    arguments.add_argument("--optimizers", action="store_true", help="Muon beside AdamW")
     given = arguments.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(2)
     make_deterministic(0)
+    if given.optimizers:
+        print(json.dumps(compare_optimizers(given.turns, given.steps)))
+        return
     for name in given.cases:
         print(json.dumps(compare(name, given.turns, given.steps)), flush=True)
 
