@@ -259,10 +259,10 @@ def test_a_clone_under_another_path_finds_the_results_of_the_first(built, tmp_pa
 
 
 @pytest.mark.parametrize("change", ["none", "a setting", "a file"])
-def test_a_copy_of_the_results_alone_is_taken_as_made(built, tmp_path, change):
-    """Without Snakemake's notes, and with the dates of the copying in any order."""
+def test_a_copy_without_snakemakes_notes_is_taken_as_made(built, tmp_path, change):
+    """With the dates of the copying in any order; those of the benchmarks count as well."""
     copy_of = Project(tmp_path)
-    for name in ("results", "data"):
+    for name in ("logs", "results", "data"):
         shutil.copytree(built.path / name, tmp_path / name, copy_function=shutil.copyfile)
     for number, file in enumerate(sorted((tmp_path / "results").rglob("*.*"), reverse=True)):
         os.utime(file, (1_700_000_000 + number,) * 2)

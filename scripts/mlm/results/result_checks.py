@@ -8,11 +8,11 @@ from, so that the results themselves can be checked.
 import json
 import os
 import re
-import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +103,14 @@ def look_over(
 def date_in_order(jobs: Iterable[Iterable[str]]) -> None:
     """Give the files of each job a later date than those of the jobs before it.
 
-    A copy has the dates of the copying, and Snakemake makes again what is older than its inputs.
+    A copy has the dates of the copying, and Snakemake makes again what is older than its inputs. To
+    it, a job is as old as the oldest of its results and its benchmark below logs/: all dates given
+    here lie before those that were there.
     """
     jobs = [list(files) for files in jobs]
-    start = time.time_ns() - len(jobs) * _BETWEEN_JOBS
+    there = [*chain.from_iterable(jobs), *Path("logs").rglob("*")]
+    oldest = min((os.stat(file).st_mtime_ns for file in there), default=0)
+    start = oldest - len(jobs) * _BETWEEN_JOBS
     for number, files in enumerate(jobs):
         date = start + number * _BETWEEN_JOBS
         for file in files:
