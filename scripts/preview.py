@@ -9,7 +9,7 @@ def main(job):
     from transformers import PreTrainedTokenizerFast
 
     from mlm.batches.artefacts import Preview
-    from mlm.batches.masking_settings import masking_plan
+    from mlm.batches.masking_plan import masking_plan
     from mlm.batches.preview import preview_samples
     from mlm.shards.manifests import Manifest, check_sequence_length, shards_root
     from mlm.tokenizer.encoding import Encoder

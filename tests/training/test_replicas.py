@@ -7,7 +7,7 @@ import pytest
 from small_run import run_child, small_job, write_inputs
 
 from mlm.batches.input_pipeline import ShardFiles, evaluation_batches, replica_shares
-from mlm.batches.masking_settings import masking_plan
+from mlm.batches.masking_plan import masking_plan
 from mlm.foundations.atomic import read_json
 from mlm.foundations.framework import tf
 from mlm.shards.manifests import Manifest

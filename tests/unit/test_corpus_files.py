@@ -183,3 +183,9 @@ def test_settings_that_a_source_does_not_use_are_not_among_its_parameters():
     assert used["seed"] is None and used["held_out"] == {} and "hub" not in used
     embedded = used_settings(resolve({})["corpus"], seed=7)
     assert embedded["seed"] == 7 and "files" not in embedded and "text_column" not in embedded
+
+
+def test_every_format_that_is_accepted_has_a_reader():
+    from mlm.corpus import file_patterns, formats
+
+    assert tuple(formats._READERS) == file_patterns.FORMATS

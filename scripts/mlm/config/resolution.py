@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mlm.config.configuration import RUN_SECTIONS, Configuration, Overrides
-from mlm.config.reading import checked, merged
+from mlm.config.problems import checked, merged
 from mlm.foundations.errors import ConfigError
 
 

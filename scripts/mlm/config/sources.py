@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from mlm.config.configuration import Configuration
-from mlm.config.reading import canonical, merged
+from mlm.config.problems import canonical, merged
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -13,6 +13,7 @@ from mlm.foundations.errors import MlmError
 
 #: Where the workflow writes, below the working directory.
 _OWN_PLACES = ("results", "state", "logs", ".snakemake")
+#: What `_READERS` of mlm.corpus.formats reads; named here without its libraries.
 FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
 

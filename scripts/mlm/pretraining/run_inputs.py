@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mlm.batches.input_pipeline import ShardFiles
-from mlm.batches.masking_settings import masking_plan
+from mlm.batches.masking_plan import masking_plan
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.length import number_of_updates

@@ -2,7 +2,7 @@
 
 A function returns the variables of the template `report/sections/<name>.html.j2`, or None
 where there is nothing to show and the section is left out. A further section is such a
-function, an entry in SECTIONS, a template, and a word in the configuration's schema.
+function, an entry in SECTIONS, a template, and a word in `mlm.config.report`.
 """
 
 from collections.abc import Callable
