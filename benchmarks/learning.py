@@ -1,12 +1,17 @@
 """What a recipe learns: its validation loss by step, for given seeds.
 
-  python benchmarks/learning.py train standard --seeds 0 1 2 --set model.initialisation=standard
+  python benchmarks/learning.py train standard --set model.initialisation.attention=standard
+  python benchmarks/learning.py search "model.config.hidden_size=192" \
+    "model.config.hidden_size=192 pretraining.steps=1600" --seeds 0 1
   python benchmarks/learning.py collect default results/runs/base results/runs/seed-1
   python benchmarks/learning.py draw default standard
 
 `train` trains with the configuration's defaults and what --set changes, on the shards at hand
 (snakemake --cores 2 results/manifests/train.json results/manifests/validation.json), and
-looks at the validation split alone. `collect` takes the curves of runs that the workflow
+looks at the validation split alone. Beside keys of the configuration, neighbour_heads.* and
+cooccurrence.* change the strengths of these initialisations. `search` trains with each list of
+such changes and appends a row a training to docs/learning/runs.csv, with the processor time
+that the whole of it took. `collect` takes the curves of runs that the workflow
 trained, and the baselines from their evaluation. Both leave docs/learning/<name>.csv, a row for
 each validation of each seed. `draw` makes docs/learning.svg from such files.
 """
@@ -14,10 +19,12 @@ each validation of each seed. `draw` makes docs/learning.svg from such files.
 import argparse
 import csv
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 
 import yaml
@@ -36,6 +43,12 @@ LABELS = {
     "bigram_hidden": "bigram, as the model sees",
 }
 COLUMNS = ("seed", "step", "loss", "validation_loss", "validation_accuracy")
+RUNS = RECORDS / "runs.csv"
+#: Keys that are no part of the configuration: the module and the class whose defaults they change.
+STRENGTHS = {
+    "neighbour_heads": ("initialisation", "NeighbourHeads"),
+    "cooccurrence": ("cooccurrence", "Strengths"),
+}
 
 
 def overridden(config: dict, assignments: list[str]) -> dict:
@@ -74,9 +87,8 @@ def read_record(name: str) -> list[dict]:
         return list(csv.DictReader(stream))
 
 
-def train_one_seed(config: dict, seed: int, strengths: dict) -> list[dict]:
-    """Rows of one training in this process; progress goes to stderr."""
-    from mlm.pretraining import initialisation
+def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
+    """Rows of one training in this process, and its processor seconds; progress goes to stderr."""
     from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
     from mlm.pretraining.checkpointing import StateDirectory
     from mlm.pretraining.run_inputs import (
@@ -87,9 +99,12 @@ def train_one_seed(config: dict, seed: int, strengths: dict) -> list[dict]:
     )
     from mlm.pretraining.training import pretrain
 
-    if strengths:
-        changed = initialisation.NeighbourHeads(**strengths)
-        initialisation.NeighbourHeads = lambda: changed
+    config = overridden(yaml.safe_load((BASE / "config.yaml").read_text()), assignments)
+    for key, (module, name) in STRENGTHS.items():
+        module = import_module(f"mlm.pretraining.{module}")
+        changed = getattr(module, name)(**config.pop(key, {}))
+        setattr(module, name, lambda changed=changed: changed)
+    config = resolve(config)
     settings = RunSettings(
         name=f"seed-{seed}",
         model=model_of_run(config, "base"),
@@ -107,29 +122,55 @@ def train_one_seed(config: dict, seed: int, strengths: dict) -> list[dict]:
     accelerator = open_accelerator(AcceleratorSettings.of(config["accelerator"]))
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
     with tempfile.TemporaryDirectory() as state:
-        begun, used = time.monotonic(), time.process_time()
+        begun, used = time.monotonic(), sum(os.times()[:4])
         trained = pretrain(run, accelerator, StateDirectory(state, keep=1))
-        wall, cpu = time.monotonic() - begun, time.process_time() - used
+        wall, cpu = time.monotonic() - begun, sum(os.times()[:4]) - used
     print(
         f"{wall:.1f} s, {1000 * wall / run.steps:.1f} ms a step ({1000 * cpu / run.steps:.1f} ms "
         "of processor), with the start, validations and saves"
     )
-    return [vars(row) for row in trained.rows]
+    return [vars(row) for row in trained.rows], cpu
+
+
+def in_processes(command: str, first: list[list[str]], options, rest: list[str]) -> None:
+    """`command` anew for each of `first` and each seed: TensorFlow's devices are set up once in a
+    process."""
+    for arguments in first:
+        for seed in options.seeds:
+            call = [sys.executable, __file__, command, *arguments, "--seeds", str(seed), *rest]
+            subprocess.run(call, check=True)
 
 
 def train(options) -> None:
     if len(options.seeds) > 1:
-        # A process for each seed: TensorFlow's devices are set up once in a process.
-        for seed in options.seeds:
-            command = [sys.executable, __file__, "train", options.name, "--seeds", str(seed)]
-            subprocess.run(
-                [*command, "--set", *options.set, "--strengths", *options.strengths], check=True
-            )
+        in_processes("train", [[options.name]], options, ["--set", *options.set])
         return
-    config = overridden(yaml.safe_load((BASE / "config.yaml").read_text()), options.set)
-    config = resolve(config)
     seed = options.seeds[0]
-    record(options.name, seed, train_one_seed(config, seed, overridden({}, options.strengths)))
+    record(options.name, seed, train_here(options.set, seed)[0])
+
+
+def search(options) -> None:
+    if len(options.settings) * len(options.seeds) > 1:
+        in_processes("search", [[s] for s in options.settings], options, [])
+        return
+    (settings,), (seed,) = options.settings, options.seeds
+    rows, cpu = train_here(settings.split(), seed)
+    last = rows[-1]
+    row = {
+        "settings": " ".join(sorted(settings.split())),
+        "seed": seed,
+        "steps": last["step"],
+        "validation_loss": f"{last['validation_loss']:.4f}",
+        "validation_accuracy": f"{last['validation_accuracy']:.4f}",
+        "processor_seconds": f"{cpu:.0f}",
+    }
+    new = not RUNS.exists()
+    with RUNS.open("a", newline="") as stream:
+        writer = csv.DictWriter(stream, row, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+    print(*row.values(), flush=True)
 
 
 def collect(options) -> None:
@@ -187,10 +228,11 @@ def main() -> None:
     training.add_argument("name")
     training.add_argument("--seeds", type=int, nargs="+", default=[0])
     training.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
-    training.add_argument(
-        "--strengths", nargs="*", default=[], metavar="KEY=VALUE", help="of the neighbour heads"
-    )
     training.set_defaults(call=train)
+    searching = commands.add_parser("search", help="train with each list of changes")
+    searching.add_argument("settings", nargs="+", metavar='"KEY=VALUE ..."')
+    searching.add_argument("--seeds", type=int, nargs="+", default=[0])
+    searching.set_defaults(call=search)
     collecting = commands.add_parser("collect", help="take the curves of the workflow's runs")
     collecting.add_argument("name")
     collecting.add_argument("runs", nargs="+", metavar="results/runs/RUN")

@@ -10,8 +10,8 @@ from small_run import run_child, write_inputs
 
 from mlm.foundations.digests import file_sha256
 
-#: The one column that tells of the clock.
-CLOCK = "tokens_per_second"
+#: The columns that tell of the clock.
+CLOCK = ("tokens_per_second", "initialisation_seconds")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def replicas(count: int) -> dict:
 def result(root, name: str) -> tuple[str, list[dict]]:
     """The model's digest, and training.csv without the clock."""
     with open(root / "runs" / name / "training.csv") as file:
-        rows = [{k: v for k, v in row.items() if k != CLOCK} for row in csv.DictReader(file)]
+        rows = [{k: v for k, v in row.items() if k not in CLOCK} for row in csv.DictReader(file)]
     return file_sha256(root / "runs" / name / "model" / "model.safetensors"), rows
 
 
@@ -51,6 +51,21 @@ def test_a_killed_and_a_stopped_training_end_like_one_left_alone(root):
     assert re.findall(r"goes on from step (\d+)", log) == ["5", "12"]
     assert "Stopped by SIGTERM after step 12 of 40" in log
     assert result(root, "interrupted-1") == whole(root, 1)
+
+
+def test_a_training_killed_before_its_first_save_does_not_count_again(root):
+    counted = {"model": {"initialisation": {"embeddings": "cooccurrence"}}}
+    assert run_child(root, "counted", counted, {"step": 3}) == -signal.SIGKILL
+    assert run_child(root, "counted", counted) == 0
+    log = (root / "counted.stderr").read_text()
+    assert log.count("from counts of the train split") == 1
+    assert "counted: goes on from step 0 of 40" in log
+    assert run_child(root, "alone", counted) == 0
+    assert result(root, "counted") == result(root, "alone")
+    assert result(root, "counted")[0] != whole(root, 1)[0]
+    with open(root / "runs" / "counted" / "training.csv") as file:
+        seconds = [row["initialisation_seconds"] for row in csv.DictReader(file)]
+    assert float(seconds[0]) > 0 and not any(seconds[1:])
 
 
 @pytest.mark.slow

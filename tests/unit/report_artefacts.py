@@ -142,7 +142,7 @@ def training(run: str, loss: float = 4.9, **other) -> Training:
         "tokens": 3_276_800,
         "parameters": 1_463_744,
         "model_type": "roberta-prelayernorm",
-        "initialisation": "neighbour_heads",
+        "initialisation": {"attention": "neighbour_heads", "embeddings": "random"},
         "precision": "float32",
         "head": "at the masked positions only",
         "slots": 24,

@@ -18,6 +18,7 @@ def small_pretraining(root: Path, **overrides):
 
     from mlm.batches.input_pipeline import ShardFiles
     from mlm.batches.masking import MaskingPlan
+    from mlm.pretraining.initialisation import Initialisation
     from mlm.pretraining.optimisation import OptimizerSettings
     from mlm.pretraining.resolved_run import Pretraining
 
@@ -45,7 +46,7 @@ def small_pretraining(root: Path, **overrides):
     run = Pretraining(
         name="small",
         model_config=config,
-        initialisation="standard",
+        initialisation=Initialisation(),
         seed=1,
         plan=plan,
         validation_plan=plan,

@@ -251,7 +251,7 @@ def test_what_later_stages_would_refuse_is_told_before_the_first_job():
         "runs.base: model.family: 'robberta' is not a masked language model of transformers in "
         "TensorFlow; did you mean 'roberta'?",
         "runs.file: model.config_file: nowhere.json: no such file",
-        "runs.shared: model.initialisation: neighbour_heads is not made for albert",
+        "runs.shared: model.initialisation.attention: neighbour_heads is not made for albert",
         "runs.short: model.config.max_position_embeddings: 65; sequences of 64 tokens need at "
         "least 66",
     ):
@@ -263,7 +263,7 @@ def test_a_model_that_neighbour_heads_cannot_begin_is_told_before_the_first_job(
     def found(**fields):
         return problems({"model": {"config": fields}})
 
-    needs = "model.initialisation: neighbour_heads needs "
+    needs = "model.initialisation.attention: neighbour_heads needs "
     assert found(num_attention_heads=1) == [
         needs + "two heads or more, found 1: positions would take all columns of the embeddings. "
         "Set standard"
@@ -274,6 +274,11 @@ def test_a_model_that_neighbour_heads_cannot_begin_is_told_before_the_first_job(
     assert found(position_embedding_type="relative_key")[0].startswith(
         needs + "position_embedding_type absolute, found relative_key"
     )
+
+
+def test_an_initialisation_in_one_word_is_told_its_key_of_today():
+    (found,) = problems({"model": {"initialisation": "standard"}})
+    assert found == "model.initialisation: this key is called model.initialisation.attention now"
 
 
 def test_classification_without_data_of_its_own_is_refused():

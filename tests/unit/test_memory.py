@@ -46,6 +46,16 @@ def test_memory_follows_from_the_model_the_batch_and_the_replicas():
     assert evaluation_mb(model(large["model"]), 8000, 128, 10**8) > 6000
 
 
+def test_embeddings_from_counts_ask_for_the_counts_and_the_singular_vectors():
+    def counted(config):
+        return {"model": {"config": config, "initialisation": {"embeddings": "cooccurrence"}}}
+
+    wide = BASE | {"num_attention_heads": 12}
+    more = asked(counted(wide), on_host=False) - asked({"model": {"config": wide}}, on_host=False)
+    # Of the word embeddings alone, 8 times as much: what 8,000 words took was a tenth of all.
+    assert 2000 + 8 * 8000 * 768 * 4 / 1e6 < more < 2500
+
+
 def test_what_is_known_to_the_hub_alone_has_a_bound():
     hub = model({"hub": {"id": "someone/model", "revision": "0" * 40}})
     assert parameters(hub, 8000, 128) == LARGEST_MODEL
@@ -71,7 +81,7 @@ BUILT = {
 
 @pytest.mark.parametrize(("family", "built"), BUILT.items())
 def test_no_family_has_more_parameters_than_are_taken(family, built):
-    given = model({"family": family, "initialisation": "standard", "config": SIZES})
+    given = model({"family": family, "initialisation": {"attention": "standard"}, "config": SIZES})
     assert built <= parameters(given, 8000, 128) < 1.4 * built
 
 

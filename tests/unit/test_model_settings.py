@@ -128,4 +128,4 @@ def test_a_config_file_of_a_decoder_is_refused(tmp_path):
 @pytest.mark.parametrize("family", sorted(REFUSED_FAMILIES))
 def test_a_family_that_would_not_export_is_refused_with_the_reason(family):
     with pytest.raises(ConfigError, match=f"'{family}' is not supported: "):
-        model({"family": family, "initialisation": "standard"})
+        model({"family": family, "initialisation": {"attention": "standard"}})

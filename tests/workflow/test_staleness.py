@@ -67,7 +67,7 @@ SETTINGS = [
     ("pretraining.seed", 7, downstream("pretrain", "masked_samples")),
     ("pretraining.masking.mlm_probability", 0.2, downstream("pretrain", "masked_samples")),
     ("model.config.hidden_size", 64, downstream("pretrain")),
-    ("model.initialisation", "standard", downstream("pretrain")),
+    ("model.initialisation.attention", "standard", downstream("pretrain")),
     ("tokenizer.vocabulary_size", 550, downstream("tokenizer")),
     ("tokenizer.kind", "bpe", downstream("tokenizer")),
     ("shards.sequence_length", 64, downstream("shard")),

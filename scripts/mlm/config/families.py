@@ -29,8 +29,8 @@ REFUSED_FAMILIES = {
 #: Families whose dropout draws from a generator that no saved state can hold.
 UNSAVED_DROPOUT = ("deberta", "deberta-v2")
 
-#: Families that `initialisation: neighbour_heads` is made for: a table of absolute positions
-#: and a first layer of its own.
+#: Families that `model.initialisation.attention: neighbour_heads` is made for: a table of
+#: absolute positions and a first layer of its own.
 NEIGHBOUR_FAMILIES = (
     *("roberta", "xlm-roberta", "roberta-prelayernorm", "bert", "distilbert", "electra"),
 )
@@ -52,7 +52,7 @@ def unfit_family(family: str) -> str | None:
 
 
 def unfit_for_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | None:
-    """Why a model cannot have `initialisation: neighbour_heads`, in words; None where it can.
+    """Why a model cannot have `attention: neighbour_heads`, in words; None where it can.
 
     `fields` are those of the transformers configuration; what is absent or None is not looked at.
     """
@@ -62,9 +62,9 @@ def unfit_for_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | N
     needs = None
     if family not in NEIGHBOUR_FAMILIES:
         return (
-            f"model.initialisation: neighbour_heads is not made for {family}: it needs a table of "
-            f"absolute positions and a first layer of its own ({', '.join(NEIGHBOUR_FAMILIES)}). "
-            "Set standard"
+            f"model.initialisation.attention: neighbour_heads is not made for {family}: it needs a "
+            "table of absolute positions and a first layer of its own "
+            f"({', '.join(NEIGHBOUR_FAMILIES)}). Set standard"
         )
     if width and embedding != width:
         needs = (
@@ -80,7 +80,7 @@ def unfit_for_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | N
         )
     elif width and heads and width // heads < 4:
         needs = f"heads at least 4 wide, found {width // heads}. Use fewer heads, or set standard"
-    return f"model.initialisation: neighbour_heads needs {needs}" if needs else None
+    return f"model.initialisation.attention: neighbour_heads needs {needs}" if needs else None
 
 
 def first_position(family: str) -> int:

@@ -30,6 +30,8 @@ class Section(BaseModel):
 
     #: Keys of former names, and what they are called now.
     renamed: ClassVar[dict[str, str]] = {}
+    #: The key that took the place of a single value where this section stands now.
+    once_a_value: ClassVar[str | None] = None
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     def contradictions(self) -> list[str]:

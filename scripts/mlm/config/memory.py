@@ -21,8 +21,12 @@ LARGEST_VOCABULARY = 256_000
 #: 800 MB.
 _LEAST_MB = 4000
 _FRAMEWORKS_MB = 1500
-#: Beside them, the counts of tokens that the baselines are made from.
+#: Counts of tokens and their neighbours, `mlm.corpus.counts.COUNTED_TOKENS` at most: for the
+#: baselines of an evaluation, and for word embeddings from counts.
 _COUNTS_MB = 2000
+#: Matrices of float32, as long as the vocabulary and as wide as the embeddings and 16 columns
+#: more, that are there at once while singular vectors are looked for.
+_SUBSPACES = 8
 
 #: float32: weight, gradient and AdamW's two moments, and as the model is saved or exported, its
 #: weights by PyTorch's names, transposed, and the file's content. Muon has one moment, and what its
@@ -125,7 +129,11 @@ def training_mb(
         # Logits, their softmax and their gradient.
         a_sample = sequence_length * a_token + logits * _vocabulary(fields, vocabulary) * 12
         activations = replicas * pretraining["per_replica_batch_size"] * a_sample
-    return max(_LEAST_MB, _FRAMEWORKS_MB + int((weights + data + activations) / 1e6))
+    total = weights + data + activations
+    if model["initialisation"]["embeddings"] == "cooccurrence":
+        columns = (_size(fields, "hidden_size") or 2048) + 16
+        total += 1e6 * _COUNTS_MB + 4 * _SUBSPACES * _vocabulary(fields, vocabulary) * columns
+    return max(_LEAST_MB, _FRAMEWORKS_MB + int(total / 1e6))
 
 
 def _slots(masking: Mapping[str, Any], sequence_length: int) -> int:

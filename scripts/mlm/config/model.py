@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -43,6 +43,22 @@ class ModelHub(Section):
     revision: str | None = None
 
 
+class Initialisation(Section):
+    once_a_value: ClassVar[str | None] = "attention"
+
+    attention: Literal["neighbour_heads", "standard"] = Field(
+        "neighbour_heads",
+        description="neighbour_heads: attention heads that look at the neighbouring tokens from the"
+        " first step on (same architecture). standard: the family's own.",
+    )
+    embeddings: Literal["random", "cooccurrence"] = Field(
+        "random",
+        description="cooccurrence: word embeddings and output bias from counts of neighbouring"
+        " tokens in the train split, which takes seconds before the first step. random: the"
+        " family's own, or those that go with neighbour_heads.",
+    )
+
+
 class Model(Section):
     family: Text = Field(
         "roberta-prelayernorm",
@@ -61,11 +77,7 @@ class Model(Section):
         " positions and special ids are filled in from the tokenizer and the sequence length where"
         " absent.",
     )
-    initialisation: Literal["neighbour_heads", "standard"] = Field(
-        "neighbour_heads",
-        description="neighbour_heads: attention heads that look at the neighbouring tokens from the"
-        " first step on (same architecture). standard: the family's own.",
-    )
+    initialisation: Initialisation = section(Initialisation)
 
     @property
     def elsewhere(self) -> bool:
@@ -135,7 +147,7 @@ class Model(Section):
             return [*problems, where + reason]
         if wrong := _field_problems(fields):
             return problems + wrong
-        if self.initialisation == "neighbour_heads":
+        if self.initialisation.attention == "neighbour_heads":
             problem = unfit_for_neighbour_heads(family, fields)
             problems += [problem] if problem else []
         return problems + _size_problems(family, fields, sequence_length)

@@ -87,6 +87,8 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
         return f"{path}: {value} is not a finite number"
     found = "null" if value is None else repr(value)
     hint, wanted = _hint(model, detail["loc"])
+    if _is_section(hint) and hint.once_a_value and isinstance(value, str):
+        return f"{path}: this key is called {path}.{hint.once_a_value} now"
     words = expected(wanted)
     if get_origin(hint) is Literal and isinstance(value, str):
         close = difflib.get_close_matches(value, map(str, get_args(hint)), n=1)

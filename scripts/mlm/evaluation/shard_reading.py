@@ -6,16 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.corpus.counts import TokenCounts, count_tokens
+from mlm.corpus.counts import COUNTED_TOKENS, TokenCounts, count_tokens
 from mlm.evaluation.metrics import Text
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import Manifest, check_shards
 from mlm.shards.split_samples import Samples, all_samples, evenly_spread, joined, read_samples
 
-#: Tokens of train that the baselines count; of a larger split, samples at equal distances.
-#: This bounds the memory of the counts to less than 2 GB.
-COUNTED_TOKENS = 50_000_000
 _REMAKE = (
     "To have the shards made again: rm -r results/shards results/manifests, then the same "
     "snakemake command; those of shards.prebuilt are yours to replace."

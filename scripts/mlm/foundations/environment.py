@@ -25,6 +25,7 @@ PACKAGES = (
     "pandas",
     "pyarrow",
     "safetensors",
+    "scipy",
     "sentencepiece",
     "tensorflow",
     "tf-keras",

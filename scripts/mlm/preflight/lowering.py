@@ -73,7 +73,7 @@ class _OneOfMany(tf.distribute.ReplicaContext):
 
 def train_step_of(run: Pretraining) -> TrainStep:
     """The run's step for one replica of a TPU. Keras' precision policy is already set."""
-    model = build_model(run.model_config, run.initialisation, run.seed)
+    model = build_model(run.model_config, run.initialisation.attention, run.seed)
     optimizer = build_optimizer(run.optimizer, model.trainable_variables)
     step = one_of_many(replica_train_step(model, optimizer, run.optimizer))
     return TrainStep(step, batch_signature(run), model, number_of_parameters(model))

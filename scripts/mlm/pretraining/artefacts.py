@@ -50,7 +50,7 @@ class Training(Artefact):
     tokens: int
     parameters: int
     model_type: str
-    initialisation: str
+    initialisation: Settings
     head: str
     slots: int
     overflow: int

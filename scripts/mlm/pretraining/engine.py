@@ -7,6 +7,7 @@ is logged, saved or pushed is told in mlm.pretraining.training.
 from mlm.batches.input_pipeline import BatchOrder, replica_shares, training_batches
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.accelerators import Accelerator
+from mlm.pretraining.cooccurrence import start_from_counts
 from mlm.pretraining.models import build_model
 from mlm.pretraining.optimisation import LearningRate, build_optimizer
 from mlm.pretraining.resolved_run import Pretraining, validation_batches
@@ -53,7 +54,7 @@ class Engine:
         self._run, self._strategy = run, accelerator.strategy
         self._replicas = accelerator.replicas
         with self._strategy.scope():
-            self.model = build_model(run.model_config, run.initialisation, run.seed)
+            self.model = build_model(run.model_config, run.initialisation.attention, run.seed)
             optimizer = build_optimizer(run.optimizer, self.model.trainable_variables)
         self.state = trackable_state(self.model, optimizer)
         self.step = 0
@@ -62,6 +63,16 @@ class Engine:
         )
         self._validation_step = distributed_validation_step(self._strategy, self.model)
         self._batches = self._validation_batches = None
+
+    def start_from_counts(self) -> None:
+        """Let word embeddings and output bias begin at counts of the train split.
+
+        Raises MlmError where it cannot be read.
+        """
+        run = self._run
+        columns = run.initialisation.columns_of_words(run.model_config)
+        with self._strategy.scope():
+            start_from_counts(self.model, run.train, run.plan.special_ids, columns, run.seed)
 
     @property
     def batch_size(self) -> int:

@@ -37,6 +37,20 @@ from mlm.foundations.errors import MlmError
 
 
 @dataclass(frozen=True)
+class Initialisation:
+    """Section `model.initialisation`: how attention and word embeddings begin."""
+
+    attention: str = "standard"
+    embeddings: str = "random"
+
+    def columns_of_words(self, config) -> int | None:
+        """So many of the last columns of the word embeddings tell words apart; None: all do."""
+        if self.attention != "neighbour_heads":
+            return None
+        return config.hidden_size - 2 * position_pairs(config)
+
+
+@dataclass(frozen=True)
 class NeighbourHeads:
     """Strengths of the initialisation; the defaults were found by experiment.
 
@@ -62,6 +76,11 @@ _FAMILIES = {
     "distilbert": "distilbert",
     "electra": "electra",
 }
+
+
+def position_pairs(config) -> int:
+    """Pairs of columns, sine and cosine, that neighbour heads tell positions by."""
+    return config.hidden_size // config.num_attention_heads // 2
 
 
 def peaked_frequencies(length: int, pairs: int) -> np.ndarray:
@@ -94,14 +113,15 @@ def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -
     _check_family(config)
     random = np.random.Generator(np.random.Philox(key=seed))
     encoder = getattr(model, _FAMILIES[config.model_type])
-    width, head_width = config.hidden_size, config.hidden_size // config.num_attention_heads
+    width = config.hidden_size
     length = encoder.embeddings.position_embeddings.shape[0]
-    frequencies = peaked_frequencies(length - first_position(config.model_type), head_width // 2)
+    length -= first_position(config.model_type)
+    frequencies = peaked_frequencies(length, position_pairs(config))
 
     _set_embeddings(encoder.embeddings, random, frequencies, strengths, config)
     query, key, value, output = _first_attention(encoder, config.model_type)
     placed = 2 * len(frequencies)
-    query_kernel, key_kernel = _comparing_kernels(random, width, head_width, frequencies, strengths)
+    query_kernel, key_kernel = _comparing_kernels(random, config, frequencies, strengths)
     query.kernel.assign(query_kernel.astype(np.float32))
     key.kernel.assign(key_kernel.astype(np.float32))
     # Neither read from the columns of positions nor write into them, but for a little.
@@ -148,7 +168,7 @@ def _first_attention(encoder, model_type: str):
 
 
 def _comparing_kernels(
-    random, width: int, head_width: int, frequencies: np.ndarray, strengths: NeighbourHeads
+    random, config, frequencies: np.ndarray, strengths: NeighbourHeads
 ) -> tuple[np.ndarray, np.ndarray]:
     """Query and key kernels [width, width], head h in columns h * head_width and on.
 
@@ -156,7 +176,8 @@ def _comparing_kernels(
     rotated by the head's offset d. Their product is the sum of cos(f (s - t - d)) over the
     frequencies f, which is largest where the key's position s is t + d.
     """
-    pairs = len(frequencies)
+    pairs, width = len(frequencies), config.hidden_size
+    head_width = width // config.num_attention_heads
     words = (width - 2 * pairs) * strengths.word_deviation**2
     waves = pairs * strengths.position_amplitude**2
     # What LayerNorm makes of the waves' amplitude, and the factor in query and in key that

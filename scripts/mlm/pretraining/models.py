@@ -12,6 +12,7 @@ from mlm.config.families import (
 )
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.foundations.framework import make_deterministic, tf
+from mlm.pretraining.initialisation import Initialisation, neighbour_heads
 from mlm.tokenizer.encoding import Encoder
 
 #: What a stored config.json says of its own file and of code to load; no part of the model.
@@ -44,7 +45,7 @@ class ModelRequest:
     architecture: dict | None = None
     hub_id: str | None = None
     hub_revision: str | None = None
-    initialisation: str = "standard"
+    initialisation: Initialisation = field(default_factory=Initialisation)
 
     @classmethod
     def of(cls, section: dict) -> "ModelRequest":
@@ -55,7 +56,7 @@ class ModelRequest:
             architecture=section["config_file"],
             hub_id=section["hub"]["id"],
             hub_revision=section["hub"]["revision"],
-            initialisation=section["initialisation"],
+            initialisation=Initialisation(**section["initialisation"]),
         )
 
 
@@ -166,15 +167,13 @@ def _position_problems(config, sequence_length: int, given: bool) -> list[str]:
     return [problem] if problem else []
 
 
-def build_model(config, initialisation: str, seed: int):
+def build_model(config, attention: str, seed: int):
     """A TF masked language model with initial weights that depend on `seed` alone.
 
-    Raises MlmError where transformers refuses the fields, and where `initialisation` does not
-    suit the family.
+    `attention` is that of section `model.initialisation`. Raises MlmError where transformers
+    refuses the fields, and where `attention` does not suit the family.
     """
     from transformers import TFAutoModelForMaskedLM
-
-    from mlm.pretraining.initialisation import neighbour_heads
 
     make_deterministic(seed)
     try:
@@ -186,7 +185,7 @@ def build_model(config, initialisation: str, seed: int):
             f"model.config: transformers cannot build a {config.model_type} from these fields: "
             f"{type(error).__name__}: {said}"
         ) from error
-    if initialisation == "neighbour_heads":
+    if attention == "neighbour_heads":
         neighbour_heads(model, seed)
     return model
 

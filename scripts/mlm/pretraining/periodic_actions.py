@@ -94,6 +94,9 @@ class Logging:
             validation_accuracy=validation_accuracy,
             learning_rate=self._engine.learning_rate(),
             tokens_per_second=self._progress.rate(step),
+            initialisation_seconds=(
+                None if self._record.rows else self._record.initialisation_seconds
+            ),
         )
         self._record.rows.append(row)
         self._events.add(row)

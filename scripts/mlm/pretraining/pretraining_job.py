@@ -39,8 +39,10 @@ SCRIPTS = Path(__file__).parents[2]
 #: modules that read settings and data come to is held by its values.
 COMPUTING_MODULES = (
     "mlm.config.families",
+    "mlm.corpus.counts",
     "mlm.foundations.framework",
     "mlm.pretraining.adamw",
+    "mlm.pretraining.cooccurrence",
     "mlm.pretraining.engine",
     "mlm.pretraining.initialisation",
     "mlm.batches.input_pipeline",
@@ -55,7 +57,7 @@ COMPUTING_MODULES = (
 )
 
 #: Packages whose versions are part of a state: others may compute other bits.
-COMPUTING_PACKAGES = ("numpy", "tensorflow", "tf-keras", "transformers")
+COMPUTING_PACKAGES = ("numpy", "scipy", "tensorflow", "tf-keras", "transformers")
 
 FurtherAction = AbstractContextManager[PeriodicAction | None]
 
@@ -200,7 +202,7 @@ def _summary(
         tokens=run.steps * batch * settings.sequence_length,
         parameters=number_of_parameters(trained.model),
         model_type=run.model_config.model_type,
-        initialisation=run.initialisation,
+        initialisation=asdict(run.initialisation),
         head=head_in_words(run.model_config.model_type),
         slots=run.plan.slots,
         overflow=trained.overflow,

@@ -7,6 +7,7 @@ from mlm.batches.input_pipeline import ShardFiles, evaluation_batches
 from mlm.batches.masking import MaskingPlan
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.framework import tf
+from mlm.pretraining.initialisation import Initialisation
 from mlm.pretraining.optimisation import OptimizerSettings
 
 #: Masks of the validation samples follow from it in every run, so that their curves compare.
@@ -19,7 +20,7 @@ class Pretraining:
 
     name: str
     model_config: object
-    initialisation: str
+    initialisation: Initialisation
     seed: int
     plan: MaskingPlan
     validation_plan: MaskingPlan
@@ -61,6 +62,7 @@ class Pretraining:
         model.pop("transformers_version", None)
         values |= {
             "model": model,
+            "initialisation": asdict(self.initialisation),
             "optimizer": asdict(self.optimizer),
             "masking": _plan_basis(values.pop("plan")),
             "validation_masking": _plan_basis(values.pop("validation_plan")),

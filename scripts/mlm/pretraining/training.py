@@ -3,9 +3,10 @@
 import math
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.accelerators import Accelerator
@@ -50,7 +51,7 @@ def pretrain(
     """
     with states.held():
         engine = Engine(run, accelerator)
-        record = _restored(run, engine, states, branch)
+        record = _begun(run, engine, states, branch)
         tokens_per_step = engine.batch_size * run.train.sequence_length
         progress = Progress(run.name, run.steps, engine.step, tokens_per_step)
 
@@ -89,10 +90,10 @@ def pretrain(
     return Trained(model=engine.model, rows=record.rows, overflow=round(record.overflow))
 
 
-def _restored(
+def _begun(
     run: Pretraining, engine: Engine, states: StateDirectory, branch: Branch | None
 ) -> Record:
-    """The newest state in the engine, where there is one, and the record up to it."""
+    """The newest state in the engine, or a new start, and the record up to it."""
     restored = states.restore(engine.state)
     if restored is None and branch is not None:
         print(f"{run.name}: continues run {branch.run}", file=sys.stderr)
@@ -106,7 +107,19 @@ def _restored(
         for other in others:
             print(f"  {other}: {states.difference(other)}", file=sys.stderr)
         print("They are not used, and can be deleted", file=sys.stderr)
-    return Record()
+    record = Record()
+    if run.initialisation.embeddings == "cooccurrence":
+        begun = time.monotonic()
+        engine.start_from_counts()
+        record.initialisation_seconds = time.monotonic() - begun
+        print(
+            f"{run.name}: word embeddings and output bias from counts of the train split, in "
+            f"{record.initialisation_seconds:.1f} s",
+            file=sys.stderr,
+        )
+        # Whoever is killed before the first save does not count again.
+        states.save(0, engine.state, asdict(record))
+    return record
 
 
 @contextmanager

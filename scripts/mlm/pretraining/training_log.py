@@ -18,7 +18,11 @@ _PROGRESS_INTERVAL = 5.0
 
 @dataclass
 class Row:
-    """One line of training.csv; losses in nats, means over the steps since the last row."""
+    """One line of training.csv; losses in nats, means over the steps since the last row.
+
+    `initialisation_seconds`, in the first row, is what was spent on learning initial weights
+    from the train split: part of the training, before its first step.
+    """
 
     step: int
     epoch: float
@@ -28,6 +32,7 @@ class Row:
     validation_accuracy: float | None
     learning_rate: float
     tokens_per_second: float
+    initialisation_seconds: float | None = None
 
     def cells(self) -> list[str]:
         """The row as text; six digits, so that reading it back gives what was written."""
@@ -39,6 +44,7 @@ class Row:
             "validation_accuracy": ".6f",
             "learning_rate": ".6e",
             "tokens_per_second": ".0f",
+            "initialisation_seconds": ".2f",
         }
         return [
             "" if value is None else format(value, digits.get(name, ""))
@@ -54,6 +60,7 @@ class Record:
     sums: dict[str, float] = field(default_factory=dict)
     steps_in_sums: int = 0
     overflow: float = 0.0
+    initialisation_seconds: float | None = None
 
     def add(self, metrics: dict, steps: int) -> None:
         """Take in the summed metrics of `steps` steps."""

@@ -179,7 +179,6 @@ def how_it_was_measured(evaluation: Evaluation) -> list[str]:
 _SETTINGS = {
     "Architecture": "model_type",
     "Parameters": "parameters",
-    "Initialisation": "initialisation",
     "Head": "head",
     "Strategy": "strategy",
     "Replicas": "replicas",
@@ -199,7 +198,7 @@ def settings_rows(runs: Sequence[RunResults]) -> list[dict]:
         (heading, [getattr(run.training, name) for run in runs])
         for heading, name in _SETTINGS.items()
     ]
-    for group in ("masking", "optimizer"):
+    for group in ("initialisation", "masking", "optimizer"):
         tables = [getattr(run.training, group) for run in runs]
         for key in sorted(tables[0]):
             heading = f"{group.capitalize()}: {key.replace('_', ' ')}"

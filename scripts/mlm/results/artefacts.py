@@ -26,7 +26,9 @@ from mlm.foundations.errors import MlmError, remedy
 _SEAL, _MADE_FROM = "seal", "made_from"
 
 #: Columns of tables that hold seconds or speeds.
-_TIMED = ("compile", "elapsed", "samples_per_second", "tokens_per_second")
+_TIMED = (
+    *("compile", "elapsed", "initialisation_seconds", "samples_per_second", "tokens_per_second"),
+)
 _NUMBER = re.compile(r"[0-9.e+-]*")
 
 #: Settings that change no byte: no record names them, and Snakemake does not compare them.

