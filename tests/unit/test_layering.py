@@ -35,15 +35,19 @@ ORDER = (
 #: saved states of trainings are kept.
 COMPUTES_NO_BITS = {
     "mlm.foundations.atomic": "writes files",
+    "mlm.foundations.child_process": "starts processes",
     "mlm.foundations.code_digests": "what a state is compared by",
     "mlm.foundations.digests": "what a state is compared by",
     "mlm.foundations.errors": "messages",
+    "mlm.foundations.progress_line": "messages",
     "mlm.pretraining.accelerators": "finds the devices; which ones is a setting of the state",
     "mlm.pretraining.local_devices": "finds the devices",
     "mlm.results.artefacts": "reads and writes JSON",
     "mlm.results.typed_artefacts": "reads and writes JSON",
     "mlm.shards.manifests": "the manifests' digests are part of the state",
     "mlm.shards.object_storage": "copies files",
+    "mlm.shards.packing": "the manifests' digests are part of the state",
+    "mlm.shards.tfrecord": "the manifests' digests are part of the state",
     "mlm.tokenizer.encoding": "the tokenizer's digest is part of the state",
 }
 

@@ -52,7 +52,6 @@ def test_embeddings_from_counts_ask_for_the_counts_and_the_singular_vectors():
 
     wide = BASE | {"num_attention_heads": 12}
     more = asked(counted(wide), on_host=False) - asked({"model": {"config": wide}}, on_host=False)
-    # Of the word embeddings alone, 8 times as much: what 8,000 words took was a tenth of all.
     assert 2000 + 8 * 8000 * 768 * 4 / 1e6 < more < 2500
 
 
