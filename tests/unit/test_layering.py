@@ -47,6 +47,7 @@ COMPUTES_NO_BITS = {
     "mlm.shards.manifests": "the manifests' digests are part of the state",
     "mlm.shards.object_storage": "copies files",
     "mlm.shards.packing": "the manifests' digests are part of the state",
+    "mlm.shards.tf_example": "the manifests' digests are part of the state",
     "mlm.shards.tfrecord": "the manifests' digests are part of the state",
     "mlm.tokenizer.encoding": "the tokenizer's digest is part of the state",
 }

@@ -86,7 +86,7 @@ def test_the_state_has_one_moment_of_a_hidden_matrix_and_two_of_the_rest(tmp_pat
 
     run = small_pretraining(tmp_path)
     settings = replace(run.optimizer, name="muon")
-    model = build_model(run.model_config, run.initialisation, run.seed)
+    model = build_model(run.model_config, run.initialisation.attention, run.seed)
     variables = model.trainable_variables
     optimizer = build_optimizer(settings, variables)
     numbers = sum(int(tf.size(v)) for v in optimizer.variables if v.dtype == tf.float32)
@@ -100,7 +100,7 @@ def test_one_execution_updates_every_weight(tmp_path):
 
     run = small_pretraining(tmp_path)
     settings = replace(run.optimizer, name="muon")
-    model = build_model(run.model_config, run.initialisation, run.seed)
+    model = build_model(run.model_config, run.initialisation.attention, run.seed)
     optimizer = build_optimizer(settings, model.trainable_variables)
     before = [v.numpy() for v in model.trainable_variables]
     batch = next(
