@@ -32,7 +32,7 @@ from mlm.shards.tfrecord import read_records
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _BATCH = 1024
 #: Directions beyond those asked for, and rounds, of the subspace iteration.
-_OVERSAMPLING, _ROUNDS = 16, 4
+_OVERSAMPLING, _ROUNDS = 16, 8
 #: Directions whose singular value is a smaller share of the first are noise.
 _LEAST = 1e-4
 
