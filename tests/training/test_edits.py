@@ -14,7 +14,7 @@ import pytest
 from small_run import LENGTH, small_job, write_inputs
 from test_interruption import result
 
-from mlm.pretraining import pretraining_job
+from mlm.pretraining import state_fingerprint
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.run_inputs import pretraining_of, read_checked_manifests
 
@@ -100,20 +100,20 @@ def basis(root: Path, overrides: dict | None = None) -> dict:
     settings, files = small_job(root, overrides=overrides)
     run = pretraining_of(settings, files, read_checked_manifests(files, LENGTH), replicas=1)
     strategy = SimpleNamespace(num_replicas_in_sync=1)
-    return pretraining_job.state_basis(
+    return state_fingerprint.state_basis(
         run, files, Accelerator(strategy, kind="cpu", precision="float32")
     )
 
 
 def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(library, monkeypatch):
-    monkeypatch.setattr(pretraining_job, "SCRIPTS", library.scripts)
+    monkeypatch.setattr(state_fingerprint, "SCRIPTS", library.scripts)
     before = basis(library.root)
     wrong = []
     for file in sorted((library.scripts / "mlm").rglob("[!_]*.py")):
         module = ".".join(file.relative_to(library.scripts).with_suffix("").parts)
         text = file.read_text()
         file.write_text(text + "\nEDITED = True\n")
-        if (basis(library.root) != before) != (module in pretraining_job.COMPUTING_MODULES):
+        if (basis(library.root) != before) != (module in state_fingerprint.COMPUTING_MODULES):
             wrong.append(module)
         file.write_text(text)
     assert not wrong

@@ -20,7 +20,7 @@ from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.preflight.artefacts import Preflight, Step
 from mlm.preflight.gate import require_passed
-from mlm.pretraining import pretraining_job
+from mlm.pretraining import pretraining_job, state_fingerprint
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.models import ModelRequest, build_model, model_configuration
 from mlm.pretraining.run_inputs import number_of_steps, pretraining_of, read_checked_manifests
@@ -144,13 +144,13 @@ def test_a_state_belongs_to_its_device_and_packages_but_to_no_tpus_name(root, mo
         settings = dataclasses.replace(settings, accelerator=section)
         manifests = read_checked_manifests(files, LENGTH)
         run = pretraining_of(settings, files, manifests, replicas)
-        return value_sha256(pretraining_job.state_basis(run, files, device))
+        return value_sha256(state_fingerprint.state_basis(run, files, device))
 
     assert found() == found(tpu="another") == found(seed=0)
     assert len({found(), found(replicas=2), found(seed=1)}) == 3
     before = found()
     monkeypatch.setattr(
-        pretraining_job, "package_versions", lambda names: dict.fromkeys(names, "0.0")
+        state_fingerprint, "package_versions", lambda names: dict.fromkeys(names, "0.0")
     )
     assert found() != before
 
