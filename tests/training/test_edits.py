@@ -63,6 +63,7 @@ def steps_told(log: str) -> list[str]:
     return re.findall(r": step (\d+)/40", log)
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library):
     assert library.train("whole")[0] == 0
     status, log = library.train("edited", step=12, signal=signal.SIGTERM)

@@ -53,6 +53,7 @@ def test_a_killed_and_a_stopped_training_end_like_one_left_alone(root):
     assert result(root, "interrupted-1") == whole(root, 1)
 
 
+@pytest.mark.slow
 def test_a_training_killed_before_its_first_save_does_not_count_again(root):
     counted = {"model": {"initialisation": {"embeddings": "cooccurrence"}}}
     assert run_child(root, "counted", counted, {"step": 3}) == -signal.SIGKILL

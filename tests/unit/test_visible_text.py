@@ -5,6 +5,8 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlm.batches.artefacts import PreviewSample, PreviewToken
+from mlm.evaluation.artefacts import Guess, PredictedSample, PredictedToken
 from mlm.report.shown_samples import prediction_pieces, preview_pieces
 from mlm.report.visible_text import is_shown_by_name, plain, spaced, visible
 
@@ -50,14 +52,15 @@ def states(sample):
 
 def test_a_preview_tells_hidden_replaced_and_kept_apart():
     tokens = [
-        {"text": "[CLS]", "masked": None},
-        {"text": "▁the", "masked": "[MASK]"},
-        {"text": "▁state", "masked": "▁gold"},
-        {"text": "▁of", "masked": "▁of"},
-        {"text": "▁our", "masked": None},
-        {"text": "<pad>", "masked": None},
+        ("[CLS]", None),
+        ("▁the", "[MASK]"),
+        ("▁state", "▁gold"),
+        ("▁of", "▁of"),
+        ("▁our", None),
+        ("<pad>", None),
     ]
-    shown = preview_pieces({"index": 3, "tokens": tokens}, SPECIAL)
+    sample = PreviewSample(3, "", "", tuple(PreviewToken(*token) for token in tokens))
+    shown = preview_pieces(sample, SPECIAL)
     assert states(shown) == [
         ("[CLS]", "special", None),
         ("the", "masked", "[MASK]"),
@@ -69,17 +72,9 @@ def test_a_preview_tells_hidden_replaced_and_kept_apart():
 
 def test_a_prediction_shows_the_truth_and_the_guess():
     tokens = [
-        {"text": " our", "truth": False, "predicted": None},
-        {
-            "text": " Union",
-            "truth": True,
-            "predicted": {"text": " country", "probability": 0.4, "correct": False},
-        },
-        {
-            "text": " ",
-            "truth": True,
-            "predicted": {"text": " ", "probability": 0.9, "correct": True},
-        },
+        PredictedToken(" our", False, None),
+        PredictedToken(" Union", True, Guess(" country", 0.4, False)),
+        PredictedToken(" ", True, Guess(" ", 0.9, True)),
     ]
-    shown = prediction_pieces({"index": 0, "tokens": tokens, "loss": 1.0}, SPECIAL)
+    shown = prediction_pieces(PredictedSample(0, 1.0, 0.5, tokens), SPECIAL)
     assert states(shown) == [("Union", "wrong", "country"), ("␠", "right", "␠")]
