@@ -183,7 +183,7 @@ def test_a_step_without_gradients_that_overflows_the_memory_is_named(
         monkeypatch.setattr(scoring, "_LARGEST_LOGITS", 2**36)
         rows = 2**36 // (3 * 500)
     paths, found_rows = lowered_forward(tmp_path, section, per_replica_batch_size=batch)
-    told = {"validation": found_rows["validation"], "evaluation": found_rows["evaluation"][4]}
+    told = {"validation": found_rows.validation, "evaluation": found_rows.evaluation[4]}
     assert told[name] == rows
     large, other = paths.pop(name), paths.popitem()[1]
     found = compile_for("v5e:2x2", other, quick=True, others=[large])
