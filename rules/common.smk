@@ -174,22 +174,21 @@ def operational(**values):
     return of_job
 
 
+def start_of(run):
+    """Which state of another run `run` begins with: that run and the step; None twice for none."""
+    return run_section(settings, run, "pretraining")["continue_from"]
+
+
 def checkpointing_of(wildcards):
     """Where and when the training of the job's run saves its state."""
     own = run_section(settings, wildcards.run, "pretraining")["checkpoint"]
-    starts = [run_section(settings, run, "pretraining")["continue_from"] for run in RUNS]
-    asked = {start["step"] for start in starts if start["run"] == wildcards.run}
+    asked = {start["step"] for start in map(start_of, RUNS) if start["run"] == wildcards.run}
     return own | {"keep_steps": sorted(asked.union(own["keep_steps"]))}
-
-
-def continued_run(run):
-    """The run that `run` continues, or None."""
-    return run_section(settings, run, "pretraining")["continue_from"]["run"]
 
 
 def continuation_of(wildcards):
     """The settings of the run that the job's run continues, or None."""
-    run = continued_run(wildcards.run)
+    run = start_of(wildcards.run)["run"]
     if run is None:
         return None
     pretraining = run_section(settings, run, "pretraining")
@@ -198,7 +197,7 @@ def continuation_of(wildcards):
 
 def summary_of_continued_run(wildcards):
     """The end of the training that the job's run continues; what it was matters, not its date."""
-    run = continued_run(wildcards.run)
+    run = start_of(wildcards.run)["run"]
     return [] if run is None else [ancient(f"results/runs/{run}/training.json")]
 
 

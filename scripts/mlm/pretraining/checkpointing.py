@@ -168,9 +168,7 @@ class StateDirectory:
         Damaged states are named on stderr and passed over. Raises MlmError for a state that
         other settings, data or code have made.
         """
-        for step in self.steps():
-            if only not in (None, step):
-                continue
+        for step in [step for step in self.steps() if only in (None, step)]:
             place = self._place(step)
             found, fault = _marker_or_fault(place)
             if fault:
