@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mlm.evaluation.bootstrap import Resampling
 from mlm.finetuning import ridge_baseline
 from mlm.finetuning.examples import Example, write_examples
 from mlm.finetuning.finetuning_metrics import Measured, PartSize, ScoreDifference
 from mlm.finetuning.finetuning_verdicts import finetuning_verdicts
-from mlm.finetuning.paired_differences import Bootstrap, Comparison
+from mlm.finetuning.paired_differences import Comparison
 from mlm.finetuning.ridge_baseline import (
     characters_of,
     choose,
@@ -25,7 +26,7 @@ from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
 from mlm.finetuning.scores import macro_f1, score
 from mlm.finetuning.tables import read_predictions
 
-HOW = Bootstrap(resamples=500, confidence=0.95, seed=0)
+HOW = Resampling(resamples=500, confidence=0.95, seed=0)
 
 
 def test_words_and_pairs_are_counted_in_lower_case():
@@ -178,7 +179,7 @@ def test_the_interval_holds_the_variance_over_seeds(trainings):
     folds = np.repeat(np.arange(50), 4)
     effect = rng.normal(0, 1, (50, trainings))
     figures = {"m": 100 + effect[folds]}
-    how = Bootstrap(resamples=1000, confidence=0.95, seed=0)
+    how = Resampling(resamples=1000, confidence=0.95, seed=0)
     units = [f"g{i}" for i in range(200)]
     found = Comparison(figures, units, folds, rooted=False, how=how).of("m")
     # Between folds the groups vary too; within a fold the variance of a mean over trainings is

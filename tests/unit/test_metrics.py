@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
+from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.metrics import (
-    Resampling,
     Text,
     bits_per_character,
     extreme_samples,

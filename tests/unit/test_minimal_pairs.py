@@ -27,9 +27,9 @@ def test_each_token_is_masked_once_in_a_row_of_its_own():
 def test_the_sentence_with_the_higher_sum_wins():
     encoded = encoded_pairs([("ab", "c"), ("d", "ee")], Letters(), 6)
     value = {5: -1.0, 6: -2.0, 7: -4.0, 8: -9.0, 9: -1.0}
-    pairs = score_pairs(encoded, lambda *a: np.array([value[label] for label in a[3].tolist()]))
-    assert [p.scores for p in pairs] == [(-3.0, -4.0), (-9.0, -2.0)]
-    assert [p.correct for p in pairs] == [True, False]
+    found = score_pairs(encoded, lambda *a: np.array([value[label] for label in a[3].tolist()]))
+    assert [p.scores for p in found.pairs] == [(-3.0, -4.0), (-9.0, -2.0)]
+    assert ([p.correct for p in found.pairs], found.accuracy) == ([True, False], 0.5)
 
 
 def test_sentences_of_the_same_tokens_are_refused():

@@ -11,12 +11,23 @@ With few groups such intervals are too narrow (Cameron, Gelbach and Miller, "Boo
 improvements for inference with clustered errors", Review of Economics and Statistics 90, 2008).
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 #: Fewer groups than this and an interval is optimistic, that is, too narrow.
 FEW_GROUPS = 20
 #: Draws held in memory at a time.
 _BLOCK = 4_000_000
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Of a bootstrap: how many resamples, the confidence of its intervals, and its key."""
+
+    resamples: int
+    confidence: float
+    seed: int
 
 
 def resampled_means(

@@ -1,6 +1,6 @@
 """From per-position answers to the parts of an evaluation."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from mlm.evaluation.artefacts import (
     FrequencyBand,
     GroupSums,
     Guess,
-    Part,
     PositionBin,
     PredictedSample,
     PredictedToken,
@@ -27,11 +26,10 @@ from mlm.evaluation.baselines import (
     unigram_scores,
     with_hidden_neighbours,
 )
-from mlm.evaluation.bootstrap import bundled, sums_by_sample
+from mlm.evaluation.bootstrap import Resampling, bundled, sums_by_sample
 from mlm.evaluation.calibration import calibration_bins, expected_calibration_error
 from mlm.evaluation.metrics import (
     Difference,
-    Resampling,
     Text,
     bits_per_character,
     extreme_samples,
@@ -48,75 +46,69 @@ from mlm.evaluation.shard_reading import EvaluationData
 from mlm.shards.split_samples import Samples
 from mlm.tokenizer.pieces import texts_of
 
-
-@dataclass(frozen=True)
-class Origin:
-    """Where the test split comes from: what its groups are called (None: the shards do not say),
-    and whether it was carved from train document by document."""
-
-    group_by: str | None
-    carved: bool
+#: What the verdicts call the baselines.
+_NAMES = {
+    "unigram": "the unigram baseline",
+    "bigram_hidden": "the two-sided bigram that sees what the model sees",
+    "bigram": "the two-sided bigram that sees every neighbour",
+}
 
 
-@dataclass(frozen=True)
-class Compared:
-    """A baseline at the model's positions.
+def baselines(
+    data: EvaluationData,
+    special: list[int],
+    test: Scored,
+    mask_id: int,
+    text: Text,
+    train_samples: int,
+    resampling: Resampling,
+) -> dict[str, Baseline]:
+    """The unigram and the bigrams at the positions of `test`, in the order they are shown.
 
-    `sees` says what it is told. `hidden` are its figures over the positions where the model could
-    not see the token itself, and `difference` there the model's loss minus the baseline's.
+    `train_samples` is the number of samples of train, of which `data` counted some.
     """
-
-    key: str
-    name: str
-    sees: str
-    scores: Scores
-    hidden: Part
-    difference: Difference
-    weights: dict[str, float] | None
-
-
-def compare_with_baselines(
-    data: EvaluationData, special: list[int], test: Scored, mask_id: int, resampling: Resampling
-) -> list[Compared]:
-    """The unigram and the bigrams at the positions of `test`, in the order they are shown."""
+    positions = test.positions
     bigram = Bigram(data.counts, special)
     bigram.fit(data.fitted)
-    all_seen = bigram.scores(test.positions)
+    all_seen = bigram.scores(positions)
     weights = dict(zip(COMPONENTS, map(float, bigram.weights), strict=True))
-    positions = test.positions
     hidden = positions.answer_hidden(mask_id)
 
-    def compared(key, name, sees, scores, weights=None):
+    def baseline(sees: str, scores: Scores, weights: dict | None = None) -> Baseline:
+        loss, where_hidden = float(np.mean(scores.loss)), part(scores, hidden)
         difference = paired_difference(
-            positions.unit[hidden],
-            test.scores.loss[hidden],
-            scores.loss[hidden],
-            resampling,
+            positions.unit[hidden], test.scores.loss[hidden], scores.loss[hidden], resampling
         )
-        return Compared(key, name, sees, scores, part(scores, hidden), difference, weights)
+        return Baseline(
+            loss=loss,
+            perplexity=perplexity(loss),
+            accuracy=float(np.mean(scores.correct)),
+            top5_accuracy=float(np.mean(scores.rank <= 5)),
+            bits_per_character=bits_per_character(where_hidden.loss, text),
+            hidden=where_hidden,
+            difference=difference.mean,
+            difference_interval=(difference.low, difference.high),
+            sees=sees,
+            counted=Counted(data.counts.tokens, data.counted, train_samples),
+            weights=weights,
+        )
 
-    return [
-        compared(
-            "unigram",
-            "the unigram baseline",
+    return {
+        "unigram": baseline(
             "no context: token frequencies of the train split",
             unigram_scores(unigram_probabilities(data.counts, special), positions.truth),
         ),
-        compared(
-            "bigram_hidden",
-            "the two-sided bigram that sees what the model sees",
+        "bigram_hidden": baseline(
             "the left and the right neighbour, unless they are to be predicted too",
             _with_hidden_neighbours(bigram, positions, all_seen),
             weights,
         ),
-        compared(
-            "bigram",
-            "the two-sided bigram that sees every neighbour",
+        "bigram": baseline(
             "the left and the right neighbour, also where the model is not shown them",
             all_seen,
             weights,
         ),
-    ]
+    }
 
 
 def _with_hidden_neighbours(bigram: Bigram, positions: Positions, all_seen: Scores) -> Scores:
@@ -128,29 +120,6 @@ def _with_hidden_neighbours(bigram: Bigram, positions: Positions, all_seen: Scor
         values[name] = getattr(all_seen, name).copy()
         values[name][changed] = getattr(again, name)
     return Scores(**values)
-
-
-def baselines(
-    compared: list[Compared], text: Text, data: EvaluationData, train_samples: int
-) -> dict[str, Baseline]:
-    """The baselines by key."""
-    counted = Counted(data.counts.tokens, data.counted, train_samples)
-    return {
-        c.key: Baseline(
-            loss=(loss := float(np.mean(c.scores.loss))),
-            perplexity=perplexity(loss),
-            accuracy=float(np.mean(c.scores.correct)),
-            top5_accuracy=float(np.mean(c.scores.rank <= 5)),
-            bits_per_character=bits_per_character(c.hidden.loss, text),
-            hidden=c.hidden,
-            difference=c.difference.mean,
-            difference_interval=(c.difference.low, c.difference.high),
-            sees=c.sees,
-            counted=counted,
-            weights=c.weights,
-        )
-        for c in compared
-    }
 
 
 def bands(test: Scored, unigram: np.ndarray, uppers: list[int]) -> list[FrequencyBand]:
@@ -245,21 +214,31 @@ def group_sums(test: Scored) -> GroupSums:
 def all_verdicts(
     test: tuple[Scored, Summary],
     train: tuple[Scored, Summary] | None,
-    compared: list[Compared],
+    baselines: dict[str, Baseline],
     calibration_error: float,
     resampling: Resampling,
-    origin: Origin,
+    group_by: str | None,
+    carved: bool,
 ) -> list[Verdict]:
-    """What the figures say, the comparison with the unigram first."""
+    """What the figures say, the comparison with the unigram first.
+
+    `group_by` is what the groups of the test split are called (None: the shards do not say), and
+    `carved` whether it was dealt from train document by document.
+    """
     scored, summary = test
-    found = [verdicts.against_baseline(c.name, c.difference) for c in compared]
+    found = []
+    for key, baseline in baselines.items():
+        difference = Difference(
+            baseline.difference, *baseline.difference_interval, resampling.confidence
+        )
+        found.append(verdicts.against_baseline(_NAMES[key], difference))
     if train is not None:
         pairs = [(s.positions.unit, s.scores.loss) for s in (scored, train[0])]
         gap = independent_difference(*pairs, resampling)
         found.append(verdicts.between_train_and_test(summary.loss, train[1].loss, gap))
-        if origin.carved:
+        if carved:
             found.append(verdicts.ON_CARVING)
-    found.append(verdicts.on_groups(origin.group_by, summary.num_groups))
+    found.append(verdicts.on_groups(group_by, summary.num_groups))
     confidence = float(np.mean(scored.scores.top_probability))
     found.append(verdicts.on_calibration(calibration_error, confidence, summary.accuracy))
     found.append(verdicts.on_size(summary.num_predictions, summary.num_samples))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from mlm.evaluation.artefacts import Hidden, Part, Summary
-from mlm.evaluation.bootstrap import interval, resampled_means, sums_by_sample
+from mlm.evaluation.bootstrap import Resampling, interval, resampled_means, sums_by_sample
 from mlm.evaluation.predictions import Scored, Scores
 
 
@@ -36,15 +36,6 @@ class Difference:
         return f"{100 * self.confidence:g} % interval of the difference {low:.3f} to {high:.3f}"
 
 
-@dataclass(frozen=True)
-class Resampling:
-    """Of a bootstrap: how many resamples, the confidence of its intervals, and its key."""
-
-    resamples: int
-    confidence: float
-    seed: int
-
-
 def perplexity(loss: float) -> float:
     """exp(loss), capped at the largest float so that it can be written as JSON."""
     return math.exp(min(loss, 709.0))
@@ -68,7 +59,6 @@ def summary(scored: Scored, mask_id: int, text: Text, resampling: Resampling) ->
     """Summary over all predictions; its intervals resample `Positions.unit`."""
     positions, scores = scored.positions, scored.scores
     hidden = positions.answer_hidden(mask_id)
-    means = _resampled(positions.unit, scores, resampling)
     loss = float(np.mean(scores.loss))
     shown_nothing = part(scores, hidden)
     return Summary(
@@ -80,23 +70,20 @@ def summary(scored: Scored, mask_id: int, text: Text, resampling: Resampling) ->
         num_samples=len(np.unique(positions.sample)),
         num_groups=len(np.unique(positions.group)),
         bits_per_character=bits_per_character(shown_nothing.loss, text),
-        **_intervals(means, resampling),
+        **_intervals(positions.unit, scores, resampling),
         hidden=Hidden(
             **asdict(shown_nothing),
-            **_intervals(
-                _resampled(positions.unit[hidden], scores[hidden], resampling), resampling
-            ),
+            **_intervals(positions.unit[hidden], scores[hidden], resampling),
         ),
     )
 
 
-def _resampled(unit: np.ndarray, scores: Scores, resampling: Resampling) -> np.ndarray:
-    """Resampled means of loss and accuracy, [resamples, 2]."""
+def _intervals(
+    unit: np.ndarray, scores: Scores, resampling: Resampling
+) -> dict[str, tuple[float, float]]:
+    """Of mean loss and accuracy, resampled by `unit` [predictions]."""
     totals, counts = sums_by_sample(unit, scores.loss, scores.correct)
-    return resampled_means(totals, counts, resampling.resamples, resampling.seed)
-
-
-def _intervals(means: np.ndarray, resampling: Resampling) -> dict[str, tuple[float, float]]:
+    means = resampled_means(totals, counts, resampling.resamples, resampling.seed)
     return {
         f"{name}_interval": interval(means[:, i], resampling.confidence)
         for i, name in enumerate(("loss", "accuracy"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.evaluation.artefacts import ScoredPair
+from mlm.evaluation.artefacts import MinimalPairs, ScoredPair
 from mlm.foundations.errors import MlmError
 
 #: (input_ids [n, sequence], attention_mask, positions [n], labels [n]) → log-probabilities [n].
@@ -53,15 +53,16 @@ def encoded_pairs(pairs: Sequence[Sequence[str]], tokenizer, length: int) -> Enc
     return EncodedPairs(pairs, *arrays, lengths=[len(part[0]) for part in parts])
 
 
-def score_pairs(encoded: EncodedPairs, log_probabilities: LogProbabilities) -> list[ScoredPair]:
-    """The pairs with their scores."""
+def score_pairs(encoded: EncodedPairs, log_probabilities: LogProbabilities) -> MinimalPairs:
+    """The pairs with their scores, and the share that is right."""
     found = log_probabilities(encoded.rows, encoded.attention, encoded.places, encoded.labels)
     sums = [float(np.sum(s)) for s in np.split(found, np.cumsum(encoded.lengths)[:-1])]
     scores = zip(sums[::2], sums[1::2], strict=True)
-    return [
+    pairs = [
         ScoredPair(*pair, (first, second), correct=first > second)
         for pair, (first, second) in zip(encoded.pairs, scores, strict=True)
     ]
+    return MinimalPairs(sum(pair.correct for pair in pairs) / len(pairs), pairs)
 
 
 def _masked_one_by_one(text: str, tokenizer, length: int) -> tuple[np.ndarray, ...]:

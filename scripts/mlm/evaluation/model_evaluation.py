@@ -3,20 +3,19 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mlm.evaluation.artefacts import Evaluation, EvaluationDigests, MinimalPairs, ScoredPair
+from mlm.evaluation.artefacts import Evaluation, EvaluationDigests, MinimalPairs
+from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_parts import (
-    Origin,
     all_verdicts,
     bands,
     baselines,
-    compare_with_baselines,
     extreme,
     group_sums,
     parts_of,
 )
 from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.exported_model import check_vocabulary, load_model, load_tokenizer
-from mlm.evaluation.metrics import Resampling, summary
+from mlm.evaluation.metrics import summary
 from mlm.evaluation.minimal_pairs import EncodedPairs, encoded_pairs, score_pairs
 from mlm.evaluation.predictions import Scored
 from mlm.evaluation.shard_reading import EvaluationData, read_evaluation_data, text_of
@@ -65,25 +64,28 @@ def evaluate(
     train_summary = None
     if train is not None:
         train_summary = summary(train, mask_id, text["train"], resampling)
-    compared = compare_with_baselines(data, special, test, mask_id, resampling)
+    compared = baselines(
+        data, special, test, mask_id, text["test"], manifests["train"].num_samples, resampling
+    )
     starts = word_starts(read_json(paths.model / "tokenizer.json"))
     parts = parts_of(test, starts, mask_id, data.sequence_length, settings.calibration_bins)
     return Evaluation(
         run=run,
         test=test_summary,
         train=train_summary,
-        baselines=baselines(compared, text["test"], data, manifests["train"].num_samples),
+        baselines=compared,
         frequency_bands=bands(test, data.counts.unigram, settings.frequency_bands),
         **parts,
         samples=extreme(test, data.test, tokenizer, settings.samples),
-        minimal_pairs=_minimal_pairs(pairs),
+        minimal_pairs=pairs,
         verdicts=all_verdicts(
             (test, test_summary),
             (train, train_summary) if train is not None else None,
             compared,
             parts["calibration"].expected_calibration_error,
             resampling,
-            Origin(manifests["test"].group_by, carved),
+            manifests["test"].group_by,
+            carved,
         ),
         group_by=manifests["test"].group_by,
         group_sums=group_sums(test),
@@ -103,7 +105,7 @@ def _scored(
     data: EvaluationData,
     pairs: EncodedPairs | None,
     settings: EvaluationSettings,
-) -> tuple[Scored, Scored | None, list[ScoredPair]]:
+) -> tuple[Scored, Scored | None, MinimalPairs | None]:
     """The model's answers on test and on the sample of train, and the minimal pairs."""
     from mlm.batches.masking import MaskingPlan
     from mlm.evaluation.scoring import Scorer
@@ -137,8 +139,4 @@ def _scored(
     if data.train is not None:
         scored = scorer.score(data.train, "train")
         train = scored if len(scored.positions) else None
-    return test, train, score_pairs(pairs, scorer.log_probabilities) if pairs else []
-
-
-def _minimal_pairs(pairs: list[ScoredPair]) -> MinimalPairs | None:
-    return MinimalPairs(sum(p.correct for p in pairs) / len(pairs), pairs) if pairs else None
+    return test, train, score_pairs(pairs, scorer.log_probabilities) if pairs else None

@@ -11,21 +11,11 @@ of what the folds were trained on, is in no interval.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.evaluation.bootstrap import interval
+from mlm.evaluation.bootstrap import Resampling, interval
 from mlm.finetuning.finetuning_metrics import Measured
-
-
-@dataclass(frozen=True)
-class Bootstrap:
-    """How many resamples, what share the intervals hold, and the seed."""
-
-    resamples: int
-    confidence: float
-    seed: int
 
 
 class Comparison:
@@ -44,7 +34,7 @@ class Comparison:
         units: Sequence[str],
         folds: Sequence[int],
         rooted: bool,
-        how: Bootstrap,
+        how: Resampling,
     ):
         self._names = list(figures)
         self._finish = np.sqrt if rooted else np.asarray
@@ -73,7 +63,7 @@ class Comparison:
 
 
 def _resampled(
-    totals: np.ndarray, counts: np.ndarray, folds: np.ndarray, how: Bootstrap
+    totals: np.ndarray, counts: np.ndarray, folds: np.ndarray, how: Resampling
 ) -> np.ndarray:
     """Means over examples and trainings by bootstrap sample: float64 [resamples, models].
 

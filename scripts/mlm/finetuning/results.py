@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.evaluation.bootstrap import Resampling
 from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, FoldRecord, RidgeRecord
 from mlm.finetuning.examples import Example, read_examples
 from mlm.finetuning.finetuning_metrics import (
@@ -21,7 +22,7 @@ from mlm.finetuning.finetuning_metrics import (
     ShownPredictions,
 )
 from mlm.finetuning.finetuning_verdicts import finetuning_verdicts
-from mlm.finetuning.paired_differences import Bootstrap, Comparison
+from mlm.finetuning.paired_differences import Comparison
 from mlm.finetuning.scores import macro_f1
 from mlm.finetuning.tables import (
     EpochRow,
@@ -183,7 +184,7 @@ def scores_of(found: Found, section: dict, seed: int) -> dict:
             units[part.places],
             found.fold_of[part.places],
             rooted=rooted,
-            how=Bootstrap(section["resamples"], section["confidence"], seed),
+            how=Resampling(section["resamples"], section["confidence"], seed),
         )
         for part in parts
     }
