@@ -4,10 +4,10 @@ from mlm.jobs.job import run
 
 
 def main(job):
-    from mlm.preflight.checks import PreflightFiles, PreflightSettings
-    from mlm.preflight.preflight_job import preflight_run
+    from mlm.preflight.checks import PreflightFiles, PreflightSettings, preflight
+    from mlm.preflight.data_readiness import Reach
 
-    preflight_run(
+    preflight(
         PreflightSettings.of(job.params.targets, job.params.utilisation, job.params.effort),
         PreflightFiles(
             program=job.input.program,
@@ -18,9 +18,8 @@ def main(job):
             report=job.output[0],
             batches=job.input.batches[0] if job.input.batches else None,
         ),
-        pretraining=job.params.pretraining,
-        tpu_name=job.params.tpu_name,
-        state_directory=job.params.state_directory,
+        Reach(job.params.tpu_name, job.params.state_directory),
+        job.params.pretraining,
         at_once=job.threads,
     )
 

@@ -4,7 +4,7 @@ from mlm.jobs.job import run
 
 
 def main(job):
-    from mlm.preflight.outcome import show_and_require
+    from mlm.preflight.table import show_and_require
 
     show_and_require(list(job.input.reports), job.output[0])
 

@@ -11,9 +11,8 @@ from mlm.preflight.artefacts import ForwardRows, Lowering, Survey
 from mlm.preflight.checks import PreflightFiles, PreflightSettings, compile_all, preflight
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
-from mlm.preflight.outcome import show_and_require
-from mlm.preflight.preflight_job import number_of_updates
-from mlm.preflight.table import shown_seconds, table
+from mlm.preflight.table import show_and_require, shown_seconds, table
+from mlm.pretraining.length import number_of_updates
 from mlm.shards.manifests import Manifest
 from mlm.tpu.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 
@@ -67,7 +66,7 @@ def judge(
         settings,
         files,
         reach,
-        lambda batch: 100,
+        {"steps": 100},
         lambda t, program, quick, others, others_quick: replace(compiler[t], others=forward or ()),
     )
 

@@ -6,7 +6,7 @@ pipeline's speed and the network stay unseen.
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -24,6 +24,7 @@ from mlm.preflight.artefacts import (
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
 from mlm.preflight.forward_checks import forward_programs, judge_forward
+from mlm.pretraining.length import number_of_updates
 from mlm.shards.manifests import Manifest
 from mlm.tpu.chips import CHIPS, ChipFacts, generation_of, hosts_of
 from mlm.tpu.compiler import (
@@ -66,11 +67,6 @@ class PreflightSettings:
     def quick(self, large: bool) -> bool:
         """Whether a program, large or not, is compiled with the least effort."""
         return self.effort == "quick" or (self.effort == "auto" and large)
-
-    @property
-    def quick_forward(self) -> bool:
-        """Whether the steps without gradients are: of them only the memory is asked."""
-        return self.effort != "full"
 
 
 @dataclass
@@ -188,12 +184,13 @@ def preflight(
     settings: PreflightSettings,
     files: PreflightFiles,
     reach: Reach,
-    steps_for: Callable[[int], int],
+    pretraining: Mapping[str, float | None],
     compiler: Callable[..., Compilation] = compile_for,
     at_once: int = 1,
 ) -> Preflight:
     """Compile for every target, judge, and write the report, which is also returned.
 
+    `pretraining` has the run's `steps`, `epochs` and `tokens`, one of which is its length.
     `at_once` compilations run side by side; their number changes no byte. A target that fails
     takes nothing from the others. Without a program (the step could not be lowered) no target
     is compiled for.
@@ -201,6 +198,11 @@ def preflight(
     lowering, manifest = Lowering.read(files.lowering), Manifest.read(files.manifest)
     findings = lowering.findings
     batches = Batches.read(files.batches).targets if files.batches else {}
+
+    def steps_for(global_batch: int) -> int:
+        return number_of_updates(
+            pretraining, manifest.num_samples, manifest.sequence_length, global_batch
+        )
 
     def check(report: TargetReport) -> list[Finding]:
         return check_data(
@@ -233,7 +235,8 @@ def preflight(
                 program=files.program,
                 quick=quick,
                 others=others,
-                others_quick=settings.quick_forward,
+                # Of the steps without gradients only the memory is asked.
+                others_quick=settings.effort != "full",
             )
 
         answers = compile_all(settings.targets, compiled, at_once)
@@ -247,41 +250,36 @@ def preflight(
             reports.append(report)
     findings += [f for r in reports for f in r.findings]
     rules = _verdicts(findings, _unasked(lowering, compiled=bool(reports)))
-    verdict = Verdict(lowering.run, lowering.step, quick, findings, reports, rules)
-    return write_verdict(files.report, verdict, settings.targets)
+    verdict = verdict_on(
+        lowering.run, lowering.step, quick, settings.targets, findings, reports, rules
+    )
+    verdict.write(files.report)
+    return verdict
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """All that is said of one step: `findings` are the targets' as well."""
-
-    run: str
-    step: Step
-    quick: bool
-    findings: list[Finding]
-    reports: list[TargetReport]
-    rules: list[RuleVerdict]
-
-
-def write_verdict(path: str, verdict: Verdict, targets: tuple[str, ...]) -> Preflight:
-    """Write a preflight.json; its content."""
-    result = Preflight(
-        run=verdict.run,
-        passed=not failed(verdict.findings),
+def verdict_on(
+    run: str,
+    step: Step,
+    quick: bool,
+    targets: tuple[str, ...],
+    findings: list[Finding],
+    reports: list[TargetReport],
+    rules: list[RuleVerdict],
+) -> Preflight:
+    """All that is said of one step; `findings` are those of its targets as well."""
+    return Preflight(
+        run=run,
+        passed=not failed(findings),
         label=LABEL,
-        effort="quick" if verdict.quick else "full",
+        effort="quick" if quick else "full",
         unseen=list(UNSEEN),
-        step=verdict.step,
-        rules=verdict.rules,
-        findings=verdict.findings,
-        targets=[
-            Target(**{f.name: getattr(r, f.name) for f in fields(Target)}) for r in verdict.reports
-        ],
-        chips=_chips(targets),
+        step=step,
+        rules=rules,
+        findings=findings,
+        targets=[Target(**{f.name: getattr(r, f.name) for f in fields(Target)}) for r in reports],
+        chips=[asdict(CHIPS[g]) for g in sorted({generation_of(t) for t in targets})],
         packages=compiler_versions(),
     )
-    result.write(path)
-    return result
 
 
 def compile_all(
@@ -307,13 +305,11 @@ def compile_all(
         answers = list(pool.map(compiled, targets))
     # What did not find room beside the others may find it alone.
     return [
-        compiled(target) if _ran_out_of_memory(answer) and at_once > 1 else answer
+        compiled(target)
+        if at_once > 1 and HOST_MEMORY in (p.outcome for p in (answer, *answer.others))
+        else answer
         for target, answer in zip(targets, answers, strict=True)
     ]
-
-
-def _ran_out_of_memory(answer: Compilation) -> bool:
-    return any(found.outcome == HOST_MEMORY for found in (answer, *answer.others))
 
 
 _OF_THE_STEP = (
@@ -357,7 +353,3 @@ def _verdicts(findings: list[Finding], unasked: set[str]) -> list[RuleVerdict]:
         RuleVerdict(name, asks, worst.get(name, "not asked" if name in unasked else "kept"))
         for name, asks in RULES.items()
     ]
-
-
-def _chips(targets: tuple[str, ...]) -> list[dict]:
-    return [asdict(CHIPS[g]) for g in sorted({generation_of(t) for t in targets})]

@@ -1,5 +1,6 @@
 """Is the data ready for a target: enough shards and samples, and paths that it can reach."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlm.preflight.findings import ERROR, WARNING, Finding
@@ -44,45 +45,34 @@ def check_data(
                 target=target,
             )
         )
-    return found + _reachable(manifest, reach, target, hosts)
+    return found + [
+        Finding("readable_paths", severity, message, target=target)
+        for severity, message in _unreachable(manifest, reach, hosts)
+    ]
 
 
-def _reachable(manifest: Manifest, reach: Reach, target: str, hosts: int) -> list[Finding]:
+def _unreachable(manifest: Manifest, reach: Reach, hosts: int) -> Iterator[tuple[str, str]]:
+    """Severity and message of each path that a host of the target cannot read or write."""
     local = [s.path for s in manifest.shards if not s.path.startswith("gs://")]
     state_is_local = not reach.state_directory.startswith("gs://")
-    if reach.tpu_name != "local":
-        found = []
-        if local:
-            found.append(
-                Finding(
-                    "readable_paths",
-                    ERROR,
-                    f"{len(local)} of {len(manifest.shards)} shards are on a local disk (the first "
-                    f"is {local[0]}), which the TPU node {reach.tpu_name!r} cannot read. Keep the "
-                    "shards on gs:// (shards.prebuilt), or run on a TPU VM "
-                    "(accelerator.tpu.name: local)",
-                    target=target,
-                )
-            )
-        if state_is_local:
-            found.append(
-                Finding(
-                    "readable_paths",
-                    ERROR,
-                    f"pretraining.checkpoint.directory is {reach.state_directory}, a local "
-                    f"directory; a TPU node writes its state from the workers. Name a gs:// prefix",
-                    target=target,
-                )
-            )
-        return found
-    if hosts > 1 and (local or state_is_local):
-        return [
-            Finding(
-                "readable_paths",
+    if reach.tpu_name == "local":
+        if hosts > 1 and (local or state_is_local):
+            yield (
                 WARNING,
                 f"{hosts} hosts read the shards and write the state, each on its own disk: put "
                 "both on gs:// or on a file system that all hosts share",
-                target=target,
             )
-        ]
-    return []
+        return
+    if local:
+        yield (
+            ERROR,
+            f"{len(local)} of {len(manifest.shards)} shards are on a local disk (the first is "
+            f"{local[0]}), which the TPU node {reach.tpu_name!r} cannot read. Keep the shards on "
+            "gs:// (shards.prebuilt), or run on a TPU VM (accelerator.tpu.name: local)",
+        )
+    if state_is_local:
+        yield (
+            ERROR,
+            f"pretraining.checkpoint.directory is {reach.state_directory}, a local directory; a "
+            "TPU node writes its state from the workers. Name a gs:// prefix",
+        )

@@ -16,10 +16,9 @@ from mlm.preflight.artefacts import Lowering, Preflight, Step
 from mlm.preflight.checks import (
     Load,
     PreflightSettings,
-    Verdict,
     compile_all,
     report_on,
-    write_verdict,
+    verdict_on,
 )
 from mlm.preflight.findings import ERROR, Finding
 from mlm.tpu.compiler import Compilation
@@ -80,5 +79,6 @@ def preflight_finetuning(
         examples=learned,
     )
     name = f"{lowering.run}, a fold of fine-tuning"
-    verdict = Verdict(name, step, quick, findings, reports, rules=[])
-    return write_verdict(files.report, verdict, settings.targets)
+    verdict = verdict_on(name, step, quick, settings.targets, findings, reports, rules=[])
+    verdict.write(files.report)
+    return verdict

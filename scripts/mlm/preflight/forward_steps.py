@@ -7,7 +7,6 @@ positions, than a train step; training dies on them as surely.
 import sys
 from dataclasses import dataclass, replace
 
-from mlm.batches.masking import MaskingPlan
 from mlm.evaluation.scoring import masked_answers, rows_of_a_replica
 from mlm.foundations.atomic import replacing
 from mlm.foundations.framework import tf, tf_keras
@@ -51,7 +50,8 @@ def lower_forward(
 
     tf_keras.mixed_precision.set_global_policy("float32")
     model = build_model(run.model_config, "standard", run.seed)
-    plan = _evaluation_plan(run, steps.section)
+    asked = ("mlm_probability", "mask_token", "random_token")
+    plan = replace(run.validation_plan, **{key: steps.section[key] for key in asked})
     answers = masked_answers(model, plan, run.seed)
     rows = {}
     for replicas, path in steps.evaluation.items():
@@ -65,15 +65,6 @@ def lower_forward(
         }
         findings += _write("evaluation", path, lambda batch: answers(**batch), signature)
     return ForwardRows(run.per_replica_batch_size, rows), findings
-
-
-def _evaluation_plan(run: Pretraining, section: dict) -> MaskingPlan:
-    return replace(
-        run.validation_plan,
-        mlm_probability=section["mlm_probability"],
-        mask_token=section["mask_token"],
-        random_token=section["random_token"],
-    )
 
 
 def _write(name: str, path: str, step, signature) -> list[Finding]:

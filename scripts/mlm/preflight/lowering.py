@@ -76,7 +76,7 @@ def train_step_of(run: Pretraining) -> TrainStep:
     model = build_model(run.model_config, run.initialisation.attention, run.seed)
     optimizer = build_optimizer(run.optimizer, model.trainable_variables)
     step = one_of_many(replica_train_step(model, optimizer, run.optimizer))
-    return TrainStep(step, batch_signature(run), model, number_of_parameters(model))
+    return TrainStep(step, first_epoch(run).element_spec, model, number_of_parameters(model))
 
 
 def one_of_many(step: Callable) -> Callable:
@@ -89,19 +89,21 @@ def one_of_many(step: Callable) -> Callable:
     return on_one_replica
 
 
-def batch_signature(run: Pretraining) -> dict[str, tf.TensorSpec]:
-    """Shapes and types of what one replica gets for one update."""
+def first_epoch(run: Pretraining) -> tf.data.Dataset:
+    """What one replica gets for each update of the first epoch, as far as shapes go."""
+    batch = run.global_batch_size(replicas=1)
     return training_batches(
         run.train,
         run.plan,
         BatchOrder(
             seed=run.seed,
-            global_batch_size=run.global_batch_size(replicas=1),
+            global_batch_size=batch,
+            # The order changes no shape, and a small window needs little memory.
             shuffle_window=1,
             start_step=0,
-            steps=1,
+            steps=min(run.steps, max(1, -(-run.train.num_samples // batch))),
         ),
-    ).element_spec
+    )
 
 
 def lower(function: Callable, signature) -> Lowered:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from mlm.config.families import ROBERTA_FAMILY
 from mlm.foundations.atomic import replacing, write_text
 from mlm.foundations.errors import MlmError
-from mlm.preflight.artefacts import Dimension, Lowering
+from mlm.preflight.artefacts import Lowering
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.forward_steps import ForwardSteps, lower_forward
-from mlm.preflight.lowering import Lowered, TrainStep, lower, train_step_of
+from mlm.preflight.lowering import Lowered, lower, train_step_of
 from mlm.preflight.shape_survey import position_is_restorable, survey_epoch
 from mlm.preflight.tile_sizes import tile_advice
 from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
-from mlm.pretraining.resolved_run import Pretraining
 from mlm.pretraining.run_inputs import RunFiles, RunSettings, pretraining_of
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
@@ -33,12 +32,6 @@ class LoweringOptions:
     per_replica_batch_size: int | None = None
     survey: bool = True
     epoch_batches: int | None = None
-
-
-def tpu_precision(accelerator: dict) -> str:
-    """The precision that a run has on a TPU."""
-    precision = accelerator["precision"]
-    return "bfloat16" if precision == "auto" else precision
 
 
 def lower_run(
@@ -62,8 +55,11 @@ def lower_run(
             pretraining=settings.pretraining
             | {"per_replica_batch_size": options.per_replica_batch_size},
         )
-    precision = options.precision or tpu_precision(settings.accelerator)
-    _open_cpu(precision)
+    # A TPU has bfloat16 where the choice is left to the accelerator.
+    asked = settings.accelerator["precision"]
+    precision = options.precision or ("bfloat16" if asked == "auto" else asked)
+    # A CPU to trace on, with the precision that the TPU will have.
+    open_accelerator(AcceleratorSettings("cpu", precision, virtual_replicas=None, cpu_threads=2))
     findings = _pad_id(settings, files)
     described: dict = {}
     lowered = Lowered(None, ())
@@ -80,7 +76,13 @@ def lower_run(
         findings += lowered.findings
         advice, dimensions = tile_advice(run, precision)
         findings += advice
-        described |= _described(run, step, dimensions)
+        inputs = {k: [list(s.shape), s.dtype.name] for k, s in sorted(step.signature.items())}
+        described |= run.step_sizes() | {
+            "model_configuration": json.loads(run.model_config.to_json_string()),
+            "parameters": step.parameters,
+            "inputs": inputs,
+            "dimensions": dimensions,
+        }
         if options.survey and lowered.program is not None:
             survey, found = survey_epoch(run, step, options.epoch_batches)
             findings += found + position_is_restorable(run)
@@ -102,21 +104,6 @@ def lower_run(
     ).write(summary)
 
 
-def _open_cpu(precision: str) -> None:
-    """A CPU to trace on, with the precision that the TPU will have."""
-    open_accelerator(
-        AcceleratorSettings(
-            kind="cpu",
-            precision=precision,
-            virtual_replicas=None,
-            cpu_threads=2,
-            tpu_name="local",
-            tpu_zone=None,
-            tpu_project=None,
-        )
-    )
-
-
 def _pad_id(settings: RunSettings, files: RunFiles) -> list[Finding]:
     """The pad token's id, looked at before the model refuses it in its own words."""
     family, pad = settings.model["family"], Encoder.load(files.tokenizer).special_ids.pad
@@ -130,21 +117,6 @@ def _pad_id(settings: RunSettings, files: RunFiles) -> list[Finding]:
             "its configuration says. Give <pad> id 1 in the tokenizer, or choose another family",
         )
     ]
-
-
-def _described(run: Pretraining, step: TrainStep, dimensions: list[Dimension]) -> dict:
-    return {
-        "model_type": run.model_config.model_type,
-        "model_configuration": json.loads(run.model_config.to_json_string()),
-        "parameters": step.parameters,
-        "per_replica_batch_size": run.per_replica_batch_size,
-        "gradient_accumulation_steps": run.optimizer.gradient_accumulation_steps,
-        "sequence_length": run.plan.sequence_length,
-        "vocabulary_size": run.plan.vocabulary_size,
-        "slots": run.plan.slots,
-        "inputs": {k: [list(s.shape), s.dtype.name] for k, s in sorted(step.signature.items())},
-        "dimensions": dimensions,
-    }
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from mlm.batches.input_pipeline import BatchOrder, training_batches
 from mlm.foundations.framework import tf
 from mlm.preflight.artefacts import Survey
 from mlm.preflight.findings import ERROR, Finding
-from mlm.preflight.lowering import TrainStep
+from mlm.preflight.lowering import TrainStep, first_epoch
 from mlm.pretraining.resolved_run import Pretraining, validation_batches
 from mlm.pretraining.train_step import distributed_train_step, distributed_validation_step
 
@@ -63,28 +63,22 @@ def count_traces(function, calls: Iterable[tuple]) -> Calls:
 def check_calls(name: str, counted: Calls, expected: tuple | None = None) -> list[Finding]:
     """Whether one trace serves every call, and has the signature `expected`."""
     shapes = list(counted.signatures)
-    if expected is not None and shapes and set(shapes) != {expected}:
-        odd = [s for s in shapes if s != expected][:_SHAPES_SHOWN]
-        return [
-            Finding(
-                "one_compilation",
-                ERROR,
-                f"{name}: {len(shapes)} different shapes in {counted.calls} batches; expected "
-                f"{_shown(expected)}, found also {'; '.join(map(_shown, odd))}. Each one is "
-                "compiled anew: drop or fill up a last batch that is not full",
-            )
-        ]
-    if counted.traces > 1:
+    odd = [s for s in shapes if s != expected] if expected is not None else []
+    if odd:
+        message = (
+            f"{name}: {len(shapes)} different shapes in {counted.calls} batches; expected "
+            f"{_shown(expected)}, found also {'; '.join(map(_shown, odd[:_SHAPES_SHOWN]))}. Each "
+            "one is compiled anew: drop or fill up a last batch that is not full"
+        )
+    elif counted.traces > 1:
         kinds = "; ".join(map(_shown, shapes[:_SHAPES_SHOWN]))
-        return [
-            Finding(
-                "one_compilation",
-                ERROR,
-                f"{name}: traced {counted.traces} times in {counted.calls} batches, with {kinds}. "
-                "Pass numbers that change as tensors, and keep every shape the same",
-            )
-        ]
-    return []
+        message = (
+            f"{name}: traced {counted.traces} times in {counted.calls} batches, with {kinds}. "
+            "Pass numbers that change as tensors, and keep every shape the same"
+        )
+    else:
+        return []
+    return [Finding("one_compilation", ERROR, message)]
 
 
 def _shown(signature: tuple) -> str:
@@ -101,10 +95,10 @@ def survey_epoch(
     """Read the first epoch's and the validation pass' batches, at most `limit` of each."""
     strategy = tf.distribute.get_strategy()
     expected = signature_of(step.signature)
-    train = _shapes(_first_epoch(run), "first epoch", limit)
+    train = _shapes(first_epoch(run), "first epoch", limit)
     # The loop around the step is traced for an iterator and a number of steps.
     loop = distributed_train_step(strategy, step.function)
-    iterator = iter(strategy.experimental_distribute_dataset(_first_epoch(run).take(1)))
+    iterator = iter(strategy.experimental_distribute_dataset(first_epoch(run).take(1)))
     counts = sorted({1, run.steps_per_execution, min(run.log_every, run.steps_per_execution)})
     train.traces = count_traces(loop, ((iterator, tf.constant(n)) for n in counts)).traces
     validation_step = distributed_validation_step(strategy, step.model)
@@ -136,23 +130,6 @@ def _told(dataset, name: str, limit: int | None) -> Iterator:
     for number, batch in enumerate(islice(dataset, limit), start=1):  # noqa: B007
         yield batch
     print(f"{name}: looked at {number} batches", file=sys.stderr)
-
-
-def _first_epoch(run: Pretraining) -> tf.data.Dataset:
-    batch = run.global_batch_size(replicas=1)
-    steps = min(run.steps, max(1, -(-run.train.num_samples // batch)))
-    return training_batches(
-        run.train,
-        run.plan,
-        BatchOrder(
-            seed=run.seed,
-            global_batch_size=batch,
-            # The order changes no shape, and a small window needs little memory.
-            shuffle_window=1,
-            start_step=0,
-            steps=steps,
-        ),
-    )
 
 
 def position_is_restorable(

@@ -1,7 +1,9 @@
 """Preflight's answer for the terminal: a table of targets, and what is wrong in words."""
 
+from mlm.foundations.atomic import write_text
+from mlm.foundations.errors import MlmError
 from mlm.preflight.artefacts import ForwardReport, Preflight, Target
-from mlm.preflight.findings import ADVICE
+from mlm.preflight.findings import ADVICE, failed
 
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (
@@ -79,3 +81,22 @@ def _forward(said: ForwardReport | None) -> str:
     if said is None:
         return "-"
     return shown_bytes(said.peak) if said.fits else "does not fit"
+
+
+def show_and_require(reports: list[str], passed: str) -> None:
+    """Print every preflight.json of `reports` as a table, and write it to `passed`.
+
+    Raises MlmError with every reason where one did not pass; nothing is written then, so that
+    asking again says so again.
+    """
+    found = [Preflight.read(path) for path in reports]
+    text = "\n\n".join(map(table, found)) + "\n"
+    print(text)
+    reasons = [
+        f"  - {report.run}: {finding.in_words()}"
+        for report in found
+        for finding in failed(report.findings)
+    ]
+    if reasons:
+        raise MlmError("The preflight did not pass:\n" + "\n".join(reasons))
+    write_text(passed, text)

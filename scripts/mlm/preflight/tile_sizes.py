@@ -44,22 +44,18 @@ def tile_advice(run: Pretraining, precision: str) -> tuple[list[Finding], list[D
     ):
         size = sizes[key][0]
         if size % SUBLANES:
-            waste = padding_waste(size, SUBLANES)
-            findings.append(
-                Finding(
-                    "tile_sizes",
-                    WARNING,
-                    f"{name} is {size}, no multiple of {SUBLANES}: {waste:.0%} of each tile is "
-                    f"padding. Try {-(-size // SUBLANES) * SUBLANES}",
-                )
+            severity = WARNING
+            message = (
+                f"{name} is {size}, no multiple of {SUBLANES}: {padding_waste(size, SUBLANES):.0%} "
+                f"of each tile is padding. Try {-(-size // SUBLANES) * SUBLANES}"
             )
         elif size % LANES:
-            findings.append(
-                Finding(
-                    "tile_sizes",
-                    ADVICE,
-                    f"{name} is {size}; multiples of {LANES} fill the tiles "
-                    f"({padding_waste(size, LANES):.0%} of a tile of {LANES} is padding)",
-                )
+            severity = ADVICE
+            message = (
+                f"{name} is {size}; multiples of {LANES} fill the tiles "
+                f"({padding_waste(size, LANES):.0%} of a tile of {LANES} is padding)"
             )
+        else:
+            continue
+        findings.append(Finding("tile_sizes", severity, message))
     return findings, dimensions

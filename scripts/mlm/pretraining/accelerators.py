@@ -1,11 +1,20 @@
 """The device that trains, and the TensorFlow distribution strategy over it."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.local_devices import local_gpu, local_tpu
+
+
+@dataclass(frozen=True)
+class TpuNode:
+    """Which TPU: that of this machine ("local"), or a node by name, zone and project."""
+
+    name: str = "local"
+    zone: str | None = None
+    project: str | None = None
 
 
 @dataclass(frozen=True)
@@ -16,23 +25,12 @@ class AcceleratorSettings:
     precision: str
     virtual_replicas: int | None
     cpu_threads: int
-    tpu_name: str
-    tpu_zone: str | None
-    tpu_project: str | None
+    tpu: TpuNode = field(default_factory=TpuNode)
 
     @classmethod
     def of(cls, section: dict) -> "AcceleratorSettings":
         """From the resolved section."""
-        tpu = section["tpu"]
-        return cls(
-            kind=section["kind"],
-            precision=section["precision"],
-            virtual_replicas=section["virtual_replicas"],
-            cpu_threads=section["cpu_threads"],
-            tpu_name=tpu["name"],
-            tpu_zone=tpu["zone"],
-            tpu_project=tpu["project"],
-        )
+        return cls(**(section | {"tpu": TpuNode(**section["tpu"])}))
 
 
 @dataclass(frozen=True)
@@ -130,14 +128,12 @@ def _gpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
 
 
 def _tpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
-    name = settings.tpu_name
+    node = settings.tpu
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=name,
-            zone=settings.tpu_zone,
-            project=settings.tpu_project,
+            tpu=node.name, zone=node.zone, project=node.project
         )
-        if name != "local":
+        if node.name != "local":
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:  # every layer below raises a type of its own
@@ -153,17 +149,15 @@ def _no_tpu(settings: AcceleratorSettings, error: Exception) -> str:
             f"{tf.__version__} cannot use it. TensorFlow says: {reason}. Install the packages of "
             "envs/requirements-tpu.txt, which docs/tpu.md describes, or set accelerator.kind: cpu"
         )
-    if settings.tpu_name == "local":
+    node = settings.tpu
+    if node.name == "local":
         looked = "a TPU of this machine (accelerator.tpu.name: local, as on a TPU VM)"
         advice = (
             "Run on a TPU VM with the packages of envs/requirements-tpu.txt, name a TPU node in "
             "accelerator.tpu, or rehearse here with accelerator.virtual_replicas: 8"
         )
     else:
-        looked = (
-            f"a TPU node {settings.tpu_name!r} in zone {settings.tpu_zone!r} of project "
-            f"{settings.tpu_project!r}"
-        )
+        looked = f"a TPU node {node.name!r} in zone {node.zone!r} of project {node.project!r}"
         advice = (
             "Check name, zone and project with 'gcloud compute tpus list', that this machine may "
             "reach it and has credentials (gcloud auth application-default login), and that the "

@@ -61,12 +61,13 @@ def train_and_export(
     accelerator = open_accelerator(AcceleratorSettings.of(settings.accelerator))
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
     if settings.accelerator["kind"] == "auto" and accelerator.kind == "tpu":
-        before_found_tpu(run.name, _step(run, accelerator))
-    states = _states(settings, run, state_basis(run, files, accelerator))
+        before_found_tpu(run.name, run.step_sizes() | {"precision": accelerator.precision})
+    basis = state_basis(run, files, accelerator)
+    states = _states(settings, run, basis)
     branch = None
     if parent := settings.parent:
         parent_run = pretraining_of(parent, files, manifests, accelerator.replicas)
-        parent_states = _states(parent, parent_run, state_basis(parent_run, files, accelerator))
+        parent_states = _states(parent, parent_run, basis | {"settings": parent_run.basis()})
         step = settings.pretraining["continue_from"]["step"]
         branch = branch_of(run, parent_run, parent_states, step)
     print(
@@ -104,19 +105,6 @@ def _states(settings: RunSettings, run: Pretraining, basis: dict) -> StateDirect
     checkpoint = settings.pretraining["checkpoint"]
     directory = f"{checkpoint['directory'].rstrip('/')}/{settings.name}"
     return StateDirectory.of(directory, checkpoint["keep"], basis, run.keep_steps)
-
-
-def _step(run: Pretraining, accelerator: Accelerator) -> dict:
-    """The sizes of the run's step, as preflight.json names them."""
-    return {
-        "model_type": run.model_config.model_type,
-        "precision": accelerator.precision,
-        "per_replica_batch_size": run.per_replica_batch_size,
-        "gradient_accumulation_steps": run.optimizer.gradient_accumulation_steps,
-        "sequence_length": run.plan.sequence_length,
-        "vocabulary_size": run.plan.vocabulary_size,
-        "slots": run.plan.slots,
-    }
 
 
 def _summary(

@@ -10,8 +10,15 @@ from mlm.foundations.framework import tf
 from mlm.pretraining.initialisation import Initialisation
 from mlm.pretraining.optimisation import OptimizerSettings
 
-#: Masks of the validation samples follow from it in every run, so that their curves compare.
+#: Masks of the validation samples follow from these in every run, so that their curves compare.
 VALIDATION_SEED = 0
+VALIDATION_MASKING = {
+    "mlm_probability": 0.15,
+    "mask_token": 0.8,
+    "random_token": 0.1,
+    "whole_word": False,
+    "slots": None,
+}
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,17 @@ class Pretraining:
         Accumulated batches go one after another in training, and fit a device only so.
         """
         return self.per_replica_batch_size * replicas
+
+    def step_sizes(self) -> dict:
+        """The sizes of its step, by their names in preflight.json."""
+        return {
+            "model_type": self.model_config.model_type,
+            "per_replica_batch_size": self.per_replica_batch_size,
+            "gradient_accumulation_steps": self.optimizer.gradient_accumulation_steps,
+            "sequence_length": self.plan.sequence_length,
+            "vocabulary_size": self.plan.vocabulary_size,
+            "slots": self.plan.slots,
+        }
 
     def basis(self) -> dict:
         """The values that a state of the run belongs to, JSON-like.

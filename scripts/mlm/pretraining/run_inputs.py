@@ -9,7 +9,7 @@ from mlm.foundations.errors import MlmError
 from mlm.pretraining.length import number_of_updates
 from mlm.pretraining.models import ModelRequest, model_configuration
 from mlm.pretraining.optimisation import OptimizerSettings
-from mlm.pretraining.resolved_run import Pretraining
+from mlm.pretraining.resolved_run import VALIDATION_MASKING, Pretraining
 from mlm.shards.manifests import Manifest, check_sequence_length, check_shards, shards_root
 from mlm.tokenizer.encoding import Encoder
 
@@ -103,7 +103,6 @@ def pretraining_of(
     )
     steps = number_of_steps(section, manifests["train"].num_samples, length, batch)
     plan = masking_plan(section["masking"], encoder, files.tokenizer, length)
-    fixed = {"mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}
     shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
     return Pretraining(
         name=settings.name,
@@ -111,13 +110,7 @@ def pretraining_of(
         initialisation=request.initialisation,
         seed=settings.own_seed,
         plan=plan,
-        # Validation asks the same at every share, so that runs compare.
-        validation_plan=masking_plan(
-            section["masking"] | fixed | {"whole_word": False, "slots": None},
-            encoder,
-            files.tokenizer,
-            length,
-        ),
+        validation_plan=masking_plan(VALIDATION_MASKING, encoder, files.tokenizer, length),
         train=shards["train"],
         validation=shards["validation"],
         optimizer=OptimizerSettings.of(section["optimizer"], steps),
