@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors.numpy import load_file, save_file
 from tests.conftest import users_environment
 from tiny_task import write_model
 
 from mlm.finetuning.flax_model import (
-    flattened,
     longest_sequence,
-    nested,
     pretrained_model,
     pytorch_name,
     pytorch_value,
@@ -47,7 +46,7 @@ def loaded(directory):
 
 def test_all_weights_but_the_heads_come_from_the_file(directory):
     stored = load_file(directory / "model.safetensors")
-    found = flattened(loaded(directory).params)
+    found = flatten_dict(loaded(directory).params)
     taken = {pytorch_name(p) for p in found if p[0] != "classifier"}
     assert taken == {name for name in stored if name.startswith("roberta.")}
     for path, value in found.items():
@@ -58,12 +57,12 @@ def test_all_weights_but_the_heads_come_from_the_file(directory):
 def test_random_weights_are_others_and_a_function_of_the_seed(directory):
     config = sequence_configuration(directory, 1, 0.0)
     one, same, other = (
-        flattened(random_model(config, seed, np.float32).params) for seed in (0, 0, 1)
+        flatten_dict(random_model(config, seed, np.float32).params) for seed in (0, 0, 1)
     )
     words = next(path for path in one if "word_embeddings" in path)
     assert all(np.array_equal(one[path], same[path]) for path in one)
     assert not np.array_equal(one[words], other[words])
-    assert not np.array_equal(one[words], flattened(loaded(directory).params)[words])
+    assert not np.array_equal(one[words], flatten_dict(loaded(directory).params)[words])
 
 
 def test_a_weight_that_is_missing_is_named(directory, tmp_path):
@@ -121,10 +120,10 @@ def test_logits_equal_tensorflows(directory, tmp_path):
     transformers finds TensorFlow when it is imported, or never."""
     model = loaded(directory)
     # Weights of a fresh model are so small that every passage has the same logit.
-    grown = nested(
+    grown = unflatten_dict(
         {
             path: value * (10 if path[-1] in ("kernel", "embedding") else 1)
-            for path, value in flattened(model.params).items()
+            for path, value in flatten_dict(model.params).items()
         }
     )
     write_flax_model(tmp_path, grown, model.config)

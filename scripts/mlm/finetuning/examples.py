@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.foundations.atomic import write_text
+from mlm.foundations.atomic import write_csv
 from mlm.foundations.errors import MlmError
 
 COLUMNS = ("id", "excerpt", "target", "group", "split", "fold")
@@ -40,12 +40,11 @@ class Example:
 
 def write_examples(path: str | Path, examples: Sequence[Example], folds: Sequence[int]) -> None:
     """Write the examples with their folds as CSV, atomically."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for e, fold in zip(examples, folds, strict=True):
-        writer.writerow([e.id, e.excerpt, e.target, e.group, e.split, fold])
-    write_text(path, text.getvalue())
+    rows = (
+        (e.id, e.excerpt, e.target, e.group, e.split, fold)
+        for e, fold in zip(examples, folds, strict=True)
+    )
+    write_csv(path, COLUMNS, rows)
 
 
 def read_examples(path: str | Path) -> tuple[list[Example], list[int]]:

@@ -21,13 +21,6 @@ class Tokenised:
     attention_mask: np.ndarray
     truncated: int
 
-    def __len__(self) -> int:
-        return len(self.input_ids)
-
-    def take(self, rows: np.ndarray) -> "Tokenised":
-        """The rows by their index."""
-        return Tokenised(self.input_ids[rows], self.attention_mask[rows], self.truncated)
-
 
 @dataclass(frozen=True)
 class Schedule:

@@ -26,29 +26,6 @@ _DROPOUTS = (
 )
 
 
-def flattened(parameters, prefix: tuple = ()) -> dict[tuple[str, ...], np.ndarray]:
-    """A nested dict of parameters by path, sorted."""
-    found = {}
-    for name in sorted(parameters):
-        value = parameters[name]
-        if hasattr(value, "items"):
-            found |= flattened(value, (*prefix, name))
-        else:
-            found[(*prefix, name)] = value
-    return found
-
-
-def nested(flat: dict[tuple[str, ...], object]) -> dict:
-    """The inverse of `flattened`."""
-    result: dict = {}
-    for path, value in flat.items():
-        holder = result
-        for name in path[:-1]:
-            holder = holder.setdefault(name, {})
-        holder[path[-1]] = value
-    return result
-
-
 def pytorch_name(path: tuple[str, ...]) -> str:
     """The name in PyTorch's layout of the Flax parameter at `path`."""
     last = {"kernel": "weight", "scale": "weight", "embedding": "weight"}.get(path[-1], path[-1])
@@ -128,12 +105,13 @@ def check_loaded(parameters, file: str | Path) -> None:
 
     `file` is a safetensors file with PyTorch's names and layout.
     """
+    from flax.traverse_util import flatten_dict
     from safetensors.numpy import load_file
 
     with reading(file, "safetensors"):
         stored = load_file(file)
     missing, different = [], []
-    for path, value in flattened(parameters).items():
+    for path, value in sorted(flatten_dict(parameters).items()):
         name = pytorch_name(path)
         if name not in stored:
             # A pooler belongs to the head where the masked model was trained without one.
@@ -153,10 +131,11 @@ def check_loaded(parameters, file: str | Path) -> None:
 
 def write_flax_model(directory: str | Path, parameters, config) -> None:
     """Write model.safetensors (PyTorch's layout) and config.json, like the exported model."""
+    from flax.traverse_util import flatten_dict
     from safetensors.numpy import save_file
 
     directory = Path(directory)
-    weights = {pytorch_name(p): pytorch_value(p, v) for p, v in flattened(parameters).items()}
+    weights = {pytorch_name(p): pytorch_value(p, v) for p, v in flatten_dict(parameters).items()}
     with replacing(directory / "model.safetensors") as temporary:
         save_file(dict(sorted(weights.items())), temporary, metadata={"format": "pt"})
     fields = config.to_dict() | {

@@ -141,11 +141,6 @@ def fingerprint(settings: FoldSettings, files: FoldFiles) -> str:
     )[:16]
 
 
-def length_of(config, asked: int) -> int:
-    """Tokens of a passage that are read: as asked, or what the model has positions for."""
-    return min(asked, longest_sequence(config))
-
-
 class Fold:
     """A fold ready to train: data, and the two functions compiled for the mesh."""
 
@@ -160,7 +155,8 @@ class Fold:
         self.platform = self.mesh.devices.flat[0].platform
         classes = classes_of(read_examples(files.examples)[0], settings.task)
         self.config = sequence_configuration(files.model, len(classes) or 1, section["dropout"])
-        self.data = read_fold(settings, files, length_of(self.config, section["max_length"]))
+        length = min(section["max_length"], longest_sequence(self.config))
+        self.data = read_fold(settings, files, length)
         precision = accelerator["precision"]
         half = precision == "bfloat16" or (precision == "auto" and self.platform == "tpu")
         self._dtype = jnp.bfloat16 if half else jnp.float32

@@ -168,7 +168,10 @@ def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> Non
         suffix = "" if start == "pretrained" else f"_{start}"
         rows = [row for history in histories for row in history]
         write_history(directory / f"history{suffix}.csv", rows)
-    _copy_model(weights.parent, files.tokenizer, directory / "model")
+    config = weights.with_name("config.json")
+    for source in [weights, config, *map(Path, files.tokenizer)]:
+        with replacing(directory / "model" / source.name) as temporary:
+            shutil.copyfile(source, temporary)
     metrics.write(directory / "metrics.json")
 
 
@@ -293,9 +296,3 @@ def _shown(examples: Sequence[Example], models: dict, task: str) -> ShownPredict
             for name, rows in models.items()
         },
     )
-
-
-def _copy_model(fold: Path, tokenizer: Sequence[str], place: Path) -> None:
-    for source in [fold / "model.safetensors", fold / "config.json", *map(Path, tokenizer)]:
-        with replacing(place / source.name) as temporary:
-            shutil.copyfile(source, temporary)

