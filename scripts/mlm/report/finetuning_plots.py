@@ -4,7 +4,6 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from mlm.finetuning.finetuning_metrics import Finetuning
-from mlm.report.figure_titles import FINETUNING_FIGURES
 from mlm.report.report_inputs import Results, RunResults
 from mlm.report.theming import GRID, Figure, drawing, legend_below, series_colour, themed
 
@@ -15,10 +14,6 @@ def finetuning_figures(results: Results) -> dict[str, Figure]:
     if not runs:
         return {}
     return {"finetuning_curves": _curves(runs), "finetuning_predictions": _predictions(runs)}
-
-
-def _themed(figure, name: str, alternative: str) -> Figure:
-    return themed(figure, name, FINETUNING_FIGURES[name][1], alternative)
 
 
 def _label(run: RunResults, start: str, runs: list[RunResults]) -> str:
@@ -57,12 +52,11 @@ def _curves(runs: list[RunResults]) -> Figure:
                     f"epoch, {curve[-1].validation_loss:.3f} after the last"
                 )
         classes = runs[0].finetune.task == "classification"
-        axes.set_xlabel("epoch")
-        axes.set_ylabel("nats" if classes else "squared error")
+        axes.set(xlabel="epoch", ylabel="nats" if classes else "squared error")
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         legend_below(figure)
-        return _themed(figure, "finetuning_curves", f"Line plot by epoch. {'; '.join(said)}.")
+        return themed(figure, "finetuning_curves", f"Line plot by epoch. {'; '.join(said)}.")
 
 
 def _predictions(runs: list[RunResults]) -> Figure:
@@ -72,7 +66,7 @@ def _predictions(runs: list[RunResults]) -> Figure:
     with drawing() as (figure, axes):
         words = draw(figure, axes, metrics)
         of = f" Run {run.name}." if len(runs) > 1 else ""
-        return _themed(figure, "finetuning_predictions", words + of)
+        return themed(figure, "finetuning_predictions", words + of)
 
 
 def _scatter(figure, axes, metrics: Finetuning) -> str:
@@ -96,8 +90,8 @@ def _scatter(figure, axes, metrics: Finetuning) -> str:
         color=series_colour(0),
         label="a passage, from the pretrained start",
     )
-    axes.set_xlabel("true year" if year else "true")
-    axes.set_ylabel("predicted year" if year else "predicted")
+    what = " year" if year else ""
+    axes.set(xlabel=f"true{what}", ylabel=f"predicted{what}")
     legend_below(figure)
     correlation = float(np.corrcoef(true, said)[0, 1]) if true.std() and said.std() else 0.0
     return (
@@ -116,8 +110,7 @@ def _confusion(figure, axes, metrics: Finetuning) -> str:
         )
         bottom += shares[:, i]
     axes.set_xticks(range(len(classes)), classes)
-    axes.set_xlabel("true class")
-    axes.set_ylabel("share predicted as")
+    axes.set(xlabel="true class", ylabel="share predicted as")
     legend_below(figure)
     right = "; ".join(f"{c} {shares[i, i]:.0%} right" for i, c in enumerate(classes))
     return f"Stacked bars of the predicted classes by the true class: {right}."

@@ -40,7 +40,8 @@ def write_report(
     """
     drawn = figures(results) | finetuning_figures(results)
     for name, path in drawings.items():
-        write_text(path, _standalone(drawn[name]))
+        # A file of its own says what it is, and in which encoding.
+        write_text(path, f'<?xml version="1.0" encoding="utf-8"?>\n{drawn[name].svg}')
     write_artefact(numbers, storable(numbers_of(results)))
     write_text(page, render(results, drawn, templates))
 
@@ -110,11 +111,6 @@ def numbers_of(results: Results) -> dict[str, Any]:
         "code": results.code,
         "config": results.config,
     }
-
-
-def _standalone(figure: Figure) -> str:
-    """The figure as an SVG file of its own, which needs a size."""
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + figure.svg
 
 
 def storable(value: Any) -> Any:

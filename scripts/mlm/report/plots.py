@@ -39,10 +39,6 @@ def figures(results: Results) -> dict[str, Figure]:
     return {name: draw[name]() for name in FIGURES}
 
 
-def _themed(figure, name: str, alternative: str) -> Figure:
-    return themed(figure, name, FIGURES[name][1], alternative)
-
-
 def _piece_lengths(tokenizer: TokenizerStatistics | None) -> Figure:
     """Bars of how many pieces of the vocabulary have how many characters."""
     lengths = sorted(tokenizer.pieces_by_length.items()) if tokenizer else []
@@ -52,8 +48,7 @@ def _piece_lengths(tokenizer: TokenizerStatistics | None) -> Figure:
         )
         axes.grid(axis="x", visible=False)
         axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-        axes.set_xlabel("characters, the mark of a word's beginning included")
-        axes.set_ylabel("pieces")
+        axes.set(xlabel="characters, the mark of a word's beginning included", ylabel="pieces")
         common = max(lengths, key=lambda x: x[1], default=(0, 0))[0]
         alternative = (
             f"Bar chart of the vocabulary's pieces by length: 1 to {lengths[-1][0]} characters, "
@@ -61,7 +56,7 @@ def _piece_lengths(tokenizer: TokenizerStatistics | None) -> Figure:
             if lengths
             else "Bar chart without data."
         )
-        return _themed(figure, "piece_lengths", alternative)
+        return themed(figure, "piece_lengths", alternative)
 
 
 def _column(run: RunResults, column: str) -> tuple[list[float], list[float]]:
@@ -80,6 +75,11 @@ def _smoothed(values: list[float], window: int) -> list[float]:
 def _look(index: int) -> dict:
     """Colour and line style of the `index`-th run."""
     return {"color": series_colour(index), "linestyle": series_dash(index)}
+
+
+def _line(axes, index: int, run: RunResults, x: Sequence, y: Sequence, **style) -> None:
+    """The line of the `index`-th run, under its name."""
+    axes.plot(x, y, **_look(index), label=_short(run.name), **style)
 
 
 def _short(name: str, longest: int = 22) -> str:
@@ -117,14 +117,13 @@ def _curve(runs: Sequence[RunResults], metric: str, name: str, unit: str) -> Fig
         else:
             axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             axes.set_ylim(bottom=0)
-        axes.set_xlabel("step")
-        axes.set_ylabel(unit)
+        axes.set(xlabel="step", ylabel=unit)
         axes.set_xlim(left=0)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         legend_below(figure)
         words = "; ".join(said) or "no validation was recorded"
         alternative = f"Line plot, {metric} over steps, train and validation. Validation: {words}."
-        return _themed(figure, name, alternative)
+        return themed(figure, name, alternative)
 
 
 def _said(value: float, metric: str) -> str:
@@ -154,23 +153,16 @@ def _learning_rate(runs: Sequence[RunResults]) -> Figure:
     with drawing(height=2.8) as (figure, axes):
         for i, run in enumerate(runs):
             steps, values = _column(run, "learning_rate")
-            axes.plot(
-                steps,
-                values,
-                **_look(i),
-                linewidth=1.8,
-                label=_short(run.name),
-            )
+            _line(axes, i, run, steps, values, linewidth=1.8)
             if values:
                 peaks.append(f"{run.name} {max(values):.2g}")
-        axes.set_xlabel("step")
-        axes.set_ylabel("learning rate")
+        axes.set(xlabel="step", ylabel="learning rate")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         legend_below(figure)
         alternative = f"Line plot of the learning rate over steps. Highest: {', '.join(peaks)}."
-        return _themed(figure, "learning_rate", alternative)
+        return themed(figure, "learning_rate", alternative)
 
 
 def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
@@ -215,7 +207,7 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
             + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
             for label, value, ci, _ in bars
         )
-        return _themed(
+        return themed(
             figure, name, f"Bar chart of the test {metric} where the answer is hidden: {said}."
         )
 
@@ -232,26 +224,17 @@ def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
             known = [b for b in bands if b.accuracy is not None]
             x = [labels.index(b.label) for b in known]
             y = [b.accuracy for b in known]
-            axes.plot(
-                x,
-                y,
-                **_look(i),
-                marker="o",
-                markersize=5,
-                linewidth=1.6,
-                label=_short(run.name),
-            )
+            _line(axes, i, run, x, y, marker="o", markersize=5, linewidth=1.6)
             said.append(f"{run.name}: " + ", ".join(f"{b.label} {b.accuracy:.1%}" for b in known))
         axes.set_xticks(range(len(labels)), labels, rotation=30 if len(labels) > 5 else 0)
         axes.tick_params(axis="x", labelcolor=INK)
         axes.margins(x=0.08)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set_xlabel("rank of the true token by its frequency in train")
-        axes.set_ylabel("accuracy")
+        axes.set(xlabel="rank of the true token by its frequency in train", ylabel="accuracy")
         legend_below(figure)
         alternative = f"Line plot of the accuracy by frequency of the token. {'; '.join(said)}."
-        return _themed(figure, "frequency_bands", alternative)
+        return themed(figure, "frequency_bands", alternative)
 
 
 def _positions(runs: Sequence[RunResults]) -> Figure:
@@ -261,23 +244,14 @@ def _positions(runs: Sequence[RunResults]) -> Figure:
             found = [p for p in run.evaluation.positions if p.loss is not None]
             x = [(p.first + p.last) / 2 for p in found]
             y = [p.loss for p in found]
-            axes.plot(
-                x,
-                y,
-                **_look(i),
-                marker="o",
-                markersize=3.5,
-                linewidth=1.6,
-                label=_short(run.name),
-            )
+            _line(axes, i, run, x, y, marker="o", markersize=3.5, linewidth=1.6)
             if found:
                 said.append(f"{run.name}: between {min(y):.2f} and {max(y):.2f}")
         _at_least(axes, 0.5)
-        axes.set_xlabel("position in the sample")
-        axes.set_ylabel("nats per masked token")
+        axes.set(xlabel="position in the sample", ylabel="nats per masked token")
         legend_below(figure)
         alternative = f"Line plot of the test loss by position. {'; '.join(said)}."
-        return _themed(figure, "positions", alternative)
+        return themed(figure, "positions", alternative)
 
 
 def _at_least(axes, span: float) -> None:
@@ -301,25 +275,16 @@ def _calibration(runs: Sequence[RunResults]) -> Figure:
         for i, run in enumerate(runs):
             calibration = run.evaluation.calibration
             bins = [b for b in calibration.bins if b.num_predictions]
-            axes.plot(
-                [b.confidence for b in bins],
-                [b.accuracy for b in bins],
-                **_look(i),
-                marker="o",
-                markersize=5,
-                linewidth=1.6,
-                label=_short(run.name),
-            )
+            x, y = [b.confidence for b in bins], [b.accuracy for b in bins]
+            _line(axes, i, run, x, y, marker="o", markersize=5, linewidth=1.6)
             said.append(f"{run.name} {calibration.expected_calibration_error:.3f}")
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1)
+        axes.set(xlim=(0, 1), ylim=(0, 1))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set_xlabel("confidence in the first guess")
-        axes.set_ylabel("share that was right")
+        axes.set(xlabel="confidence in the first guess", ylabel="share that was right")
         legend_below(figure)
         alternative = (
             "Reliability plot: share of right guesses by confidence, beside the diagonal of "
             f"perfect calibration. Expected calibration error: {', '.join(said)}."
         )
-        return _themed(figure, "calibration", alternative)
+        return themed(figure, "calibration", alternative)

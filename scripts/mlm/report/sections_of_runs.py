@@ -46,15 +46,16 @@ def evaluation(results: Results) -> dict:
         rows.append(Measured(run.name, "on test", run.evaluation.test, beside=False))
         if run.evaluation.train:
             rows.append(Measured(run.name, "on a sample of train", run.evaluation.train))
-    shared: dict[str, list[Measured]] = {}
+    # By name, the first of those that have the same figures.
+    shared: dict[str, dict[tuple, Measured]] = {}
     for run in results.runs:
         for _, name, figures in ordered_baselines(run.evaluation.baselines):
-            alike = next((m for m in shared.get(name, []) if _same(m.figures, figures)), None)
-            if alike is None:
-                shared.setdefault(name, []).append(Measured(run.name, name, figures))
-    for found in shared.values():
-        alike = len(found) == 1 and len(results.runs) > 1
-        rows += [replace(m, run="all runs") for m in found] if alike else found
+            measured = shared.setdefault(name, {})
+            found = Measured(run.name, name, figures)
+            measured.setdefault((figures.loss, figures.accuracy), found)
+    for measured in shared.values():
+        alike = len(measured) == 1 and len(results.runs) > 1
+        rows += [replace(m, run="all runs") if alike else m for m in measured.values()]
     parts = []
     for key, (heading, names) in _PARTS.items():
         found = [(r.name, _measured(getattr(r.evaluation, key), names)) for r in results.runs]
@@ -89,10 +90,6 @@ def _measured(parts: dict[str, Part], names: dict[str, str]) -> list[tuple[str, 
     return [(name, parts[key]) for key, name in names.items() if parts[key].num_predictions]
 
 
-def _same(one: Baseline, other: Baseline) -> bool:
-    return (one.loss, one.accuracy) == (other.loss, other.accuracy)
-
-
 def fill_mask(results: Results) -> dict | None:
     """Each prompt's answers, a column a run."""
     prompts: dict[str, dict[str, list]] = {}
@@ -100,11 +97,9 @@ def fill_mask(results: Results) -> dict | None:
         for prompt in run.fill_mask.prompts:
             prompts.setdefault(prompt.prompt, {})[run.name] = prompt.answers
     mask = special_tokens(results)["mask"]
-    return (
-        {"prompts": prompts, "runs": [r.name for r in results.runs], "mask": mask}
-        if prompts
-        else None
-    )
+    if not prompts:
+        return None
+    return {"prompts": prompts, "runs": [r.name for r in results.runs], "mask": mask}
 
 
 def samples(results: Results) -> dict | None:

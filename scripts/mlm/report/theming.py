@@ -17,6 +17,8 @@ import matplotlib.pyplot as plt
 from markupsafe import escape
 from matplotlib.figure import Figure as MatplotlibFigure
 
+from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
+
 #: Stand-in colour -> (CSS variable, colour where the variable is not set).
 INK, MUTED, GRID, BASELINE = "#010101", "#020202", "#030303", "#040404"
 ROLES = {
@@ -98,8 +100,8 @@ def legend_below(figure: MatplotlibFigure, columns: int = 2) -> None:
     figure.legend(loc="outside lower left", ncols=columns, handlelength=2.2, columnspacing=1.6)
 
 
-def themed(figure: MatplotlibFigure, name: str, title: str, alternative: str) -> Figure:
-    """`figure` as a Figure; its SVG has the same bytes each time and ids that start with `name`."""
+def themed(figure: MatplotlibFigure, name: str, alternative: str) -> Figure:
+    """`figure` as the Figure `name`, whose SVG has the same bytes each time and ids of its own."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
@@ -118,4 +120,5 @@ def themed(figure: MatplotlibFigure, name: str, title: str, alternative: str) ->
     label = f'<title id="{name}-words">{escape(alternative)}</title>'
     head, rest = svg.split(">", 1)
     head = re.sub(r'\s(width|height)="[^"]*pt"', "", head)
+    title = (FIGURES | FINETUNING_FIGURES)[name][1]
     return Figure(name, title, alternative, f"{head} {words}>\n {label}{rest.rstrip()}\n")

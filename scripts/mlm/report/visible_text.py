@@ -1,5 +1,6 @@
 """Text of a corpus as HTML that shows it: nothing of it runs, hides or reorders the page."""
 
+import itertools
 import unicodedata
 
 from markupsafe import Markup, escape
@@ -27,22 +28,15 @@ def visible(text: object) -> Markup:
     Bidirectional controls, see Unicode Standard Annex 9 and CVE-2021-42574, would otherwise
     reorder the words around them.
     """
-    pieces: list[str] = []
-    plain: list[str] = []
-
-    def flush() -> None:
-        pieces.append(str(escape("".join(plain))))
-        plain.clear()
-
-    for character in str(text):
-        if is_shown_by_name(character):
-            flush()
+    pieces = []
+    for by_name, run in itertools.groupby(str(text), is_shown_by_name):
+        if not by_name:
+            pieces.append(str(escape("".join(run))))
+            continue
+        for character in run:
+            name = escape(unicodedata.name(character, "control character"))
             point = f"U+{ord(character):04X}"
-            name = unicodedata.name(character, "control character")
-            pieces.append(f'<span class="control" title="{escape(name)}">{point}</span>')
-        else:
-            plain.append(character)
-    flush()
+            pieces.append(f'<span class="control" title="{name}">{point}</span>')
     return Markup("".join(pieces))
 
 
