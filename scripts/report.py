@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from mlm.foundations.code_digests import code_digest
+from mlm.foundations.digests import value_sha256
 from mlm.jobs.job import run
 from mlm.report.page import TEMPLATES, write_report
 from mlm.report.report_inputs import (
@@ -36,7 +36,7 @@ def main(job):
         cost=read_benchmarks(job.params.benchmarks) if asked["cost"] else [],
         speed=speed if asked["cost"] else {},
     )
-    code = code_of_stages(results) | {"report": code_digest(job.params.code)}
+    code = code_of_stages(results) | {"report": value_sha256(job.params.code)}
     drawings = {Path(path).stem: path for path in job.output.figures}
     write_report(
         replace(results, code=code), TEMPLATES, job.output.page, job.output.numbers, drawings

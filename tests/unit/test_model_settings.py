@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mlm.config.families import FAMILIES, NEIGHBOUR_FAMILIES, REFUSED_FAMILIES
+from mlm.config.families import FAMILIES, REFUSED_FAMILIES
 from mlm.config.resolution import model_of_run, resolve
 from mlm.foundations.errors import ConfigError
 
@@ -26,10 +26,7 @@ def config_file(tmp_path):
 def test_the_families_are_those_of_the_pinned_transformers():
     from transformers.models.auto.modeling_tf_auto import TF_MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-    from mlm.pretraining import initialisation
-
     assert {*FAMILIES, *REFUSED_FAMILIES} == set(TF_MODEL_FOR_MASKED_LM_MAPPING_NAMES)
-    assert set(NEIGHBOUR_FAMILIES) == set(initialisation._FAMILIES)
 
 
 def test_a_config_file_is_not_overridden_by_defaults(config_file):

@@ -296,7 +296,7 @@ def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
     whole = sum(len(t.encode()) for t in english)
     small = settings(max_training_bytes=whole // 3)
     first = train_tokenizer(corpus(tmp_path, english), small)
-    assert first.sampled
+    assert first.text.sampled
     assert 0.9 * whole / 3 < first.bytes <= whole / 3
     assert first == train_tokenizer(corpus(tmp_path, english), small)
-    assert not train_tokenizer(corpus(tmp_path, english), settings()).sampled
+    assert not train_tokenizer(corpus(tmp_path, english), settings()).text.sampled

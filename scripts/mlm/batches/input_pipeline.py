@@ -166,7 +166,8 @@ def evaluation_batches(
     that all shapes are equal and no sample is left out. Adds `sample_index` [batch] int64, -1
     for the filling.
     """
-    stream = _in_order(shards)
+    files = tf.data.TFRecordDataset(list(shards.files), compression_type=shards.compression)
+    stream = files.enumerate()
     if samples is not None and samples < shards.num_samples:
         stream = stream.filter(partial(_is_spread, shards.num_samples, samples)).cache()
 
@@ -212,12 +213,6 @@ def replica_shares(
         return tf.data.Dataset.from_tensor_slices(parts)
 
     return _deterministic(batches.flat_map(divided))
-
-
-def _in_order(shards: ShardFiles) -> tf.data.Dataset:
-    """(sample index, serialized record) of a split, shard after shard."""
-    files = tf.data.TFRecordDataset(list(shards.files), compression_type=shards.compression)
-    return files.enumerate()
 
 
 def _deterministic(dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -9,8 +9,8 @@ import numpy as np
 from mlm.batches.artefacts import PreviewSample, PreviewToken
 from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.foundations.errors import MlmError
-from mlm.shards.manifests import Manifest, shard_problem, shards_remedy
-from mlm.shards.object_storage import is_remote, local_copy
+from mlm.shards.manifests import Manifest, place_of, shard_problem, shards_remedy
+from mlm.shards.object_storage import local_copy
 from mlm.shards.tf_example import decode_samples
 from mlm.shards.tfrecord import read_records
 from mlm.tokenizer.pieces import texts_of
@@ -44,8 +44,7 @@ def read_chosen(
     records, index = [], []
     for number, group in itertools.groupby(chosen, key=lambda c: c[0]):
         shard, places = manifest.shards[number], [place for _, place in group]
-        path = shard.path if is_remote(shard.path) else str(Path(root) / shard.path)
-        with local_copy(path) as file:
+        with local_copy(place_of(shard, root)) as file:
             if problem := shard_problem(shard, file):
                 raise MlmError(f"{problem}. {shards_remedy(manifest)}")
             with file.open("rb") as stream:

@@ -5,6 +5,7 @@ U+FFFD and are counted, by the policy `corpus.encoding_errors`. In between, an u
 byte is carried as a lone surrogate (PEP 383), so that each document knows its own count.
 """
 
+import io
 import re
 import shlex
 from collections.abc import Iterator
@@ -142,7 +143,7 @@ def text_lines(stream: BinaryIO, name: str, errors: str, keep_ends: bool = False
     """
     for block in text_blocks(stream, name, errors):
         if keep_ends:
-            yield from block_lines_with_ends(block)
+            yield from io.StringIO(block, newline="\n")
             continue
         lines = block.split("\n")
         if not lines[-1]:
@@ -150,12 +151,3 @@ def text_lines(stream: BinaryIO, name: str, errors: str, keep_ends: bool = False
         if "\r" in block:
             lines = [line.removesuffix("\r") for line in lines]
         yield from lines
-
-
-def block_lines_with_ends(block: str) -> Iterator[str]:
-    """The lines of `block`, each with its `\\n` where it has one."""
-    start = 0
-    while start < len(block):
-        end = block.find("\n", start) + 1 or len(block)
-        yield block[start:end]
-        start = end

@@ -61,9 +61,7 @@ def group_ids(groups: pa.Array) -> np.ndarray:
     if pa.types.is_integer(groups.type):
         return groups.to_numpy(zero_copy_only=False).astype(np.int64)
     coded = groups.dictionary_encode()
-    return _hashed(coded.dictionary.to_pylist())[coded.indices.to_numpy(zero_copy_only=False)]
-
-
-def _hashed(names: list[str]) -> np.ndarray:
-    digests = (hashlib.blake2b(name.encode("utf-8"), digest_size=8).digest() for name in names)
-    return np.array([int.from_bytes(d, "big") >> 1 for d in digests], np.int64)
+    names = (name.encode("utf-8") for name in coded.dictionary.to_pylist())
+    digests = (hashlib.blake2b(name, digest_size=8).digest() for name in names)
+    ids = np.array([int.from_bytes(d, "big") >> 1 for d in digests], np.int64)
+    return ids[coded.indices.to_numpy(zero_copy_only=False)]

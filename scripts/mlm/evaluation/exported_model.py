@@ -5,19 +5,15 @@ from pathlib import Path
 from mlm.foundations.errors import MlmError, reading
 
 
-def set_up() -> None:
-    """Import TensorFlow the project's way, which must come before transformers."""
-    import mlm.foundations.framework  # noqa: F401
-
-
 def load_model(directory: str | Path):
     """The masked language model in `directory`, as transformers' TensorFlow class.
 
     Raises MlmError where files are missing, or where a weight of the architecture is not in
     the file, which transformers would fill with random numbers.
     """
-    set_up()
     from transformers import TFAutoModelForMaskedLM
+
+    import mlm.foundations.framework  # noqa: F401  which must come before transformers
 
     directory = Path(directory)
     weights = directory / "model.safetensors"
@@ -56,8 +52,9 @@ def load_tokenizer(directory: str | Path):
 
     Raises MlmError where it cannot be opened or has no mask token.
     """
-    set_up()
     from transformers import AutoTokenizer
+
+    import mlm.foundations.framework  # noqa: F401  which must come before transformers
 
     with reading(Path(directory) / "tokenizer.json", "a tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, use_fast=True)

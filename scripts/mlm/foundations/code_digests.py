@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from mlm.foundations.digests import FileMemory, value_sha256
+from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
 
 _PACKAGE = "mlm"
@@ -84,8 +84,3 @@ def code_digests(
         found[name], imported = memory.value("meaning", file, _meaning)
         waiting += imported
     return dict(sorted(found.items()))
-
-
-def code_digest(digests: dict[str, str]) -> str:
-    """One sha256 for the code that `digests`, from `code_digests`, describes."""
-    return value_sha256(digests)

@@ -46,15 +46,10 @@ class Finding:
 
     def in_words(self) -> str:
         """One line for people."""
-        place = "".join(
-            part
-            for part in (
-                f" [{self.op}]" if self.op else "",
-                f" at {self.source}" if self.source else "",
-            )
-        )
+        op = f" [{self.op}]" if self.op else ""
+        source = f" at {self.source}" if self.source else ""
         target = f"{self.target}: " if self.target else ""
-        return f"{self.severity}: {target}{self.rule}: {self.message}{place}"
+        return f"{self.severity}: {target}{self.rule}: {self.message}{op}{source}"
 
 
 def failed(findings: list[Finding]) -> list[Finding]:

@@ -67,17 +67,6 @@ class NeighbourHeads:
     offsets: tuple[int, ...] = (-1, 1, -2, 2)
 
 
-#: By model_type: the attribute that is the encoder.
-_FAMILIES = {
-    "roberta": "roberta",
-    "xlm-roberta": "roberta",
-    "roberta-prelayernorm": "roberta_prelayernorm",
-    "bert": "bert",
-    "distilbert": "distilbert",
-    "electra": "electra",
-}
-
-
 def position_pairs(config) -> int:
     """Pairs of columns, sine and cosine, that neighbour heads tell positions by."""
     return config.hidden_size // config.num_attention_heads // 2
@@ -110,9 +99,11 @@ def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -
     """
     strengths = strengths or NeighbourHeads()
     config = model.config
-    _check_family(config)
+    fields = {name: getattr(config, name, None) for name in NEIGHBOUR_FIELDS}
+    if problem := unfit_for_neighbour_heads(config.model_type, fields):
+        raise MlmError(problem)
     random = np.random.Generator(np.random.Philox(key=seed))
-    encoder = getattr(model, _FAMILIES[config.model_type])
+    encoder = getattr(model, model.base_model_prefix)
     width = config.hidden_size
     length = encoder.embeddings.position_embeddings.shape[0]
     length -= first_position(config.model_type)
@@ -132,12 +123,6 @@ def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -
     kernel = random.normal(0, deviation, (width, width))
     kernel[:, :placed] *= 0.1
     output.kernel.assign(kernel.astype(np.float32))
-
-
-def _check_family(config) -> None:
-    fields = {name: getattr(config, name, None) for name in NEIGHBOUR_FIELDS}
-    if problem := unfit_for_neighbour_heads(config.model_type, fields):
-        raise MlmError(problem)
 
 
 def _set_embeddings(embeddings, random, frequencies, strengths: NeighbourHeads, config) -> None:

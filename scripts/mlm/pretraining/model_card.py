@@ -40,7 +40,10 @@ def model_card(
     ValueError where huggingface_hub refuses the metadata.
     """
     corpus = " ".join(SOURCES.get(corpus, corpus).split())
-    figures = _figures(training, test)
+    final = training.final
+    figures = {"validation": {"loss": final.validation_loss, "accuracy": final.validation_accuracy}}
+    if test:
+        figures["test"] = {key: test[key] for key in _METRICS}
     header = _metadata(training, corpus, figures, license, language, prompt).to_yaml()
     return card_text(header, _body(training, corpus, figures, prompt, place))
 
@@ -49,13 +52,6 @@ def card_text(header: str, parts: list[str]) -> str:
     """A card: the YAML `header` that the Hub reads, then its `parts`, as paragraphs."""
     body = "\n\n".join(parts)
     return f"---\n{header}\n---\n\n{body}\n"
-
-
-def _figures(training: Training, test: Mapping[str, float] | None) -> dict[str, dict[str, float]]:
-    """Metrics by split: validation from the training, test where it was evaluated."""
-    final = training.final
-    figures = {"validation": {"loss": final.validation_loss, "accuracy": final.validation_accuracy}}
-    return figures | ({"test": {k: test[k] for k in _METRICS}} if test else {})
 
 
 def _metadata(

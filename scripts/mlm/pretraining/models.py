@@ -98,7 +98,10 @@ def model_configuration(request: ModelRequest, tokenizer: Encoder, sequence_leng
     config.eos_token_id = config.sep_token_id = tokenizer.special_ids.sep
     config.pad_token_id = tokenizer.special_ids.pad
     config.tie_word_embeddings = True
-    problems += _position_problems(config, sequence_length, "max_position_embeddings" in given)
+    if "max_position_embeddings" not in given:
+        config.max_position_embeddings = sequence_length + first_position(family)
+    elif problem := too_few_positions(family, config.max_position_embeddings, sequence_length):
+        problems.append(problem)
     if config.model_type in ROBERTA_FAMILY and tokenizer.special_ids.pad != 1:
         problems.append(
             f"tokenizer: the pad token has id {tokenizer.special_ids.pad}; {config.model_type} in "
@@ -155,16 +158,6 @@ def _unknown_fields(known, given: dict) -> list[str]:
                 "one that config.yaml sets)"
             )
     return problems
-
-
-def _position_problems(config, sequence_length: int, given: bool) -> list[str]:
-    """Fill in `max_position_embeddings` where absent; say where it is too small."""
-    family = config.model_type
-    if not given:
-        config.max_position_embeddings = sequence_length + first_position(family)
-        return []
-    problem = too_few_positions(family, config.max_position_embeddings, sequence_length)
-    return [problem] if problem else []
 
 
 def build_model(config, attention: str, seed: int):

@@ -18,19 +18,15 @@ def _distilbert_head(model, hidden):
     return model.vocab_projector(model.vocab_layer_norm(hidden))
 
 
-def _electra_head(model, hidden):
-    return model.generator_lm_head(model.generator_predictions(hidden))
-
-
-#: By model_type: the attribute that is the encoder, and what maps hidden states to logits.
-_HEADS: dict[str, tuple[str, Head]] = {
-    "roberta": ("roberta", lambda model, hidden: model.lm_head(hidden)),
-    "xlm-roberta": ("roberta", lambda model, hidden: model.lm_head(hidden)),
-    "roberta-prelayernorm": ("roberta_prelayernorm", lambda model, hidden: model.lm_head(hidden)),
-    "bert": ("bert", lambda model, hidden: model.mlm(hidden)),
-    "distilbert": ("distilbert", _distilbert_head),
-    "albert": ("albert", lambda model, hidden: model.predictions(hidden)),
-    "electra": ("electra", _electra_head),
+#: By model_type, what maps hidden states to logits.
+_HEADS: dict[str, Head] = {
+    "roberta": lambda model, hidden: model.lm_head(hidden),
+    "xlm-roberta": lambda model, hidden: model.lm_head(hidden),
+    "roberta-prelayernorm": lambda model, hidden: model.lm_head(hidden),
+    "bert": lambda model, hidden: model.mlm(hidden),
+    "distilbert": _distilbert_head,
+    "albert": lambda model, hidden: model.predictions(hidden),
+    "electra": lambda model, hidden: model.generator_lm_head(model.generator_predictions(hidden)),
 }
 
 
@@ -85,14 +81,13 @@ def masked_logits(model: tf.keras.Model, batch: dict, training: bool) -> tf.Tens
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
     model_type = model.config.model_type
     if model_type in _HEADS:
-        name, head = _HEADS[model_type]
-        encoder = getattr(model, name)
+        encoder = getattr(model, model.base_model_prefix)
         if model_type in _BERT_LAYERS and not model.config.is_decoder:
             hidden = _hidden_at_positions(model, encoder, batch, training)
         else:
             hidden = encoder(**inputs, training=training)[0]
             hidden = tf.gather(hidden, batch["positions"], batch_dims=1)
-        logits = head(model, hidden)
+        logits = _HEADS[model_type](model, hidden)
     else:
         logits = model(inputs, training=training).logits
         logits = tf.gather(logits, batch["positions"], batch_dims=1)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mlm.finetuning.finetuning_metrics import Finetuning, Measured, ModelScores
+from mlm.finetuning.finetuning_metrics import Measured, ModelScores
 from mlm.finetuning.finetuning_verdicts import NAMES
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import flattened
@@ -50,6 +50,14 @@ def finetuning(results: Results) -> dict | None:
             by_part = [getattr(difference, part) for part in parts]
             names = NAMES[difference.model], NAMES[difference.beside]
             differences.append(DifferenceRow(run, *names, by_part))
+    settings = []
+    for run, metrics in found:
+        chosen = {
+            f"fold {choice.fold}": f"{choice.terms}, penalty {choice.penalty:g}"
+            for choice in metrics.baseline
+        }
+        shown = as_json(metrics.data) | metrics.settings | {"baseline": chosen}
+        settings.append((run, flattened(shown)))
     first = found[0][1]
     less_is_better = first.score == "rmse"
     counts = [first.parts[part].examples if part in first.parts else None for part in parts]
@@ -60,23 +68,10 @@ def finetuning(results: Results) -> dict | None:
         "scores": scores,
         "differences": differences,
         "verdicts": [(run, metrics.verdicts) for run, metrics in found],
-        "settings": [
-            (run, flattened(as_json(metrics.data) | metrics.settings | _baseline(metrics)))
-            for run, metrics in found
-        ],
+        "settings": settings,
         "seeds": first.settings["seeds"],
         "year": first.data.source.kind == "embedded",
         "f1": any(row.model.macro_f1 is not None for row in scores),
         "best": [(run, metrics.best_fold) for run, metrics in found],
         "figures": ["finetuning_curves", "finetuning_predictions"],
-    }
-
-
-def _baseline(metrics: Finetuning) -> dict:
-    """What the baseline counted and its penalty, by the fold that it predicts."""
-    return {
-        "baseline": {
-            f"fold {choice.fold}": f"{choice.terms}, penalty {choice.penalty:g}"
-            for choice in metrics.baseline
-        }
     }

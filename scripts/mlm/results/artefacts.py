@@ -19,7 +19,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from mlm.foundations.atomic import write_json
-from mlm.foundations.code_digests import code_digest
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError, remedy
 
@@ -231,7 +230,7 @@ def record_job(
         return
     record = {
         "rule": rule,
-        "code": code_digest(params.get("code", {})),
+        "code": value_sha256(params.get("code", {})),
         "settings": settings_digests(params),
         "inputs": dict(inputs),
         "outputs": {

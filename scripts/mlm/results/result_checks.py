@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from graphlib import TopologicalSorter
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from mlm.foundations.digests import LARGEST_READ, FileMemory
@@ -247,14 +248,9 @@ def params_by_output(
     def params_of(path: str) -> Mapping[str, Any] | None:
         for pattern, params in made if path in asked else ():
             if match := re.fullmatch(pattern, path):
-                wildcards = _Wildcards(match.groupdict())
+                wildcards = SimpleNamespace(**match.groupdict())
                 compared = {n: v for n, v in params.items() if n != OPERATIONAL}
                 return {n: v(wildcards) if callable(v) else v for n, v in compared.items()}
         return None
 
     return params_of
-
-
-class _Wildcards:
-    def __init__(self, values: Mapping[str, str]):
-        self.__dict__.update(values)

@@ -90,6 +90,11 @@ def shards_root(manifest: Manifest, path: str | os.PathLike) -> Path:
     return Path() if manifest.corpus_sha256 is None else project_root(path)
 
 
+def place_of(shard: ShardEntry, root: str | os.PathLike) -> str:
+    """Where the shard's file is: in object storage, or below `root`."""
+    return shard.path if is_remote(shard.path) else str(Path(root) / shard.path)
+
+
 def check_sequence_length(manifest: Manifest, expected: int) -> None:
     """Raise MlmError where the samples are of another length than `expected` tokens."""
     if manifest.sequence_length != expected:

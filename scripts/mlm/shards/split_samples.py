@@ -1,17 +1,15 @@
 """A split's samples as arrays, read from its shards without TensorFlow."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.shards.manifests import Manifest, shards_remedy
-from mlm.shards.object_storage import is_remote, local_copy
+from mlm.shards.manifests import Manifest, place_of, shards_remedy
+from mlm.shards.object_storage import local_copy
 from mlm.shards.tf_example import SampleError, decode_grouped_samples, decode_samples
 from mlm.shards.tfrecord import read_records
 
@@ -53,7 +51,7 @@ def read_samples(
     for shard in manifest.shards:
         first = index
         waiting: list[tuple[int, bytes]] = []
-        with _opened(shard.path, root) as stream:
+        with local_copy(place_of(shard, root)) as copy, copy.open("rb") as stream:
             for record in read_records(stream, shard.path):
                 if index % every == 0 or index in also:
                     waiting.append((index, record))
@@ -91,13 +89,6 @@ def evenly_spread(total: int, count: int) -> np.ndarray:
     """`count` different indices below `total` at equal distances, or all there are."""
     count = min(count, total)
     return np.arange(count, dtype=np.int64) * total // max(count, 1)
-
-
-@contextmanager
-def _opened(path: str, root: str | Path) -> Iterator[BinaryIO]:
-    place = path if is_remote(path) else str(Path(root) / path)
-    with local_copy(place) as copy, open(copy, "rb") as stream:
-        yield stream
 
 
 def _decoded(

@@ -9,8 +9,8 @@ import numpy as np
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.results.typed_artefacts import Artefact
-from mlm.shards.manifests import Manifest, ShardEntry, shard_problem
-from mlm.shards.object_storage import is_remote, local_copy
+from mlm.shards.manifests import Manifest, ShardEntry, place_of, shard_problem
+from mlm.shards.object_storage import local_copy
 from mlm.shards.tf_example import SampleError, decode_grouped_samples, decode_samples
 from mlm.shards.tfrecord import read_records
 
@@ -135,9 +135,8 @@ def verify_shard(
 
     `root` is the directory that the shard's path is relative to.
     """
-    place = shard.path if is_remote(shard.path) else str(Path(root) / shard.path)
     try:
-        with local_copy(place) as file:
+        with local_copy(place_of(shard, root)) as file:
             if not file.is_file():
                 return Scan(), [f"{shard.path}: is missing"]
             problem = shard_problem(shard, file)

@@ -90,8 +90,13 @@ class Encoder:
         tokens, config = (
             path.with_name(name) for name in ("special_tokens_map.json", "tokenizer_config.json")
         )
-        texts = _special_texts(tokens)
-        unknown_literal = _unknown_literal(config) if config.exists() else None
+        with reading(tokens, "the special tokens of a tokenizer"):
+            content = _read(tokens)
+            texts = {name: token_text(content[f"{name}_token"]) for name in SPECIAL_NAMES}
+        unknown_literal = None
+        if config.exists():
+            with reading(config, "the configuration of a tokenizer"):
+                unknown_literal = _read(config).get("unknown_literal")
         tokenizer = _read(path)
         with reading(path, "a tokenizer"):
             return cls(tokenizer, texts, unknown_literal)
@@ -143,20 +148,6 @@ def _read(path: Path) -> Any:
             f"{path} is missing: a tokenizer is a directory with tokenizer.json, "
             "tokenizer_config.json and special_tokens_map.json."
         ) from None
-
-
-def _special_texts(path: Path) -> dict[str, str]:
-    """The special tokens' texts by name, from special_tokens_map.json."""
-    content = _read(path)
-    with reading(path, "the special tokens of a tokenizer"):
-        return {name: token_text(content[f"{name}_token"]) for name in SPECIAL_NAMES}
-
-
-def _unknown_literal(path: Path) -> str | None:
-    """What tokenizer_config.json says of `tokenizer.unknown_literal`."""
-    content = _read(path)
-    with reading(path, "the configuration of a tokenizer"):
-        return content.get("unknown_literal")
 
 
 def _parsed(tokenizer: dict) -> Any:

@@ -64,11 +64,8 @@ def _text(tokenizer, token_id: int, piece: str) -> str:
     if piece.startswith("##"):
         return piece[2:]
     decoded = tokenizer.decode([token_id], clean_up_tokenization_spaces=False)
+    if decoded.startswith(" "):
+        return decoded
     # WordPiece decoders join words with spaces that no piece carries.
-    if not decoded.startswith(" ") and _is_wordpiece(tokenizer):
-        return " " + decoded
-    return decoded
-
-
-def _is_wordpiece(tokenizer) -> bool:
-    return type(tokenizer.backend_tokenizer.model).__name__ == "WordPiece"
+    kind = type(tokenizer.backend_tokenizer.model).__name__
+    return " " + decoded if kind == "WordPiece" else decoded

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mlm.tokenizer.artefacts import Pretrained, TrainedOn
+from mlm.tokenizer.artefacts import Pretrained
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.pretrained import Ready, check_ids, load_pretrained
 from mlm.tokenizer.statistics import tokenizer_statistics
@@ -44,7 +44,7 @@ def _trained(corpus: str, section: dict[str, Any]) -> tuple[Ready, dict[str, Any
     return Ready(trained.tokenizer, special, None), {
         "kind": settings.kind,
         "byte_fallback": settings.byte_fallback,
-        "training": TrainedOn(trained.documents, trained.bytes, trained.sampled),
+        "training": trained.text,
     }
 
 

@@ -1,6 +1,6 @@
 """What the configuration says of the tokenizer, and where the text does not allow it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from mlm.tokenizer.encoding import SPECIAL_NAMES
@@ -26,17 +26,11 @@ class TokenizerSettings:
     @classmethod
     def of(cls, section: dict[str, Any]) -> "TokenizerSettings":
         """The settings in a resolved configuration's section."""
-        return cls(
-            kind=section["kind"],
-            vocabulary_size=section["vocabulary_size"],
-            special_tokens=tuple(section["special_tokens"][name] for name in SPECIAL_NAMES),
-            byte_fallback=section["byte_fallback"],
-            replacements=tuple((old, new) for old, new in section["replacements"]),
-            unknown_literal=section["unknown_literal"],
-            character_coverage=section["character_coverage"],
-            max_training_bytes=section["max_training_bytes"],
-            training_threads=section["training_threads"],
-        )
+        tuples = {
+            "special_tokens": tuple(section["special_tokens"][name] for name in SPECIAL_NAMES),
+            "replacements": tuple((old, new) for old, new in section["replacements"]),
+        }
+        return cls(**({f.name: section[f.name] for f in fields(cls)} | tuples))
 
     @property
     def reserved(self) -> int:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mlm.foundations.errors import MlmError
+from mlm.tokenizer.artefacts import TrainedOn
 from mlm.tokenizer.assembly import assemble
 from mlm.tokenizer.merge_training import train_bpe, train_wordpiece
 from mlm.tokenizer.tokenizer_settings import BYTE_PIECES, TokenizerSettings, alphabet_too_large
@@ -21,9 +22,7 @@ class Trained:
     """A tokenizer.json's content and what it was trained on."""
 
     tokenizer: dict
-    documents: int
-    bytes: int
-    sampled: bool
+    text: TrainedOn
 
 
 def train_tokenizer(corpus: str | os.PathLike, settings: TokenizerSettings) -> Trained:
@@ -47,7 +46,7 @@ def train_tokenizer(corpus: str | os.PathLike, settings: TokenizerSettings) -> T
             raise MlmError(f"{error}{_because_of_the_sample(text, settings)}") from None
     seconds = time.monotonic() - start
     print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
-    return Trained(assemble(model, settings), text.documents, text.bytes, text.sampled)
+    return Trained(assemble(model, settings), TrainedOn(text.documents, text.bytes, text.sampled))
 
 
 def _because_of_the_sample(text: TrainingText, settings: TokenizerSettings) -> str:

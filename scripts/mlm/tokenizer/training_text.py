@@ -1,12 +1,11 @@
 """The text that a tokenizer is trained on: streamed, cleaned, cut, and sampled evenly."""
 
 import os
-import sys
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mlm.foundations.errors import MlmError, reading
+from mlm.foundations.progress_line import Progress
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 
 #: Longest stretch of text that a trainer is given at once. Trainers are slow on very long
@@ -82,9 +81,11 @@ class TrainingText:
             yield sentence
 
     def _sentences(self) -> Iterator[str]:
-        self.documents, found, progress = 0, set(), _Progress("Reading the training text")
+        self.documents, read, found = 0, 0, set()
+        progress = Progress("reading the training text", self._total, "bytes")
         for texts in read_documents(self.path):
             for text in texts:
+                read += len(text) if text.isascii() else len(text.encode())
                 text = replaced(text, self.settings)
                 if present := [c for c in BOUNDARIES if c in text]:
                     found.update(present)
@@ -93,7 +94,7 @@ class TrainingText:
                 self.documents += 1
                 for line in text.split("\n"):
                     yield from cut(line) if len(line) > LONGEST_SENTENCE else (line,)
-            progress.show(self.documents, "documents")
+            progress.to(read)
         self.boundaries = "".join(sorted(found))
 
 
@@ -148,18 +149,3 @@ def evenly(sentences: Iterable[str], share: float) -> Iterator[str]:
         if taken + size <= seen * share:
             taken += size
             yield sentence
-
-
-class _Progress:
-    """A line on stderr every ten seconds, with the rate."""
-
-    def __init__(self, what: str):
-        self._what, self._start = what, time.monotonic()
-        self._last = self._start
-
-    def show(self, count: int, unit: str) -> None:
-        now = time.monotonic()
-        if now - self._last >= 10:
-            self._last = now
-            rate = count / (now - self._start)
-            print(f"{self._what}: {count:,} {unit}, {rate:,.0f}/s", file=sys.stderr)
