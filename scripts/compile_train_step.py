@@ -7,7 +7,7 @@ def main(job):
     from mlm.preflight.checks import PreflightFiles, PreflightSettings, preflight
     from mlm.preflight.data_readiness import Reach
 
-    preflight(
+    verdict = preflight(
         PreflightSettings.of(job.params.targets, job.params.utilisation, job.params.effort),
         PreflightFiles(
             program=job.input.program,
@@ -15,13 +15,13 @@ def main(job):
             manifest=job.input.train,
             validation=job.input.validation,
             evaluation=dict(zip(job.params.replicas, job.input.evaluation, strict=True)),
-            report=job.output[0],
             batches=job.input.batches[0] if job.input.batches else None,
         ),
         Reach(job.params.tpu_name, job.params.state_directory),
         job.params.pretraining,
         at_once=job.threads,
     )
+    verdict.write(job.output[0])
 
 
 if __name__ == "__main__":

@@ -5,16 +5,16 @@ from mlm.jobs.job import run
 
 def main(job):
     from mlm.preflight.checks import PreflightSettings
-    from mlm.preflight.finetuning_checks import FinetuningFiles, preflight_finetuning
+    from mlm.preflight.finetuning_checks import preflight_finetuning
 
-    preflight_finetuning(
+    verdict = preflight_finetuning(
         PreflightSettings.of(job.params.targets, job.params.utilisation, job.params.effort),
-        FinetuningFiles(
-            lowering=job.input.lowering, examples=job.input.examples, report=job.output[0]
-        ),
+        job.input.lowering,
+        job.input.examples,
         job.params.finetune,
         precision=job.params.precision,
     )
+    verdict.write(job.output[0])
 
 
 if __name__ == "__main__":

@@ -57,18 +57,19 @@ def judge(
         program=str(program),
         lowering=str(lowering),
         manifest=str(write_manifest_of(tmp_path / "train.json", **manifest)),
-        report=str(tmp_path / "preflight.json"),
         validation=str(program),
         evaluation={4: str(program)},
     )
     settings = PreflightSettings(targets, (0.2, 0.6))
-    return preflight(
+    verdict = preflight(
         settings,
         files,
         reach,
         {"steps": 100},
         lambda t, program, quick, others, others_quick: replace(compiler[t], others=forward or ()),
     )
+    verdict.write(tmp_path / "preflight.json")
+    return verdict
 
 
 def errors(report):

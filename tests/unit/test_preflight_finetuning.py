@@ -3,7 +3,7 @@
 from mlm.finetuning.examples import Example, write_examples
 from mlm.preflight.artefacts import Lowering, Preflight
 from mlm.preflight.checks import PreflightSettings
-from mlm.preflight.finetuning_checks import FinetuningFiles, preflight_finetuning
+from mlm.preflight.finetuning_checks import preflight_finetuning
 from mlm.preflight.table import table
 from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation
 
@@ -21,13 +21,9 @@ def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
     ).write(tmp_path / "lowering.json")
     examples = [Example(str(i), "A passage.", "abc"[i % 3]) for i in range(100)]
     write_examples(tmp_path / "examples.csv", examples, [i % 5 for i in range(100)])
-    files = FinetuningFiles(
-        str(tmp_path / "lowering.json"),
-        str(tmp_path / "examples.csv"),
-        str(tmp_path / "preflight_finetune.json"),
-    )
     settings = PreflightSettings(targets, (0.2, 0.6))
-    return preflight_finetuning(settings, files, SECTION, "bfloat16", compiler)
+    lowering, table = tmp_path / "lowering.json", tmp_path / "examples.csv"
+    return preflight_finetuning(settings, lowering, table, SECTION, "bfloat16", compiler)
 
 
 def test_a_step_that_fits_passes_with_the_figures_of_one_fold(tmp_path):

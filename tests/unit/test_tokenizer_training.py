@@ -297,6 +297,6 @@ def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
     small = settings(max_training_bytes=whole // 3)
     first = train_tokenizer(corpus(tmp_path, english), small)
     assert first.text.sampled
-    assert 0.9 * whole / 3 < first.bytes <= whole / 3
+    assert 0.9 * whole / 3 < first.text.bytes <= whole / 3
     assert first == train_tokenizer(corpus(tmp_path, english), small)
     assert not train_tokenizer(corpus(tmp_path, english), settings()).text.sampled

@@ -57,12 +57,6 @@ class MaskingPlan:
             needed += _WHOLE_WORD_ROOM
         return max(1, min(needed, self.sequence_length))
 
-    @property
-    def ordinary_ids(self) -> np.ndarray:
-        """Every id that is not special, ascending, int32."""
-        ids = np.arange(self.vocabulary_size, dtype=np.int32)
-        return ids[~np.isin(ids, self.special_ids)]
-
 
 def mask_batch(
     input_ids: tf.Tensor,
@@ -139,7 +133,8 @@ def _replacements(labels, positions, kind, token, plan: MaskingPlan) -> tf.Tenso
     """What stands at the chosen positions afterwards, [batch, slots]."""
     kind = uniform(tf.gather(kind, positions, batch_dims=1))
     bits = tf.gather(token, positions, batch_dims=1)
-    ordinary = plan.ordinary_ids
+    ids = np.arange(plan.vocabulary_size, dtype=np.int32)
+    ordinary = ids[~np.isin(ids, plan.special_ids)]
     # 64-bit multiply-shift (Lemire 2019): no division, bias below n / 2^32.
     place = tf.bitwise.right_shift(
         tf.cast(bits, tf.int64) * len(ordinary), tf.constant(32, tf.int64)

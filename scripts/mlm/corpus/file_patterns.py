@@ -9,7 +9,7 @@ from collections.abc import Callable
 from glob import glob
 from pathlib import Path
 
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 
 #: Where the workflow writes, below the working directory.
 _OWN_PLACES = ("results", "state", "logs", ".snakemake")
@@ -63,7 +63,7 @@ def matched_files(
         for path in files[split]:
             problems += _file_problems(split, path, owner)
     if problems:
-        raise MlmError("\n".join(["The files of the corpus:", *(f"  - {p}" for p in problems)]))
+        raise MlmError(f"The files of the corpus:\n{listed(problems)}")
     return files
 
 
@@ -79,7 +79,8 @@ def _matches(pattern: str) -> tuple[set[str], list[str]]:
         if os.path.islink(path) and not os.path.exists(path)
     ]
     files = {path for path in paths if os.path.isfile(path)}
-    own = sorted(path for path in files if _is_own(path))
+    places = tuple(os.path.realpath(place) + os.sep for place in _OWN_PLACES)
+    own = sorted(path for path in files if os.path.realpath(path).startswith(places))
     if own:
         more = f" and {len(own) - 1} more" if len(own) > 1 else ""
         problems.append(
@@ -87,12 +88,6 @@ def _matches(pattern: str) -> tuple[set[str], list[str]]:
             "pattern to your texts (data/*.txt), or run elsewhere (snakemake --directory)"
         )
     return files - set(own), problems
-
-
-def _is_own(path: str) -> bool:
-    """Whether `path` lies where this workflow writes, in the working directory."""
-    real = os.path.realpath(path)
-    return any(real.startswith(os.path.realpath(place) + os.sep) for place in _OWN_PLACES)
 
 
 def _each_once(paths: set[str], note: Callable[[str], None]) -> list[str]:

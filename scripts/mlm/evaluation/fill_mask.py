@@ -12,7 +12,7 @@ from mlm.evaluation.exported_model import (
     load_tokenizer,
     model_configuration,
 )
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 
 
 def use_cpu(threads: int) -> None:
@@ -34,23 +34,17 @@ def answers(model_directory: str | Path, prompts: Sequence[str], top_k: int) -> 
     They are those of transformers' fill-mask pipeline. Raises MlmError with every prompt
     that does not hold the tokenizer's mask token exactly once, or is too long.
     """
-    tokenizer = load_tokenizer(model_directory)
-    encoded = _encoded(prompts, tokenizer, _longest(model_directory))
+    from mlm.config.families import first_position
+
+    tokenizer, config = load_tokenizer(model_directory), model_configuration(model_directory)
+    positions = getattr(config, "max_position_embeddings", None) or 2**31
+    encoded = _encoded(prompts, tokenizer, positions - first_position(config.model_type))
     model = load_model(model_directory)
     check_vocabulary(model, tokenizer, model_directory)
     return [
         Prompt(prompt, _answers(model, tokenizer, ids, top_k))
         for prompt, ids in zip(prompts, encoded, strict=True)
     ]
-
-
-def _longest(model_directory: str | Path) -> int:
-    """The longest sequence the model takes, special tokens included."""
-    from mlm.config.families import first_position
-
-    config = model_configuration(model_directory)
-    positions = getattr(config, "max_position_embeddings", None) or 2**31
-    return positions - first_position(config.model_type)
 
 
 def _encoded(prompts: Sequence[str], tokenizer, longest: int) -> list[list[int]]:
@@ -67,7 +61,7 @@ def _encoded(prompts: Sequence[str], tokenizer, longest: int) -> list[list[int]]
             problems.append(f"{prompt!r} has {len(ids)} tokens; the model takes at most {longest}")
         encoded.append(ids)
     if problems:
-        raise MlmError("evaluation.prompts:\n" + "\n".join(f"  - {p}" for p in problems))
+        raise MlmError(f"evaluation.prompts:\n{listed(problems)}")
     return encoded
 
 

@@ -55,7 +55,13 @@ def read_evaluation_data(
         raise MlmError(f"The splits differ in sequence length: {lengths}. {_REMAKE}")
     for manifest in manifests.values():
         check_shards(manifest, root)
-    test = _checked(manifests["test"], all_samples(manifests["test"], root), vocabulary)
+    test = all_samples(manifests["test"], root)
+    if not len(test):
+        raise MlmError(
+            "The test split has no samples, so that there is nothing to evaluate. Raise "
+            "corpus.held_out.test, or give the split more text."
+        )
+    _check_ids(manifests["test"], test.input_ids, vocabulary)
     train = manifests["train"]
     every = max(1, -(-train.num_tokens // COUNTED_TOKENS))
     chosen = evenly_spread(train.num_samples, train_samples)
@@ -85,16 +91,6 @@ def text_of(manifest: Manifest, characters: int | None) -> Text:
     """The split's text tokens: all real tokens but the two around each document."""
     frame = 2 * manifest.documents if manifest.documents is not None else 0
     return Text(manifest.num_tokens - frame, characters)
-
-
-def _checked(manifest: Manifest, samples: Samples, vocabulary: int) -> Samples:
-    if not len(samples):
-        raise MlmError(
-            "The test split has no samples, so that there is nothing to evaluate. Raise "
-            "corpus.held_out.test, or give the split more text."
-        )
-    _check_ids(manifest, samples.input_ids, vocabulary)
-    return samples
 
 
 def _check_ids(manifest: Manifest, ids: np.ndarray, vocabulary: int) -> None:

@@ -83,17 +83,15 @@ def compile_ahead(
     `compile_for`. A process of its own compiles, and needs libtpu. The figures are those of one
     device.
     """
-    return ask(
-        "mlm.finetuning.ahead_of_time",
-        {
-            "target": target,
-            "config": config,
-            "section": section,
-            "labels": labels,
-            "bfloat16": bfloat16,
-            "quick": quick,
-        },
-    )
+    request = {
+        "target": target,
+        "config": config,
+        "section": section,
+        "labels": labels,
+        "bfloat16": bfloat16,
+        "quick": quick,
+    }
+    return ask("mlm.finetuning.ahead_of_time", [request])[0]
 
 
 def _compiled(devices, config: dict, section: dict, labels: int, bfloat16: bool, quick: bool):

@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 
 OLDEST_PYTHON = (3, 11)
 
@@ -66,9 +66,8 @@ def check_environment(requirements: Path) -> None:
         elif found.split("+")[0] != wanted:
             problems.append(f"{package} {found} is installed; {wanted} is expected")
     if problems:
-        lines = "\n".join(f"  - {p}" for p in problems)
         raise MlmError(
-            f"This environment ({sys.prefix}) cannot run the workflow:\n{lines}\n"
+            f"This environment ({sys.prefix}) cannot run the workflow:\n{listed(problems)}\n"
             f"Install what is pinned: {Path(sys.executable).name} -m pip install "
             f"--require-hashes -r {requirements}"
         )

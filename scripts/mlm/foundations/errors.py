@@ -1,7 +1,7 @@
 """The one kind of error that a user is meant to read."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -11,6 +11,11 @@ class MlmError(Exception):
     The message says what was found, where, what was expected and what to do.
     It is shown without a traceback.
     """
+
+
+def listed(problems: Iterable[str]) -> str:
+    """`problems` as lines of a message."""
+    return "\n".join(f"  - {problem}" for problem in problems)
 
 
 class ConfigError(MlmError):
@@ -23,7 +28,7 @@ class ConfigError(MlmError):
         self.problems = list(problems)
         count = len(self.problems)
         title = f"The configuration has {count} problem{'s' if count != 1 else ''}:"
-        super().__init__("\n".join([title, *(f"  - {p}" for p in self.problems)]))
+        super().__init__(f"{title}\n{listed(self.problems)}")
 
 
 def remedy(*paths: str | os.PathLike) -> str:

@@ -166,7 +166,7 @@ def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load
 
 @dataclass(frozen=True)
 class PreflightFiles:
-    """Where a preflight reads and writes; `batches` is None where none were searched.
+    """What a preflight reads; `batches` is None where none were searched.
 
     `evaluation` has a program for each number of replicas.
     """
@@ -174,7 +174,6 @@ class PreflightFiles:
     program: str
     lowering: str
     manifest: str
-    report: str
     validation: str = ""
     evaluation: dict[int, str] = field(default_factory=dict)
     batches: str | None = None
@@ -188,7 +187,7 @@ def preflight(
     compiler: Callable[..., Compilation] = compile_for,
     at_once: int = 1,
 ) -> Preflight:
-    """Compile for every target, judge, and write the report, which is also returned.
+    """Compile for every target, and judge.
 
     `pretraining` has the run's `steps`, `epochs` and `tokens`, one of which is its length.
     `at_once` compilations run side by side; their number changes no byte. A target that fails
@@ -250,11 +249,9 @@ def preflight(
             reports.append(report)
     findings += [f for r in reports for f in r.findings]
     rules = _verdicts(findings, _unasked(lowering, compiled=bool(reports)))
-    verdict = verdict_on(
+    return verdict_on(
         lowering.run, lowering.step, quick, settings.targets, findings, reports, rules
     )
-    verdict.write(files.report)
-    return verdict
 
 
 def verdict_on(

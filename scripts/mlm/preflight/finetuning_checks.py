@@ -6,7 +6,6 @@ passages are padded to one length, and the last batch is filled up.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from mlm.finetuning.ahead_of_time import compile_ahead
@@ -24,32 +23,25 @@ from mlm.preflight.findings import ERROR, Finding
 from mlm.tpu.compiler import Compilation
 
 
-@dataclass(frozen=True)
-class FinetuningFiles:
-    """What a preflight of a fine-tuning reads: pretraining's lowering.json, the examples."""
-
-    lowering: str
-    examples: str
-    report: str
-
-
 def preflight_finetuning(
     settings: PreflightSettings,
-    files: FinetuningFiles,
+    lowering: str,
+    examples: str,
     section: dict,
     precision: str,
     compiler: Callable[..., Compilation] = compile_ahead,
     at_once: int = 1,
 ) -> Preflight:
-    """Compile the step of one fold for every target and write the verdict, which is returned.
+    """Compile the step of one fold for every target; the verdict.
 
-    `section` is `finetune` of the configuration. Figures are those of one fold.
+    `lowering` is pretraining's lowering.json, `examples` the table of the passages, and `section`
+    is `finetune` of the configuration. Figures are those of one fold.
     """
-    lowering = Lowering.read(files.lowering)
-    examples, folds = read_examples(files.examples)
-    config = lowering.model_configuration
-    outputs = len(classes_of(examples, section["task"])) or 1
-    learned = len(examples) - min(map(folds.count, set(folds)))
+    pretraining = Lowering.read(lowering)
+    passages, folds = read_examples(examples)
+    config = pretraining.model_configuration
+    outputs = len(classes_of(passages, section["task"])) or 1
+    learned = len(passages) - min(map(folds.count, set(folds)))
     batch = section["per_device_batch_size"]
     quick = settings.quick(large=True)
     findings, reports = [], []
@@ -71,14 +63,12 @@ def preflight_finetuning(
             reports.append(report_on(target, found, load, settings.utilisation))
         findings += [f for r in reports for f in r.findings]
     step = Step(
-        model_type=lowering.model_type,
+        model_type=pretraining.model_type,
         precision=precision,
         per_replica_batch_size=batch,
         sequence_length=section["max_length"],
         outputs=outputs,
         examples=learned,
     )
-    name = f"{lowering.run}, a fold of fine-tuning"
-    verdict = verdict_on(name, step, quick, settings.targets, findings, reports, rules=[])
-    verdict.write(files.report)
-    return verdict
+    name = f"{pretraining.run}, a fold of fine-tuning"
+    return verdict_on(name, step, quick, settings.targets, findings, reports, rules=[])

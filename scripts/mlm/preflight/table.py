@@ -1,7 +1,7 @@
 """Preflight's answer for the terminal: a table of targets, and what is wrong in words."""
 
 from mlm.foundations.atomic import write_text
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 from mlm.preflight.artefacts import ForwardReport, Preflight, Target
 from mlm.preflight.findings import ADVICE, failed
 
@@ -93,10 +93,10 @@ def show_and_require(reports: list[str], passed: str) -> None:
     text = "\n\n".join(map(table, found)) + "\n"
     print(text)
     reasons = [
-        f"  - {report.run}: {finding.in_words()}"
+        f"{report.run}: {finding.in_words()}"
         for report in found
         for finding in failed(report.findings)
     ]
     if reasons:
-        raise MlmError("The preflight did not pass:\n" + "\n".join(reasons))
+        raise MlmError(f"The preflight did not pass:\n{listed(reasons)}")
     write_text(passed, text)

@@ -30,12 +30,6 @@ class RunSettings:
     corpus: str
     parent: "RunSettings | None" = None
 
-    @property
-    def own_seed(self) -> int:
-        """The run's own seed, or that of the configuration."""
-        own = self.pretraining["seed"]
-        return self.seed if own is None else own
-
 
 @dataclass(frozen=True)
 class RunFiles:
@@ -108,7 +102,7 @@ def pretraining_of(
         name=settings.name,
         model_config=model_configuration(request, encoder, length),
         initialisation=request.initialisation,
-        seed=settings.own_seed,
+        seed=settings.seed if section["seed"] is None else section["seed"],
         plan=plan,
         validation_plan=masking_plan(VALIDATION_MASKING, encoder, files.tokenizer, length),
         train=shards["train"],

@@ -106,7 +106,9 @@ def publish_dataset(
     _check_recorded(beside, TokenizerStatistics.read(stats).made_from.outputs, stats)
     files += beside
     for split, manifest in found.items():
-        content = canonical_json(as_json(_as_published(manifest))).encode()
+        shards = tuple(replace(s, path=_path_of(split, s.name)) for s in manifest.shards)
+        published = replace(manifest, shards=shards, made_from=MadeFrom())
+        content = canonical_json(as_json(published)).encode()
         files.append(PublishedFile.of(f"manifests/{split}.json", content))
     card = dataset_card(settings.destination.repository, found, settings.card)
     _publish(settings, files, card, "Publish the shards", record, {"what": "dataset"}, stale=_SHARD)
@@ -209,12 +211,6 @@ def _checked(shard: ShardEntry, split: str, root: Path) -> PublishedFile:
 
 def _path_of(split: str, name: str) -> str:
     return f"data/{split}/{name}"
-
-
-def _as_published(manifest: Manifest) -> Manifest:
-    """The manifest with the shards' paths in the repository."""
-    shards = tuple(replace(s, path=_path_of(manifest.split, s.name)) for s in manifest.shards)
-    return replace(manifest, shards=shards, made_from=MadeFrom())
 
 
 def _checkpoints(destination: Destination) -> PushedCheckpoints:

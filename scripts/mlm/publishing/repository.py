@@ -46,11 +46,10 @@ class PublishedFile:
             return False
         if remote.lfs is not None:
             return remote.lfs.sha256 == self.sha256
-        return self.size < _LARGEST_IN_GIT and remote.blob_id == self._git_digest()
-
-    def _git_digest(self) -> str:
+        if self.size >= _LARGEST_IN_GIT:
+            return False
         content = self.content if isinstance(self.content, bytes) else self.content.read_bytes()
-        return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        return remote.blob_id == hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 @dataclass(frozen=True)

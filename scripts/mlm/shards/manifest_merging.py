@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 from mlm.shards.manifests import Manifest, ShardEntry, totals
 from mlm.shards.summaries import ShardSummary, grouping_of, number_of_documents
 
@@ -74,8 +74,7 @@ def _check_belonging(
     if next_document != documents:
         problems.append(f"the shards hold {next_document} of the corpus's {documents} documents")
     if problems:
-        lines = "\n".join(f"  - {p}" for p in problems)
         raise MlmError(
-            f"The {first.split} shards do not belong together:\n{lines}\n"
+            f"The {first.split} shards do not belong together:\n{listed(problems)}\n"
             f"Delete results/shards/{first.split} and run again."
         )

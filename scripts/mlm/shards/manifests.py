@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError, remedy
+from mlm.foundations.errors import MlmError, listed, remedy
 from mlm.results.typed_artefacts import Artefact
 from mlm.shards.object_storage import file_size, is_remote
 
@@ -156,9 +156,8 @@ def check_shards(manifest: Manifest, root: str | os.PathLike = ".") -> None:
         )
     ]
     if problems:
-        lines = "\n".join(f"  - {p}" for p in problems)
         raise MlmError(
-            f"The {manifest.split} shards are not those of their manifest:\n{lines}\n"
+            f"The {manifest.split} shards are not those of their manifest:\n{listed(problems)}\n"
             f"{shards_remedy(manifest)}"
         )
 

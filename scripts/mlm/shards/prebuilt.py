@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.shards.manifests import Manifest, ShardEntry, totals
 from mlm.shards.object_storage import list_files, local_copy
@@ -153,9 +153,8 @@ def prebuilt_manifest(
     if len(set(compressions)) > 1:
         problems.append(f"{place}: some shards are compressed by gzip and some are not")
     if problems:
-        lines = "\n".join(f"  - {p}" for p in problems)
         raise MlmError(
-            f"shards.prebuilt.{split}: these shards cannot be trained on:\n{lines}\n"
+            f"shards.prebuilt.{split}: these shards cannot be trained on:\n{listed(problems)}\n"
             f"Every record needs input_ids and attention_mask, int64, of {schema.sequence_length} "
             "values (shards.sequence_length), made with the tokenizer that is configured."
         )

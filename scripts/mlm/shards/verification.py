@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.results.typed_artefacts import Artefact
 from mlm.shards.manifests import Manifest, ShardEntry, place_of, shard_problem
@@ -207,8 +207,7 @@ def raise_problems(results: list[SplitVerification], remedy: str) -> None:
     """Raise MlmError with every problem and the `remedy`, if there is one."""
     problems = [p for r in results for p in r.problems]
     if problems:
-        lines = "\n".join(f"  - {p}" for p in problems)
         raise MlmError(
             f"The shards have {len(problems)} problem{'s' if len(problems) > 1 else ''}:\n"
-            f"{lines}\n{remedy}"
+            f"{listed(problems)}\n{remedy}"
         )

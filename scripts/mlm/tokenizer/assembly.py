@@ -23,7 +23,7 @@ def assemble(model: Any, settings: TokenizerSettings) -> dict:
     The model's first five ids are the special tokens.
     """
     import tokenizers
-    from tokenizers import processors
+    from tokenizers import normalizers, processors
 
     tokenizer = tokenizers.Tokenizer(model)
     tokenizer.add_special_tokens(
@@ -34,7 +34,10 @@ def assemble(model: Any, settings: TokenizerSettings) -> dict:
             for name, text in zip(SPECIAL_NAMES, settings.special_tokens, strict=True)
         ]
     )
-    _normalise(tokenizer, settings)
+    steps = [*settings.replacements, *(ESCAPES if settings.byte_fallback else ())]
+    if steps:
+        replaced = [normalizers.Replace(old, new) for old, new in steps]
+        tokenizer.normalizer = normalizers.Sequence(replaced)
     if settings.kind == "wordpiece":
         _words(tokenizer)
     else:
@@ -47,16 +50,6 @@ def assemble(model: Any, settings: TokenizerSettings) -> dict:
         special_tokens=[(text, tokenizer.token_to_id(text)) for text in (cls, sep)],
     )
     return json.loads(tokenizer.to_str())
-
-
-def _normalise(tokenizer: Any, settings: TokenizerSettings) -> None:
-    from tokenizers import normalizers
-
-    steps = [*settings.replacements, *(ESCAPES if settings.byte_fallback else ())]
-    if steps:
-        tokenizer.normalizer = normalizers.Sequence(
-            [normalizers.Replace(old, new) for old, new in steps]
-        )
 
 
 def _marked_words(tokenizer: Any, settings: TokenizerSettings) -> None:

@@ -55,7 +55,9 @@ def tokenizer_statistics(
     for split, path in corpora.items():
         splits[split], counts = split_statistics(encoder, read_documents(path))
         if split == "train":
-            frequent = _most_frequent(encoder, counts)
+            names = encoder.names()
+            order = np.lexsort((np.arange(len(counts)), -counts))[:_TOP].tolist()
+            frequent = [FrequentToken(i, names[i], int(counts[i])) for i in order if counts[i]]
     lengths = Counter(len(piece) for piece in encoder.pieces())
     return TokenizerStatistics(
         vocabulary_size=encoder.vocabulary_size,
@@ -66,9 +68,3 @@ def tokenizer_statistics(
         pieces_by_length=dict(sorted(lengths.items())),
         **origin,
     )
-
-
-def _most_frequent(encoder: Encoder, counts: np.ndarray) -> list[FrequentToken]:
-    order = np.lexsort((np.arange(len(counts)), -counts))[:_TOP]
-    names = encoder.names()
-    return [FrequentToken(int(i), names[int(i)], int(counts[i])) for i in order if counts[i]]

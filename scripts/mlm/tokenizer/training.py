@@ -43,20 +43,15 @@ def train_tokenizer(corpus: str | os.PathLike, settings: TokenizerSettings) -> T
         try:
             model = train[settings.kind](text, settings)
         except MlmError as error:
-            raise MlmError(f"{error}{_because_of_the_sample(text, settings)}") from None
+            if not text.sampled:
+                raise
+            raise MlmError(
+                f"{error} Only an even sample of {text.bytes:,} bytes of the train split was read, "
+                f"as of tokenizer.max_training_bytes: {settings.max_training_bytes}; raise it."
+            ) from None
     seconds = time.monotonic() - start
     print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
     return Trained(assemble(model, settings), TrainedOn(text.documents, text.bytes, text.sampled))
-
-
-def _because_of_the_sample(text: TrainingText, settings: TokenizerSettings) -> str:
-    """What to add to a refusal where only a share of the train split was read."""
-    if not text.sampled:
-        return ""
-    return (
-        f" Only an even sample of {text.bytes:,} bytes of the train split was read, as of "
-        f"tokenizer.max_training_bytes: {settings.max_training_bytes}; raise it."
-    )
 
 
 @contextmanager

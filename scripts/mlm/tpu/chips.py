@@ -139,12 +139,7 @@ def _grid(target: str) -> tuple[int, ...]:
     return tuple(int(side) for side in target.split(":")[1].split("x"))
 
 
-def _largest(generation: str) -> str:
-    return f"{generation} up to {'x'.join(map(str, CHIPS[generation].largest_grid))}"
-
-
 #: The names of targets, in words.
-ACCEPTED = (
-    "a generation and its grid of chips, whose first two sides are even: "
-    f"{', '.join(_largest(g) for g in CHIPS)}"
+ACCEPTED = "a generation and its grid of chips, whose first two sides are even: " + ", ".join(
+    f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in CHIPS.items()
 )

@@ -137,16 +137,11 @@ def compile_for(
     """
     programs = [(str(program), quick), *((other, others_quick) for other in others)]
     requests = [{"target": target, "program": p, "quick": q} for p, q in programs]
-    first, *rest = ask_all("mlm.tpu.compiler", requests)
+    first, *rest = ask("mlm.tpu.compiler", requests)
     return replace(first, others=tuple(rest))
 
 
-def ask(module: str, request: dict) -> Compilation:
-    """What `python -m module`, which ends in `answer`, says to `request`, in a process."""
-    return ask_all(module, [request])[0]
-
-
-def ask_all(module: str, requests: list[dict]) -> list[Compilation]:
+def ask(module: str, requests: list[dict]) -> list[Compilation]:
     """What `python -m module`, which ends in `answer`, says to each request, in one process.
 
     Where it dies, what it has not answered yet has that death as its answer.
