@@ -23,7 +23,9 @@ def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
     write_examples(tmp_path / "examples.csv", examples, [i % 5 for i in range(100)])
     settings = PreflightSettings(targets, (0.2, 0.6))
     lowering, table = tmp_path / "lowering.json", tmp_path / "examples.csv"
-    return preflight_finetuning(settings, lowering, table, SECTION, "bfloat16", compiler)
+    verdict = preflight_finetuning(settings, lowering, table, SECTION, "bfloat16", compiler)
+    verdict.write(tmp_path / "preflight_finetune.json")
+    return verdict
 
 
 def test_a_step_that_fits_passes_with_the_figures_of_one_fold(tmp_path):

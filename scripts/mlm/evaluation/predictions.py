@@ -1,8 +1,10 @@
 """What was asked at each masked position, and how a model answered."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
+
+from mlm.shards.split_samples import Rows
 
 #: A neighbour that does not exist: the edge of the sequence, or padding.
 NO_NEIGHBOUR = -1
@@ -12,7 +14,7 @@ SHOWN_AS = ("mask", "random", "kept")
 
 
 @dataclass(frozen=True)
-class Positions:
+class Positions(Rows):
     """The predicted positions of a split, one row a position; every array is [positions].
 
     `sample` is the index of the sample in its split, `group` the group of the token's document,
@@ -31,12 +33,6 @@ class Positions:
     right: np.ndarray
     left_hidden: np.ndarray
     right_hidden: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.sample)
-
-    def __getitem__(self, chosen) -> "Positions":
-        return Positions(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
     def shown_as(self, mask_id: int) -> np.ndarray:
         """Index into SHOWN_AS for each position, int [positions].
@@ -61,7 +57,7 @@ class Positions:
 
 
 @dataclass(frozen=True)
-class Scores:
+class Scores(Rows):
     """A model's answers at the predicted positions; every array is [positions].
 
     `log_probability` of the true token in nats; `rank` of the true token, 1 the highest
@@ -73,12 +69,6 @@ class Scores:
     rank: np.ndarray
     top: np.ndarray
     top_probability: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.rank)
-
-    def __getitem__(self, chosen) -> "Scores":
-        return Scores(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
     @property
     def loss(self) -> np.ndarray:

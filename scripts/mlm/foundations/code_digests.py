@@ -64,15 +64,10 @@ def _meaning(file: Path) -> list:
 def code_digests(
     scripts: Path, roots: Iterable[str], memory: FileMemory | None = None
 ) -> dict[str, str]:
-    """Short digests of the modules `roots` and of all library modules that they import.
+    """Digests of 12 hexadecimal digits of the modules `roots` and of all that they import, by name.
 
-    Args:
-        scripts: the directory that holds the scripts and the package `mlm`.
-        roots: dotted names: "pretrain" is scripts/pretrain.py.
-        memory: what is remembered of files that stayed the same.
-
-    Returns:
-        A digest of 12 hexadecimal digits by dotted name, sorted.
+    `scripts` holds the scripts and the package `mlm`; `roots` are dotted names: "pretrain" is
+    scripts/pretrain.py. `memory` has what is known of files that stayed the same.
     """
     memory = memory or FileMemory(None)
     waiting, found = list(roots), {}

@@ -1,8 +1,7 @@
 """Why each stage would run, in words: Snakemake's reasons, and what exactly changed.
 
-Snakemake's dry run says that parameters changed and prints them whole, without their keys' place in
-the configuration: of a new learning rate, 114 lines, one of them with 1,500 characters. Here old
-and new are compared key by key, which makes 5 lines of 60 characters. `--summary` gives no reasons.
+Snakemake's dry run prints changed parameters whole, without their keys' place in the configuration:
+114 lines for a new learning rate. Here old and new are compared key by key, which makes 5.
 """
 
 import ast

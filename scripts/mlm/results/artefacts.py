@@ -176,15 +176,12 @@ class Chain:
 def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, str]:
     """Check a job's inputs against the records of their makers; their sha256 by portable path.
 
-    Args:
-        paths: all inputs of the job; of those below results/, the ones that a record
-            among them names are checked.
-        unread: those that the job's own code checks, or does not open: their digests are
-            taken from the records.
+    Of the `paths` of all inputs those below results/ are checked that a record among them names.
+    Of the ones in `unread`, which the job's own code checks or does not open, the digests are
+    taken from the records.
 
-    Raises:
-        MlmError: an input is damaged or is not what its maker wrote, or two of the inputs
-            were made from different versions of the same file.
+    Raises MlmError where an input is damaged or not what its maker wrote, or two of them were made
+    from different versions of the same file.
     """
     results = {portable(path): str(path) for path in paths}
     results = {name: path for name, path in results.items() if name.startswith("results/")}

@@ -58,12 +58,9 @@ def look_over(
 ) -> Found:
     """Check each artefact among `results` against its record and its record against the rest.
 
-    Args:
-        results: paths of all results that the configuration asks for.
-        params_of: gives the params with which a job would make a path now.
-        memory: remembers the digests of files.
-
-    Results that a kill left unfinished are passed over: Snakemake makes them again.
+    `results` are the paths of all that the configuration asks for, `params_of` gives the params
+    with which a job would make a path now, and `memory` remembers the digests of files. Results
+    that a kill left unfinished are passed over: Snakemake makes them again.
     """
     found, damaged, wanted = Found(), {}, sorted(set(results))
     jobs, without_notes = {}, True

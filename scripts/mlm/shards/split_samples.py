@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -16,8 +17,18 @@ from mlm.shards.tfrecord import read_records
 _BATCH = 1024
 
 
+class Rows:
+    """Arrays of one length as a dataclass of them: what is chosen of one is chosen of all."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def __getitem__(self, chosen) -> Self:
+        return type(self)(*(getattr(self, f.name)[chosen] for f in fields(self)))
+
+
 @dataclass(frozen=True)
-class Samples:
+class Samples(Rows):
     """Samples of a split: `index` [samples] is their place in it, from 0.
 
     `input_ids` int32, `attention_mask` bool and `group` int64 are [samples, sequence]. `group`
@@ -29,12 +40,6 @@ class Samples:
     input_ids: np.ndarray
     attention_mask: np.ndarray
     group: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __getitem__(self, chosen) -> "Samples":
-        return Samples(*(getattr(self, f.name)[chosen] for f in fields(self)))
 
 
 def read_samples(
@@ -80,7 +85,7 @@ def all_samples(manifest: Manifest, root: str | Path = ".") -> Samples:
 
 
 def joined(parts: list):
-    """Several Samples, or others of one kind with arrays of equal length, as one."""
+    """Several Rows of one kind as one."""
     kind = type(parts[0])
     return kind(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(kind)))
 

@@ -80,21 +80,16 @@ def nearest_targets(target: str, count: int = 3) -> list[str]:
     compiler takes gives the grid of chips ("v5e:2x4", "v3:2x2").
     """
     names = [f"{g}:{t}" for g, topologies in TOPOLOGIES.items() for t in topologies]
-    if topologies := TOPOLOGIES.get(target.strip().lower()):
-        return [f"{target.strip().lower()}:{t}" for t in topologies[:count]]
-    marketed = re.fullmatch(r"(v\d+[a-z]*?)(?:litepod)?[-:](\d+)", target.strip().lower())
-    if marketed:
+    asked = target.strip().lower()
+    if marketed := re.fullmatch(r"(v\d+[a-z]*?)(?:litepod)?[-:](\d+)", asked):
         generation = {"v5": "v5e", "v5lite": "v5e", "v6": "v6e"}.get(marketed[1], marketed[1])
         # Up to v4 and for v5p the number counts TensorCores, of which a chip has two.
         cores = 1 if generation in ("v5e", "v6e") else 2
         chips = max(1, int(marketed[2]) // cores)
-        same = [n for n in names if generation_of(n) == generation]
-        if same:
-            return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:count]
-    match = _TARGET.fullmatch(target.strip().lower())
-    if match and match[1] in TOPOLOGIES:
-        chips = number_of_chips(target.strip().lower())
-        same = [n for n in names if generation_of(n) == match[1]]
+    else:
+        generation = generation_of(asked)
+        chips = number_of_chips(asked) if _TARGET.fullmatch(asked) else 0
+    if same := [n for n in names if generation_of(n) == generation]:
         return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:count]
     near = difflib.get_close_matches(target.lower(), names, n=count, cutoff=0.0)
     return near or names[:count]

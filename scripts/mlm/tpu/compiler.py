@@ -125,11 +125,9 @@ def compile_for(
 ) -> Compilation:
     """Compile the StableHLO in the file `program` for all devices of `target`, in a process.
 
-    The programs in `others` are compiled after it, in the same process, each as `others_quick`
-    says.
-
-    A `quick` one spends the least effort on fast code, which takes a quarter of the time. Its
-    memory and FLOPs are those of a full one within a few in a hundred.
+    The programs in `others` are compiled after it, each as `others_quick` says. A `quick` one
+    spends the least effort on fast code, which takes a quarter of the time; its memory and FLOPs
+    are those of a full one within a few in a hundred.
 
     The program's all-reduces, whatever group they were written for, go over every replica of
     the target. Never raises for what is wrong with the target or the program: that is the
