@@ -9,8 +9,7 @@ import io
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from mlm.foundations.errors import MlmError
 
@@ -22,8 +21,7 @@ _BOM = b"\xef\xbb\xbf"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True)
-class CleanText:
+class CleanText(NamedTuple):
     """A document's text as UTF-8 can hold it, and what was replaced in it."""
 
     text: str

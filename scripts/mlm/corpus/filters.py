@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mlm.corpus.decoding import clean
+from mlm.corpus.decoding import CleanText, clean
 from mlm.corpus.normalisation import normalised
 
 
@@ -37,13 +37,12 @@ class Filters:
     deduplicate: bool
     remove_leakage: bool
 
-    def prepared(self, text: str) -> tuple[str, int, int]:
-        """`text` cleaned and in the chosen normalisation form, with its replaced bytes and NULs."""
+    def prepared(self, text: str) -> CleanText:
+        """`text` cleaned and in the chosen normalisation form."""
         cleaned = clean(text)
-        text = cleaned.text
-        if self.normalisation != "none":
-            text = normalised(text, self.normalisation)
-        return text, cleaned.replaced_bytes, cleaned.nul_bytes
+        if self.normalisation == "none":
+            return cleaned
+        return cleaned._replace(text=normalised(cleaned.text, self.normalisation))
 
     def refusal(self, text: str) -> str | None:
         """Why a document is left out by itself: empty, too_short, too_long; None: it is kept.

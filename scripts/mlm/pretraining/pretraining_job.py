@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from mlm.foundations.atomic import write_text
@@ -142,10 +142,7 @@ def _summary(
         masking=settings.pretraining["masking"],
         optimizer=asdict(run.optimizer),
         final=FinalFigures(
-            loss=round(last.loss, 6),
-            accuracy=round(last.accuracy, 6),
-            validation_loss=round(last.validation_loss, 6),
-            validation_accuracy=round(last.validation_accuracy, 6),
+            **{f.name: round(getattr(last, f.name), 6) for f in fields(FinalFigures)}
         ),
         digests=TrainingDigests(
             model=file_sha256(f"{results.model_directory}/model.safetensors"),

@@ -1,11 +1,11 @@
 """The report's figures, drawn with matplotlib from the results of the runs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mlm.evaluation.artefacts import Interval
-from mlm.report.figure_titles import FIGURES, ordered_baselines
+from mlm.report.figure_titles import ordered_baselines
 from mlm.report.report_inputs import Results, RunResults
 from mlm.report.theming import (
     BASELINE,
@@ -25,18 +25,17 @@ from mlm.tokenizer.artefacts import TokenizerStatistics
 def figures(results: Results) -> dict[str, Figure]:
     """All figures by name; one whose data no run has is there all the same, and empty."""
     runs = results.runs
-    draw: dict[str, Callable[[], Figure]] = {
-        "piece_lengths": lambda: _piece_lengths(results.tokenizer),
-        "training_loss": lambda: _curve(runs, "loss", "training_loss", "nats per masked token"),
-        "training_accuracy": lambda: _curve(runs, "accuracy", "training_accuracy", "accuracy"),
-        "learning_rate": lambda: _learning_rate(runs),
-        "test_loss": lambda: _bars(runs, "loss", "test_loss"),
-        "test_accuracy": lambda: _bars(runs, "accuracy", "test_accuracy"),
-        "frequency_bands": lambda: _frequency_bands(runs),
-        "positions": lambda: _positions(runs),
-        "calibration": lambda: _calibration(runs),
+    return {
+        "piece_lengths": _piece_lengths(results.tokenizer),
+        "training_loss": _curve(runs, "loss", "training_loss", "nats per masked token"),
+        "training_accuracy": _curve(runs, "accuracy", "training_accuracy", "accuracy"),
+        "learning_rate": _learning_rate(runs),
+        "test_loss": _bars(runs, "loss", "test_loss"),
+        "test_accuracy": _bars(runs, "accuracy", "test_accuracy"),
+        "frequency_bands": _frequency_bands(runs),
+        "positions": _positions(runs),
+        "calibration": _calibration(runs),
     }
-    return {name: draw[name]() for name in FIGURES}
 
 
 def _piece_lengths(tokenizer: TokenizerStatistics | None) -> Figure:
