@@ -1,5 +1,6 @@
 """Folds from end to end: the same bytes twice, after a kill, and on two devices."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -19,6 +20,29 @@ from mlm.foundations.errors import MlmError
 
 ROOT = Path(__file__).parents[2]
 PATHS = [str(ROOT / p) for p in ("tests/finetuning", "tests/unit", "scripts")]
+
+
+@contextlib.contextmanager
+def compiled_once(place):
+    """Folds of the same shapes take the functions that the first had compiled, from `place`."""
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    settings = {
+        "jax_compilation_cache_dir": str(place),
+        "jax_persistent_cache_min_compile_time_secs": 0.0,
+        "jax_persistent_cache_min_entry_size_bytes": -1,
+    }
+    before = {name: getattr(jax.config, name) for name in settings}
+    compilation_cache.reset_cache()
+    try:
+        for name, value in settings.items():
+            jax.config.update(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
 
 
 def run(place, out, section, **how):
@@ -42,7 +66,8 @@ def whole(place, out, section):
 def regression(tmp_path_factory):
     place = tmp_path_factory.mktemp("regression")
     section = prepared(place, rows=200, epochs=6)
-    return place, section, whole(place, "one", section)
+    with compiled_once(place / "compiled"):
+        return place, section, whole(place, "one", section)
 
 
 def test_200_rows_in_the_commonlit_layout_run_from_end_to_end(regression):
@@ -67,6 +92,7 @@ def test_200_rows_in_the_commonlit_layout_run_from_end_to_end(regression):
 def test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes(regression, monkeypatch):
     place, section, _ = regression
     first = place / "one" / "pretrained" / "fold-0"
+    # Compiled anew, as what it is compared with was.
     again = Path(run(place, "again", section).predictions)
     assert again.read_bytes() == (first / "predictions.csv").read_bytes()
 
@@ -80,7 +106,7 @@ def test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes(regression
 
     killed.epochs = 0
     settings, files = job(place, "killed", section)
-    with monkeypatch.context() as patched:
+    with compiled_once(place / "compiled"), monkeypatch.context() as patched:
         patched.setattr(finetuning_job.Fold, "epoch", killed)
         with pytest.raises(KeyboardInterrupt):
             finetune_fold(settings, files)
@@ -88,7 +114,7 @@ def test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes(regression
     assert kept == ["epoch-0001.safetensors", "epoch-0002.safetensors"]
     assert not Path(files.predictions).exists()
     resumed = []
-    with monkeypatch.context() as patched:
+    with compiled_once(place / "compiled"), monkeypatch.context() as patched:
         patched.setattr(
             finetuning_job.Fold, "epoch", lambda s, o: resumed.append(0) or learned(s, o)
         )

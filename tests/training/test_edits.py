@@ -111,13 +111,27 @@ def basis(root: Path, overrides: dict | None = None) -> dict:
     return state_fingerprint.state_basis(*asked(root, overrides))
 
 
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Where the inputs of a small run are; nothing is edited."""
+    root = tmp_path_factory.mktemp("inputs")
+    write_inputs(root)
+    return root
+
+
+@pytest.fixture(scope="module", autouse=True)
+def code_that_is_remembered():
+    """Each module is taken apart once, not once for each state and each edit of another."""
+    memory = FileMemory(None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            state_fingerprint, "code_digests", lambda *asked: code_digests(*asked, memory)
+        )
+        yield
+
+
 def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(library, monkeypatch):
     monkeypatch.setattr(state_fingerprint, "SCRIPTS", library.scripts)
-    # Each module is taken apart once, not once for each edit of another.
-    memory = FileMemory(None)
-    monkeypatch.setattr(
-        state_fingerprint, "code_digests", lambda *asked: code_digests(*asked, memory)
-    )
     run = asked(library.root)
     before = state_fingerprint.state_basis(*run)
     wrong = []
@@ -150,8 +164,8 @@ def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(library, mo
     ],
     ids=str,
 )
-def test_a_state_belongs_to_every_value_that_its_bits_follow_from(library, section):
-    assert basis(library.root, {"pretraining": section}) != basis(library.root)
+def test_a_state_belongs_to_every_value_that_its_bits_follow_from(inputs, section):
+    assert basis(inputs, {"pretraining": section}) != basis(inputs)
 
 
 @pytest.mark.parametrize(
@@ -159,5 +173,5 @@ def test_a_state_belongs_to_every_value_that_its_bits_follow_from(library, secti
     [{"checkpoint": {"every": 3, "keep": 1}}, {"steps": None, "tokens": 40 * 8 * LENGTH}],
     ids=str,
 )
-def test_a_state_does_not_belong_to_what_comes_to_the_same(library, section):
-    assert basis(library.root, {"pretraining": section}) == basis(library.root)
+def test_a_state_does_not_belong_to_what_comes_to_the_same(inputs, section):
+    assert basis(inputs, {"pretraining": section}) == basis(inputs)

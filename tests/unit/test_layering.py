@@ -3,6 +3,7 @@
 import ast
 import re
 import shutil
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -53,6 +54,15 @@ COMPUTES_NO_BITS = {
 }
 
 
+@cache
+def naming(text):
+    """The nodes of a module's tree that import something or hold a text with a module's name."""
+    kinds = (ast.Import, ast.ImportFrom, ast.Constant)
+    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    name = re.compile(r"mlm(\.\w+)+")
+    return [n for n in found if not isinstance(n, ast.Constant) or name.fullmatch(str(n.value))]
+
+
 def imports(scripts):
     """(module, imported module) of the library, also inside functions and as `python -m`."""
     files = {
@@ -60,15 +70,14 @@ def imports(scripts):
         for file in sorted((scripts / "mlm").rglob("*.py"))
     }
     for module, file in files.items():
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            names = []
+        for node in naming(file.read_text(encoding="utf-8")):
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
                 assert not node.level, f"{module} has a relative import, which is not followed"
                 inner = [f"{node.module}.{alias.name}" for alias in node.names]
                 names = [name if name in files else node.module for name in inner]
-            elif isinstance(node, ast.Constant) and re.fullmatch(r"mlm(\.\w+)+", str(node.value)):
+            else:
                 names = [node.value] if node.value in files else []
             yield from ((module, name) for name in names if name.split(".")[0] == "mlm")
 

@@ -1,6 +1,7 @@
 """A tiny workflow on real text, built once, and dry runs that say which rules would run."""
 
 import contextlib
+import functools
 import importlib.resources
 import os
 import re
@@ -95,8 +96,7 @@ class Project:
 
         Snakemake is imported once, in this process; every dry run is a fork of it.
         """
-        import snakemake.cli
-
+        snakemake = imported_snakemake()
         log = self.path / "dry-run.txt"
         child = os.fork()
         if child == 0:
@@ -121,6 +121,18 @@ class Project:
                 os._exit(status)
         os.waitpid(child, 0)
         return log.read_text()
+
+
+@functools.cache
+def imported_snakemake():
+    """Snakemake, with the packages that it would import on its way to a list of jobs."""
+    import smart_open  # noqa: F401
+    import snakemake.cli
+    import yte  # noqa: F401
+
+    # Imports every plugin, and pandas with that of reports.
+    snakemake.cli.get_argument_parser()
+    return snakemake
 
 
 def copy_of_the_repository(place: Path) -> Project:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlm.batches.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf
+from mlm.foundations.framework import as_written, tf
 from mlm.shards.manifests import Manifest
 
 #: Shards read side by side, and records taken from one before the next.
@@ -60,6 +60,7 @@ class ShardFiles:
 def _records(shards: ShardFiles, files: tf.Tensor, first_index: tf.Tensor) -> tf.data.Dataset:
     """(sample index, serialized record) of the given shards, interleaved deterministically."""
 
+    @as_written
     def read(file, first):
         return tf.data.TFRecordDataset(file, compression_type=shards.compression).enumerate(first)
 
@@ -79,6 +80,7 @@ def parse_records(serialized: tf.Tensor, sequence_length: int) -> tuple[tf.Tenso
     return tf.cast(parsed["input_ids"], tf.int32), tf.cast(parsed["attention_mask"], tf.int32)
 
 
+@as_written
 def _one_epoch(shards: ShardFiles, seed: int, epoch: tf.Tensor, window: int) -> tf.data.Dataset:
     """(sample index, serialized record) in the order of one epoch."""
     key = tf.stack([tf.constant(seed, tf.int64), epoch])
@@ -121,6 +123,7 @@ def read_batches(shards: ShardFiles, order: BatchOrder) -> tf.data.Dataset:
     )
     stream = begun.skip(skipped).concatenate(later)
 
+    @as_written
     def parsed(step, batch):
         index, serialized = batch
         # A call for every record would cost more than all else: the epoch follows from the
@@ -141,6 +144,7 @@ def training_batches(shards: ShardFiles, plan: MaskingPlan, order: BatchOrder) -
     the whole batch, so that the sum of the replicas' losses is the batch's mean.
     """
 
+    @as_written
     def masked(epoch, index, ids, attention):
         batch = mask_batch(ids, attention, index, plan, order.seed, epoch)
         total = tf.maximum(tf.reduce_sum(batch["weights"]), 1.0)
@@ -171,6 +175,7 @@ def evaluation_batches(
     if samples is not None and samples < shards.num_samples:
         stream = stream.filter(partial(_is_spread, shards.num_samples, samples)).cache()
 
+    @as_written
     def filled(index, serialized):
         short = batch_size - tf.shape(index)[0]
         index = tf.concat([index, tf.fill([short], tf.constant(-1, tf.int64))], axis=0)
@@ -186,6 +191,7 @@ def evaluation_batches(
     return _deterministic(batches)
 
 
+@as_written
 def _is_spread(total: int, count: int, index: tf.Tensor, _serialized: tf.Tensor) -> tf.Tensor:
     """Whether `index` is one of `evenly_spread(total, count)`."""
     nearest = (index * count + total - 1) // total
@@ -205,6 +211,7 @@ def replica_shares(
     share = global_batch_size // context.num_replicas_in_sync
     first = context.input_pipeline_id * local * share
 
+    @as_written
     def divided(batch):
         parts = {
             k: tf.reshape(v[first : first + local * share], [local, share, *v.shape[1:]])

@@ -26,6 +26,9 @@ REFUSED_FAMILIES = {
     "tapas": "it reads tables, not text",
 }
 
+#: Families whose code branches on tensors, which TensorFlow's AutoGraph has to rewrite.
+BRANCHING_FAMILIES = ("longformer",)
+
 #: Families whose dropout draws from a generator that no saved state can hold.
 UNSAVED_DROPOUT = ("deberta", "deberta-v2")
 

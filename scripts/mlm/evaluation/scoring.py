@@ -12,7 +12,7 @@ from mlm.batches.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.evaluation.predictions import Positions, Scored, Scores, positions_of
 from mlm.foundations.framework import tf
 from mlm.foundations.progress_line import Progress
-from mlm.pretraining.prediction import masked_logits
+from mlm.pretraining.prediction import masked_logits, traceable
 from mlm.shards.split_samples import Samples, joined
 
 #: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.
@@ -45,7 +45,7 @@ class Scorer:
 
         masked = masked_answers(model, plan, seed)
         self._masked = tf.function(lambda *a: strategy.run(masked, a))
-        self._as_given = tf.function(lambda *a: strategy.run(as_given, a))
+        self._as_given = tf.function(lambda *a: strategy.run(traceable(model, as_given), a))
 
     def score(self, samples: Samples, label: str = "evaluation") -> Scored:
         """Mask each sample with (seed, its index in the split) and score the model there.
@@ -124,7 +124,7 @@ def masked_answers(model, plan: MaskingPlan, seed: int) -> Callable[..., dict[st
             "in_use": batch["weights"] > 0,
         }
 
-    return masked
+    return traceable(model, masked)
 
 
 def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:

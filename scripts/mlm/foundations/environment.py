@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 
 from mlm.foundations.errors import MlmError, listed
@@ -42,6 +43,7 @@ def pinned_versions(requirements: Path) -> dict[str, str]:
     return {name.lower().replace("_", "-"): version for name, version in pins}
 
 
+@cache
 def installed_version(package: str) -> str | None:
     """The installed version of `package` or of what stands in for it, else None."""
     for name in (package, *_ALTERNATIVES.get(package, ())):

@@ -19,7 +19,11 @@ if importlib.util.find_spec("tensorflow") is not None:
 import tensorflow as tf
 import tf_keras
 
-__all__ = ["make_deterministic", "tf", "tf_keras"]
+__all__ = ["as_written", "make_deterministic", "tf", "tf_keras"]
+
+#: For functions that TensorFlow traces and that branch on no tensor, nor does what they call.
+#: AutoGraph would rewrite the source of them all first, which takes a process several seconds.
+as_written = tf.autograph.experimental.do_not_convert
 
 
 def make_deterministic(seed: int) -> None:

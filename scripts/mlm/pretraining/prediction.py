@@ -8,7 +8,8 @@ apart get their full logits, gathered afterwards.
 
 from collections.abc import Callable
 
-from mlm.foundations.framework import tf
+from mlm.config.families import BRANCHING_FAMILIES
+from mlm.foundations.framework import as_written, tf
 
 Head = Callable[[tf.keras.Model, tf.Tensor], tf.Tensor]
 
@@ -70,6 +71,11 @@ def _hidden_at_positions(model, encoder, batch: dict, training: bool) -> tf.Tens
     if model.config.model_type == "roberta-prelayernorm":
         hidden = encoder.LayerNorm(inputs=hidden)
     return hidden
+
+
+def traceable(model, step: Callable) -> Callable:
+    """`step`, which calls `model` and branches on no tensor, as TensorFlow can trace it."""
+    return step if model.config.model_type in BRANCHING_FAMILIES else as_written(step)
 
 
 def masked_logits(model: tf.keras.Model, batch: dict, training: bool) -> tf.Tensor:

@@ -2,7 +2,7 @@
 
 from mlm.foundations.framework import tf
 from mlm.pretraining.optimisation import OptimizerSettings
-from mlm.pretraining.prediction import masked_logits
+from mlm.pretraining.prediction import masked_logits, traceable
 
 
 @tf.custom_gradient
@@ -77,7 +77,7 @@ def replica_train_step(model, optimizer, settings: OptimizerSettings):
         overflow = tf.cast(tf.reduce_sum(batch["overflow"]), tf.float32)
         return {"loss": loss, "accuracy": right, "overflow": overflow}
 
-    return step
+    return traceable(model, step)
 
 
 def _accumulated(share_of, batch: dict, variables, count: int) -> list[tf.Tensor]:
@@ -130,7 +130,7 @@ def replica_validation_step(model):
         loss, right = masked_cross_entropy(masked_logits(model, batch, training=False), batch)
         return loss, right, tf.reduce_sum(batch["weights"])
 
-    return step
+    return traceable(model, step)
 
 
 def distributed_validation_step(strategy: tf.distribute.Strategy, model):
