@@ -7,6 +7,7 @@ test starts as a user would does not see them.
 """
 
 import os
+import sys
 
 import pytest
 
@@ -23,12 +24,24 @@ _SET = {
     "USE_TORCH": "0",
 }
 os.environ.update(_SET)
+# Hundreds of processes would each compile the library anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+#: The folders that begin: those that wait most, beside the building of the small workflow, then
+#: the long modules. The many short ones come last and keep all processes busy to the end.
+_FIRST = ("publishing", "training", "finetuning", "workflow")
 
 
 def users_environment() -> dict[str, str]:
     """The environment as a test may have changed it, without what is set here."""
     rest = {k: v for k, v in os.environ.items() if k not in _SET and k != "XLA_FLAGS"}
     return rest | {k: _GIVEN[k] for k in (*_SET, "XLA_FLAGS") if k in _GIVEN}
+
+
+def pytest_collection_modifyitems(items):
+    """Puts the tests into the order in which they begin."""
+    items.sort(key=lambda item: (*_FIRST, item.path.parent.name).index(item.path.parent.name))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,6 +1,8 @@
 """Results for tests of the report, read from synthetic artefacts, and the files made of them."""
 
+import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import report_artefacts as made
@@ -16,6 +18,7 @@ from mlm.evaluation.artefacts import (
 )
 from mlm.report.figure_titles import FIGURES
 from mlm.report.page import write_report
+from mlm.report.plots import figures
 from mlm.report.report_inputs import Results, read_run, read_shared
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +44,13 @@ def results_in(root: Path, runs: dict | None = None, losses: dict | None = None,
             for name, overrides in runs.items()
         ],
     )
+
+
+@cache
+def drawn_once() -> dict:
+    """The figures of one run: drawing them anew would tell most tests nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        return figures(results_in(Path(folder)))
 
 
 def written(results: Results, folder: Path) -> dict[str, bytes]:

@@ -2,9 +2,7 @@
 
 import json
 import re
-import tempfile
 from dataclasses import replace
-from functools import cache
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 import report_artefacts as made
 from report_results import hostile as hostile_results
-from report_results import results_in, written
+from report_results import drawn_once, results_in, written
 
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile
@@ -20,7 +18,6 @@ from mlm.preflight.artefacts import Memory, Preflight, Step, Target
 from mlm.preflight.findings import Finding
 from mlm.report.figure_titles import FIGURES
 from mlm.report.page import render
-from mlm.report.plots import figures
 from mlm.report.report_inputs import Results, read_run
 from mlm.report.sections import SECTIONS
 
@@ -65,13 +62,6 @@ class Page(HTMLParser):
 
 def page_of(results: Results) -> str:
     return render(results, drawn_once(), ROOT / "report")
-
-
-@cache
-def drawn_once() -> dict:
-    """The figures of one run: drawing them anew would tell most tests nothing."""
-    with tempfile.TemporaryDirectory() as folder:
-        return figures(results_in(Path(folder)))
 
 
 @pytest.fixture(scope="module")

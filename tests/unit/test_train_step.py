@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
+from mlm.config.families import FAMILIES
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.adamw import AdamW
-from mlm.pretraining.train_step import cross_entropy, masked_cross_entropy
+from mlm.pretraining.models import build_model
+from mlm.pretraining.train_step import (
+    cross_entropy,
+    masked_cross_entropy,
+    replica_validation_step,
+)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1000.0])
@@ -56,3 +62,24 @@ def test_adamw_in_one_kernel_makes_the_updates_of_keras():
         weights.append(weight.numpy())
     np.testing.assert_allclose(weights[0], weights[1], atol=1e-5)
     assert np.abs(weights[0] - start).max() > 0.3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_step_of_every_family_can_be_traced(family):
+    """Also of those whose code branches on tensors."""
+    from transformers import AutoConfig
+
+    names = ("hidden_size", "dim", "emb_dim", "embedding_size", "true_hidden_size")
+    sizes = dict.fromkeys((*names, "intra_bottleneck_size", "input_embedding_size"), 32)
+    sizes |= dict.fromkeys(("num_hidden_layers", "n_layers"), 1)
+    sizes |= dict.fromkeys(("num_attention_heads", "n_heads"), 2)
+    sizes |= {"vocab_size": 50, "max_position_embeddings": 40, "attention_window": [4]}
+    known = AutoConfig.for_model(family).to_dict()
+    fields = {name: size for name, size in sizes.items() if name in known}
+    model = build_model(AutoConfig.for_model(family, pad_token_id=1, **fields), "standard", 0)
+    ids, slots = tf.TensorSpec((8, 16), tf.int32), tf.TensorSpec((8, 3), tf.int32)
+    batch = {"input_ids": ids, "attention_mask": ids, "positions": slots, "labels": slots}
+    batch |= {"weights": tf.TensorSpec((8, 3), tf.float32)}
+    step = tf.function(replica_validation_step(model), input_signature=[batch])
+    assert [output.shape for output in step.get_concrete_function().outputs] == [(), (), ()]

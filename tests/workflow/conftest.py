@@ -73,16 +73,11 @@ class Project:
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
         """Run `snakemake` on the tiny configuration; the output is in `stdout`."""
-        ran = subprocess.run(
-            [*SNAKEMAKE, "--cores=2", "--configfile=tiny.yaml", *arguments],
-            cwd=self.path,
-            env=users_environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        assert not check or ran.returncode == 0, ran.stdout[-6000:]
-        return ran
+        log = self.path / "run.txt"
+        status = self._forked(arguments, log)
+        text = log.read_text()
+        assert not check or status == 0, text[-6000:]
+        return subprocess.CompletedProcess(arguments, status, stdout=text)
 
     def would_run(self, *arguments: str) -> set[str]:
         """The rules that a dry run announces, without `all`."""
@@ -92,17 +87,24 @@ class Project:
         return set(re.findall(r"^(?:local)?rule (\w+):", text, re.M)) - {"all"}
 
     def dry_run(self, *arguments: str) -> str:
-        """What a dry run prints, also in dry-run.txt.
-
-        Snakemake is imported once, in this process; every dry run is a fork of it.
-        """
-        snakemake = imported_snakemake()
+        """What a dry run prints, also in dry-run.txt."""
         log = self.path / "dry-run.txt"
+        self._forked(("--dry-run", *arguments), log)
+        return log.read_text()
+
+    def _forked(self, arguments: tuple[str, ...], log: Path) -> int:
+        """Run Snakemake, its output in `log`; the exit status.
+
+        Snakemake is imported once, in this process; every run is a fork of it.
+        """
+        snakemake, environment = imported_snakemake(), users_environment()
         child = os.fork()
         if child == 0:
             status = 1
             try:
                 os.chdir(self.path)
+                os.environ.clear()
+                os.environ.update(environment)
                 out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 os.dup2(out, 1)
                 os.dup2(out, 2)
@@ -110,17 +112,15 @@ class Project:
                 for name in [n for n in sys.modules if n.split(".")[0] == "mlm"]:
                     del sys.modules[name]
                 sys.path[:] = [p for p in sys.path if Path(p) != ROOT / "scripts"]
-                with contextlib.suppress(SystemExit):
-                    snakemake.cli.main(
-                        ["--dry-run", "--cores=2", "--configfile=tiny.yaml", *arguments]
-                    )
+                snakemake.cli.main(["--cores=2", "--configfile=tiny.yaml", *arguments])
                 status = 0
+            except SystemExit as end:
+                status = int(end.code or 0)
             finally:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(status)
-        os.waitpid(child, 0)
-        return log.read_text()
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 @functools.cache
@@ -132,6 +132,8 @@ def imported_snakemake():
 
     # Imports every plugin, and pandas with that of reports.
     snakemake.cli.get_argument_parser()
+    # Commands write to what is standard output when they run, and not where Snakemake is imported.
+    sys.modules["snakemake.shell"].STDOUT = None
     return snakemake
 
 
