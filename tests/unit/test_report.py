@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import report_artefacts as made
-from report_results import hostile as hostile_results
 from report_results import drawn_once, results_in, written
+from report_results import hostile as hostile_results
 
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile
