@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 from importlib.resources import files
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 
 from mlm.corpus.counts import count_tokens
 from mlm.evaluation.baselines import (
-    Bigram,
+    NeighbourMixture,
     unigram_probabilities,
     unigram_scores,
     with_hidden_neighbours,
@@ -47,58 +48,134 @@ def _plain_counts(ids, mask):
     return after
 
 
-def _pairs(counts):
-    contexts = np.repeat(np.arange(len(counts.starts) - 1), np.diff(counts.starts)).tolist()
-    rows = zip(contexts, counts.tokens.tolist(), counts.counts.tolist(), strict=True)
+def _plain_triples(ids, mask):
+    found = Counter()
+    for row, real in zip(ids.tolist(), mask.tolist(), strict=True):
+        for i in range(2, len(row)):
+            if all(real[i - 2 : i + 1]) and row[i] not in SPECIAL:
+                found[row[i - 2], row[i - 1], row[i]] += 1
+    return found
+
+
+def _counted(table):
+    """The counts by (context, token)."""
+    contexts = np.repeat(table.contexts, np.diff(table.starts)).tolist()
+    rows = zip(contexts, table.tokens.tolist(), table.counts.tolist(), strict=True)
     return {(context, token): count for context, token, count in rows}
 
 
-def test_pairs_are_counted_as_one_by_one(speeches, monkeypatch):
+def test_pairs_and_triples_are_counted_as_one_by_one(speeches, monkeypatch):
     (train, _, _), vocabulary = speeches
     ids, mask = train[0][:200], train[1][:200].copy()
     mask[5, 20:] = False
     monkeypatch.setattr("mlm.corpus.counts._MERGE_EVERY", 500)
     batches = [(ids[i : i + 30], mask[i : i + 30]) for i in range(0, 200, 30)]
-    counts = count_tokens(batches, vocabulary, SPECIAL)
-    assert _pairs(counts.after) == _plain_counts(ids, mask)
-    assert _pairs(counts.before) == _plain_counts(ids[:, ::-1], mask[:, ::-1])
+    counts = count_tokens(batches, vocabulary, SPECIAL, two=True)
+    for sign, (turned, real) in {-1: (ids, mask), 1: (ids[:, ::-1], mask[:, ::-1])}.items():
+        assert _counted(counts.beside[sign]) == _plain_counts(turned, real)
+        expected = {
+            (far * vocabulary + near, token): n
+            for (far, near, token), n in _plain_triples(turned, real).items()
+        }
+        assert _counted(counts.beside_two[sign]) == expected
     assert counts.tokens == np.count_nonzero(mask & ~np.isin(ids, SPECIAL))
 
 
-def test_every_distribution_adds_up_to_one(speeches):
-    (train, _, test), vocabulary = speeches
-    bigram = Bigram(count_tokens([train], vocabulary, SPECIAL), SPECIAL)
-    text = np.arange(len(SPECIAL), vocabulary)
-    places = _all_positions(test)[:40]
-    contexts = [*zip(places.left, places.right, strict=True), (-1, 20), (20, -1), (-1, -1)]
-    for left, right in contexts:
-        sums = bigram.probabilities(left, right, text).sum(axis=1)
-        np.testing.assert_allclose(sums, 1, atol=1e-9)
+def test_samples_of_one_or_two_tokens_have_no_triples():
+    for length in (1, 2):
+        ids = np.full((3, length), 6)
+        counts = count_tokens([(ids, np.ones_like(ids))], 9, SPECIAL, two=True)
+        assert not len(counts.beside_two[-1].tokens) and counts.tokens == 3 * length
 
 
-def test_scores_agree_with_the_whole_distribution(speeches):
+def _mixture(counts_of, vocabulary, order):
+    return NeighbourMixture(
+        count_tokens([counts_of], vocabulary, SPECIAL, two=True), SPECIAL, order
+    )
+
+
+def _in_contexts(places, contexts):
+    """`places` with the neighbours [n, 4]: two left and two right, the nearest first."""
+    contexts = np.array(contexts)
+    return replace(places[: len(contexts)], left=contexts[:, :2], right=contexts[:, 2:])
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_every_distribution_adds_up_to_one(speeches, order):
     (train, _, test), vocabulary = speeches
-    bigram = Bigram(count_tokens([train], vocabulary, SPECIAL), SPECIAL)
-    places = _all_positions(test)[:300]
-    scores = bigram.scores(places)
-    text = np.arange(len(SPECIAL), vocabulary)
-    for i in range(len(places)):
-        whole = bigram.weights @ bigram.probabilities(places.left[i], places.right[i], text)
-        of_truth = whole[places.truth[i] - len(SPECIAL)]
-        assert scores.log_probability[i] == pytest.approx(np.log(of_truth))
-        assert scores.top_probability[i] == pytest.approx(whole.max())
-        rank = 1 + np.count_nonzero(whole > of_truth * (1 + 1e-12))
-        if rank <= 5 or scores.rank[i] <= 5:
-            assert scores.rank[i] >= rank
-            equal = np.count_nonzero(np.isclose(whole, of_truth, rtol=1e-12))
-            assert scores.rank[i] < rank + equal
+    mixture = _mixture(train, vocabulary, order)
+    places = _all_positions(test)
+    edges = [(-1, 9, 20, 21), (20, -1, -1, -1), (-1, -1, -1, -1), (7, 3, 8, 5)]
+    for part in (places[:60], _in_contexts(places, edges)):
+        for number in range(len(mixture.weights)):
+            mixture.weights = np.eye(len(mixture.weights))[number]
+            found = mixture.probabilities(part)
+            np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-9)
+            assert not found[:, SPECIAL].any()
+
+
+def _discounted(counts, contexts, shorter):
+    """P(w | context) [vocabulary] by the formula, from a dictionary of counts."""
+    discount = sum(n == 1 for n in counts.values())
+    discount /= discount + 2 * sum(n == 2 for n in counts.values())
+    found = np.zeros(len(shorter))
+    seen = {token: n for (*context, token), n in counts.items() if context == contexts}
+    if not seen:
+        return shorter
+    total = sum(seen.values())
+    for token, n in seen.items():
+        found[token] = (n - discount) / total
+    return found + discount * len(seen) / total * shorter
+
+
+def test_the_trigram_is_its_formula(speeches):
+    (train, _, test), vocabulary = speeches
+    mixture = _mixture(train, vocabulary, 3)
+    mixture.weights = np.array([0.05, 0.1, 0.1, 0.15, 0.1, 0.1, 0.4])
+    places = _all_positions(test)[:25]
+    turned = [train[0][:, ::-1], train[1][:, ::-1]]
+    tables = [(_plain_counts(*part), _plain_triples(*part)) for part in (train, turned)]
+    unigram = unigram_probabilities(count_tokens([train], vocabulary, SPECIAL), SPECIAL)
+    text = unigram > 0
+    for i, found in enumerate(mixture.probabilities(places)):
+        parts, sides = [unigram], []
+        for (pairs, triples), near in zip(tables, (places.left[i], places.right[i]), strict=True):
+            near, far = near.tolist()
+            one = _discounted(pairs, [near], unigram)
+            sides.append((one, _discounted(triples, [far, near], one)))
+        for left, right in zip(*sides, strict=True):
+            both = np.where(text, left * right / np.where(text, unigram, 1), 0)
+            parts += [left, right, both / both.sum()]
+        np.testing.assert_allclose(found, mixture.weights @ np.stack(parts), rtol=1e-9)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_scores_agree_with_the_whole_distribution(speeches, order, monkeypatch):
+    (train, _, test), vocabulary = speeches
+    monkeypatch.setattr("mlm.evaluation.baselines._AT_ONCE", 20_000)
+    mixture = _mixture(train, vocabulary, order)
+    places = _all_positions(test)[:400]
+    # Where nothing is known, most tokens stand in no row.
+    places = joined([places, _in_contexts(places, [(-1, -1, -1, -1), (7, -1, -1, -1)] * 20)])
+    scores = mixture.scores(places, "mixture")
+    whole = mixture.probabilities(places)
+    of_truth = whole[np.arange(len(places)), places.truth]
+    np.testing.assert_allclose(scores.log_probability, np.log(of_truth))
+    np.testing.assert_allclose(scores.top_probability, whole.max(axis=1))
+    best = whole[np.arange(len(places)), scores.top]
+    np.testing.assert_allclose(best, whole.max(axis=1))
+    above = 1 + (whole > of_truth[:, None] * (1 + 1e-12)).sum(axis=1)
+    not_below = (whole >= of_truth[:, None] * (1 - 1e-12)).sum(axis=1)
+    assert ((above <= scores.rank) & (scores.rank <= not_below)).all()
+    assert (scores.rank > 50).any() and (scores.rank == 1).any()
+    assert (scores.correct == (scores.top == places.truth)).all()
 
 
 def test_what_was_never_seen_has_a_finite_loss(speeches):
     (train, _, test), vocabulary = speeches
     counts = count_tokens([(train[0][:3], train[1][:3])], vocabulary, SPECIAL)
-    bigram = Bigram(counts, SPECIAL)
-    assert np.isfinite(bigram.scores(_all_positions(test)[:200]).loss).all()
+    bigram = NeighbourMixture(counts, SPECIAL, 2)
+    assert np.isfinite(bigram.scores(_all_positions(test)[:200], "bigram").loss).all()
     unigram = unigram_scores(unigram_probabilities(counts, SPECIAL), _all_positions(test).truth)
     assert np.isfinite(unigram.loss).all()
 
@@ -115,29 +192,30 @@ def test_the_unigram_loss_is_the_cross_entropy_of_add_one_frequencies(speeches):
     assert scores.correct.mean() == np.mean(places.truth == np.argmax(counts.unigram))
 
 
-def test_each_neighbour_helps_and_both_help_most(speeches):
+def test_each_neighbour_helps_and_all_help_most(speeches):
     (train, validation, test), vocabulary = speeches
-    counts = count_tokens([train], vocabulary, SPECIAL)
-    bigram = Bigram(counts, SPECIAL)
-    before = bigram.scores(_all_positions(validation)).loss.mean()
-    bigram.fit(_all_positions(validation))
-    assert bigram.scores(_all_positions(validation)).loss.mean() < before
-    assert bigram.weights.sum() == pytest.approx(1)
     places = _all_positions(test)
-    unigram = unigram_scores(bigram.unigram, places.truth).loss.mean()
-    both = bigram.scores(places).loss.mean()
-    hidden = places.__class__(
-        **{n: getattr(places, n) for n in places.__dataclass_fields__}
-        | {"left_hidden": np.ones(len(places), bool)}
-    )
-    right_only = bigram.scores(with_hidden_neighbours(hidden)).loss.mean()
-    assert both < right_only - 0.02
-    assert right_only < unigram - 0.02
+    loss = []
+    for order in (2, 3):
+        mixture = _mixture(train, vocabulary, order)
+        before = mixture.scores(_all_positions(validation), "mixture").loss.mean()
+        mixture.fit(_all_positions(validation))
+        assert mixture.scores(_all_positions(validation), "mixture").loss.mean() < before
+        assert mixture.weights.sum() == pytest.approx(1)
+        hidden = replace(places, left_hidden=np.ones_like(places.left_hidden))
+        for seen in (with_hidden_neighbours(hidden), places):
+            loss.append(mixture.scores(seen, "mixture").loss.mean())
+    counts = count_tokens([train], vocabulary, SPECIAL)
+    loss.append(unigram_scores(unigram_probabilities(counts, SPECIAL), places.truth).loss.mean())
+    right, bigram, right_two, trigram, unigram = loss
+    assert trigram < bigram < right < unigram - 0.02
+    assert bigram < right_two < right
+    assert bigram < right - 0.02
 
 
 def test_a_hidden_neighbour_tells_the_bigram_nothing(speeches):
     (train, _, test), vocabulary = speeches
-    bigram = Bigram(count_tokens([train], vocabulary, SPECIAL), SPECIAL)
+    bigram = NeighbourMixture(count_tokens([train], vocabulary, SPECIAL), SPECIAL, 2)
     ids, mask = test
     # Two neighbours, both to be predicted; what the right one is must not matter to the left.
     ids = np.maximum(ids, len(SPECIAL))
@@ -146,10 +224,10 @@ def test_a_hidden_neighbour_tells_the_bigram_nothing(speeches):
     chosen[:, 10:12] = True
     other[:, 11] = np.where(other[:, 11] == 9, 8, 9)
     left = [with_hidden_neighbours(positions_of(i, mask, i, chosen))[::2] for i in (ids, other)]
-    first, second = (bigram.scores(p[:50]).loss for p in left)
+    first, second = (bigram.scores(p[:50], "bigram").loss for p in left)
     assert np.array_equal(first, second)
     seen = [positions_of(i, mask, i, chosen)[::2] for i in (ids, other)]
-    first, second = (bigram.scores(p[:50]).loss for p in seen)
+    first, second = (bigram.scores(p[:50], "bigram").loss for p in seen)
     assert not np.array_equal(first, second)
 
 
@@ -161,8 +239,9 @@ def test_positions_know_their_neighbours_and_the_edges():
     found = positions_of(ids, mask, shown, chosen, index=np.array([3, 8]))
     assert found.sample.tolist() == [3, 3, 8, 8]
     assert found.position.tolist() == [1, 2, 0, 1]
-    assert found.left.tolist() == [0, 7, NO_NEIGHBOUR, 9]
-    assert found.right.tolist() == [8, 2, 5, NO_NEIGHBOUR]
-    assert found.left_hidden.tolist() == [False, True, False, True]
-    assert found.right_hidden.tolist() == [True, False, True, False]
+    none = NO_NEIGHBOUR
+    assert found.left.tolist() == [[0, none], [7, 0], [none, none], [9, none]]
+    assert found.right.tolist() == [[8, 2], [2, none], [5, none], [none, none]]
+    assert found.left_hidden.tolist() == [[False] * 2, [True, False], [False] * 2, [True, False]]
+    assert found.right_hidden.tolist() == [[True, False], [False] * 2, [True, False], [False] * 2]
     assert len(joined([found, found])) == 8

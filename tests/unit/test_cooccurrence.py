@@ -53,6 +53,7 @@ def request(shards, **changes) -> Request:
         "special_ids": SPECIAL,
         "columns": 48,
         "power": 0.25,
+        "distances": (1.0, 0.5),
         "seed": 1,
     }
     return Request(**(fields | changes))
@@ -72,7 +73,9 @@ def test_ppmi_is_that_of_pairs_counted_one_by_one():
     for (a, b), count in pairs.items():
         left[a] += count
         right[b] += count
-    found = positive_pmi(counted(ids, 12).after).toarray()
+    counts = counted(ids, 12).beside[-1]
+    found = np.zeros((12, 12))
+    found[counts.contexts] = positive_pmi(counts, 12).toarray()
     assert found.any()
     for a in range(12):
         for b in range(12):
@@ -112,7 +115,7 @@ def test_words_in_like_company_begin_alike():
     random = np.random.default_rng(0)
     ids = random.integers(5, 35, (400, 20))
     ids[:, 1::2] += 30
-    vectors = word_vectors(counted(ids, 65), 8, 0.25, 0)
+    vectors = word_vectors(counted(ids, 65), 8, 0.25, (1.0,), 0)
     assert not vectors[:5].any()
     one, other = vectors[5:35], vectors[35:]
     assert (one @ one.T).mean() > 3 > 0.3 > abs((one @ other.T).mean())
@@ -120,12 +123,12 @@ def test_words_in_like_company_begin_alike():
 
 def test_more_columns_than_directions_are_all_used():
     ids = np.random.default_rng(0).integers(5, 9, (50, 20))
-    vectors = word_vectors(counted(ids, 9), 32, 0.25, 0)
+    vectors = word_vectors(counted(ids, 9), 32, 0.25, (1.0,), 0)
     assert np.isfinite(vectors).all() and vectors[5:].all()
 
 
 def test_a_split_without_neighbours_gives_no_vectors():
-    assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0.25, 0).any()
+    assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0.25, (1.0,), 0).any()
 
 
 def test_of_a_large_split_evenly_spread_samples_are_counted(speeches, monkeypatch):

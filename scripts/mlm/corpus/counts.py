@@ -1,4 +1,4 @@
-"""Token and neighbour counts of a split, sparse, in bounded memory."""
+"""Counts of tokens and of their neighbours in a split, sparse, in bounded memory."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,34 +8,44 @@ import numpy as np
 #: Tokens of train that are counted; of a larger split, samples at equal distances. This bounds the
 #: memory of the counts to less than 2 GB.
 COUNTED_TOKENS = 50_000_000
-#: Pairs gathered before they are merged into the counts.
+#: Keys gathered before they are merged into the counts.
 _MERGE_EVERY = 4_000_000
 
 
 @dataclass(frozen=True)
-class PairCounts:
+class ContextCounts:
     """How often each token stood beside each context, as sorted sparse rows.
 
-    Row c is tokens[starts[c]:starts[c + 1]] with the counts at the same places.
+    Row i is that of `contexts[i]`, ascending: tokens[starts[i]:starts[i + 1]], with the counts at
+    the same places. A context is a token, or two: (nearer) + vocabulary · (farther).
     """
 
+    contexts: np.ndarray
     starts: np.ndarray
     tokens: np.ndarray
     counts: np.ndarray
+
+    @classmethod
+    def of(cls, keys: np.ndarray, counts: np.ndarray, vocabulary: int) -> "ContextCounts":
+        """From ascending keys, context · vocabulary + token."""
+        contexts, tokens = np.divmod(keys, vocabulary)
+        contexts, starts = np.unique(contexts, return_index=True)
+        starts = np.append(starts, len(keys))
+        return cls(contexts, starts, tokens.astype(np.int32), counts)
 
 
 @dataclass(frozen=True)
 class TokenCounts:
     """Counts over the text tokens of a split: special tokens and padding are not counted.
 
-    `unigram` [vocabulary]; `after`, tokens by their left neighbour; `before`, tokens by
-    their right neighbour. A neighbour may be a special token, and stands in the same
-    sequence. `tokens` is the sum of `unigram`.
+    `unigram` [vocabulary]; `beside`, by offset, tokens by the token at that offset: -1 is the left
+    neighbour; `beside_two`, by side, -1 or 1, tokens by both neighbours on that side. The others
+    may be special tokens, and stand in the same sequence. `tokens` is the sum of `unigram`.
     """
 
     unigram: np.ndarray
-    after: PairCounts
-    before: PairCounts
+    beside: dict[int, ContextCounts]
+    beside_two: dict[int, ContextCounts]
 
     @property
     def tokens(self) -> int:
@@ -46,7 +56,7 @@ class _Merged:
     """Counts of int64 keys, gathered block by block: sorted keys and their counts."""
 
     def __init__(self):
-        self._keys, self._counts = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._keys, self._counts = np.zeros(0, np.int64), np.zeros(0, np.int32)
         self._waiting: list[np.ndarray] = []
         self._size = 0
 
@@ -58,41 +68,64 @@ class _Merged:
 
     def _merge(self) -> None:
         keys, counts = np.unique(np.concatenate(self._waiting), return_counts=True)
+        self._waiting, self._size = [], 0
         keys = np.concatenate([self._keys, keys])
-        counts = np.concatenate([self._counts, counts])
+        counts = np.concatenate([self._counts, counts.astype(np.int32)])
         order = np.argsort(keys, kind="stable")
         keys, counts = keys[order], counts[order]
         first = np.flatnonzero(np.r_[True, keys[1:] != keys[:-1]])
         self._keys, self._counts = keys[first], np.add.reduceat(counts, first)
-        self._waiting, self._size = [], 0
 
-    def rows(self, vocabulary: int) -> PairCounts:
+    def rows(self, vocabulary: int) -> ContextCounts:
         if self._size:
             self._merge()
-        contexts, tokens = np.divmod(self._keys, vocabulary)
-        starts = np.searchsorted(contexts, np.arange(vocabulary + 1))
-        return PairCounts(starts, tokens.astype(np.int32), self._counts)
+        return ContextCounts.of(self._keys, self._counts, vocabulary)
 
 
 def count_tokens(
-    batches: Iterable[tuple[np.ndarray, np.ndarray]], vocabulary: int, special: Iterable[int]
+    batches: Iterable[tuple[np.ndarray, np.ndarray]],
+    vocabulary: int,
+    special: Iterable[int],
+    distance: int = 1,
+    two: bool = False,
 ) -> TokenCounts:
     """TokenCounts of `batches` of (input_ids, attention_mask), each [batch, sequence].
 
-    Memory grows with the number of different pairs, not with the text.
+    Pairs are counted at offsets of up to `distance` on either side, and with `two` each token's
+    two neighbours on either side. Memory grows with the number of different pairs and triples, not
+    with the text.
     """
     is_text = np.ones(vocabulary, bool)
     is_text[list(special)] = False
     unigram = np.zeros(vocabulary, np.int64)
-    after, before = _Merged(), _Merged()
+    beside = {sign * d: _Merged() for d in range(1, distance + 1) for sign in (-1, 1)}
+    beside_two = {sign: _Merged() for sign in (-1, 1) if two}
     for ids, mask in batches:
         ids, mask = ids.astype(np.int64), mask.astype(bool)
         text = mask & is_text[ids]
         unigram += np.bincount(ids[text], minlength=vocabulary)
-        left, right = ids[:, :-1], ids[:, 1:]
-        pair = mask[:, :-1] & mask[:, 1:]
-        kept = pair & text[:, 1:]
-        after.add((left * vocabulary + right)[kept])
-        kept = pair & text[:, :-1]
-        before.add((right * vocabulary + left)[kept])
-    return TokenCounts(unigram, after.rows(vocabulary), before.rows(vocabulary))
+        for offset, pairs in beside.items():
+            (near, token), kept = _aligned(ids, mask, text, offset, offset)
+            pairs.add((near * vocabulary + token)[kept])
+        for sign, triples in beside_two.items():
+            (far, near, token), kept = _aligned(ids, mask, text, 2 * sign, sign)
+            triples.add(((far * vocabulary + near) * vocabulary + token)[kept])
+    return TokenCounts(
+        unigram,
+        {offset: pairs.rows(vocabulary) for offset, pairs in beside.items()},
+        {sign: triples.rows(vocabulary) for sign, triples in beside_two.items()},
+    )
+
+
+def _aligned(ids, mask, text, farthest: int, step: int):
+    """The ids at the offsets `farthest`, …, `step`, 0 of each place that has them all, and where
+    they are real and the last is text."""
+    length, reach = ids.shape[1], abs(farthest)
+    first = reach if farthest < 0 else 0
+    found, kept = [], True
+    for offset in range(farthest, 0, -step):
+        place = slice(first + offset, first + offset + length - reach)
+        found.append(ids[:, place])
+        kept = kept & mask[:, place]
+    place = slice(first, first + length - reach)
+    return (*found, ids[:, place]), kept & text[:, place]

@@ -1,4 +1,4 @@
-"""What counting alone predicts: a unigram, and a bigram from both neighbours.
+"""What counting alone predicts: a unigram, and bigrams and trigrams from both sides.
 
 With c(w | l) the count of w after l, D the absolute discount and n the number of different
 followers of l (Ney, Essen and Kneser, 1994):
@@ -10,52 +10,28 @@ followers of l (Ney, Essen and Kneser, 1994):
 
 The bigram is the mixture λ₁U + λ₂L + λ₃R + λ₄B, its weights fitted by expectation
 maximisation on the validation split (Jelinek and Mercer, 1980), never on the test split. A
-neighbour that is missing or hidden says nothing: L is then U, and B is R.
+neighbour that is missing or hidden says nothing: L is then U, and B is R. The trigram mixes in the
+same three parts of two neighbours on either side, where L(w | l₂,l₁) is discounted towards
+L(w | l₁), and is that where the pair was never seen.
+
+A distribution over the vocabulary is a sparse row, of the tokens seen beside a context, and a
+factor of U for all others, so that many positions are scored at once, exactly.
 """
 
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
-from mlm.corpus.counts import PairCounts, TokenCounts
+from mlm.corpus.counts import ContextCounts, TokenCounts
 from mlm.evaluation.predictions import NO_NEIGHBOUR, Positions, Scores
 from mlm.foundations.progress_line import Progress
 
-#: The mixture's parts, in the order of the weights.
-COMPONENTS = ("unigram", "left", "right", "both")
-
-
-@dataclass(frozen=True)
-class Conditional:
-    """P(w | context) by absolute discounting towards the unigram.
-
-    `shares` are the discounted shares of the pairs, in their order; `rest` [vocabulary] is
-    what each context leaves to the unigram.
-    """
-
-    pairs: PairCounts
-    shares: np.ndarray
-    rest: np.ndarray
-
-    @classmethod
-    def of(cls, pairs: PairCounts) -> "Conditional":
-        """With the discount n₁ / (n₁ + 2 n₂) of Ney, Essen and Kneser."""
-        once, twice = (np.count_nonzero(pairs.counts == n) for n in (1, 2))
-        # Without singletons the estimate is 0, and unseen pairs would get nothing.
-        discount = once / (once + 2 * twice) if once and twice else 0.5
-        different = np.diff(pairs.starts)
-        sums = np.concatenate([[0], np.cumsum(pairs.counts)])[pairs.starts]
-        totals = np.maximum(np.diff(sums), 1)
-        shares = (pairs.counts - discount) / np.repeat(totals, different)
-        return cls(pairs, shares, np.where(different, discount * different / totals, 1.0))
-
-    def row(self, context: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """(tokens, their discounted shares, the share left to the unigram)."""
-        if context < 0:
-            return self.pairs.tokens[:0], self.shares[:0], 1.0
-        chosen = slice(self.pairs.starts[context], self.pairs.starts[context + 1])
-        return self.pairs.tokens[chosen], self.shares[chosen], self.rest[context]
+#: Numbers in the sparse rows of the positions that are scored at once.
+_AT_ONCE = 2_000_000
+#: Left, right and both, with one neighbour on either side and with two.
+_NAMES = (("left", "right", "both"), ("left_two", "right_two", "both_two"))
 
 
 def unigram_probabilities(counts: TokenCounts, special) -> np.ndarray:
@@ -79,102 +55,227 @@ def unigram_scores(probabilities: np.ndarray, truth: np.ndarray) -> Scores:
     )
 
 
-class Bigram:
-    """The two-sided bigram of a split's TokenCounts; see the module's text."""
+class _Conditional:
+    """Discounted shares of the tokens beside each context, and what each leaves to the others.
 
-    def __init__(self, counts: TokenCounts, special):
-        self.unigram = unigram_probabilities(counts, special)
-        self.left = Conditional.of(counts.after)
-        self.right = Conditional.of(counts.before)
-        self.weights = np.full(len(COMPONENTS), 1 / len(COMPONENTS))
-        # Of the tokens seen beside neither neighbour, these are the most probable.
-        self._frequent = np.argsort(-self.unigram, kind="stable")[:5].astype(np.int32)
-        # Dense rows of the two neighbours at hand; zero between two positions.
-        self._ahead, self._behind = np.zeros((2, len(self.unigram)))
+    `shares` is sparse [contexts + 1, vocabulary], its last row, empty, for every context that was
+    never seen; `rest` is [contexts + 1].
+    """
 
-    def probabilities(self, left: int, right: int, wanted: np.ndarray) -> np.ndarray:
-        """U, L, R and B of the tokens `wanted` [n] between two neighbours: [4, n]."""
-        ahead, behind = self.left.row(left), self.right.row(right)
-        with self._rows(ahead, behind) as z:
-            return self._components(wanted, ahead[2], behind[2], z)
+    def __init__(self, counted: ContextCounts, place: np.ndarray):
+        """With the discount n₁ / (n₁ + 2 n₂) of Ney, Essen and Kneser; columns by `place`."""
+        from scipy.sparse import csr_array
 
-    @contextmanager
-    def _rows(self, ahead, behind):
-        """Lay out both neighbours' rows densely; gives Z = Σ L R / U over all tokens.
+        once, twice = (np.count_nonzero(counted.counts == n) for n in (1, 2))
+        # Without singletons the estimate is 0, and unseen tokens would get nothing.
+        discount = once / (once + 2 * twice) if once and twice else 0.5
+        different = np.diff(counted.starts)
+        sums = np.concatenate([[0], np.cumsum(counted.counts, dtype=np.int64)])[counted.starts]
+        totals = np.diff(sums)
+        self.contexts = counted.contexts
+        self.shares = csr_array(
+            (
+                (counted.counts - discount) / np.repeat(totals, different),
+                place[counted.tokens],
+                np.append(counted.starts, counted.starts[-1]),
+            ),
+            shape=(len(different) + 1, len(place)),
+        )
+        self.shares.sort_indices()
+        self.rest = np.append(discount * different / totals, 1.0)
+        self.sizes = np.append(different, 0)
 
-        The sum is exact and sparse: it splits into the rest shares, which are known, and a
-        sum over the tokens that were seen beside both.
-        """
-        left_tokens, left_shares, left_rest = ahead
-        right_tokens, right_shares, right_rest = behind
-        self._ahead[left_tokens] = left_shares
-        self._behind[right_tokens] = right_shares
-        try:
-            both = left_shares * self._behind[left_tokens] / self.unigram[left_tokens]
-            z = float(both.sum()) + left_rest + right_rest - left_rest * right_rest
-            yield z
-        finally:
-            self._ahead[left_tokens] = 0
-            self._behind[right_tokens] = 0
+    def rows_of(self, contexts: np.ndarray) -> np.ndarray:
+        """Rows of `contexts` [positions]."""
+        if not len(self.contexts):
+            return np.zeros(len(contexts), np.int64)
+        found = np.minimum(np.searchsorted(self.contexts, contexts), len(self.contexts) - 1)
+        return np.where(self.contexts[found] == contexts, found, len(self.contexts))
 
-    def _components(self, tokens, left_rest: float, right_rest: float, z: float) -> np.ndarray:
-        prior = self.unigram[tokens]
-        ahead = self._ahead[tokens] + left_rest * prior
-        behind = self._behind[tokens] + right_rest * prior
-        return np.stack([prior, ahead, behind, ahead * behind / (prior * z)])
+
+@dataclass(frozen=True)
+class _Component:
+    """A distribution for each of n positions: Σ factor [n] × sparse table + rest [n] × U.
+
+    `factors` are by the name of the table, [n, vocabulary].
+    """
+
+    factors: dict[str, np.ndarray | float]
+    rest: np.ndarray
+
+
+class NeighbourMixture:
+    """The two-sided bigram, or trigram, of a split's TokenCounts; see the module's text."""
+
+    def __init__(self, counts: TokenCounts, special, order: int):
+        """`order` is 2 for the bigram, 3 for the trigram."""
+        unigram = unigram_probabilities(counts, special)
+        # Columns are tokens by frequency: in every row, tokens that were not seen stand in the
+        # order of their probabilities.
+        self._tokens = np.argsort(-unigram, kind="stable").astype(np.int32)
+        self._place = np.empty_like(self._tokens)
+        self._place[self._tokens] = np.arange(len(unigram), dtype=np.int32)
+        self._unigram = unigram[self._tokens]
+        tables = [counts.beside, counts.beside_two][: order - 1]
+        self._sides = [[_Conditional(t[sign], self._place) for t in tables] for sign in (-1, 1)]
+        self.name = {2: "bigram", 3: "trigram"}[order]
+        self.components = ["unigram", *(name for names in _NAMES[: order - 1] for name in names)]
+        self.weights = np.full(len(self.components), 1 / len(self.components))
 
     def fit(self, positions: Positions, rounds: int = 50) -> None:
         """Set the weights by expectation maximisation on `positions`."""
-        progress = Progress("bigram weights", len(positions), "positions")
-        found = np.empty((len(positions), len(COMPONENTS)))
-        for i, (left, right, truth) in enumerate(_contexts(positions)):
-            found[i] = self.probabilities(left, right, np.array([truth]))[:, 0]
-            progress.to(i + 1)
+        parts = self._parts(positions, f"{self.name} weights")
+        found = np.concatenate([self._of_truth(part) for part in parts])
         for _ in range(rounds):
             shares = self.weights * found
             shares /= shares.sum(axis=1, keepdims=True)
             self.weights = shares.mean(axis=0)
 
-    def scores(self, positions: Positions, label: str = "bigram") -> Scores:
-        """The mixture's Scores.
+    def scores(self, positions: Positions, label: str) -> Scores:
+        """The mixture's Scores; `label` names them in the progress line."""
+        parts = [self._scores(part) for part in self._parts(positions, label)]
+        return Scores(
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in Scores.__dataclass_fields__
+            )
+        )
 
-        Ranks are exact up to 5; beyond, tokens seen beside neither neighbour are not counted.
-        """
+    def _parts(self, positions: Positions, label: str) -> Iterator[Positions]:
+        """`positions` in parts whose sparse rows are in memory together."""
         progress = Progress(label, len(positions), "positions")
-        log_probability, top_probability = np.empty(len(positions)), np.empty(len(positions))
-        rank, top = np.empty(len(positions), np.int64), np.empty(len(positions), np.int32)
-        for i, (left, right, truth) in enumerate(_contexts(positions)):
-            ahead, behind = self.left.row(left), self.right.row(right)
-            with self._rows(ahead, behind) as z:
-                candidates = self._candidates(ahead[0], behind[0], truth)
-                parts = self._components(candidates, ahead[2], behind[2], z)
-            probability = self.weights @ parts
-            of_truth, best = probability[-1], probability.max()
-            higher = probability > of_truth
-            higher |= (probability == of_truth) & (candidates < truth)
-            # The true token may stand among the candidates twice, a rounding error apart.
-            rank[i] = 1 + np.count_nonzero(higher & (candidates != truth))
-            top[i], top_probability[i] = candidates[probability == best].min(), best
-            log_probability[i] = np.log(of_truth)
-            progress.to(i + 1)
-        return Scores(log_probability, rank, top, top_probability)
+        sizes = sum(
+            side[0].sizes[side[0].rows_of(near[:, 0])]
+            for side, near in zip(self._sides, (positions.left, positions.right), strict=True)
+        )
+        ends = np.flatnonzero(np.diff(np.cumsum(sizes) // _AT_ONCE)) + 1
+        for first, last in pairwise([0, *ends.tolist(), len(positions)]):
+            yield positions[first:last]
+            progress.to(last)
 
-    def _candidates(self, ahead: np.ndarray, behind: np.ndarray, truth: int) -> np.ndarray:
-        """Every token that may be among the best five, and last the true one."""
-        seen = self._ahead[self._frequent] + self._behind[self._frequent]
-        only_behind = behind[self._ahead[behind] == 0]
-        return np.concatenate([ahead, only_behind, self._frequent[seen == 0], [truth]])
+    def _components(self, positions: Positions) -> tuple[dict, list[_Component]]:
+        """The sparse tables by name, and the mixture's components, in the order of the weights."""
+        ones = np.ones(len(positions))
+        tables, components = {}, [_Component({}, ones)]
+        shorter = [(None, ones), (None, ones)]
+        for order, (left, right, both) in enumerate(_NAMES[: len(self._sides[0])]):
+            for i, near in enumerate((positions.left, positions.right)):
+                shorter[i] = self._beside(i, order, near.astype(np.int64), *shorter[i])
+            (tables[left], of_left), (tables[right], of_right) = shorter
+            product = tables[left].multiply(tables[right]).tocsr()
+            product.data /= self._unigram[product.indices]
+            tables[both] = product
+            z = product.sum(axis=1) + of_left + of_right - of_left * of_right
+            components += [
+                _Component({left: 1.0}, of_left),
+                _Component({right: 1.0}, of_right),
+                _Component(
+                    {left: of_right / z, right: of_left / z, both: 1 / z}, of_left * of_right / z
+                ),
+            ]
+        return tables, components
+
+    def _beside(self, side: int, order: int, near: np.ndarray, shares, rest: np.ndarray):
+        """The sparse rows and the rests of P(w | the nearest `order` + 1 neighbours), from those
+        of one neighbour less."""
+        context = near[:, 0]
+        if order:
+            # Without its nearer neighbour, the farther one says nothing.
+            known = (near[:, :2] != NO_NEIGHBOUR).all(axis=1)
+            context = np.where(known, near[:, 1] * len(self._tokens) + context, NO_NEIGHBOUR)
+        table = self._sides[side][order]
+        rows = table.rows_of(context)
+        found, left_over = table.shares[rows], table.rest[rows]
+        if shares is not None:
+            found = found + _scaled(shares, left_over)
+        return found, left_over * rest
+
+    def _of_truth(self, positions: Positions) -> np.ndarray:
+        """What each component gives the true token, [positions, components]."""
+        tables, components = self._components(positions)
+        truth = self._place[positions.truth]
+        rows = np.arange(len(truth))
+        values = {name: table[rows, truth] for name, table in tables.items()}
+        return np.stack(
+            [
+                sum(
+                    (f * values[name] for name, f in c.factors.items()),
+                    c.rest * self._unigram[truth],
+                )
+                for c in components
+            ],
+            axis=1,
+        )
+
+    def _mixture(self, positions: Positions):
+        """(Sparse rows, rests) of the whole mixture."""
+        tables, components = self._components(positions)
+        weighted = list(zip(self.weights, components, strict=True))
+        rest = sum(weight * c.rest for weight, c in weighted)
+        shares = None
+        for name, table in tables.items():
+            factor = sum(weight * c.factors[name] for weight, c in weighted if name in c.factors)
+            scaled = _scaled(table, np.broadcast_to(factor, rest.shape))
+            shares = scaled if shares is None else shares + scaled
+        return shares, rest
+
+    def probabilities(self, positions: Positions) -> np.ndarray:
+        """The mixture over the whole vocabulary, float64 [positions, vocabulary]."""
+        shares, rest = self._mixture(positions)
+        return (shares.toarray() + np.outer(rest, self._unigram))[:, self._place]
+
+    def _scores(self, positions: Positions) -> Scores:
+        shares, rest = self._mixture(positions)
+        count = np.diff(shares.indptr)
+        row = np.repeat(np.arange(len(rest)), count)
+        usual = rest[row] * self._unigram[shares.indices]
+        probability = shares.data + usual
+        token = self._tokens[shares.indices]
+
+        truth = self._place[positions.truth]
+        of_truth = shares[np.arange(len(rest)), truth] + rest * self._unigram[truth]
+        same = token == positions.truth[row]
+        # The number itself, so that it does not differ from its own row by a rounding error.
+        of_truth[row[same]] = probability[same]
+        ahead = probability > of_truth[row]
+        ahead |= (probability == of_truth[row]) & (token < positions.truth[row])
+        # Of tokens that stand in no row, those before the true one, or that are more probable.
+        unseen = np.where(
+            _sums(same, row, len(rest)) > 0,
+            np.searchsorted(-self._unigram, -of_truth / rest),
+            truth,
+        )
+        unseen -= _sums(shares.indices < unseen[row], row, len(rest))
+        rank = 1 + _sums(ahead, row, len(rest)) + unseen
+
+        # The most probable token that stands in no row: the first place that the row leaves out.
+        within = np.arange(len(row)) - np.repeat(shares.indptr[:-1], count)
+        first = np.minimum(_sums(shares.indices == within, row, len(rest)), len(self._tokens) - 1)
+        top, best = self._tokens[first].copy(), rest * self._unigram[first]
+        np.maximum.at(best, row, probability)
+        winning = np.flatnonzero(probability == best[row])
+        highest = best > rest * self._unigram[first]
+        top[highest] = len(self._tokens)
+        np.minimum.at(top, row[winning], token[winning])
+        return Scores(np.log(of_truth), rank, top, best)
+
+
+def _scaled(table, factors: np.ndarray):
+    """The sparse table with row i times factors[i]."""
+    scaled = table.copy()
+    scaled.data *= np.repeat(factors, np.diff(table.indptr))
+    return scaled
+
+
+def _sums(values: np.ndarray, row: np.ndarray, rows: int) -> np.ndarray:
+    """Σ values by row, int64 [rows]."""
+    return np.bincount(row[values], minlength=rows)
 
 
 def with_hidden_neighbours(positions: Positions) -> Positions:
     """`positions` where a neighbour that is to be predicted as well counts as missing."""
-    values = {name: getattr(positions, name) for name in Positions.__dataclass_fields__}
-    values["left"] = np.where(positions.left_hidden, NO_NEIGHBOUR, positions.left)
-    values["right"] = np.where(positions.right_hidden, NO_NEIGHBOUR, positions.right)
-    return Positions(**values)
-
-
-def _contexts(positions: Positions):
-    return zip(
-        positions.left.tolist(), positions.right.tolist(), positions.truth.tolist(), strict=True
+    return replace(
+        positions,
+        left=np.where(positions.left_hidden, NO_NEIGHBOUR, positions.left),
+        right=np.where(positions.right_hidden, NO_NEIGHBOUR, positions.right),
     )

@@ -20,8 +20,7 @@ from mlm.evaluation.artefacts import (
     Verdict,
 )
 from mlm.evaluation.baselines import (
-    COMPONENTS,
-    Bigram,
+    NeighbourMixture,
     unigram_probabilities,
     unigram_scores,
     with_hidden_neighbours,
@@ -63,15 +62,12 @@ def baselines(
     train_samples: int,
     resampling: Resampling,
 ) -> dict[str, Baseline]:
-    """The unigram and the bigrams at the positions of `test`, in the order they are shown.
+    """The unigram, the bigrams and the trigrams at the positions of `test`, in the order they are
+    shown.
 
     `train_samples` is the number of samples of train, of which `data` counted some.
     """
     positions = test.positions
-    bigram = Bigram(data.counts, special)
-    bigram.fit(data.fitted)
-    all_seen = bigram.scores(positions)
-    weights = dict(zip(COMPONENTS, map(float, bigram.weights), strict=True))
     hidden = positions.answer_hidden(mask_id)
 
     def baseline(sees: str, scores: Scores, weights: dict | None = None) -> Baseline:
@@ -93,28 +89,39 @@ def baselines(
             weights=weights,
         )
 
-    return {
+    found = {
         "unigram": baseline(
             "no context: token frequencies of the train split",
             unigram_scores(unigram_probabilities(data.counts, special), positions.truth),
-        ),
-        "bigram_hidden": baseline(
-            "the left and the right neighbour, unless they are to be predicted too",
-            _with_hidden_neighbours(bigram, positions, all_seen),
-            weights,
-        ),
-        "bigram": baseline(
-            "the left and the right neighbour, also where the model is not shown them",
-            all_seen,
-            weights,
-        ),
+        )
     }
+    for order, neighbours in (
+        (2, "the left and the right neighbour"),
+        (3, "the two neighbours on the left and the two on the right"),
+    ):
+        mixture = NeighbourMixture(data.counts, special, order)
+        mixture.fit(data.fitted)
+        weights = dict(zip(mixture.components, map(float, mixture.weights), strict=True))
+        all_seen = mixture.scores(positions, mixture.name)
+        found[f"{mixture.name}_hidden"] = baseline(
+            f"{neighbours}, unless they are to be predicted too",
+            _with_hidden_neighbours(mixture, positions, all_seen),
+            weights,
+        )
+        found[mixture.name] = baseline(
+            f"{neighbours}, also where the model is not shown them", all_seen, weights
+        )
+    return found
 
 
-def _with_hidden_neighbours(bigram: Bigram, positions: Positions, all_seen: Scores) -> Scores:
-    """The bigram's Scores without the hidden neighbours; most positions have none."""
-    changed = positions.left_hidden | positions.right_hidden
-    again = bigram.scores(with_hidden_neighbours(positions[changed]), "bigram, hidden neighbours")
+def _with_hidden_neighbours(
+    mixture: NeighbourMixture, positions: Positions, all_seen: Scores
+) -> Scores:
+    """The mixture's Scores without the hidden neighbours; most positions have none."""
+    changed = (positions.left_hidden | positions.right_hidden).any(axis=1)
+    again = mixture.scores(
+        with_hidden_neighbours(positions[changed]), f"{mixture.name}, hidden neighbours"
+    )
     values = {}
     for name in Scores.__dataclass_fields__:
         values[name] = getattr(all_seen, name).copy()

@@ -9,13 +9,17 @@ from mlm.shards.split_samples import Rows
 #: A neighbour that does not exist: the edge of the sequence, or padding.
 NO_NEIGHBOUR = -1
 
+#: So many neighbours on either side are known.
+REACH = 2
+
 #: How the model was shown a token that it had to predict.
 SHOWN_AS = ("mask", "random", "kept")
 
 
 @dataclass(frozen=True)
 class Positions(Rows):
-    """The predicted positions of a split, one row a position; every array is [positions].
+    """The predicted positions of a split, one row a position; every array is [positions], but for
+    the neighbours' [positions, REACH], the nearest first.
 
     `sample` is the index of the sample in its split, `group` the group of the token's document,
     `position` the token's place in the sequence, from 0. `truth` is the id to predict, `shown`
@@ -107,17 +111,20 @@ def positions_of(
     chosen = chosen.astype(bool)
     row, column = np.nonzero(chosen)
     ids = np.where(attention_mask.astype(bool), input_ids, NO_NEIGHBOUR)
-    edge = ((0, 0), (1, 1))
+    edge = ((0, 0), (REACH, REACH))
     ids, hidden = np.pad(ids, edge, constant_values=NO_NEIGHBOUR), np.pad(chosen, edge)
     sample = (row if index is None else index[row]).astype(np.int64)
+    away = np.arange(1, REACH + 1)
+    places = row[:, None], column[:, None] + REACH
+    left, right = ((places[0], places[1] + sign * away) for sign in (-1, 1))
     return Positions(
         sample=sample,
         group=sample if group is None else group[row, column],
         position=column.astype(np.int32),
         truth=input_ids[row, column].astype(np.int32),
         shown=shown_ids[row, column].astype(np.int32),
-        left=ids[row, column].astype(np.int32),
-        right=ids[row, column + 2].astype(np.int32),
-        left_hidden=hidden[row, column],
-        right_hidden=hidden[row, column + 2],
+        left=ids[left].astype(np.int32),
+        right=ids[right].astype(np.int32),
+        left_hidden=hidden[left],
+        right_hidden=hidden[right],
     )

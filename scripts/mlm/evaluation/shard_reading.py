@@ -17,7 +17,7 @@ _REMAKE = (
     "To have the shards made again: rm -r results/shards results/manifests, then the same "
     "snakemake command; those of shards.prebuilt are yours to replace."
 )
-#: Tokens of validation that the bigram's weights are fitted on.
+#: Tokens of validation that the weights of the baselines are fitted on.
 _FITTED_TOKENS = 20_000
 
 
@@ -76,7 +76,7 @@ def read_evaluation_data(
             counted[0] += len(kept)
             yield kept.input_ids, kept.attention_mask
 
-    counts = count_tokens(batches(), vocabulary, special_ids)
+    counts = count_tokens(batches(), vocabulary, special_ids, two=True)
     return EvaluationData(
         test=test,
         train=joined(gathered) if len(chosen) else None,
@@ -103,7 +103,7 @@ def _check_ids(manifest: Manifest, ids: np.ndarray, vocabulary: int) -> None:
 
 
 def _text_positions(manifest: Manifest, root, special_ids: list[int]) -> Positions:
-    """Every text token of samples spread over the split, each with both neighbours."""
+    """Every text token of samples spread over the split, each with its neighbours."""
     wanted = evenly_spread(manifest.num_samples, _FITTED_TOKENS // manifest.sequence_length + 1)
     parts = []
     for samples in read_samples(
@@ -113,7 +113,7 @@ def _text_positions(manifest: Manifest, root, special_ids: list[int]) -> Positio
         parts.append(positions_of(ids, mask, ids, mask & ~np.isin(ids, special_ids)))
     if not parts:
         raise MlmError(
-            "The validation split has no samples; the bigram baseline is fitted on it. Raise "
+            "The validation split has no samples; the baselines are fitted on it. Raise "
             "corpus.held_out.validation, or give the split more text."
         )
     return joined(parts)

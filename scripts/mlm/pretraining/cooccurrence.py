@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from mlm.corpus.counts import COUNTED_TOKENS, PairCounts, TokenCounts, count_tokens
+from mlm.corpus.counts import COUNTED_TOKENS, ContextCounts, TokenCounts, count_tokens
 from mlm.foundations.child_process import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
@@ -48,6 +48,7 @@ class Strengths:
     power: float = 0.25
     counted: float = 0.9
     random: float = 0.3
+    distances: tuple[float, ...] = (1.0, 0.5)
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Request:
     special_ids: tuple[int, ...]
     columns: int
     power: float
+    distances: tuple[float, ...]
     seed: int
 
 
@@ -90,6 +92,7 @@ def start_from_counts(
         special_ids=special_ids,
         columns=columns,
         power=strengths.power,
+        distances=tuple(strengths.distances),
         seed=seed,
     )
     vectors, log_frequencies = _counted(request)
@@ -102,13 +105,18 @@ def start_from_counts(
     biases.get("decoder_bias", biases.get("bias")).assign(log_frequencies)
 
 
-def word_vectors(counts: TokenCounts, columns: int, power: float, seed: int) -> np.ndarray:
+def word_vectors(
+    counts: TokenCounts, columns: int, power: float, distances: tuple[float, ...], seed: int
+) -> np.ndarray:
     """Vectors of the tokens, float32 [vocabulary, columns], whose numbers have a deviation of
     about 1; zeros for tokens without a neighbour that is more frequent beside them than by chance.
 
     With fewer independent directions than columns, the rotation spreads those there are.
     """
-    parts = [positive_pmi(counts.after), positive_pmi(counts.before)]
+    parts = [
+        np.float32(distances[abs(offset) - 1]) * positive_pmi(pairs, len(counts.unigram))
+        for offset, pairs in counts.beside.items()
+    ]
     vectors, values = _leading_directions(parts, columns)
     found = np.zeros((len(vectors), columns))
     found[:, : len(values)] = vectors * values**power
@@ -131,21 +139,21 @@ def log_frequencies(counts: TokenCounts) -> np.ndarray:
     return np.log(seen / seen.sum()).astype(np.float32)
 
 
-def positive_pmi(pairs: PairCounts):
-    """max(0, log(p(c, w) / (p(c) p(w)))) of contexts c and tokens w, sparse [context, token].
+def positive_pmi(pairs: ContextCounts, vocabulary: int):
+    """max(0, log(p(c, w) / (p(c) p(w)))) of contexts c and tokens w, sparse [contexts, vocabulary].
 
     One is added to the counts of contexts and of tokens, which lowers the rarest.
     """
     from scipy.sparse import csr_array
 
-    size = len(pairs.starts) - 1
-    total = pairs.counts.sum()
-    contexts = np.repeat(np.arange(size), np.diff(pairs.starts))
-    of_context = np.bincount(contexts, pairs.counts, size) + 1
-    of_token = np.bincount(pairs.tokens, pairs.counts, size) + 1
+    total = float(pairs.counts.sum())
+    contexts = np.repeat(np.arange(len(pairs.contexts)), np.diff(pairs.starts))
+    of_context = np.bincount(contexts, pairs.counts) + 1
+    of_token = np.bincount(pairs.tokens, pairs.counts, vocabulary) + 1
     pmi = np.log(pairs.counts * total / (of_context[contexts] * of_token[pairs.tokens]))
     matrix = csr_array(
-        (np.maximum(pmi, 0).astype(np.float32), pairs.tokens, pairs.starts), shape=(size, size)
+        (np.maximum(pmi, 0).astype(np.float32), pairs.tokens, pairs.starts),
+        shape=(len(pairs.contexts), vocabulary),
     )
     matrix.eliminate_zeros()
     return matrix
@@ -225,10 +233,12 @@ def _decoded(records: list[bytes], request: Request, path: str) -> tuple[np.ndar
 def _main() -> None:
     request = Request(**json.load(sys.stdin))
     try:
-        counts = count_tokens(_read(request), request.vocabulary, request.special_ids)
+        counts = count_tokens(
+            _read(request), request.vocabulary, request.special_ids, len(request.distances)
+        )
     except MlmError as error:
         sys.exit(str(error))
-    vectors = word_vectors(counts, request.columns, request.power, request.seed)
+    vectors = word_vectors(counts, request.columns, request.power, request.distances, request.seed)
     written = io.BytesIO()
     np.savez(written, vectors=vectors, log_frequencies=log_frequencies(counts))
     sys.stdout.buffer.write(written.getvalue())

@@ -28,6 +28,8 @@ BASELINES = {
     "unigram": "unigram baseline",
     "bigram_hidden": "bigram baseline, same view",
     "bigram": "bigram baseline, all neighbours",
+    "trigram_hidden": "trigram baseline, same view",
+    "trigram": "trigram baseline, all neighbours",
 }
 
 

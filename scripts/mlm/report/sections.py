@@ -79,7 +79,7 @@ def summary(results: Results) -> dict:
         ),
     ]
     for key, name, baseline in ordered_baselines(evaluation.baselines):
-        if key != "bigram_hidden":
+        if not key.endswith("_hidden"):
             standing = against(baseline)
             cards.append(
                 Card(f"Beside the {name}", standing.value, "nats", standing.words, standing.state)
