@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlm.pretraining.local_devices import local_gpu, local_tpu
+from mlm.pretraining.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
 
 CHIPS = {"v4": "0x005e", "v5p": "0x0062", "v5e": "0x0063", "v6e": "0x006f"}
 
@@ -55,3 +55,21 @@ def test_a_gpu_that_is_hidden_on_purpose_does_not_count(tmp_path, hidden):
     root = machine(tmp_path, nodes=["nvidia0"])
     assert local_gpu(root, {"CUDA_VISIBLE_DEVICES": hidden}) is None
     assert local_gpu(root, {"CUDA_VISIBLE_DEVICES": "0"}) == "/dev/nvidia0"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["flags\t\t: fpu avx512f avx512_bf16 sse"] * 2, True),
+        (["flags\t\t: fpu amx_bf16"], True),
+        (["Features\t: fp asimd bf16 i8mm"], True),
+        (["flags\t\t: fpu avx512_bf16", "flags\t\t: fpu avx512f"], False),
+        (["flags\t\t: fpu avx512f avx512_bf16x"], False),
+        ([], False),
+    ],
+)
+def test_the_kernel_tells_whether_the_processor_multiplies_bfloat16(tmp_path, lines, expected):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "cpuinfo").write_text("\n".join(["processor\t: 0", *lines, "bugs\t: "]))
+    assert cpu_multiplies_bfloat16(tmp_path) is expected
+    assert not cpu_multiplies_bfloat16(tmp_path / "no-such-machine")

@@ -26,7 +26,10 @@ class Accelerator(Section):
         " TensorFlow sees, else the CPU.",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto", description="auto (bfloat16 on TPU, float32 elsewhere), float32 or bfloat16."
+        "auto",
+        description="bfloat16 (weights, moments, norms, softmax and loss stay float32), float32, or"
+        " auto: bfloat16 on TPUs and on processors that have instructions for it, float32"
+        " elsewhere. It is part of the result.",
     )
     cpu_threads: Threads = Field(
         2,

@@ -52,7 +52,7 @@ class Initialisation(Section):
         " first step on (same architecture). standard: the family's own.",
     )
     embeddings: Literal["random", "cooccurrence"] = Field(
-        "random",
+        "cooccurrence",
         description="cooccurrence: word embeddings and output bias from counts of neighbouring"
         " tokens in the train split, which takes seconds before the first step. random: the"
         " family's own, or those that go with neighbour_heads.",

@@ -50,12 +50,12 @@ class Optimizer(Section):
     }
 
     name: Literal["adamw", "muon"] = Field(
-        "adamw",
-        description="adamw, or muon: orthogonal updates of the hidden matrices, with AdamW for the"
-        " embeddings, norms and biases.",
+        "muon",
+        description="muon (orthogonal updates of the hidden matrices, with AdamW for the"
+        " embeddings, norms and biases), or adamw alone.",
     )
     learning_rate: Positive = Field(
-        0.006, description="The peak of the learning rate; muon and its AdamW share it."
+        0.008, description="The peak of the learning rate; muon and its AdamW share it."
     )
     weight_decay: NotNegative = Field(
         0.0,

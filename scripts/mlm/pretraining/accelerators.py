@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf, tf_keras
-from mlm.pretraining.local_devices import local_gpu, local_tpu
+from mlm.pretraining.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
         strategy = {"cpu": _cpu, "gpu": _gpu, "tpu": _tpu}[kind](settings)
     precision = settings.precision
     if precision == "auto":
-        precision = "bfloat16" if kind == "tpu" else "float32"
+        half = kind == "tpu" or (kind == "cpu" and cpu_multiplies_bfloat16())
+        precision = "bfloat16" if half else "float32"
     tf_keras.mixed_precision.set_global_policy(
         "mixed_bfloat16" if precision == "bfloat16" else "float32"
     )

@@ -1,4 +1,4 @@
-"""Which accelerators this machine has, as its kernel and its environment tell; no TensorFlow.
+"""What this machine computes with, as its kernel and its environment tell; no TensorFlow.
 
 A TPU's chips are known by their PCI device numbers, as in JAX (jax/_src/hardware_utils.py).
 Google's vendor number alone is that of a cloud machine's network card and disks as well, and
@@ -21,6 +21,8 @@ _TPU_CHIPS = {
 }
 #: Variables of which a TPU VM, or a pod with a TPU on Kubernetes, sets at least one.
 _TPU_VARIABLES = ("TPU_NAME", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_ID")
+#: Flags of processors that multiply bfloat16 matrices: x86-64's, and those of 64-bit ARM.
+_BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 _NVIDIA_DEVICES = ("dev/nvidia0", "dev/nvidiactl", "dev/dxg")
 
 
@@ -47,6 +49,16 @@ def local_gpu(root: str | Path = "/", environment: Mapping[str, str] = os.enviro
         return None
     shown = [f"/{name}" for name in _NVIDIA_DEVICES if (Path(root) / name).exists()]
     return shown[0] if shown else None
+
+
+def cpu_multiplies_bfloat16(root: str | Path = "/") -> bool:
+    """Whether every processor has instructions for products of bfloat16; `root` holds `proc`.
+
+    False where the kernel does not tell, as on macOS.
+    """
+    lines = _content(Path(root) / "proc" / "cpuinfo").splitlines()
+    named = [line.partition(":") for line in lines if line.startswith(("flags", "Features"))]
+    return bool(named) and all(_BFLOAT16_FLAGS & set(flags.split()) for _, _, flags in named)
 
 
 def _content(path: Path) -> str:
