@@ -50,6 +50,8 @@ _NAMES = {
     "unigram": "the unigram baseline",
     "bigram_hidden": "the two-sided bigram that sees what the model sees",
     "bigram": "the two-sided bigram that sees every neighbour",
+    "trigram_hidden": "the two-sided trigram that sees what the model sees",
+    "trigram": "the two-sided trigram that sees every neighbour",
 }
 
 
