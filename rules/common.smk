@@ -304,8 +304,8 @@ def publish_records(wildcards):
     return PUBLISH_RECORDS
 
 
-def memory_of_training(wildcards):
-    """What the model, its optimizer and the batches take; see `training_mb`."""
+def memory_of_training(wildcards, input):
+    """What the model, its optimizer, the batches and the counts take; see `training_mb`."""
     accelerator = settings["accelerator"]
     return training_mb(
         model_of(wildcards),
@@ -314,18 +314,22 @@ def memory_of_training(wildcards):
         settings["shards"]["sequence_length"],
         replicas=accelerator["virtual_replicas"] or 1,
         on_host=accelerator["kind"] in ("auto", "cpu") or bool(accelerator["virtual_replicas"]),
+        tokens=stored_tokens(input.train),
     )
 
 
 def memory_of_evaluation(wildcards, input):
-    """What the model and the test split take; see `evaluation_mb`.
-
-    Where results live in a bucket the manifest is not here, and the split is left out.
-    """
-    here = workflow.storage_settings.default_storage_provider is None
+    """What the model, the counts and the test split take; see `evaluation_mb`."""
     return evaluation_mb(
         model_of(wildcards),
         VOCABULARY,
         settings["shards"]["sequence_length"],
-        tokens_of(input.test) if here else 0,
+        train=stored_tokens(input.train),
+        test=stored_tokens(input.test),
     )
+
+
+def stored_tokens(manifest):
+    """Tokens of a manifest's split; None where results live in a bucket: it is not here then."""
+    here = workflow.storage_settings.default_storage_provider is None
+    return tokens_of(manifest) if here else None

@@ -2,6 +2,7 @@
 
 import pytest
 
+from mlm.config import memory
 from mlm.config.memory import (
     LARGEST_MODEL,
     MASKED_HEADS,
@@ -11,6 +12,7 @@ from mlm.config.memory import (
     training_mb,
 )
 from mlm.config.resolution import model_of_run, resolve, run_section
+from mlm.corpus import counts
 
 SIZES = {
     "hidden_size": 128,
@@ -20,10 +22,17 @@ SIZES = {
 }
 
 
-def asked(given: dict | None = None, replicas: int = 1, on_host: bool = True) -> int:
+#: Tokens of the embedded corpus.
+TOKENS = 2_300_000
+
+
+def asked(
+    given: dict | None = None, replicas: int = 1, on_host: bool = True, tokens: int | None = TOKENS
+) -> int:
     settings = resolve(given or {})
     section = run_section(settings, "base", "pretraining")
-    return training_mb(model_of_run(settings, "base"), section, 8000, 128, replicas, on_host)
+    model = model_of_run(settings, "base")
+    return training_mb(model, section, 8000, 128, replicas, on_host, tokens)
 
 
 def model(given: dict) -> dict:
@@ -32,7 +41,7 @@ def model(given: dict) -> dict:
 
 def test_small_models_ask_for_what_they_always_did():
     assert asked() == 4000
-    assert evaluation_mb(model({}), 8000, 128, 100_000) == 4000
+    assert evaluation_mb(model({}), 8000, 128, TOKENS, 100_000) == 4000
 
 
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072}
@@ -43,22 +52,30 @@ def test_memory_follows_from_the_model_the_batch_and_the_replicas():
     batch = large | {"pretraining": {"per_replica_batch_size": 64}}
     assert 4000 < asked(large, on_host=False) < asked(large) < asked(batch)
     assert asked(batch, replicas=8) > 6 * asked(batch)
-    assert evaluation_mb(model(large["model"]), 8000, 128, 10**8) > 6000
+    assert evaluation_mb(model(large["model"]), 8000, 128, TOKENS, 10**8) > 6000
 
 
 def test_embeddings_from_counts_ask_for_the_counts_and_the_singular_vectors():
-    def counted(config):
-        return {"model": {"config": config, "initialisation": {"embeddings": "cooccurrence"}}}
+    def wide(embeddings, tokens):
+        config = BASE | {"num_attention_heads": 12}
+        given = {"model": {"config": config, "initialisation": {"embeddings": embeddings}}}
+        return asked(given, on_host=False, tokens=tokens)
 
-    wide = BASE | {"num_attention_heads": 12}
-    more = asked(counted(wide), on_host=False) - asked({"model": {"config": wide}}, on_host=False)
-    assert 2000 + 8 * 8000 * 768 * 4 / 1e6 < more < 2500
+    vectors = 8 * 8000 * 768 * 4 / 1e6
+    few, many, unknown = (wide("cooccurrence", n) - wide("random", n) for n in (10**6, 10**8, None))
+    assert vectors + 50 < few < vectors + 150
+    assert 2500 < many < 3500
+    assert unknown == many
+
+
+def test_no_more_tokens_are_counted_than_memory_is_asked_for():
+    assert memory.COUNTED_TOKENS == counts.COUNTED_TOKENS
 
 
 def test_what_is_known_to_the_hub_alone_has_a_bound():
     hub = model({"hub": {"id": "someone/model", "revision": "0" * 40}})
     assert parameters(hub, 8000, 128) == LARGEST_MODEL
-    assert evaluation_mb(hub, None, 128, 0) > LARGEST_MODEL * 12 / 1e6
+    assert evaluation_mb(hub, None, 128, None, None) > LARGEST_MODEL * 12 / 1e6
 
 
 def test_another_vocabulary_than_one_trained_here_has_a_bound():

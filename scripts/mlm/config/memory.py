@@ -21,9 +21,9 @@ LARGEST_VOCABULARY = 256_000
 #: 800 MB.
 _LEAST_MB = 4000
 _FRAMEWORKS_MB = 1500
-#: Counts of tokens and their neighbours, `mlm.corpus.counts.COUNTED_TOKENS` at most: for the
-#: baselines of an evaluation, and for word embeddings from counts.
-_COUNTS_MB = 2000
+#: Counts of a token of train with its neighbours, while they are merged, and the tokens that are
+#: counted at most: for the baselines of an evaluation, and for word embeddings from counts.
+_COUNTED_TOKEN, COUNTED_TOKENS = 60, 50_000_000
 #: Matrices of float32, as long as the vocabulary and as wide as the embeddings and 16 columns
 #: more, that are there at once while singular vectors are looked for.
 _SUBSPACES = 8
@@ -104,8 +104,9 @@ def training_mb(
     sequence_length: int,
     replicas: int,
     on_host: bool,
+    tokens: int | None,
 ) -> int:
-    """MB that the training of a run takes.
+    """MB that the training of a run takes on a train split of `tokens` tokens (None: not known).
 
     `replicas` of the model are in this machine's memory; `on_host` says that they compute there,
     so that their activations are there as well (Korthikanti et al., "Reducing Activation
@@ -132,7 +133,7 @@ def training_mb(
     total = weights + data + activations
     if model["initialisation"]["embeddings"] == "cooccurrence":
         columns = (_size(fields, "hidden_size") or 2048) + 16
-        total += 1e6 * _COUNTS_MB + 4 * _SUBSPACES * _vocabulary(fields, vocabulary) * columns
+        total += _counts(tokens) + 4 * _SUBSPACES * _vocabulary(fields, vocabulary) * columns
     return max(_LEAST_MB, _FRAMEWORKS_MB + int(total / 1e6))
 
 
@@ -142,12 +143,21 @@ def _slots(masking: Mapping[str, Any], sequence_length: int) -> int:
 
 
 def evaluation_mb(
-    model: Mapping[str, Any], vocabulary: int | None, sequence_length: int, tokens: int
+    model: Mapping[str, Any],
+    vocabulary: int | None,
+    sequence_length: int,
+    train: int | None,
+    test: int | None,
 ) -> int:
-    """MB that the evaluation of a run takes, on a test split of `tokens` tokens."""
+    """MB that the evaluation of a run takes, on splits of so many tokens (None: not known)."""
     weights = _LOADED_PARAMETER * parameters(model, vocabulary, sequence_length)
-    fixed = _FRAMEWORKS_MB + _COUNTS_MB
-    return max(_LEAST_MB, fixed + int((weights + tokens * _SCORED_TOKEN) / 1e6))
+    total = weights + _counts(train) + (test or 0) * _SCORED_TOKEN
+    return max(_LEAST_MB, _FRAMEWORKS_MB + int(total / 1e6))
+
+
+def _counts(tokens: int | None) -> int:
+    """Bytes that counts of a train split of `tokens` tokens take."""
+    return _COUNTED_TOKEN * min(COUNTED_TOKENS if tokens is None else tokens, COUNTED_TOKENS)
 
 
 def tokens_of(manifest: str) -> int:
