@@ -23,7 +23,7 @@ _LEAST_MB = 4000
 _FRAMEWORKS_MB = 1500
 #: Counts of a token of train with its neighbours, while they are merged, and the tokens that are
 #: counted at most: for the baselines of an evaluation, and for word embeddings from counts.
-_COUNTED_TOKEN, COUNTED_TOKENS = 60, 50_000_000
+_COUNTED_TOKEN, COUNTED_TOKENS = 130, 30_000_000
 #: Matrices of float32, as long as the vocabulary and as wide as the embeddings and 16 columns
 #: more, that are there at once while singular vectors are looked for.
 _SUBSPACES = 8

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 #: Tokens of train that are counted; of a larger split, samples at equal distances. This bounds the
-#: memory of the counts to less than 2 GB.
-COUNTED_TOKENS = 50_000_000
+#: memory of the counts to about 3 GB.
+COUNTED_TOKENS = 30_000_000
 #: Keys gathered before they are merged into the counts.
 _MERGE_EVERY = 4_000_000
 
