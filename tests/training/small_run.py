@@ -95,7 +95,10 @@ def write_split(
 
 
 def small_settings(overrides: dict | None = None) -> dict:
-    """A resolved configuration: one layer of width 32, dropout on, 40 steps of 8 samples."""
+    """A resolved configuration: one layer of width 32, dropout on, 40 steps of 8 samples of AdamW.
+
+    The default optimizer and embeddings are asked for by the tests that are about them.
+    """
     small = {
         "shards": {"sequence_length": LENGTH},
         "model": {
@@ -106,7 +109,8 @@ def small_settings(overrides: dict | None = None) -> dict:
                 "intermediate_size": 64,
                 "hidden_dropout_prob": 0.1,
                 "attention_probs_dropout_prob": 0.1,
-            }
+            },
+            "initialisation": {"embeddings": "random"},
         },
         "pretraining": {
             "per_replica_batch_size": 8,
@@ -115,8 +119,9 @@ def small_settings(overrides: dict | None = None) -> dict:
             "shuffle_window": 100,
             "validation": {"every": 20, "samples": 50},
             "checkpoint": {"every": 5},
+            "optimizer": {"name": "adamw", "learning_rate": 6e-3},
         },
-        "accelerator": {"cpu_threads": 1},
+        "accelerator": {"cpu_threads": 1, "precision": "float32"},
     }
     return resolve(_merged(small, overrides or {}))
 

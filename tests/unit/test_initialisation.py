@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.initialisation import NeighbourHeads, peaked_frequencies, position_waves
+from mlm.pretraining.initialisation import (
+    NeighbourHeads,
+    peaked_frequencies,
+    position_waves,
+    positions_apart_from_words,
+)
 
 LENGTH = 64
 OFFSETS = NeighbourHeads().offsets
@@ -74,6 +79,24 @@ def test_every_head_attends_to_its_offset_at_step_zero(family):
 def test_standard_initialisation_attends_nowhere_in_particular():
     attention = first_attention(built("roberta-prelayernorm", "standard"))
     assert attention.max() < 0.1
+
+
+@pytest.mark.parametrize("family", ["roberta", "bert"])
+def test_positions_apart_from_words_leave_attention_alone(family):
+    plain, changed = built(family, "standard"), built(family, "standard")
+    assert positions_apart_from_words(changed, seed=0) == 96
+    plain, changed = weights_of(plain), weights_of(changed)
+    moved = {name for name in plain if not np.array_equal(plain[name], changed[name])}
+    assert len(moved) == 2 and all("embeddings" in name for name in moved)
+    words = changed[next(name for name in moved if "word" in name)]
+    assert words[5:, :32].std() < 0.05 * words[5:, 32:].std()
+
+
+def test_a_family_without_a_table_of_positions_stays_as_it_is():
+    model = built("albert", "standard")
+    before = weights_of(model)
+    assert positions_apart_from_words(model, seed=0) is None
+    assert all(np.array_equal(before[name], w) for name, w in weights_of(model).items())
 
 
 @pytest.mark.slow

@@ -54,8 +54,9 @@ class Initialisation(Section):
     embeddings: Literal["random", "cooccurrence"] = Field(
         "cooccurrence",
         description="cooccurrence: word embeddings and output bias from counts of neighbouring"
-        " tokens in the train split, which takes seconds before the first step. random: the"
-        " family's own, or those that go with neighbour_heads.",
+        " tokens in the train split, which takes seconds before the first step, and positions that"
+        " attention tells apart from words. random: the family's own, or those that go with"
+        " neighbour_heads.",
     )
 
 

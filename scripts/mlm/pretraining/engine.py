@@ -8,6 +8,7 @@ from mlm.batches.input_pipeline import BatchOrder, replica_shares, training_batc
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.cooccurrence import start_from_counts
+from mlm.pretraining.initialisation import columns_of_words, positions_apart_from_words
 from mlm.pretraining.models import build_model
 from mlm.pretraining.optimisation import LearningRate, build_optimizer
 from mlm.pretraining.resolved_run import Pretraining, validation_batches
@@ -65,13 +66,17 @@ class Engine:
         self._batches = self._validation_batches = None
 
     def start_from_counts(self) -> None:
-        """Let word embeddings and output bias begin at counts of the train split.
+        """Let word embeddings and output bias begin at counts of the train split, beside positions
+        that differ in columns of their own, where the family can have that.
 
         Raises MlmError where it cannot be read.
         """
         run = self._run
-        columns = run.initialisation.columns_of_words(run.model_config)
         with self._strategy.scope():
+            if run.initialisation.attention == "neighbour_heads":
+                columns = columns_of_words(run.model_config)
+            else:
+                columns = positions_apart_from_words(self.model, run.seed)
             start_from_counts(self.model, run.train, run.plan.special_ids, columns, run.seed)
 
     @property

@@ -43,12 +43,6 @@ class Initialisation:
     attention: str = "standard"
     embeddings: str = "random"
 
-    def columns_of_words(self, config) -> int | None:
-        """So many of the last columns of the word embeddings tell words apart; None: all do."""
-        if self.attention != "neighbour_heads":
-            return None
-        return config.hidden_size - 2 * position_pairs(config)
-
 
 @dataclass(frozen=True)
 class NeighbourHeads:
@@ -99,17 +93,12 @@ def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -
     """
     strengths = strengths or NeighbourHeads()
     config = model.config
-    fields = {name: getattr(config, name, None) for name in NEIGHBOUR_FIELDS}
-    if problem := unfit_for_neighbour_heads(config.model_type, fields):
+    if problem := _unfit(config):
         raise MlmError(problem)
     random = np.random.Generator(np.random.Philox(key=seed))
     encoder = getattr(model, model.base_model_prefix)
     width = config.hidden_size
-    length = encoder.embeddings.position_embeddings.shape[0]
-    length -= first_position(config.model_type)
-    frequencies = peaked_frequencies(length, position_pairs(config))
-
-    _set_embeddings(encoder.embeddings, random, frequencies, strengths, config)
+    frequencies = _set_embeddings(encoder.embeddings, random, strengths, config)
     query, key, value, output = _first_attention(encoder, config.model_type)
     placed = 2 * len(frequencies)
     query_kernel, key_kernel = _comparing_kernels(random, config, frequencies, strengths)
@@ -125,8 +114,36 @@ def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -
     output.kernel.assign(kernel.astype(np.float32))
 
 
-def _set_embeddings(embeddings, random, frequencies, strengths: NeighbourHeads, config) -> None:
-    """Words beside the columns of positions, and the waves in them."""
+def positions_apart_from_words(model, seed: int) -> int | None:
+    """Give a freshly built model the embeddings that go with neighbour heads, and nothing else.
+
+    Positions differ in columns in which words are nearly zero, so that any head can learn to tell
+    them by their distance. Returns how many of the last columns tell words apart; None, with
+    nothing changed, in the families that cannot have it.
+    """
+    config = model.config
+    if _unfit(config):
+        return None
+    random = np.random.Generator(np.random.Philox(key=seed))
+    encoder = getattr(model, model.base_model_prefix)
+    _set_embeddings(encoder.embeddings, random, NeighbourHeads(), config)
+    return columns_of_words(config)
+
+
+def columns_of_words(config) -> int:
+    """So many of the last columns of the word embeddings tell words apart, the others positions."""
+    return config.hidden_size - 2 * position_pairs(config)
+
+
+def _unfit(config) -> str | None:
+    fields = {name: getattr(config, name, None) for name in NEIGHBOUR_FIELDS}
+    return unfit_for_neighbour_heads(config.model_type, fields)
+
+
+def _set_embeddings(embeddings, random, strengths: NeighbourHeads, config) -> np.ndarray:
+    """Words beside the columns of positions, and the waves in them; the waves' frequencies."""
+    length = embeddings.position_embeddings.shape[0] - first_position(config.model_type)
+    frequencies = peaked_frequencies(length, position_pairs(config))
     placed = 2 * len(frequencies)
     words = random.normal(0, strengths.word_deviation, embeddings.weight.shape)
     words[:, :placed] *= strengths.noise
@@ -140,6 +157,7 @@ def _set_embeddings(embeddings, random, frequencies, strengths: NeighbourHeads, 
     waves = position_waves(len(table), frequencies)
     table[:, :placed] += strengths.position_amplitude * waves
     embeddings.position_embeddings.assign(table.astype(np.float32))
+    return frequencies
 
 
 def _first_attention(encoder, model_type: str):
