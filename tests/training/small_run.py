@@ -37,9 +37,9 @@ def small_samples(count: int, length: int = LENGTH, first: int = 0) -> np.ndarra
     return ids
 
 
-def write_tokenizer(directory: Path) -> Path:
-    """A word-level tokenizer with 500 ids, as the tokenizer stage lays it out; its file."""
-    words = [*SPECIAL.values(), *(f"w{i}" for i in range(5, VOCABULARY))]
+def write_tokenizer(directory: Path, vocabulary: int = VOCABULARY) -> Path:
+    """A word-level tokenizer, as the tokenizer stage lays it out; its file."""
+    words = [*SPECIAL.values(), *(f"w{i}" for i in range(5, vocabulary))]
     tokenizer = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
     )
@@ -60,14 +60,18 @@ def write_split(
     length: int = LENGTH,
     compression: str = "none",
     tokenizer_sha256: str = "0" * 64,
+    samples: np.ndarray | None = None,
 ) -> Manifest:
-    """Shards with `counts` samples each; their manifest, with absolute paths."""
+    """Shards with `counts` samples each, of `samples` or small ones; their manifest, with absolute
+    paths."""
+    if samples is None:
+        samples = small_samples(sum(counts), length)
     entries, first = [], 0
     directory.mkdir(parents=True, exist_ok=True)
     for i, count in enumerate(counts):
         name = f"{split}-{i:05d}-of-{len(counts):05d}.tfrecord"
         writer = SampleWriter(directory / name, compression)
-        writer.write(small_samples(count, length, first), np.full(count, length))
+        writer.write(samples[first : first + count], np.full(count, length))
         writer.close()
         first += count
         entries.append(
