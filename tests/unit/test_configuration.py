@@ -175,8 +175,8 @@ def test_a_run_may_continue_another():
         ({"a": ("a", 7)}, "continue_from.run: in a circle: a → a"),
         ({"a": ("b", 7), "b": ("a", 7)}, "continue_from.run: in a circle: a → b → a"),
         ({"a": ("b", None), "b": (None, None)}, "run and step go together; found run: b"),
-        ({"a": ("b", 3200), "b": (None, None)}, "3200 leaves nothing to train of steps: 3200"),
-        ({"a": ("b", 3300), "b": (None, None)}, "3300 is beyond the last step of run 'b', 3200"),
+        ({"a": ("b", 6000), "b": (None, None)}, "6000 leaves nothing to train of steps: 6000"),
+        ({"a": ("b", 6100), "b": (None, None)}, "6100 is beyond the last step of run 'b', 6000"),
     ],
 )
 def test_a_run_that_cannot_continue_another_is_told(runs, words):
@@ -290,8 +290,8 @@ def test_a_trace_of_steps_that_never_come_is_refused():
     assert problems({"pretraining": {"profile": [4, 2]}}) == [
         "pretraining.profile: the first step 4 is after the last, 2"
     ]
-    assert problems({"pretraining": {"profile": [4, 5000]}}) == [
-        "pretraining.profile: step 5000 is beyond the last, 3200"
+    assert problems({"pretraining": {"profile": [4, 7000]}}) == [
+        "pretraining.profile: step 7000 is beyond the last, 6000"
     ]
 
 

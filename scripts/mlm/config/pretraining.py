@@ -95,7 +95,7 @@ class Optimizer(Section):
 
 class Validation(Section):
     every: Count = Field(
-        400,
+        1000,
         description="Steps between validations, and the number of samples that each looks at,"
         " spread over the split (null: all). Samples and masks are the same in all runs,"
         " whatever their seeds.",
@@ -105,7 +105,7 @@ class Validation(Section):
 
 class Checkpoint(Section):
     every: Count = Field(
-        200,
+        500,
         description="Steps between saved states, how many are kept (null: all), further steps whose"
         " states are saved and stay, and the directory (or gs:// prefix).",
     )
@@ -133,7 +133,7 @@ class Pretraining(Section):
     masking: Masking = section(Masking)
     per_replica_batch_size: Count = Field(32, description="Samples on one replica in one step.")
     steps: Count | None = Field(
-        3200, description="Length of the training: exactly one of these is a number."
+        6000, description="Length of the training: exactly one of these is a number."
     )
     epochs: Positive | None = None
     tokens: Count | None = None
