@@ -27,8 +27,7 @@ PROMISES = {
         UNIT + "test_tokenizer_training.py::test_five_processes_train_the_same_bytes",
     ],
     "A kill costs only time": [
-        "tests/training/test_interruption.py::"
-        "test_a_killed_and_a_stopped_training_end_like_one_left_alone",
+        "tests/training/test_interruption.py::test_a_killed_training_ends_like_one_left_alone",
         WORKFLOW + "test_killed_snakemake.py::"
         "test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_one",
     ],
