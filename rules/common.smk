@@ -326,6 +326,7 @@ def memory_of_evaluation(wildcards, input):
         settings["shards"]["sequence_length"],
         train=stored_tokens(input.train),
         test=stored_tokens(input.test),
+        max_tokens=run_section(settings, wildcards.run, "evaluation")["max_tokens"],
     )
 
 

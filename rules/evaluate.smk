@@ -37,6 +37,7 @@ rule evaluate:
             "frequency_bands",
             "mlm_probability",
             "mask_token",
+            "max_tokens",
             "minimal_pairs",
             "random_token",
             "samples",

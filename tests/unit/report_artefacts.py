@@ -340,6 +340,7 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "calibration_bins": 10,
             "samples": 1,
             "train_samples": 900,
+            "max_tokens": 2_000_000,
         },
         "digests": {
             "model": sha("model" + run),

@@ -12,7 +12,7 @@ from mlm.foundations.atomic import canonical_json
 from mlm.foundations.errors import MlmError
 from mlm.results.typed_artefacts import as_json
 from mlm.shards.manifests import Manifest
-from mlm.shards.split_samples import all_samples, evenly_spread, read_samples
+from mlm.shards.split_samples import evenly_spread, read_samples, spread_samples
 
 SECTION = {
     "batch_size": 64,
@@ -27,6 +27,7 @@ SECTION = {
     "calibration_bins": 10,
     "samples": 3,
     "train_samples": 60,
+    "max_tokens": 1_000_000,
     "minimal_pairs": [],
 }
 CHARACTERS = {"train": 5000, "test": 5000}
@@ -79,7 +80,7 @@ def memorised_model(root):
     from mlm.pretraining.prediction import masked_logits
 
     model = project.build_model(width=64)
-    train = all_samples(Manifest.read(root / "train.json"), root)
+    train = spread_samples(Manifest.read(root / "train.json"), root)
     plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
     batch = mask_batch(train.input_ids, train.attention_mask.astype(int), train.index, plan, 0)
     optimizer = tf_keras.optimizers.Adam(5e-3)
@@ -318,6 +319,22 @@ def test_bits_per_character_are_counted_where_the_answer_is_hidden(root):
     assert baseline["difference"] == pytest.approx(loss - baseline["hidden"]["loss"])
 
 
+def test_of_a_large_test_split_samples_at_equal_distances_are_evaluated(root, random_model):
+    assert not any("Evaluated on" in v["text"] for v in random_model["verdicts"])
+    found = _evaluated(root, max_tokens=20 * project.LENGTH + 7)
+    # Of some samples no token is chosen for prediction.
+    assert 15 < found["test"]["num_samples"] <= 20
+    told = [v for v in found["verdicts"] if "Evaluated on 20 of the test split's 70" in v["text"]]
+    assert told and told[0]["tone"] == "plain"
+    # Each is asked what it is asked among all.
+    rows = [
+        {(n, round(loss, 3)) for n, loss in zip(s["predictions"], s["loss"], strict=True)}
+        for s in (found["group_sums"], random_model["group_sums"])
+    ]
+    assert rows[0] < rows[1] and len(rows[0]) == found["test"]["num_samples"]
+    assert _evaluated(root, max_tokens=1)["test"]["num_samples"] == 1
+
+
 def test_the_file_is_read_back(tmp_path, root, random_model):
     settings = EvaluationSettings.of(SECTION, {})
     evaluate("random", _paths(root), CHARACTERS, settings).write(tmp_path / "evaluation.json")
@@ -366,7 +383,7 @@ def test_a_model_that_lacks_a_weight_is_refused(root, tmp_path):
 
 def test_a_sample_of_a_split_is_spread_over_it(root):
     manifest = Manifest.read(root / "train.json")
-    whole = all_samples(manifest, root)
+    whole = spread_samples(manifest, root)
     chosen = evenly_spread(manifest.num_samples, 7)
     assert len(set(chosen.tolist())) == 7 and chosen[-1] > 45
     parts = list(read_samples(manifest, root, every=10, also=frozenset(chosen.tolist())))

@@ -41,7 +41,7 @@ def model(given: dict) -> dict:
 
 def test_small_models_ask_for_what_they_always_did():
     assert asked() == 4000
-    assert evaluation_mb(model({}), 8000, 128, TOKENS, 100_000) == 4000
+    assert evaluation_mb(model({}), 8000, 128, TOKENS, 100_000, 10**9) == 4000
 
 
 BASE = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072}
@@ -52,7 +52,7 @@ def test_memory_follows_from_the_model_the_batch_and_the_replicas():
     batch = large | {"pretraining": {"per_replica_batch_size": 64}}
     assert 4000 < asked(large, on_host=False) < asked(large) < asked(batch)
     assert asked(batch, replicas=8) > 6 * asked(batch)
-    assert evaluation_mb(model(large["model"]), 8000, 128, TOKENS, 10**8) > 6000
+    assert evaluation_mb(model(large["model"]), 8000, 128, TOKENS, 10**8, 10**9) > 6000
 
 
 def test_embeddings_from_counts_ask_for_the_counts_and_the_singular_vectors():
@@ -75,7 +75,7 @@ def test_no_more_tokens_are_counted_than_memory_is_asked_for():
 def test_what_is_known_to_the_hub_alone_has_a_bound():
     hub = model({"hub": {"id": "someone/model", "revision": "0" * 40}})
     assert parameters(hub, 8000, 128) == LARGEST_MODEL
-    assert evaluation_mb(hub, None, 128, None, None) > LARGEST_MODEL * 12 / 1e6
+    assert evaluation_mb(hub, None, 128, None, None, 1) > LARGEST_MODEL * 12 / 1e6
 
 
 def test_another_vocabulary_than_one_trained_here_has_a_bound():

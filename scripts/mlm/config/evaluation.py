@@ -18,6 +18,11 @@ class Evaluation(Section):
     batch_size: Count = Field(
         64, description="Samples in one batch; changes no figure beyond rounding."
     )
+    max_tokens: Count = Field(
+        2_000_000,
+        description="Tokens of the test split that are evaluated; of a larger split, samples at"
+        " equal distances.",
+    )
     mlm_probability: ProperFraction = Field(
         0.15, description="Share of the tokens that are predicted, and the seed of the choice."
     )

@@ -223,6 +223,7 @@ class Resamples:
 class ShownSettings:
     """What of the settings the figures depend on, but for the minimal pairs."""
 
+    max_tokens: int
     mlm_probability: float
     mask_token: float
     random_token: float

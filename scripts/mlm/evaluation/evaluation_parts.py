@@ -228,11 +228,13 @@ def all_verdicts(
     resampling: Resampling,
     group_by: str | None,
     carved: bool,
+    evaluated: tuple[int, int],
 ) -> list[Verdict]:
     """What the figures say, the comparison with the unigram first.
 
     `group_by` is what the groups of the test split are called (None: the shards do not say), and
-    `carved` whether it was dealt from train document by document.
+    `carved` whether it was dealt from train document by document; `evaluated` is the number of its
+    samples that were, and of all.
     """
     scored, summary = test
     found = []
@@ -250,5 +252,6 @@ def all_verdicts(
     found.append(verdicts.on_groups(group_by, summary.num_groups))
     confidence = float(np.mean(scored.scores.top_probability))
     found.append(verdicts.on_calibration(calibration_error, confidence, summary.accuracy))
+    found.append(verdicts.on_sampling(*evaluated))
     found.append(verdicts.on_size(summary.num_predictions, summary.num_samples))
     return [v for v in found if v is not None]

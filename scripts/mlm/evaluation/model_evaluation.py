@@ -52,7 +52,7 @@ def evaluate(
     tokenizer = load_tokenizer(paths.model)
     special = sorted(set(tokenizer.all_special_ids))
     data = read_evaluation_data(
-        manifests, paths.root, settings.train_samples, len(tokenizer), special
+        manifests, paths.root, settings.max_tokens, settings.train_samples, len(tokenizer), special
     )
     text = {s: text_of(manifests[s], characters.get(s)) for s in ("train", "test")}
     encoded = encoded_pairs(settings.minimal_pairs, tokenizer, data.sequence_length)
@@ -86,6 +86,7 @@ def evaluate(
             resampling,
             manifests["test"].group_by,
             carved,
+            (len(data.test), manifests["test"].num_samples),
         ),
         group_by=manifests["test"].group_by,
         group_sums=group_sums(test),

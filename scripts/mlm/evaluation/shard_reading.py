@@ -1,4 +1,4 @@
-"""What an evaluation reads from the shards: the test split whole, and counts of train."""
+"""What an evaluation reads from the shards: the test split, and counts of train."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,13 @@ from mlm.evaluation.metrics import Text
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import Manifest, check_shards
-from mlm.shards.split_samples import Samples, all_samples, evenly_spread, joined, read_samples
+from mlm.shards.split_samples import (
+    Samples,
+    evenly_spread,
+    joined,
+    read_samples,
+    spread_samples,
+)
 
 _REMAKE = (
     "To have the shards made again: rm -r results/shards results/manifests, then the same "
@@ -25,8 +31,9 @@ _FITTED_TOKENS = 20_000
 class EvaluationData:
     """The test samples, a sample of train, and what the baselines are made from.
 
-    `train` is None where none was asked for. `counted` of the train split's samples went
-    into `counts`. `fitted` are positions of validation, every text token of some samples.
+    `test` are all samples of the split, or some at equal distances. `train` is None where none was
+    asked for. `counted` of the train split's samples went into `counts`. `fitted` are positions of
+    validation, every text token of some samples.
     """
 
     test: Samples
@@ -40,11 +47,13 @@ class EvaluationData:
 def read_evaluation_data(
     manifests: dict[str, Manifest],
     root: str | Path,
+    max_tokens: int,
     train_samples: int,
     vocabulary: int,
     special_ids: list[int],
 ) -> EvaluationData:
-    """Check the shards of all three splits against their manifests and read them.
+    """Check the shards of all three splits against their manifests and read them, of test no more
+    than `max_tokens`, but one sample.
 
     `vocabulary` is the number of ids and `special_ids` those that are never predicted.
     Raises MlmError for shards that are not the manifests', splits of different sequence
@@ -55,7 +64,8 @@ def read_evaluation_data(
         raise MlmError(f"The splits differ in sequence length: {lengths}. {_REMAKE}")
     for manifest in manifests.values():
         check_shards(manifest, root)
-    test = all_samples(manifests["test"], root)
+    asked = max(1, max_tokens // manifests["test"].sequence_length)
+    test = spread_samples(manifests["test"], root, asked)
     if not len(test):
         raise MlmError(
             "The test split has no samples, so that there is nothing to evaluate. Raise "
@@ -104,16 +114,11 @@ def _check_ids(manifest: Manifest, ids: np.ndarray, vocabulary: int) -> None:
 
 def _text_positions(manifest: Manifest, root, special_ids: list[int]) -> Positions:
     """Every text token of samples spread over the split, each with its neighbours."""
-    wanted = evenly_spread(manifest.num_samples, _FITTED_TOKENS // manifest.sequence_length + 1)
-    parts = []
-    for samples in read_samples(
-        manifest, root, manifest.num_samples + 1, frozenset(wanted.tolist())
-    ):
-        ids, mask = samples.input_ids, samples.attention_mask
-        parts.append(positions_of(ids, mask, ids, mask & ~np.isin(ids, special_ids)))
-    if not parts:
+    samples = spread_samples(manifest, root, _FITTED_TOKENS // manifest.sequence_length + 1)
+    if not len(samples):
         raise MlmError(
             "The validation split has no samples; the baselines are fitted on it. Raise "
             "corpus.held_out.validation, or give the split more text."
         )
-    return joined(parts)
+    ids, mask = samples.input_ids, samples.attention_mask
+    return positions_of(ids, mask, ids, mask & ~np.isin(ids, special_ids))

@@ -99,6 +99,17 @@ def on_calibration(error: float, confidence: float, accuracy: float) -> Verdict 
     )
 
 
+def on_sampling(num_samples: int, of_samples: int) -> Verdict | None:
+    """That `num_samples` of the test split's `of_samples` were evaluated; None where all were."""
+    if num_samples == of_samples:
+        return None
+    return Verdict(
+        "plain",
+        f"Evaluated on {num_samples:,} of the test split's {of_samples:,} samples, at equal "
+        "distances (evaluation.max_tokens).",
+    )
+
+
 def on_size(num_predictions: int, num_samples: int) -> Verdict | None:
     """A sentence where there is too little to judge by, else None."""
     if num_predictions >= _FEW_PREDICTIONS:

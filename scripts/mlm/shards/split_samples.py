@@ -74,9 +74,14 @@ def read_samples(
             )
 
 
-def all_samples(manifest: Manifest, root: str | Path = ".") -> Samples:
-    """The whole split at once: 13 bytes a token."""
-    parts = list(read_samples(manifest, root))
+def spread_samples(manifest: Manifest, root: str | Path = ".", count: int | None = None) -> Samples:
+    """At most `count` samples at equal distances (None: all) at once: 13 bytes a token."""
+    total = manifest.num_samples
+    if count is None or count >= total:
+        parts = list(read_samples(manifest, root))
+    else:
+        chosen = frozenset(evenly_spread(total, count).tolist())
+        parts = list(read_samples(manifest, root, total, chosen))
     if not parts:
         nothing = np.zeros((0, manifest.sequence_length))
         index, ids = np.zeros(0, np.int64), nothing.astype(np.int32)
