@@ -39,8 +39,10 @@ BASELINES = RECORDS / "baselines.json"
 FIGURE = BASE / "docs" / "learning.svg"
 LABELS = {
     "unigram": "unigram",
-    "bigram": "bigram, both neighbours",
+    "bigram": "bigram, all neighbours",
     "bigram_hidden": "bigram, as the model sees",
+    "trigram": "trigram, all neighbours",
+    "trigram_hidden": "trigram, as the model sees",
 }
 COLUMNS = ("seed", "step", "loss", "validation_loss", "validation_accuracy")
 RUNS = RECORDS / "runs.csv"
@@ -193,6 +195,7 @@ def draw(options) -> None:
 
     figure, axes = plt.subplots(figsize=(8.5, 4))
     for number, name in enumerate(options.names):
+        name, _, label = name.partition("=")
         rows = read_record(name)
         for seed in sorted({row["seed"] for row in rows}, key=int):
             points = [
@@ -200,15 +203,23 @@ def draw(options) -> None:
             ]
             first = seed == min((row["seed"] for row in rows), key=int)
             axes.plot(
-                *zip(*points, strict=True), f"C{number}.-", lw=1, label=name if first else None
+                *zip(*points, strict=True),
+                f"C{number}.-",
+                lw=1,
+                label=(label or name) if first else None,
             )
-    for name, loss in json.loads(BASELINES.read_text()).items():
+    baselines = sorted(json.loads(BASELINES.read_text()).items(), key=lambda item: item[1])
+    for place, (name, loss) in enumerate(baselines):
         axes.axhline(loss, color="grey", lw=0.8, ls=":")
+        above = baselines[place + 1 : place + 2]
+        below = baselines[max(place - 1, 0) : place]
+        align = "top" if above and above[0][1] - loss < 0.15 else "center"
+        align = "bottom" if below and loss - below[0][1] < 0.15 else align
         axes.annotate(
             f" {LABELS[name]}, test",
             (1, loss),
             xycoords=("axes fraction", "data"),
-            va="center",
+            va=align,
             fontsize="small",
             color="dimgrey",
         )
@@ -238,7 +249,7 @@ def main() -> None:
     collecting.add_argument("runs", nargs="+", metavar="results/runs/RUN")
     collecting.set_defaults(call=collect)
     drawing = commands.add_parser("draw", help="make docs/learning.svg")
-    drawing.add_argument("names", nargs="+")
+    drawing.add_argument("names", nargs="+", metavar="NAME[=LABEL]")
     drawing.set_defaults(call=draw)
     options = parser.parse_args()
     options.call(options)
