@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from mlm.corpus.artefacts import CorpusSplit
+from mlm.corpus.groups import OWN
 from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.model_evaluation import Paths, evaluate
 from mlm.jobs.job import accelerator_of, run
@@ -21,7 +22,11 @@ def main(job):
         for split, path in zip(("train", "test"), job.input.corpus, strict=False)
     }
     characters = {split: described.characters for split, described in corpus.items()}
-    carved = bool(corpus) and corpus["test"].source.carved_from is not None
+    carved = (
+        bool(corpus)
+        and corpus["test"].source.carved_from is not None
+        and corpus["test"].group_by == OWN
+    )
     settings = EvaluationSettings.of(job.params.evaluation, accelerator_of(job))
     figures = evaluate(job.wildcards.run, paths, characters, settings, carved)
     figures.write(job.output[0])

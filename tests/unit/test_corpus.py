@@ -65,6 +65,7 @@ def from_files(directory: Path, texts: dict[str, list[str]], **filters) -> tuple
         "files": {"document_per": "line", "quoted_fields": True},
         "text_column": "text",
         "group_by": None,
+        "group_per": None,
         "filters": FILTERS | filters,
         "encoding_errors": "strict",
         "held_out": dict.fromkeys(missing, 0.25),

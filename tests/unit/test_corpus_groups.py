@@ -6,6 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 from test_corpus import EMBEDDED, FILTERS, build, described
 from test_corpus_sources import WRITERS
 
@@ -22,6 +25,7 @@ def settings(**changes) -> dict:
         "files": {"document_per": "line", "quoted_fields": True},
         "text_column": "text",
         "group_by": "author",
+        "group_per": None,
         "filters": FILTERS,
         "encoding_errors": "strict",
         "held_out": {},
@@ -123,3 +127,93 @@ def test_what_has_no_columns_is_told_before_anything_is_read(tmp_path):
     with pytest.raises(MlmError, match=r"corpus\.group_by: 'author' .*a\.txt is a text file"):
         check_group_by("author", files)
     check_group_by(None, files)
+
+
+ARTICLES = [
+    " = Robert Boulter = ",
+    "",
+    " Robert Boulter is an English actor . ",
+    " = = Career = = ",
+    " In 2000 he had a role . ",
+    " = = = 2004 – present = = = ",
+    " = Gold dollar = ",
+    " The gold dollar was a coin . ",
+]
+
+
+def test_a_heading_groups_the_lines_up_to_the_next(tmp_path):
+    lines = "\n".join([" Before all . ", *ARTICLES]) + "\n"
+    files = {}
+    for split, text in {"train": lines, "validation": "v\n = A = \nw\n", "test": "t\n"}.items():
+        (tmp_path / f"{split}.txt").write_text(text)
+        files[split] = [str(tmp_path / f"{split}.txt")]
+    build(tmp_path, settings(group_by=None, group_per="heading"), files)
+    found = pq.read_table(tmp_path / "train.parquet")["group"].to_pylist()
+    assert found[0].startswith("train.txt ")
+    assert found[1:] == ["Robert Boulter"] * 5 + ["Gold dollar"] * 2
+    assert described(tmp_path, "train")["group_by"] == "heading"
+
+
+def test_the_documents_of_a_file_are_a_group(tmp_path):
+    files = {"train": [], "validation": [], "test": []}
+    for split in files:
+        for i in range(2):
+            path = tmp_path / f"{split}-{i}.txt"
+            path.write_text(f"{split} {i} one\n{split} {i} two\n")
+            files[split].append(str(path))
+    build(tmp_path, settings(group_by=None, group_per="file"), files)
+    found = pq.read_table(tmp_path / "train.parquet")["group"].to_pylist()
+    assert found[0] == found[1] != found[2] == found[3]
+    # No directory of this machine, and still told apart from a file of the same name.
+    assert str(tmp_path) not in found[0] and found[0].startswith("train-0.txt ")
+
+
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=60, max_size=120),
+    seed=st.integers(0, 2**32),
+)
+@hypothesis_settings(max_examples=15, deadline=None)
+def test_no_group_is_on_both_sides_of_a_carved_split(tmp_path_factory, lengths, seed):
+    directory = tmp_path_factory.mktemp("carved")
+    rows = [(f"{i} {j}", f"author {i}") for i, n in enumerate(lengths) for j in range(n)]
+    train = write(directory / "train.jsonl", rows)
+    held_out = {"validation": 0.25, "test": 0.25}
+    build(directory, settings(held_out=held_out, seed=seed), {"train": [str(train)]})
+    tables = [pq.read_table(directory / f"{s}.parquet") for s in ("train", "validation", "test")]
+    groups = [set(table["group"].to_pylist()) for table in tables]
+    assert not (groups[0] & groups[1] or groups[0] & groups[2] or groups[1] & groups[2])
+    assert sum(map(len, groups)) == len(lengths)
+    for table in tables:
+        numbers = [tuple(map(int, text.split())) for text in table["text"].to_pylist()]
+        assert numbers == sorted(numbers)
+    assert sum(len(table) for table in tables) == len(rows)
+
+
+def test_a_group_that_fills_a_carved_split_is_refused(tmp_path):
+    rows = [(f"{i} {j}", f"author {i}") for i in range(4) for j in range(5)]
+    train = write(tmp_path / "train.jsonl", rows)
+    for seed in range(40):
+        held_out = {"validation": 0.4, "test": 0.3}
+        try:
+            build(tmp_path, settings(held_out=held_out, seed=seed), {"train": [str(train)]})
+        except MlmError as error:
+            if "would be a single one" in str(error):
+                assert "too few or too large: " in str(error) and "(author)" in str(error)
+                break
+            assert "is left without a document" in str(error)
+            assert "in whole groups (author)" in str(error) or "train is left" in str(error)
+    else:
+        pytest.fail("no seed gave a split of one group")
+    assert not list(tmp_path.glob("*.parquet"))
+
+
+def test_two_ways_of_grouping_are_refused():
+    from mlm.config.resolution import resolve
+
+    for corpus, words in (
+        ({"source": "files", "group_by": "a", "group_per": "file"}, "are both set"),
+        ({"source": "hub", "group_per": "file"}, "source: hub has no files"),
+        ({"group_per": "heading"}, "the embedded corpus has none"),
+    ):
+        with pytest.raises(MlmError, match=words):
+            resolve({"corpus": corpus})

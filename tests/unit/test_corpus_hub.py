@@ -58,6 +58,7 @@ def settings(text_column: str = "text", group_by: str | None = None, **hub) -> d
         "hub": given | hub,
         "text_column": text_column,
         "group_by": group_by,
+        "group_per": None,
         "filters": filters | {"deduplicate": True, "remove_leakage": True},
         "encoding_errors": "strict",
         "held_out": {"test": 0.3},

@@ -91,14 +91,20 @@ class Corpus(Section):
     group_by: Text | None = Field(
         None,
         description="The column whose values say which documents belong together (an article, an"
-        " author), in formats that have columns. The evaluation's intervals resample such groups."
-        " null: each document is its own group. The groups of the embedded corpus are its"
-        " speeches.",
+        " author), in formats that have columns. A split that is carved from train takes whole"
+        " groups, and the evaluation's intervals resample them. null: each document is its own"
+        " group. The groups of the embedded corpus are its speeches.",
+    )
+    group_per: Literal["file", "heading"] | None = Field(
+        None,
+        description="Groups without a column: file, the documents of a file of your own; heading, a"
+        " heading as WikiText writes it (= Title =) and the documents up to the next.",
     )
     held_out: HeldOut = section(
         HeldOut,
-        "The share of the documents that is carved from train, by a hash of the text, for a split"
-        " that the source does not have. For embedded it is the share of the speeches.",
+        "The share of the documents, or of the groups where they are named, that is carved from"
+        " train, by a hash of the text or the name, for a split that the source does not have. For"
+        " embedded it is the share of the speeches.",
     )
     encoding_errors: Literal["strict", "replace"] = Field(
         "strict",
@@ -115,6 +121,21 @@ class Corpus(Section):
             if not self.hub.dataset:
                 problems.append("corpus.hub.dataset: missing; name the dataset")
             problems += unpinned("corpus.hub.revision", self.hub.revision)
+        if self.group_by is not None and self.group_per is not None:
+            problems.append(
+                f"corpus: group_by: {self.group_by!r} and group_per: {self.group_per} are both set;"
+                " at most one of them is expected"
+            )
+        if self.source != "files" and self.group_per == "file":
+            problems.append(
+                f"corpus.group_per: file, but source: {self.source} has no files. Set heading or"
+                " null"
+            )
+        if self.source == "embedded" and self.group_per == "heading":
+            problems.append(
+                "corpus.group_per: heading, but the embedded corpus has none; its groups are the"
+                " speeches. Set it to null"
+            )
         if self.source == "embedded" and self.group_by is not None:
             problems.append(
                 f"corpus.group_by: {self.group_by!r} names a column, which the embedded corpus does"

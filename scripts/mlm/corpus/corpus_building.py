@@ -17,6 +17,7 @@ import pyarrow as pa
 from mlm.corpus.artefacts import CorpusSplit, Encoding
 from mlm.corpus.deduplication import DUPLICATE, KEPT, LEAKED, DigestBuckets
 from mlm.corpus.filters import Filters, SplitCounts
+from mlm.corpus.groups import OWN
 from mlm.corpus.sources import Source, open_source
 from mlm.corpus.splitting import carve
 from mlm.corpus.spooling import CorpusWriter, Spool, batch_sizes
@@ -87,7 +88,9 @@ def _read(
         for raw, group in stream():
             text, replaced, nul = filters.prepared(raw)
             document = text.encode("utf-8")
-            split = carve(document, seed, shares) if shares else own_split
+            # What belongs together stays on one side.
+            key = document if group is None else group.encode("utf-8")
+            split = carve(key, seed, shares) if shares else own_split
             count = counts[split]
             count.filters["read"] += 1
             count.replaced_bytes += replaced
@@ -137,9 +140,10 @@ def _refuse_empty_splits(counts: dict[str, SplitCounts], source: Source) -> None
         line = f"{split} is left without a document: {found['read']} read"
         line += f" ({removed})." if removed else "."
         if split in source.carved:
+            whole = "" if source.group_by == OWN else f", in whole groups ({source.group_by})"
             line += (
-                f" It is carved from train by corpus.held_out.{split}: {source.carved[split]}; "
-                "raise it, use a larger corpus, or give the split texts of its own"
+                f" It is carved from train by corpus.held_out.{split}: {source.carved[split]}"
+                f"{whole}; raise it, use a larger corpus, or give the split texts of its own"
             )
         else:
             line += " Look at corpus.filters and at what was read"
@@ -149,13 +153,21 @@ def _refuse_empty_splits(counts: dict[str, SplitCounts], source: Source) -> None
 
 
 def _refuse_one_group(counts: dict[str, SplitCounts], source: Source) -> None:
-    """Raise MlmError where `corpus.group_by` tells no documents apart."""
+    """Raise MlmError where groups tell no documents apart, or one fills a carved split."""
     documents = max(count.filters["kept"] for count in counts.values())
     if documents > 1 and all(count.groups == 1 for count in counts.values()):
         raise MlmError(
             f"corpus.group_by: {source.group_by!r} names one and the same group for all documents "
             "of each split, so that nothing can be resampled. Name a column that tells apart what "
             "was written apart (an article, an author), or set it to null"
+        )
+    alone = [s for s in source.carved if counts[s].groups == 1 < counts[s].filters["kept"]]
+    if alone:
+        raise MlmError(
+            f"The groups ({source.group_by}) are too few or too large: {' and '.join(alone)}, "
+            "carved from train by corpus.held_out, would be a single one, beside "
+            f"{counts['train'].groups} of train. Raise corpus.held_out, name smaller groups, or "
+            "give the split texts of its own"
         )
 
 

@@ -177,6 +177,7 @@ def used_settings(corpus: dict, seed: int) -> dict:
     if source != "embedded":
         used["text_column"] = corpus["text_column"]
         used["group_by"] = corpus["group_by"]
+        used["group_per"] = corpus["group_per"]
     used["held_out"] = {split: corpus["held_out"][split] for split in missing}
     used["seed"] = seed if missing else None
     return used

@@ -1,11 +1,14 @@
 """Documents and their groups: what is written by one hand, or on one occasion, goes together.
 
-Documents of a group are not independent draws, so that the evaluation resamples groups. For the
-embedded corpus a group is a speech, for a source with columns what `corpus.group_by` names, and
-otherwise each document is a group of its own.
+Documents of a group are not independent draws, so that the evaluation resamples groups, and a split
+that is carved from train takes whole groups. For the embedded corpus a group is a speech, for a
+source with columns what `corpus.group_by` names, with `corpus.group_per` a file or what stands
+below a heading, and otherwise each document is a group of its own.
 """
 
 import hashlib
+import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +23,30 @@ OWN = "document"
 _LARGEST_WHOLE = 2**53
 
 
+#: " = Title = " and no " = = Section = = ".
+_HEADING = re.compile(r"=\s+([^=\s](?:.*[^=\s])?)\s+=")
+
+
 class Document(NamedTuple):
     """A document's text and the name of its group; None: it is one by itself."""
 
     text: str
     group: str | None = None
+
+
+def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> Iterator[Document]:
+    """`documents` of a file, or a stream, called `name`, with their groups by `corpus.group_per`.
+
+    Those before the first heading are the group `name`; equal headings are one group.
+    """
+    if per is None:
+        yield from documents
+        return
+    group = name
+    for text, _ in documents:
+        if per == "heading" and (heading := _HEADING.fullmatch(text.strip())):
+            group = heading[1]
+        yield Document(text, group)
 
 
 def group_name(value: object, where: str, column: str, errors: str) -> str:

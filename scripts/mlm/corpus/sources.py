@@ -9,7 +9,7 @@ from mlm.corpus.decompression import ReadingPosition
 from mlm.corpus.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
 from mlm.corpus.file_patterns import file_format, matched_files
 from mlm.corpus.formats import Reading, read_documents
-from mlm.corpus.groups import OWN, Document
+from mlm.corpus.groups import OWN, Document, grouped_per
 from mlm.foundations.digests import file_sha256
 
 
@@ -18,9 +18,10 @@ class Source:
     """A corpus before its filters.
 
     `streams` gives, by split, the documents in order. `described` goes into the split's JSON.
-    `group_by` is what the groups are called: speech, a column's name, or document where each
-    document is a group by itself. `carved` are the shares of train that become the splits that
-    are not in `streams`. `progress` is the share that was read, from 0 to 1, or None where unknown.
+    `group_by` is what the groups are called: speech, a column's name, file, heading, or document
+    where each document is a group by itself. `carved` are the shares of train that become the
+    splits that are not in `streams`. `progress` is the share that was read, from 0 to 1, or None
+    where unknown.
     """
 
     streams: dict[str, Callable[[], Iterator[Document]]]
@@ -75,11 +76,14 @@ def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
     given = {split: paths for split, paths in files.items() if paths}
     position = ReadingPosition(sum(Path(p).stat().st_size for ps in given.values() for p in ps))
 
+    per = settings["group_per"]
+
     def stream(paths: list[str]) -> Iterator[Document]:
         for path in paths:
             kind, compression = file_format(path)
             with position.opened(path, compression) as opened:
-                yield from read_documents(opened, path, kind, reading)
+                documents = read_documents(opened, path, kind, reading)
+                yield from grouped_per(documents, per, _group_of_file(path) if per else "")
 
     described = {
         split: FilesSource("files", reading.document_per, tuple(map(_identity, paths)))
@@ -88,7 +92,7 @@ def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
     return Source(
         streams={split: lambda p=paths: stream(p) for split, paths in given.items()},
         described=described | _carved_from(described["train"], settings),
-        group_by=settings["group_by"] or OWN,
+        group_by=settings["group_by"] or per or OWN,
         carved=settings["held_out"],
         progress=position.share,
     )
@@ -106,14 +110,19 @@ def _from_hub(settings: dict) -> Source:
     )
     given = {split: name for split, name in hub["splits"].items() if name}
     streams, progress = hub_streams(hub, given, reading)
+    per = settings["group_per"]
+
+    def stream(split: str) -> Iterator[Document]:
+        return grouped_per(streams[split](), per, split)
+
     described = {
         split: HubSource("hub", name, hub["dataset"], hub["config"], hub["revision"])
         for split, name in given.items()
     }
     return Source(
-        streams=streams,
+        streams={split: lambda s=split: stream(s) for split in streams},
         described=described | _carved_from(described["train"], settings),
-        group_by=settings["group_by"] or OWN,
+        group_by=settings["group_by"] or per or OWN,
         carved=settings["held_out"],
         progress=progress,
     )
@@ -125,6 +134,12 @@ def _carved_from(train: CorpusSource, settings: dict) -> dict[str, CorpusSource]
         split: replace(train, carved_from="train", share=share, seed=settings["seed"])
         for split, share in settings["held_out"].items()
     }
+
+
+def _group_of_file(path: str) -> str:
+    """The file's name; where that is no more than its last part, with its content's digest."""
+    file = _identity(path)
+    return f"{file.path} {file.sha256[:16]}" if Path(path).is_absolute() else file.path
 
 
 def _identity(path: str) -> SourceFile:
