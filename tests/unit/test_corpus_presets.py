@@ -21,6 +21,10 @@ ARTICLE = """
 
  It weighs 6 kilograms ( 13 lb ) , <unk> and bears a pair of claws .
  = = Description = =
+
+ = Gold dollar =
+
+ The gold dollar was a coin struck as a regular issue .
 """
 
 
@@ -57,6 +61,9 @@ def test_a_local_copy_is_read_whole_but_for_its_blank_lines(name, tmp_path, monk
     described = {split: f"{split}.json" for split in SPLITS}
     build_corpus(used_settings(config["corpus"], config["seed"]), files, parquet, described)
     lines = [line for line in ARTICLE.split("\n") if line.strip()]
-    assert len(lines) == 5
+    assert len(lines) == 7
     for split in SPLITS:
-        assert pq.read_table(parquet[split])["text"].to_pylist() == lines
+        written = pq.read_table(parquet[split])
+        assert written["text"].to_pylist() == lines
+        articles = ["Homarus gammarus"] * 5 + ["Gold dollar"] * 2
+        assert written["group"].to_pylist() == articles

@@ -157,9 +157,9 @@ def _refuse_one_group(counts: dict[str, SplitCounts], source: Source) -> None:
     documents = max(count.filters["kept"] for count in counts.values())
     if documents > 1 and all(count.groups == 1 for count in counts.values()):
         raise MlmError(
-            f"corpus.group_by: {source.group_by!r} names one and the same group for all documents "
-            "of each split, so that nothing can be resampled. Name a column that tells apart what "
-            "was written apart (an article, an author), or set it to null"
+            f"The group ({source.group_by}) is one and the same for all documents of each split, "
+            "so that nothing can be resampled. Let corpus.group_by or corpus.group_per tell apart "
+            "what was written apart (an article, an author), or set them to null"
         )
     alone = [s for s in source.carved if counts[s].groups == 1 < counts[s].filters["kept"]]
     if alone:
