@@ -28,8 +28,8 @@ class Accelerator(Section):
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
         description="bfloat16 (weights, moments, norms, softmax and loss stay float32), float32, or"
-        " auto: bfloat16 on TPUs and on processors that have instructions for it, float32"
-        " elsewhere. It is part of the result.",
+        " auto: bfloat16 on TPUs and, but in fine-tuning, on processors that have instructions for"
+        " it, float32 elsewhere. It is part of the result.",
     )
     cpu_threads: Threads = Field(
         2,
