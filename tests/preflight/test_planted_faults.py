@@ -18,6 +18,7 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 def lower_in_a_process(root: Path, overrides: dict | None = None) -> dict:
     """The summary of `python -m mlm.preflight.lowering_job` for the small run below `root`."""
+    overrides = {"accelerator": {"precision": "auto"}} | (overrides or {})
     settings, files = small_run.small_job(root, overrides=overrides)
     request = {
         "settings": asdict(settings),
