@@ -5,7 +5,7 @@
 
 
 rule evaluate:
-    """Score an exported model on the whole test split with fixed masks."""
+    """Score an exported model on the test split with fixed masks."""
     input:
         **MODEL_FILES,
         train="results/manifests/train.json",

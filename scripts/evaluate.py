@@ -1,4 +1,4 @@
-"""Rule `evaluate`: the figures of an exported model on the whole test split."""
+"""Rule `evaluate`: the figures of an exported model on the test split."""
 
 import sys
 from pathlib import Path

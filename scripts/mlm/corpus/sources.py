@@ -77,16 +77,17 @@ def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
     position = ReadingPosition(sum(Path(p).stat().st_size for ps in given.values() for p in ps))
 
     per = settings["group_per"]
+    identities = {path: _identity(path) for paths in given.values() for path in paths}
 
     def stream(paths: list[str]) -> Iterator[Document]:
         for path in paths:
             kind, compression = file_format(path)
             with position.opened(path, compression) as opened:
                 documents = read_documents(opened, path, kind, reading)
-                yield from grouped_per(documents, per, _group_of_file(path) if per else "")
+                yield from grouped_per(documents, per, _group_of_file(path, identities[path]))
 
     described = {
-        split: FilesSource("files", reading.document_per, tuple(map(_identity, paths)))
+        split: FilesSource("files", reading.document_per, tuple(map(identities.get, paths)))
         for split, paths in given.items()
     }
     return Source(
@@ -136,9 +137,8 @@ def _carved_from(train: CorpusSource, settings: dict) -> dict[str, CorpusSource]
     }
 
 
-def _group_of_file(path: str) -> str:
+def _group_of_file(path: str, file: SourceFile) -> str:
     """The file's name; where that is no more than its last part, with its content's digest."""
-    file = _identity(path)
     return f"{file.path} {file.sha256[:16]}" if Path(path).is_absolute() else file.path
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from mlm.corpus.counts import ContextCounts, TokenCounts
 from mlm.evaluation.predictions import NO_NEIGHBOUR, Positions, Scores
 from mlm.foundations.progress_line import Progress
+from mlm.shards.split_samples import joined
 
 #: Numbers in the sparse rows of the positions that are scored at once.
 _AT_ONCE = 2_000_000
@@ -83,7 +84,6 @@ class _Conditional:
         )
         self.shares.sort_indices()
         self.rest = np.append(discount * different / totals, 1.0)
-        self.sizes = np.append(different, 0)
 
     def rows_of(self, contexts: np.ndarray) -> np.ndarray:
         """Rows of `contexts` [positions]."""
@@ -133,19 +133,13 @@ class NeighbourMixture:
 
     def scores(self, positions: Positions, label: str) -> Scores:
         """The mixture's Scores; `label` names them in the progress line."""
-        parts = [self._scores(part) for part in self._parts(positions, label)]
-        return Scores(
-            *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in Scores.__dataclass_fields__
-            )
-        )
+        return joined([self._scores(part) for part in self._parts(positions, label)])
 
     def _parts(self, positions: Positions, label: str) -> Iterator[Positions]:
         """`positions` in parts whose sparse rows are in memory together."""
         progress = Progress(label, len(positions), "positions")
         sizes = sum(
-            side[0].sizes[side[0].rows_of(near[:, 0])]
+            np.diff(side[0].shares.indptr)[side[0].rows_of(near[:, 0])]
             for side, near in zip(self._sides, (positions.left, positions.right), strict=True)
         )
         ends = np.flatnonzero(np.diff(np.cumsum(sizes) // _AT_ONCE)) + 1
