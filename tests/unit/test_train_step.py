@@ -5,11 +5,12 @@ import pytest
 
 from mlm.config.families import FAMILIES
 from mlm.foundations.framework import tf, tf_keras
+from mlm.pretraining.activations import gelu
 from mlm.pretraining.adamw import AdamW
 from mlm.pretraining.models import build_model
 from mlm.pretraining.train_step import (
     cross_entropy,
-    masked_cross_entropy,
+    projected_cross_entropy,
     replica_validation_step,
 )
 
@@ -34,18 +35,49 @@ def test_the_cross_entropy_and_its_gradient_are_those_of_tensorflow(scale):
     np.testing.assert_allclose(found[1], expected[1], atol=1e-6)
 
 
-def test_correct_predictions_are_those_with_the_first_largest_logit():
-    logits = tf.constant([[[0.0, 2.0, 1.0], [1.0, 1.0, 0.0]], [[3.0, 0.0, 0.0], [0.0, 0.0, 9.0]]])
-    batch = {
-        "labels": tf.constant([[1, 1], [0, 2]]),
-        "weights": tf.constant([[0.5, 0.25], [0.25, 0.0]]),
-    }
-    assert float(masked_cross_entropy(logits, batch)[1]) == 0.75
+def test_a_prediction_is_right_where_no_class_is_likelier():
+    logits = tf.constant([[0.0, 2.0, 1.0], [1.0, 2.0, 0.0], [0.0, 0.0, 9.0]])
+    assert cross_entropy(logits, tf.constant([1, 0, 2]))[1].numpy().tolist() == [True, False, True]
+
+
+def test_the_projected_cross_entropy_has_the_gradients_of_the_product_written_out():
+    random = np.random.default_rng(0)
+    sizes = ((50, 8), (30, 8), (30,))
+    given = [tf.constant(random.normal(size=size), tf.float32) for size in sizes]
+    labels = tf.constant(random.integers(30, size=50), tf.int32)
+    weights = tf.constant(random.random(50), tf.float32)
+
+    def product(states, table, bias, labels):
+        logits = tf.matmul(states, table, transpose_b=True) + bias
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        return losses, tf.argmax(logits, axis=-1, output_type=tf.int32) == labels
+
+    found = []
+    for answers in (projected_cross_entropy, product):
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            losses, right = answers(*given, labels)
+            total = tf.reduce_sum(losses * weights)
+        found.append([losses, right, *tape.gradient(total, given)])
+    for ours, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_loss_of_logits_that_are_not_finite_is_not_finite():
     logits = tf.constant([[0.0, float("nan"), 1.0], [float("inf"), 0.0, 1.0]])
     assert not np.isfinite(cross_entropy(logits, tf.constant([0, 1]))[0].numpy()).any()
+
+
+def test_gelu_and_its_gradient_are_those_of_tensorflow():
+    x = tf.linspace(-6.0, 6.0, 1001)
+    found = []
+    for function in (gelu, tf.nn.gelu):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        found.append([y, tape.gradient(y, x)])
+    for ours, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
 def test_adamw_in_one_kernel_makes_the_updates_of_keras():

@@ -12,6 +12,7 @@ from mlm.config.families import (
 )
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.foundations.framework import make_deterministic, tf
+from mlm.pretraining.activations import gelu
 from mlm.pretraining.initialisation import Initialisation, neighbour_heads
 from mlm.tokenizer.encoding import Encoder
 
@@ -167,8 +168,11 @@ def build_model(config, attention: str, seed: int):
     refuses the fields, and where `attention` does not suit the family.
     """
     from transformers import TFAutoModelForMaskedLM
+    from transformers.activations_tf import ACT2FN
 
     make_deterministic(seed)
+    # Layers look their activation up here when they are made.
+    ACT2FN["gelu"] = gelu
     try:
         model = TFAutoModelForMaskedLM.from_config(config)
         model(model.dummy_inputs)

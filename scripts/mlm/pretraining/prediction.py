@@ -7,27 +7,67 @@ apart get their full logits, gathered afterwards.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from mlm.config.families import BRANCHING_FAMILIES
 from mlm.foundations.framework import as_written, tf
 
-Head = Callable[[tf.keras.Model, tf.Tensor], tf.Tensor]
+
+class Projection(NamedTuple):
+    """A head before its last product: logits are states · tableᵀ + bias."""
+
+    #: [batch, slots, width], in the precision of the products.
+    states: tf.Tensor
+    #: [vocabulary, width] and [vocabulary], float32.
+    table: tf.Tensor
+    bias: tf.Tensor
+
+    def logits(self) -> tf.Tensor:
+        """[batch, slots, vocabulary], float32."""
+        table = tf.cast(self.table, self.states.dtype)
+        products = tf.einsum("bsw,vw->bsv", self.states, table)
+        return tf.cast(products, tf.float32) + self.bias
 
 
-def _distilbert_head(model, hidden):
-    hidden = model.act(model.vocab_transform(hidden))
-    return model.vocab_projector(model.vocab_layer_norm(hidden))
+def _roberta(model, hidden) -> Projection:
+    head = model.lm_head
+    states = head.layer_norm(head.act(head.dense(hidden)))
+    return Projection(states, head.decoder.weight, head.bias)
 
 
-#: By model_type, what maps hidden states to logits.
-_HEADS: dict[str, Head] = {
-    "roberta": lambda model, hidden: model.lm_head(hidden),
-    "xlm-roberta": lambda model, hidden: model.lm_head(hidden),
-    "roberta-prelayernorm": lambda model, hidden: model.lm_head(hidden),
-    "bert": lambda model, hidden: model.mlm(hidden),
-    "distilbert": _distilbert_head,
-    "albert": lambda model, hidden: model.predictions(hidden),
-    "electra": lambda model, hidden: model.generator_lm_head(model.generator_predictions(hidden)),
+def _bert(model, hidden) -> Projection:
+    head = model.mlm.predictions
+    states = head.transform(hidden_states=hidden)
+    return Projection(states, head.input_embeddings.weight, head.bias)
+
+
+def _distilbert(model, hidden) -> Projection:
+    states = model.vocab_layer_norm(model.act(model.vocab_transform(hidden)))
+    head = model.vocab_projector
+    return Projection(states, head.input_embeddings.weight, head.bias)
+
+
+def _albert(model, hidden) -> Projection:
+    head = model.predictions
+    states = head.LayerNorm(head.activation(head.dense(hidden)))
+    return Projection(states, head.decoder.weight, head.decoder_bias)
+
+
+def _electra(model, hidden) -> Projection:
+    head = model.generator_lm_head
+    states = model.generator_predictions(hidden)
+    return Projection(states, head.input_embeddings.weight, head.bias)
+
+
+#: By model_type, the head of hidden states.
+_HEADS: dict[str, Callable[[tf.keras.Model, tf.Tensor], Projection]] = {
+    "roberta": _roberta,
+    "xlm-roberta": _roberta,
+    "roberta-prelayernorm": _roberta,
+    "bert": _bert,
+    "distilbert": _distilbert,
+    "albert": _albert,
+    "electra": _electra,
 }
 
 
@@ -78,23 +118,30 @@ def traceable(model, step: Callable) -> Callable:
     return step if model.config.model_type in BRANCHING_FAMILIES else as_written(step)
 
 
+def masked_projection(model: tf.keras.Model, batch: dict, training: bool) -> Projection | None:
+    """The head at `batch["positions"]`; None where it cannot be called apart."""
+    model_type = model.config.model_type
+    if model_type not in _HEADS:
+        return None
+    encoder = getattr(model, model.base_model_prefix)
+    if model_type in _BERT_LAYERS and not model.config.is_decoder:
+        hidden = _hidden_at_positions(model, encoder, batch, training)
+    else:
+        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+        hidden = encoder(**inputs, training=training)[0]
+        hidden = tf.gather(hidden, batch["positions"], batch_dims=1)
+    return _HEADS[model_type](model, hidden)
+
+
 def masked_logits(model: tf.keras.Model, batch: dict, training: bool) -> tf.Tensor:
     """Logits [batch, slots, vocabulary] float32 at `batch["positions"]`.
 
     `batch` holds `input_ids` and `attention_mask` [batch, sequence] and `positions`
     [batch, slots], int32.
     """
+    projection = masked_projection(model, batch, training)
+    if projection is not None:
+        return projection.logits()
     inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-    model_type = model.config.model_type
-    if model_type in _HEADS:
-        encoder = getattr(model, model.base_model_prefix)
-        if model_type in _BERT_LAYERS and not model.config.is_decoder:
-            hidden = _hidden_at_positions(model, encoder, batch, training)
-        else:
-            hidden = encoder(**inputs, training=training)[0]
-            hidden = tf.gather(hidden, batch["positions"], batch_dims=1)
-        logits = _HEADS[model_type](model, hidden)
-    else:
-        logits = model(inputs, training=training).logits
-        logits = tf.gather(logits, batch["positions"], batch_dims=1)
-    return tf.cast(logits, tf.float32)
+    logits = model(inputs, training=training).logits
+    return tf.cast(tf.gather(logits, batch["positions"], batch_dims=1), tf.float32)

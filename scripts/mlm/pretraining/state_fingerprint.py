@@ -20,6 +20,7 @@ COMPUTING_MODULES = (
     "mlm.config.families",
     "mlm.corpus.counts",
     "mlm.foundations.framework",
+    "mlm.pretraining.activations",
     "mlm.pretraining.adamw",
     "mlm.pretraining.cooccurrence",
     "mlm.pretraining.engine",

@@ -2,40 +2,81 @@
 
 from mlm.foundations.framework import tf
 from mlm.pretraining.optimisation import OptimizerSettings
-from mlm.pretraining.prediction import masked_logits, traceable
+from mlm.pretraining.prediction import masked_logits, masked_projection, traceable
+
+
+def _answers(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Softmax [samples, classes]; cross-entropy, and whether no class is likelier, [samples].
+
+    With the softmax at hand, the loss needs one more look at each, at their maxima.
+    """
+    probabilities = tf.nn.softmax(logits)
+    asked = tf.gather(logits, labels, batch_dims=1)
+    highest = tf.reduce_max(logits, axis=-1)
+    # The largest probability is at least 1 / classes: its logarithm loses nothing.
+    loss = highest - asked - tf.math.log(tf.reduce_max(probabilities, axis=-1))
+    return probabilities, loss, asked == highest
 
 
 @tf.custom_gradient
 def cross_entropy(logits: tf.Tensor, labels: tf.Tensor):
-    """Cross-entropy in nats and the likeliest class, both [samples], of [samples, classes].
+    """Cross-entropy in nats and whether it is right, both [samples], of [samples, classes].
 
-    With the softmax kept, the loss needs one more look at the logits, at their maximum, and the
-    gradient is the softmax less the labels. Under deterministic kernels TensorFlow's own function
-    passes over the logits twice as often, and scatters the gradient.
+    Its gradient is the softmax less the labels. Under deterministic kernels TensorFlow's own
+    function passes over the logits twice as often, and scatters the gradient.
     """
-    probabilities = tf.nn.softmax(logits)
-    best = tf.argmax(logits, axis=-1, output_type=tf.int32)
-    highest, asked = (tf.gather(logits, places, batch_dims=1) for places in (best, labels))
-    # The largest probability is at least 1 / classes: its logarithm loses nothing.
-    loss = highest - asked - tf.math.log(tf.gather(probabilities, best, batch_dims=1))
+    probabilities, loss, right = _answers(logits, labels)
 
-    def gradient(of_loss, _of_best):
+    def gradient(of_loss, _of_right):
         known = tf.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
         return (probabilities - known) * of_loss[:, tf.newaxis], None
 
-    return (loss, best), gradient
+    return (loss, right), gradient
 
 
-def masked_cross_entropy(logits: tf.Tensor, batch: dict) -> tuple[tf.Tensor, tf.Tensor]:
+@tf.custom_gradient
+def projected_cross_entropy(states, table, bias, labels):
+    """`cross_entropy` of states · tableᵀ + bias: [samples, width], [classes, width], [classes].
+
+    The gradient of the logits, softmax less labels, is never made: of the two parts of each
+    product with it, the one with the labels is a choice of rows. What is as large as the logits is
+    passed over three times less often.
+    """
+    rows = tf.cast(table, states.dtype)
+    products = tf.matmul(states, rows, transpose_b=True)
+    probabilities, loss, right = _answers(tf.cast(products, tf.float32) + bias, labels)
+
+    def gradient(of_loss, _of_right):
+        softmax = tf.cast(probabilities, states.dtype)
+        scale = tf.cast(of_loss, states.dtype)[:, tf.newaxis]
+        scaled = states * scale
+        of_states = (tf.matmul(softmax, rows) - tf.gather(rows, labels)) * scale
+        of_table = tf.cast(tf.matmul(softmax, scaled, transpose_a=True), table.dtype)
+        of_bias = tf.cast(tf.matmul(scale, softmax, transpose_a=True)[0], bias.dtype)
+        classes = table.shape[0]
+        chosen = tf.math.unsorted_segment_sum(tf.cast(scaled, table.dtype), labels, classes)
+        asked = tf.math.unsorted_segment_sum(of_loss, labels, classes)
+        return of_states, of_table - chosen, of_bias - asked, None
+
+    return (loss, right), gradient
+
+
+def masked_cross_entropy(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
     """Weighted sums over a batch: cross-entropy in nats, and correct predictions.
 
-    `logits` is [batch, slots, vocabulary]; `batch` holds `labels` and `weights`
-    [batch, slots]. Both results are float32 scalars.
+    `batch` is that of `masked_logits`, with `labels` and `weights` [batch, slots]. Both results
+    are float32 scalars.
     """
     labels, weights = (tf.reshape(batch[name], [-1]) for name in ("labels", "weights"))
-    loss, best = cross_entropy(tf.reshape(logits, [-1, logits.shape[-1]]), labels)
-    right = tf.cast(best == labels, tf.float32)
-    return tf.reduce_sum(loss * weights), tf.reduce_sum(right * weights)
+    projection = masked_projection(model, batch, training)
+    if projection is None:
+        logits = masked_logits(model, batch, training)
+        loss, right = cross_entropy(tf.reshape(logits, [-1, logits.shape[-1]]), labels)
+    else:
+        states = tf.reshape(projection.states, [-1, projection.states.shape[-1]])
+        table, bias = (tf.convert_to_tensor(v) for v in (projection.table, projection.bias))
+        loss, right = projected_cross_entropy(states, table, bias, labels)
+    return tf.reduce_sum(loss * weights), tf.reduce_sum(tf.where(right, weights, 0.0))
 
 
 def replica_train_step(model, optimizer, settings: OptimizerSettings):
@@ -50,8 +91,7 @@ def replica_train_step(model, optimizer, settings: OptimizerSettings):
         """The gradients of every variable, the loss, and the right answers."""
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
-            logits = masked_logits(model, part, training=True)
-            loss, right = masked_cross_entropy(logits, part)
+            loss, right = masked_cross_entropy(model, part, training=True)
         gradients = tape.gradient(loss, variables)
         gradients = [
             tf.zeros_like(v) if g is None else tf.convert_to_tensor(g)
@@ -127,7 +167,7 @@ def replica_validation_step(model):
     """The function of a replica's batch that gives its loss, right answers and predictions."""
 
     def step(batch: dict) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        loss, right = masked_cross_entropy(masked_logits(model, batch, training=False), batch)
+        loss, right = masked_cross_entropy(model, batch, training=False)
         return loss, right, tf.reduce_sum(batch["weights"])
 
     return traceable(model, step)
