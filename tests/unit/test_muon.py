@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from small_pretraining import small_pretraining
+from tensorflow.python.framework import ops
 
 from mlm.foundations.framework import tf, tf_keras
+from mlm.preflight.lowering import train_step_of
 from mlm.pretraining.muon import Muon, is_hidden_matrix, orthogonalised
 from mlm.pretraining.optimisation import build_optimizer
 from mlm.pretraining.train_step import replica_train_step
@@ -92,6 +94,30 @@ def test_the_state_has_one_moment_of_a_hidden_matrix_and_two_of_the_rest(tmp_pat
     numbers = sum(int(tf.size(v)) for v in optimizer.variables if v.dtype == tf.float32)
     expected = sum(int(tf.size(v)) * (1 if is_hidden_matrix(v) else 2) for v in variables)
     assert numbers == expected
+
+
+def flops_of_products(step) -> int:
+    """FLOPs of the matrix products of a TrainStep's graph, counted by TensorFlow."""
+    from mlm.preflight.xla_rules import operations
+
+    function = tf.function(step.function, input_signature=[step.signature])
+    products = [
+        op
+        for op in operations(function.get_concrete_function().graph)
+        if op.type in ("MatMul", "BatchMatMulV2")
+    ]
+    return sum(ops.get_stats_for_node_def(op.graph, op.node_def, "flops").value for op in products)
+
+
+def test_the_products_of_an_update_are_as_many_as_are_said(tmp_path):
+    run = small_pretraining(tmp_path)
+    steps = [
+        train_step_of(replace(run, optimizer=replace(run.optimizer, name=name)))
+        for name in ("adamw", "muon")
+    ]
+    adamw, muon = map(flops_of_products, steps)
+    assert muon - adamw == steps[1].muon_flops > 0
+    assert steps[0].muon_flops is None
 
 
 def test_one_execution_updates_every_weight(tmp_path):

@@ -35,6 +35,7 @@ def judge(
     targets=("v5e:2x2",),
     reach=VM,
     gradient_accumulation_steps=1,
+    muon_flops=None,
     forward=None,
     **manifest,
 ):
@@ -49,6 +50,7 @@ def judge(
         survey=Survey(25, 1, 2, 1, 1, 1),
         per_replica_batch_size=8,
         gradient_accumulation_steps=gradient_accumulation_steps,
+        muon_flops=muon_flops,
         forward_rows=ForwardRows(8, {4: 16}) if forward else None,
     ).write(lowering)
     program = tmp_path / "program"
@@ -97,6 +99,33 @@ def test_accumulated_batches_are_counted_although_the_compiler_counts_a_loop_onc
     assert four.estimate.step_seconds[0] == pytest.approx(
         4 * once.estimate.step_seconds[0], rel=1e-3
     )
+
+
+def test_muons_products_are_made_once_however_many_batches_are_accumulated(tmp_path):
+    compiler = {"v5e:2x2": answer(flops=5e11), "v4:2x2x1": answer(flops=6e11)}
+    report = judge(
+        tmp_path,
+        compiler,
+        targets=tuple(compiler),
+        gradient_accumulation_steps=4,
+        muon_flops=10**11,
+        samples=200,
+    )
+    assert [t.flops_per_step for t in report.targets] == [4 * 4e11 + 1e11, 4 * 5e11 + 1e11]
+    assert [t.muon_share for t in report.targets] == [pytest.approx(1 / 17), pytest.approx(1 / 21)]
+    assert "Muon's update: 4.8 to 5.9 % of the step's FLOPs" in table(report)
+
+
+def test_targets_that_agree_on_the_share_of_muon_are_told_of_together(tmp_path):
+    compiler = {"v5e:2x2": answer(flops=5.0e11), "v4:2x2x1": answer(flops=5.001e11)}
+    report = judge(tmp_path, compiler, targets=tuple(compiler), muon_flops=10**11)
+    assert "Muon's update: 20.0 % of the step's FLOPs" in table(report)
+
+
+def test_nothing_is_said_of_muon_with_adamw(tmp_path):
+    report = judge(tmp_path, {"v5e:2x2": answer()})
+    assert "Muon" not in table(report)
+    assert "muon" not in (tmp_path / "preflight.json").read_text()
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,7 @@ PREFLIGHT = Preflight(
             memory=Memory(0, 0, 0, 0, 0, peak=4_750_000_000, allocated=0),
             hbm_per_replica=2**32,
             flops_per_step=1e12,
+            muon_share=0.0214,
         )
     ],
     chips=[],
@@ -200,6 +201,7 @@ def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
     assert "v5e:2x2" in found.text and "4.42 GiB" in found.text and "does not fit" in found.text
     assert "not measured" in found.text and "no_host_ops: two shapes" in found.text
     assert "base, a fold: failed" in found.text
+    assert "Muon's update: 2.1 % of the step's FLOPs." in found.text
 
 
 def test_cost_is_shown_where_it_was_asked_for(tmp_path):

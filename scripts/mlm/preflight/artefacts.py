@@ -44,7 +44,8 @@ class ForwardRows:
 class Step:
     """The sizes of a step; None is what is not known, since a fault came before it.
 
-    `inputs` has shape and type by name. `outputs` and `examples` are those of a fine-tuning.
+    `inputs` has shape and type by name. `muon_flops` are those of the products of Muon's update,
+    left out with adamw. `outputs` and `examples` are those of a fine-tuning.
     """
 
     precision: str
@@ -56,6 +57,7 @@ class Step:
     sequence_length: int | None = field(default=None, metadata=OPTIONAL)
     vocabulary_size: int | None = field(default=None, metadata=OPTIONAL)
     slots: int | None = field(default=None, metadata=OPTIONAL)
+    muon_flops: int | None = field(default=None, metadata=OPTIONAL)
     inputs: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
     dimensions: list[Dimension] | None = field(default=None, metadata=OPTIONAL)
     survey: Survey | None = field(default=None, metadata=OPTIONAL)
@@ -160,7 +162,8 @@ class ForwardReport:
 class Target:
     """What preflight says of one target; `memory` and `estimate` are None where unknown.
 
-    `forward` is what is said of the steps of validation and evaluation.
+    `forward` is what is said of the steps of validation and evaluation, `muon_share` the share
+    of `flops_per_step` that are the products of Muon's update, left out with adamw.
     """
 
     target: str
@@ -174,6 +177,7 @@ class Target:
     memory: Memory | None = None
     flops_per_step: float | None = None
     flops_per_run: float | None = None
+    muon_share: float | None = field(default=None, metadata=OPTIONAL)
     bytes_accessed: float | None = None
     all_reduces: int = 0
     global_batch_size: int | None = None

@@ -80,12 +80,13 @@ class TargetReport(Target):
 class Load:
     """What one update asks of a target: samples on one replica, and batches accumulated.
 
-    `steps_for` gives the run's updates for a global batch size.
+    `steps_for` gives the run's updates for a global batch size; `muon_flops` as in `Step`.
     """
 
     per_replica_batch_size: int
     gradient_accumulation_steps: int
     steps_for: Callable[[int], int]
+    muon_flops: int | None = None
 
 
 def report_on(
@@ -143,8 +144,12 @@ def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load
             )
         )
     # The compiler counts a loop's body once. What is outside of it, the update of the weights,
-    # is counted as often here: less than 0.1 % of the FLOPs, some of the bytes.
-    report.flops_per_step = found.flops * load.gradient_accumulation_steps
+    # is counted as often here, but for Muon's products: less than 0.1 % of the FLOPs, some of the
+    # bytes.
+    once = load.muon_flops or 0
+    report.flops_per_step = (found.flops - once) * load.gradient_accumulation_steps + once
+    if once:
+        report.muon_share = once / report.flops_per_step
     report.bytes_accessed = found.bytes_accessed * load.gradient_accumulation_steps
     if any(f.rule == "full_global_batch" for f in report.findings):
         return
@@ -220,7 +225,10 @@ def preflight(
         if size > _LARGE_PROGRAM:
             at_once = 1
         load = Load(
-            lowering.per_replica_batch_size, lowering.gradient_accumulation_steps, steps_for
+            lowering.per_replica_batch_size,
+            lowering.gradient_accumulation_steps,
+            steps_for,
+            lowering.muon_flops,
         )
         forward = {
             target: forward_programs(target, lowering, files.validation, files.evaluation)

@@ -14,6 +14,7 @@ from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.xla_rules import check_graph, source_line
 from mlm.pretraining.models import build_model, number_of_parameters
+from mlm.pretraining.muon import orthogonalising_flops
 from mlm.pretraining.optimisation import build_optimizer
 from mlm.pretraining.resolved_run import Pretraining
 from mlm.pretraining.train_step import replica_train_step
@@ -26,13 +27,15 @@ _REPLICAS = 2
 class TrainStep:
     """A run's step on one replica, before it is traced.
 
-    `function` takes a batch, a dict of tensors of the shapes in `signature`.
+    `function` takes a batch, a dict of tensors of the shapes in `signature`. `muon_flops` are
+    those of `orthogonalising_flops`, None with adamw.
     """
 
     function: Callable
     signature: dict[str, tf.TensorSpec]
     model: object
     parameters: int
+    muon_flops: int | None
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,14 @@ def train_step_of(run: Pretraining) -> TrainStep:
     model = build_model(run.model_config, run.initialisation.attention, run.seed)
     optimizer = build_optimizer(run.optimizer, model.trainable_variables)
     step = one_of_many(replica_train_step(model, optimizer, run.optimizer))
-    return TrainStep(step, first_epoch(run).element_spec, model, number_of_parameters(model))
+    muon = run.optimizer.name == "muon"
+    return TrainStep(
+        step,
+        first_epoch(run).element_spec,
+        model,
+        number_of_parameters(model),
+        orthogonalising_flops(model.trainable_variables) if muon else None,
+    )
 
 
 def one_of_many(step: Callable) -> Callable:

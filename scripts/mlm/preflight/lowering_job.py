@@ -80,6 +80,7 @@ def lower_run(
         described |= run.step_sizes() | {
             "model_configuration": json.loads(run.model_config.to_json_string()),
             "parameters": step.parameters,
+            "muon_flops": step.muon_flops,
             "inputs": inputs,
             "dimensions": dimensions,
         }

@@ -45,12 +45,24 @@ def table(report: Preflight) -> str:
         f"Preflight of {report.run} ({report.label}; {report.effort} compilation)",
         *("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows),
     ]
+    if muon := muon_in_words(report):
+        lines.append(f"  {muon}")
     # Advice last: what stops a training is read first.
     lines += [
         f"  {f.in_words()}" for f in sorted(report.findings, key=lambda f: f.severity == ADVICE)
     ]
     lines.append(f"{report.run}: {'passed' if report.passed else 'FAILED'}")
     return "\n".join(lines)
+
+
+def muon_in_words(report: Preflight) -> str | None:
+    """What Muon's update costs, over all targets; None with adamw."""
+    shares = sorted(t.muon_share for t in report.targets if t.muon_share is not None)
+    if not shares:
+        return None
+    # Targets differ in what their compilers count beside the products.
+    ends = dict.fromkeys(f"{100 * share:.1f}" for share in (shares[0], shares[-1]))
+    return f"Muon's update: {' to '.join(ends)} % of the step's FLOPs"
 
 
 def row(target: Target) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlm.foundations.atomic import canonical_json
-from mlm.preflight.table import HEADINGS, row
+from mlm.preflight.table import HEADINGS, muon_in_words, row
 from mlm.report import sections_of_data, sections_of_finetuning, sections_of_runs
 from mlm.report.figure_titles import ordered_baselines
 from mlm.report.phrasing import (
@@ -170,6 +170,7 @@ def preflight(results: Results) -> dict | None:
                 "name": preflight.run,
                 "passed": preflight.passed,
                 "rows": [row(target) for target in preflight.targets],
+                "muon": muon_in_words(preflight),
                 "findings": [finding.in_words() for finding in preflight.findings],
             }
             for preflight in found
