@@ -6,6 +6,11 @@ Ours shuffles serialized records and parses whole batches; the usual order parse
 shuffles the parsed tensors in a window of 2^18, then makes batches. Both read the same shards,
 in one process, in turns. Masks are left out of the comparison, and the rate of the whole
 pipeline with them stands beside it.
+
+    python benchmarks/input_pipeline.py --resume
+
+is the wait for the first batch at the start of an epoch of ten million samples and just before its
+end, in turns. The ten shards are one file.
 """
 
 import argparse
@@ -23,22 +28,22 @@ import numpy as np
 from mlm.batches.input_pipeline import BatchOrder, ShardFiles, read_batches, training_batches
 from mlm.batches.masking import MaskingPlan
 from mlm.foundations.framework import tf
+from mlm.shards.blocks import ShardBlocks
 from mlm.shards.tfrecord import SampleWriter
 
-SEQUENCE, BATCH, WINDOW, VOCABULARY = 128, 128, 2**18, 8_000
+SEQUENCE, BATCH, WINDOW, VOCABULARY = 128, 128, 2**17, 8_000
 
 
 def write_shards(directory: Path, samples: int, shards: int) -> ShardFiles:
     """Random samples in `shards` files below `directory`."""
-    random, files, share = np.random.default_rng(0), [], samples // shards
+    random, blocks, share = np.random.default_rng(0), [], samples // shards
     for i in range(shards):
         path = directory / f"train-{i:05d}-of-{shards:05d}.tfrecord"
         with SampleWriter(path) as writer:
             ids = random.integers(5, VOCABULARY, (share, SEQUENCE))
             writer.write(ids, np.full(share, SEQUENCE))
-        files.append(str(path))
-    first = tuple(i * share for i in range(shards))
-    return ShardFiles(tuple(files), first, shards * share, SEQUENCE, "")
+        blocks.append(ShardBlocks(str(path), path.name, share, "none", writer.block_offsets))
+    return ShardFiles(tuple(blocks), SEQUENCE)
 
 
 def plain(shards: ShardFiles) -> tf.data.Dataset:
@@ -84,11 +89,42 @@ def measure(batches: tf.data.Dataset) -> tuple[float, float]:
     return first - begun, count * BATCH / (time.perf_counter() - begun)
 
 
+def resumed(turns: int, samples: int = 10**7, sequence: int = 8) -> dict:
+    """Seconds to the first batch at the start and at the end of an epoch, medians of the turns."""
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "train.tfrecord"
+        with SampleWriter(path) as writer:
+            for _ in range(100):
+                ids = random.integers(5, VOCABULARY, (samples // 1000, sequence))
+                writer.write(ids, np.full(len(ids), sequence))
+        shard = ShardBlocks(str(path), path.name, samples // 10, "none", writer.block_offsets)
+        shards, steps = ShardFiles((shard,) * 10, sequence), samples // BATCH
+        waits: dict[int, list[float]] = {0: [], steps - 10: []}
+        for _ in range(turns):
+            for start, found in waits.items():
+                begun = time.perf_counter()
+                order = BatchOrder(1, BATCH, WINDOW, start_step=start, steps=steps)
+                next(iter(read_batches(shards, order)))
+                found.append(time.perf_counter() - begun)
+    fresh, late = map(statistics.median, waits.values())
+    return {
+        "samples": samples,
+        "first_batch_seconds_at_the_start": round(fresh, 2),
+        "first_batch_seconds_at_the_end": round(late, 2),
+        "longer_asked_for": 2.0,
+    }
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--turns", type=int, default=5)
     arguments.add_argument("--samples", type=int, default=2**17)
+    arguments.add_argument("--resume", action="store_true", help="the wait late in an epoch")
     given = arguments.parse_args()
+    if given.resume:
+        print(json.dumps(resumed(given.turns), indent=2))
+        return
     with tempfile.TemporaryDirectory() as directory:
         shards = write_shards(Path(directory), given.samples, shards=4)
         pairs = [(measure(ours(shards)), measure(plain(shards))) for _ in range(given.turns)]

@@ -21,6 +21,7 @@ def small_pretraining(root: Path, **overrides):
     from mlm.pretraining.initialisation import Initialisation
     from mlm.pretraining.optimisation import OptimizerSettings
     from mlm.pretraining.resolved_run import Pretraining
+    from mlm.shards.blocks import ShardBlocks
 
     file = root / "train.tfrecord"
     if not file.exists():
@@ -28,7 +29,7 @@ def small_pretraining(root: Path, **overrides):
         ids = np.random.default_rng(0).integers(5, VOCABULARY, (SAMPLES, LENGTH))
         writer.write(ids, np.full(SAMPLES, LENGTH))
         writer.close()
-    shards = ShardFiles((str(file),), (0,), SAMPLES, LENGTH, "")
+    shards = ShardFiles((ShardBlocks(str(file), file.name, SAMPLES, "none", None),), LENGTH)
     plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
     optimizer = OptimizerSettings.of(
         Optimizer(learning_rate=1e-3, warmup_ratio=0.1, weight_decay=0.01).model_dump(), 100

@@ -13,6 +13,7 @@ from mlm.corpus.counts import count_tokens
 from mlm.foundations.errors import MlmError
 from mlm.pretraining import cooccurrence
 from mlm.pretraining.cooccurrence import Request, positive_pmi, start_from_counts, word_vectors
+from mlm.shards.blocks import ShardBlocks
 from mlm.shards.tfrecord import SampleWriter
 
 SPECIAL = (0, 1, 2, 3, 4)
@@ -24,7 +25,8 @@ def shards_of(path, ids):
 
     with SampleWriter(path, "none") as writer:
         writer.write(ids, np.full(len(ids), ids.shape[1]))
-    return ShardFiles((str(path),), (0,), len(ids), ids.shape[1], "")
+    shard = ShardBlocks(str(path), path.name, len(ids), "none", writer.block_offsets)
+    return ShardFiles((shard,), ids.shape[1])
 
 
 @pytest.fixture(scope="module")

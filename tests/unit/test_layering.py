@@ -45,6 +45,7 @@ COMPUTES_NO_BITS = {
     "mlm.pretraining.local_devices": "finds the devices",
     "mlm.results.artefacts": "reads and writes JSON",
     "mlm.results.typed_artefacts": "reads and writes JSON",
+    "mlm.shards.blocks": "the manifests' digests are part of the state",
     "mlm.shards.manifests": "the manifests' digests are part of the state",
     "mlm.shards.object_storage": "copies files",
     "mlm.shards.packing": "the manifests' digests are part of the state",

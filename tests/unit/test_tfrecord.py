@@ -15,6 +15,12 @@ from mlm.shards.tf_example import (
 )
 from mlm.shards.tfrecord import SampleWriter, encode_samples, read_records
 
+
+def encoded(*samples) -> bytes:
+    """Samples as they stand in a shard."""
+    return b"".join(encode_samples(*samples))
+
+
 LENGTH = 8
 
 
@@ -44,7 +50,7 @@ def records_of(data):
 def test_the_bytes_of_a_sample_are_these():
     """Shards are compared by their sha256: a library that lays them out anew must be noticed."""
     spans = Spans(np.array([2**56 + 1]), np.array([2]), np.array([1]))
-    assert encode_samples(np.array([[5, 300, 0]]), np.array([2]), spans).hex() == (
+    assert encoded(np.array([[5, 300, 0]]), np.array([2]), spans).hex() == (
         "6900000000000000360b3c6e0a670a190a0e617474656e74696f6e5f6d61736b12071a050a030101000a150a"
         "09696e7075745f69647312081a060a0405ac02000a1c0a0b7370616e5f67726f757073120d1a0b0a09818080"
         "8080808080010a150a0c7370616e5f6c656e6774687312051a030a0102c0b55003"
@@ -72,7 +78,7 @@ def test_gzip_holds_no_time_and_no_name(tmp_path, samples):
 
 
 def test_every_damaged_byte_is_noticed(samples):
-    data = encode_samples(samples[0][:2], samples[1][:2])
+    data = encoded(samples[0][:2], samples[1][:2])
     for place in range(len(data)):
         damaged = bytearray(data)
         damaged[place] ^= 0x10
@@ -81,8 +87,8 @@ def test_every_damaged_byte_is_noticed(samples):
 
 
 def test_a_cut_off_file_is_noticed_wherever_it_was_cut(samples):
-    data = encode_samples(samples[0][:2], samples[1][:2])
-    boundary = len(encode_samples(samples[0][:1], samples[1][:1]))
+    data = encoded(samples[0][:2], samples[1][:2])
+    boundary = len(encoded(samples[0][:1], samples[1][:1]))
     for end in range(1, len(data)):
         if end != boundary:
             with pytest.raises(MlmError, match="ends after"):
@@ -91,19 +97,19 @@ def test_a_cut_off_file_is_noticed_wherever_it_was_cut(samples):
 
 
 def test_a_truncated_gzip_is_noticed(samples):
-    data = gzip.compress(encode_samples(*samples))
+    data = gzip.compress(encoded(*samples))
     with pytest.raises(MlmError, match="gzip stream is truncated"):
         records_of(data[:-30])
 
 
 def test_samples_of_another_length_are_named(samples):
-    records = records_of(encode_samples(*samples))
+    records = records_of(encoded(*samples))
     with pytest.raises(SampleError, match="attention_mask holds 8 values; 9 are expected"):
         decode_samples(records, 9)
 
 
 def test_what_is_no_example_is_named(samples):
-    records = records_of(encode_samples(*samples))
+    records = records_of(encoded(*samples))
     records[3] = b"\x0a\xff\x01rest"
     with pytest.raises(SampleError, match=r"is not a tf\.train\.Example") as caught:
         decode_samples(records, LENGTH)
@@ -168,7 +174,7 @@ def spans():
 
 
 def test_groups_travel_with_the_samples(samples, spans):
-    records = records_of(encode_samples(*samples, spans))
+    records = records_of(encoded(*samples, spans))
     ids, mask, found = decode_grouped_samples(records, LENGTH)
     assert (ids == samples[0]).all() and (mask.sum(axis=1) == samples[1]).all()
     for name in ("groups", "lengths", "counts"):
@@ -179,7 +185,7 @@ def test_groups_travel_with_the_samples(samples, spans):
 
 def test_tensorflow_reads_and_writes_the_same_bytes_with_groups(samples, spans):
     tf = pytest.importorskip("tensorflow")
-    records = records_of(encode_samples(*samples, spans))
+    records = records_of(encoded(*samples, spans))
     spec = {n: tf.io.FixedLenFeature((LENGTH,), tf.int64) for n in ("input_ids", "attention_mask")}
     parsed = tf.io.parse_example(records, spec)
     assert (parsed["input_ids"].numpy() == samples[0]).all()
@@ -205,7 +211,7 @@ def test_tensorflow_reads_and_writes_the_same_bytes_with_groups(samples, spans):
 
 
 def test_samples_without_groups_are_named(samples):
-    records = records_of(encode_samples(*samples))
+    records = records_of(encoded(*samples))
     with pytest.raises(SampleError, match="span_groups is missing"):
         decode_grouped_samples(records, LENGTH)
 
@@ -214,6 +220,6 @@ def test_samples_without_groups_are_named(samples):
 def test_spans_that_do_not_add_up_to_the_tokens_are_refused(samples, lengths):
     count = len(lengths)
     spans = Spans(np.arange(count), np.array(lengths), np.array([count]))
-    records = records_of(encode_samples(samples[0][:1], samples[1][:1], spans))
+    records = records_of(encoded(samples[0][:1], samples[1][:1], spans))
     with pytest.raises(SampleError, match="are not those of its tokens"):
         decode_grouped_samples(records, LENGTH)

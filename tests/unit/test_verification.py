@@ -17,6 +17,12 @@ from mlm.shards.verification import (
     verify_split,
 )
 
+
+def encoded(*samples) -> bytes:
+    """Samples as they stand in a shard."""
+    return b"".join(encode_samples(*samples))
+
+
 SCHEMA = SampleSchema(sequence_length=8, vocabulary_size=0x110005, pad_id=1)
 
 
@@ -92,7 +98,7 @@ def test_an_id_outside_the_vocabulary_is_named(tmp_path):
 
 def test_samples_of_another_length_are_named_one_by_one(tmp_path):
     file = tmp_path / "a"
-    parts = [encode_samples(np.full((1, n), 5), np.array([n])) for n in (4, 6, 4, 3)]
+    parts = [encoded(np.full((1, n), 5), np.array([n])) for n in (4, 6, 4, 3)]
     file.write_bytes(b"".join(parts))
     scan = scan_shard(file, SampleSchema(4, 100, 1))
     assert scan.problems == [
@@ -115,7 +121,7 @@ def test_many_problems_are_counted_not_listed(tmp_path):
 
 def test_records_before_the_damage_still_count(tmp_path):
     rows = np.full((30, 4), 5)
-    data = encode_samples(rows, np.full(30, 4))
+    data = encoded(rows, np.full(30, 4))
     size = len(next(read_records(io.BytesIO(data), "a"))) + 16
     (tmp_path / "a").write_bytes(data[: size * 20 + 3])
     scan = scan_shard(tmp_path / "a", SampleSchema(4, 100, 1))

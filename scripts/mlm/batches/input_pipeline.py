@@ -1,21 +1,26 @@
 """From shards to masked batches: the order of the samples and the replicas' shares.
 
-The stream of a run is epoch after epoch, each in its own order, cut into global batches
-without regard to epochs: every batch has the same shape and no sample is dropped. Batch k is
-a function of (manifest, seed, batch size, shuffle window, k).
+The stream of a run is epoch after epoch, each in its own order (`mlm.batches.sample_order`), cut
+into global batches without regard to epochs: every batch has the same shape and no sample is
+dropped. Batch k is a function of (manifest, seed, batch size, shuffle window, k), and beginning
+with it costs one group of samples.
 """
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from mlm.batches.masking import FIXED_EPOCH, MaskingPlan, mask_batch
+from mlm.batches.sample_order import SampleOrder
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import as_written, tf
-from mlm.shards.manifests import Manifest
+from mlm.shards.blocks import ReadableBlocks, ShardBlocks
+from mlm.shards.manifests import Manifest, place_of
 
-#: Shards read side by side, and records taken from one before the next.
-_CYCLE, _BLOCK = 4, 16
 _LARGEST_INDEX = 2**32
 
 
@@ -23,11 +28,8 @@ _LARGEST_INDEX = 2**32
 class ShardFiles:
     """The shards of one split as the reader needs them."""
 
-    files: tuple[str, ...]
-    first_index: tuple[int, ...]
-    num_samples: int
+    blocks: tuple[ShardBlocks, ...]
     sequence_length: int
-    compression: str
 
     @classmethod
     def of(cls, manifest: Manifest, root: str | Path = ".") -> "ShardFiles":
@@ -40,37 +42,31 @@ class ShardFiles:
                 f"{manifest.split}: {manifest.num_samples} samples; masks are keyed by a "
                 "32-bit sample index. Use a longer sequence length or fewer documents."
             )
-        first, start = [], 0
-        for shard in manifest.shards:
-            first.append(start)
-            start += shard.num_samples
-        root = str(root).rstrip("/")
-        return cls(
-            files=tuple(
-                s.path if "://" in s.path or s.path.startswith("/") else f"{root}/{s.path}"
-                for s in manifest.shards
-            ),
-            first_index=tuple(first),
-            num_samples=manifest.num_samples,
-            sequence_length=manifest.sequence_length,
-            compression="GZIP" if manifest.compression == "gzip" else "",
+        blocks = tuple(
+            ShardBlocks(
+                path=place_of(shard, root),
+                name=shard.path,
+                num_samples=shard.num_samples,
+                compression=manifest.compression,
+                offsets=shard.block_offsets,
+            )
+            for shard in manifest.shards
         )
+        return cls(blocks, manifest.sequence_length)
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the shards, in order."""
+        return tuple(shard.path for shard in self.blocks)
 
-def _records(shards: ShardFiles, files: tf.Tensor, first_index: tf.Tensor) -> tf.data.Dataset:
-    """(sample index, serialized record) of the given shards, interleaved deterministically."""
+    @property
+    def num_samples(self) -> int:
+        return sum(shard.num_samples for shard in self.blocks)
 
-    @as_written
-    def read(file, first):
-        return tf.data.TFRecordDataset(file, compression_type=shards.compression).enumerate(first)
-
-    return tf.data.Dataset.from_tensor_slices((files, first_index)).interleave(
-        read,
-        cycle_length=min(_CYCLE, len(shards.files)),
-        block_length=_BLOCK,
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
+    @property
+    def compression(self) -> str:
+        """As TensorFlow calls it."""
+        return "GZIP" if self.blocks and self.blocks[0].compression == "gzip" else ""
 
 
 def parse_records(serialized: tf.Tensor, sequence_length: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -78,23 +74,6 @@ def parse_records(serialized: tf.Tensor, sequence_length: int) -> tuple[tf.Tenso
     feature = tf.io.FixedLenFeature((sequence_length,), tf.int64)
     parsed = tf.io.parse_example(serialized, {"input_ids": feature, "attention_mask": feature})
     return tf.cast(parsed["input_ids"], tf.int32), tf.cast(parsed["attention_mask"], tf.int32)
-
-
-@as_written
-def _one_epoch(shards: ShardFiles, seed: int, epoch: tf.Tensor, window: int) -> tf.data.Dataset:
-    """(sample index, serialized record) in the order of one epoch."""
-    key = tf.stack([tf.constant(seed, tf.int64), epoch])
-    order = tf.random.experimental.stateless_shuffle(tf.range(len(shards.files)), seed=key)
-    files = tf.gather(tf.constant(shards.files), order)
-    first = tf.gather(tf.constant(shards.first_index, tf.int64), order)
-    records = _records(shards, files, first)
-    # The order follows from the seed of the epoch; TF's own reshuffling would depend on how
-    # often the dataset was iterated in this process.
-    return records.shuffle(
-        min(window, shards.num_samples),
-        seed=tf.constant(seed, tf.int64) * 1_000_003 + epoch,
-        reshuffle_each_iteration=False,
-    )
 
 
 @dataclass(frozen=True)
@@ -112,29 +91,63 @@ class BatchOrder:
 def read_batches(shards: ShardFiles, order: BatchOrder) -> tf.data.Dataset:
     """The batches as they were stored: (epoch, sample index, ids, attention), [batch] and
     [batch, sequence]."""
-    seed, shuffle_window = order.seed, order.shuffle_window
-    start_step, steps, global_batch_size = order.start_step, order.steps, order.global_batch_size
-    first_sample = start_step * global_batch_size
-    first_epoch, skipped = divmod(first_sample, shards.num_samples)
-    last_epoch = -(-steps * global_batch_size // shards.num_samples)
-    begun = _one_epoch(shards, seed, tf.constant(first_epoch, tf.int64), shuffle_window)
-    later = tf.data.Dataset.range(first_epoch + 1, max(last_epoch, first_epoch + 1)).flat_map(
-        lambda epoch: _one_epoch(shards, seed, epoch, shuffle_window)
+    shape = (order.global_batch_size,)
+    stored = tf.data.Dataset.from_generator(
+        partial(_stored_batches, shards, order),
+        output_signature=tuple(tf.TensorSpec(shape, t) for t in (tf.int64, tf.int64, tf.string)),
     )
-    stream = begun.skip(skipped).concatenate(later)
 
     @as_written
-    def parsed(step, batch):
-        index, serialized = batch
-        # A call for every record would cost more than all else: the epoch follows from the
-        # place in the stream.
-        place = step * global_batch_size + tf.range(global_batch_size, dtype=tf.int64)
-        epoch = place // shards.num_samples
+    def parsed(epoch, index, serialized):
         return epoch, index, *parse_records(serialized, shards.sequence_length)
 
-    batches = stream.batch(global_batch_size, drop_remainder=True)
-    numbered = tf.data.Dataset.zip((tf.data.Dataset.range(start_step, steps), batches))
-    return _deterministic(numbered.map(parsed, num_parallel_calls=tf.data.AUTOTUNE))
+    return _deterministic(stored.map(parsed, num_parallel_calls=tf.data.AUTOTUNE))
+
+
+def _stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
+    """(epoch, sample index, serialized record) of each batch, [batch].
+
+    While the samples of a group are handed out, those of the next are read.
+    """
+    samples = SampleOrder(
+        tuple(s.num_samples for s in shards.blocks), order.seed, order.shuffle_window
+    )
+    size = order.global_batch_size
+    place, end = order.start_step * size, order.steps * size
+    if place >= end:
+        return
+    blocks = ReadableBlocks(shards.blocks)
+    waiting: list[tuple] = []
+    with ThreadPoolExecutor(1) as reader:
+        groups = samples.groups_from(place, end)
+        coming = reader.submit(_read_group, blocks, samples, *next(groups))
+        while coming is not None:
+            epoch, first, indices, records = coming.result()
+            following = next(groups, None)
+            coming = following and reader.submit(_read_group, blocks, samples, *following)
+            start = max(0, place - first)
+            part = np.full(len(indices) - start, epoch), indices[start:], records[start:]
+            waiting.append(part)
+            epochs, found, data = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
+            whole = min(len(found) // size * size, end - place)
+            for at in range(0, whole, size):
+                yield epochs[at : at + size], found[at : at + size], data[at : at + size]
+            waiting = [(epochs[whole:], found[whole:], data[whole:])]
+            place += whole
+
+
+def _read_group(
+    blocks: ReadableBlocks, order: SampleOrder, epoch: int, number: int
+) -> tuple[int, int, np.ndarray, np.ndarray]:
+    """The epoch, the place of a group's first sample in the stream, and the indices and records
+    [samples] of all, in their order."""
+    group = order.group(epoch, number)
+    records = np.empty(group.samples, object)
+    for block, start, end in zip(group.blocks, group.starts, group.ends, strict=True):
+        shard, within = order.block(int(block))
+        records[start:end] = list(blocks[shard].read(within))
+    indices = order.group_indices(group)
+    return epoch, epoch * order.num_samples + group.first, indices, records[group.shuffled()]
 
 
 def training_batches(shards: ShardFiles, plan: MaskingPlan, order: BatchOrder) -> tf.data.Dataset:

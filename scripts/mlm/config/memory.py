@@ -116,7 +116,7 @@ def training_mb(
     a_parameter = _TRAINED_PARAMETER[pretraining["optimizer"]["name"]]
     weights = replicas * a_parameter * parameters(model, vocabulary, sequence_length)
     validation = pretraining["validation"]["samples"] or 0
-    data = (pretraining["shuffle_window"] + validation) * sequence_length * _STORED_TOKEN
+    data = (2 * pretraining["shuffle_window"] + validation) * sequence_length * _STORED_TOKEN
     activations = 0
     if on_host:
         width = _size(fields, "hidden_size") or 2048

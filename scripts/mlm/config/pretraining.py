@@ -139,7 +139,11 @@ class Pretraining(Section):
     tokens: Count | None = None
     continue_from: ContinueFrom = section(ContinueFrom)
     optimizer: Optimizer = section(Optimizer)
-    shuffle_window: Count = Field(262_144, description="Samples held back for shuffling.")
+    shuffle_window: Count = Field(
+        131_072,
+        description="Samples that are shuffled among themselves: blocks of 1,024 that every epoch"
+        " takes from all over the split. Twice as many are in memory.",
+    )
     validation: Validation = section(Validation)
     log_every: Count = Field(20, description="Steps between rows of training.csv.")
     steps_per_execution: Count = Field(

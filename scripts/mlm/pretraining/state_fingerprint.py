@@ -26,6 +26,7 @@ COMPUTING_MODULES = (
     "mlm.pretraining.engine",
     "mlm.pretraining.initialisation",
     "mlm.batches.input_pipeline",
+    "mlm.batches.sample_order",
     "mlm.batches.keyed_random",
     "mlm.batches.masking",
     "mlm.pretraining.models",

@@ -20,7 +20,8 @@ class ShardEntry:
     """One shard: `path` is relative to the project's root, or as `shards.prebuilt` gave it.
 
     `num_tokens` counts real tokens (mask 1), `num_padding` the others; `num_bytes` and
-    `sha256` are those of the file.
+    `sha256` are those of the file. `block_offsets` are the bytes at which its blocks start
+    (`mlm.shards.blocks`), None where they are not known.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ShardEntry:
     num_padding: int
     num_bytes: int
     sha256: str
+    block_offsets: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ class _Store:
     list: Callable[[str], list[str]]
     size: Callable[[str], int | None]
     download: Callable[[str, str], None]
+    read: Callable[[str, int, int | None], bytes]
 
 
 def is_remote(path: str) -> bool:
@@ -56,6 +57,16 @@ def file_size(path: str) -> int | None:
         with _in_words("read", path):
             return _store().size(path)
     return Path(path).stat().st_size if Path(path).is_file() else None
+
+
+def read_range(path: str, start: int, end: int | None = None) -> bytes:
+    """The bytes of a file from `start` up to `end`, or to its end."""
+    if is_remote(path):
+        with _in_words("read", path):
+            return _store().read(path, start, end)
+    with open(path, "rb") as stream:
+        stream.seek(start)
+        return stream.read(-1 if end is None else end - start)
 
 
 @contextmanager
@@ -114,7 +125,14 @@ def _google_store(storage) -> _Store:
             raise MlmError(f"{path}: is missing")
         blob.download_to_filename(target)
 
-    return _Store(listing, size, download)
+    def read(path: str, start: int, end: int | None) -> bytes:
+        blob = blob_of(path)
+        if blob is None:
+            raise MlmError(f"{path}: is missing")
+        # Its end is the last byte that is read.
+        return blob.download_as_bytes(start=start, end=None if end is None else end - 1)
+
+    return _Store(listing, size, download, read)
 
 
 def _tensorflow_store() -> _Store:
@@ -135,4 +153,9 @@ def _tensorflow_store() -> _Store:
     def listing(prefix: str) -> list[str]:
         return [p for p in tf.io.gfile.glob(prefix + "*") if not tf.io.gfile.isdir(p)]
 
-    return _Store(listing, size, lambda path, target: tf.io.gfile.copy(path, target))
+    def read(path: str, start: int, end: int | None) -> bytes:
+        with tf.io.gfile.GFile(path, "rb") as stream:
+            stream.seek(start)
+            return stream.read(-1 if end is None else end - start)
+
+    return _Store(listing, size, lambda path, target: tf.io.gfile.copy(path, target), read)

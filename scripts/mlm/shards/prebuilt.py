@@ -19,7 +19,7 @@ from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.shards.manifests import Manifest, ShardEntry, totals
 from mlm.shards.object_storage import list_files, local_copy
-from mlm.shards.tfrecord import compression_of
+from mlm.shards.tfrecord import BLOCK_SAMPLES, compression_of, record_offsets
 from mlm.shards.verification import SampleSchema, scan_shard
 
 _NAME = re.compile(r"(?P<name>.+)-(?P<shard>\d+)-(?P<samples>\d+)\.tfrecord")
@@ -177,6 +177,10 @@ def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, 
         with file.open("rb") as stream:
             compression = compression_of(stream)
         scan = scan_shard(file, schema)
+        offsets = None
+        if compression == "none" and not scan.problems:
+            with file.open("rb") as stream:
+                offsets = record_offsets(stream, file.name)[::BLOCK_SAMPLES]
         size, sha256 = file.stat().st_size, file_sha256(file)
     problems = scan.named_problems()
     if scan.num_samples != shard.samples:
@@ -189,5 +193,6 @@ def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, 
         num_padding=scan.num_padding,
         num_bytes=size,
         sha256=sha256,
+        block_offsets=offsets,
     )
     return entry, compression, [f"{shard.path}: {p}" for p in problems]

@@ -158,6 +158,7 @@ def write_shard(
         num_padding=writer.num_padding,
         num_bytes=writer.num_bytes,
         sha256=writer.sha256,
+        block_offsets=writer.block_offsets,
         special_literals=literals,
         tokenizer_sha256=file_sha256(tokenizer_json),
     )

@@ -32,6 +32,7 @@ class ShardSummary(Artefact):
     num_padding: int
     num_bytes: int
     sha256: str
+    block_offsets: tuple[int, ...]
     special_literals: int
     tokenizer_sha256: str
 

@@ -28,6 +28,9 @@ from mlm.foundations.errors import MlmError
 from mlm.shards.packing import Spans
 from mlm.shards.tf_example import encode_examples
 
+#: Records of a block, whose offset in the file is known (`mlm.shards.blocks`).
+BLOCK_SAMPLES = 1024
+
 _GZIP_MAGIC = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
 
@@ -40,13 +43,13 @@ def masked_crc32c(data: bytes) -> bytes:
 
 def encode_samples(
     input_ids: np.ndarray, real_tokens: np.ndarray, spans: Spans | None = None
-) -> bytes:
-    """Framed TFRecord records of a batch of samples, as `encode_examples` takes it."""
-    parts = []
+) -> list[bytes]:
+    """The framed TFRecord record of each of a batch of samples, as `encode_examples` takes it."""
+    records = []
     for data in encode_examples(input_ids, real_tokens, spans):
         length = struct.pack("<Q", len(data))
-        parts += (length, masked_crc32c(length), data, masked_crc32c(data))
-    return b"".join(parts)
+        records.append(b"".join((length, masked_crc32c(length), data, masked_crc32c(data))))
+    return records
 
 
 class _Digesting(io.RawIOBase):
@@ -68,8 +71,8 @@ class _Digesting(io.RawIOBase):
 class SampleWriter:
     """Writes samples to one TFRecord file and counts what it wrote.
 
-    `num_samples`, `num_tokens` (mask 1) and `num_padding` (mask 0) hold at any time;
-    `num_bytes` and `sha256` of the file once `close` was called.
+    `num_samples`, `num_tokens` (mask 1), `num_padding` (mask 0) and `block_offsets` hold at any
+    time; `num_bytes` and `sha256` of the file once `close` was called.
     """
 
     def __init__(self, path: str | os.PathLike, compression: str = "none"):
@@ -82,6 +85,12 @@ class SampleWriter:
             else self._digesting
         )
         self.num_samples = self.num_tokens = self.num_padding = 0
+        self._offsets: list[int] = []
+
+    @property
+    def block_offsets(self) -> tuple[int, ...]:
+        """The byte at which each block of the samples written so far starts."""
+        return tuple(self._offsets)
 
     def write(
         self, input_ids: np.ndarray, real_tokens: np.ndarray, spans: Spans | None = None
@@ -89,11 +98,24 @@ class SampleWriter:
         """Append a batch of samples, as `encode_samples` takes it."""
         if not len(input_ids):
             return
-        self._stream.write(encode_samples(input_ids, real_tokens, spans))
+        records = encode_samples(input_ids, real_tokens, spans)
+        start = 0
+        while start < len(records):
+            begun = (self.num_samples + start) % BLOCK_SAMPLES
+            if begun == 0:
+                self._start_block()
+            end = start + BLOCK_SAMPLES - begun
+            self._stream.write(b"".join(records[start:end]))
+            start = end
         tokens = int(real_tokens.sum())
         self.num_samples += len(input_ids)
         self.num_tokens += tokens
         self.num_padding += input_ids.size - tokens
+
+    def _start_block(self) -> None:
+        if self._stream is not self._digesting and self._offsets:
+            self._stream.flush(zlib.Z_FULL_FLUSH)
+        self._offsets.append(self._digesting.num_bytes)
 
     def close(self) -> None:
         """Finish the file. Nothing may be written afterwards."""
@@ -133,26 +155,40 @@ def read_records(stream: BinaryIO, name: str) -> Iterator[bytes]:
     `name` is what an error calls the file. Raises MlmError, with record and byte offset, for
     a wrong checksum or a file that ends within a record.
     """
+    try:
+        with _decompressed(stream) as source:
+            yield from framed_records(source, name)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise MlmError(f"{name}: the gzip stream is truncated or damaged ({error})") from None
+
+
+def record_offsets(stream: BinaryIO, name: str) -> tuple[int, ...]:
+    """The byte at which each record of an open TFRecord file without compression starts."""
+    offsets, offset = [], 0
+    for data in framed_records(stream, name):
+        offsets.append(offset)
+        offset += 16 + len(data)
+    return tuple(offsets)
+
+
+def framed_records(source: BinaryIO, name: str) -> Iterator[bytes]:
+    """As `read_records`, from a stream of records without compression."""
     number, offset = 0, 0
 
     def wrong(what: str) -> MlmError:
         return MlmError(f"{name}: record {number} at byte {offset}: {what}")
 
-    try:
-        with _decompressed(stream) as source:
-            while head := source.read(12):
-                if len(head) < 12:
-                    raise wrong(f"the file ends after {len(head)} of the 12 bytes of its header")
-                if head[8:] != masked_crc32c(head[:8]):
-                    raise wrong("the checksum of its length is wrong; the file is damaged")
-                length = struct.unpack("<Q", head[:8])[0]
-                body = source.read(length + 4)
-                if len(body) < length + 4:
-                    raise wrong(f"the file ends after {len(body)} of {length + 4} bytes of it")
-                data = body[:length]
-                if body[length:] != masked_crc32c(data):
-                    raise wrong("the checksum of its data is wrong; the file is damaged")
-                yield data
-                number, offset = number + 1, offset + 16 + length
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise wrong(f"the gzip stream is truncated or damaged ({error})") from None
+    while head := source.read(12):
+        if len(head) < 12:
+            raise wrong(f"the file ends after {len(head)} of the 12 bytes of its header")
+        if head[8:] != masked_crc32c(head[:8]):
+            raise wrong("the checksum of its length is wrong; the file is damaged")
+        length = struct.unpack("<Q", head[:8])[0]
+        body = source.read(length + 4)
+        if len(body) < length + 4:
+            raise wrong(f"the file ends after {len(body)} of {length + 4} bytes of it")
+        data = body[:length]
+        if body[length:] != masked_crc32c(data):
+            raise wrong("the checksum of its data is wrong; the file is damaged")
+        yield data
+        number, offset = number + 1, offset + 16 + length
