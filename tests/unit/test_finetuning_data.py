@@ -2,7 +2,11 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
 
 from mlm.finetuning.examples import (
     Example,
@@ -13,6 +17,8 @@ from mlm.finetuning.examples import (
 )
 from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.making_examples import write_data
+from mlm.finetuning.results import BASELINE, STARTS, Found, scores_of
+from mlm.finetuning.tables import EpochRow, Prediction
 from mlm.finetuning.year_task import PretrainingSplit, year_examples
 from mlm.foundations.errors import MlmError
 
@@ -129,10 +135,39 @@ def test_folds_are_of_equal_size_and_every_fold_sees_the_whole_range():
     assert max(means) - min(means) < 1.0  # of a range of 20, with a standard error of 0.9
 
 
-def test_folds_never_divide_a_group():
-    examples = numbered(200, group=lambda i: f"g{i // 7}")
-    folds = assign_folds(examples, "regression", 4, seed=1)
-    assert len({(e.group, f) for e, f in zip(examples, folds, strict=True)}) == 29
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=5, max_size=40),
+    folds=st.integers(2, 5),
+    seed=st.integers(0, 2**32),
+    task=st.sampled_from(["regression", "classification"]),
+)
+@hypothesis_settings(max_examples=50, deadline=None)
+def test_groups_of_any_size_lie_in_one_fold_each(sizes, folds, seed, task):
+    """Each fold has its share of the groups, also where one is larger than all others together."""
+    sizes = [sum(sizes) + 1, *sizes]
+    examples = [
+        Example(f"r{g}-{i}", "t", str(i % 2), f"g{g}")
+        for g, n in enumerate(sizes)
+        for i in range(n)
+    ]
+    if task == "classification":
+        # Both classes in every group, so that none falls into a single fold.
+        examples += [Example(f"s{g}", "t", "1", f"g{g}") for g in range(len(sizes))]
+    dealt = assign_folds(examples, task, folds, seed)
+    pairs = {(e.group, fold) for e, fold in zip(examples, dealt, strict=True)}
+    assert len(pairs) == len(sizes)
+    of_fold = Counter(fold for _, fold in pairs)
+    assert set(of_fold) == set(range(folds)) and max(of_fold.values()) - min(of_fold.values()) <= 1
+
+
+@given(groups=st.integers(1, 4), size=st.integers(1, 9), more=st.integers(1, 5))
+@hypothesis_settings(max_examples=20, deadline=None)
+def test_fewer_groups_than_folds_are_refused_however_many_rows(groups, size, more):
+    examples = numbered(groups * size, group=lambda i: f"g{i % groups}")
+    folds = groups + more
+    said = f"finetune.folds: {folds} folds need at least {folds} groups, and the data has {groups}."
+    with pytest.raises(MlmError, match=said):
+        assign_folds(examples, "regression", folds, 0)
 
 
 def test_folds_do_not_depend_on_the_order_of_the_rows_but_on_the_seed():
@@ -207,3 +242,40 @@ def test_the_year_task_takes_whole_speeches_and_their_split():
 def test_more_passages_of_a_speech_keep_those_chosen_before():
     few = {e.id for e in year_examples(60, 2, 0, None)}
     assert few < {e.id for e in year_examples(60, 3, 0, None)}
+
+
+def intervals_of(examples, folds):
+    """The intervals of scores_of by model: every model is wrong by what its group is wrong by."""
+    wrong = {e.group: place for place, e in enumerate({e.group: e for e in examples}.values())}
+    predictions = {
+        name: [
+            Prediction(e.id, f, "0", (str(wrong[e.group] * (i + 1)),))
+            for e, f in zip(examples, folds, strict=True)
+        ]
+        for i, name in enumerate((*STARTS, BASELINE))
+    }
+    histories = {start: [[EpochRow(0, 0, 1, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0)]] for start in STARTS}
+    section = {"task": "regression", "folds": max(folds) + 1, "resamples": 200, "confidence": 0.9}
+    found = scores_of(Found(examples, np.array(folds), predictions, histories), section, 0)
+    return {name: model.all.interval for name, model in found["models"].items()}
+
+
+@pytest.mark.parametrize("source", ["embedded", "csv"])
+def test_what_folds_keep_together_the_intervals_resample_together(tmp_path, source):
+    """Passages that say the same as the first of their group add nothing to what is known."""
+    data = {"source": source, "passage_words": 60, "passages_per_speech": 3}
+    if source == "csv":
+        rows = [f"r{i},text {i},{i % 5},g{i % 30}" for i in range(90)]
+        (tmp_path / "own.csv").write_text("\n".join(["id,t,y,g", *rows]))
+        data |= {"file": str(tmp_path / "own.csv"), "id_column": "id", "text_column": "t"}
+        data |= {"target_column": "y", "group_column": "g"}
+    section = {"task": "regression", "folds": 5, "data": data}
+    write_data(section, 0, None, tmp_path / "examples.csv", tmp_path / "examples.json")
+    examples, folds = read_examples(tmp_path / "examples.csv")
+    sizes = Counter(e.group for e in examples)
+    assert len({(e.group, fold) for e, fold in zip(examples, folds, strict=True)}) == len(sizes)
+    assert set(sizes.values()) == {3}
+    first = {e.group: place for place, e in reversed(list(enumerate(examples)))}
+    alone = sorted(first.values())
+    expected = intervals_of([examples[i] for i in alone], [folds[i] for i in alone])
+    assert intervals_of(examples, folds) == {n: pytest.approx(i) for n, i in expected.items()}

@@ -19,7 +19,7 @@ def measured(score):
     return {"score": score, "interval": [score - 0.01, score + 0.01]}
 
 
-def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded", seeds=2):
+def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded", seeds=2, groups=4):
     models = {}
     for i, name in enumerate(("pretrained", "random", "tfidf_ridge")):
         models[name] = {
@@ -36,14 +36,14 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded",
     shown = {"true": [0.0, 1.0], **{n: [0.1, 0.9] for n in models}}
     if task == "classification":
         shown = {"classes": ["<b>a", "b"], **{n: [[3, 1], [0, 4]] for n in models}}
-    data = {"source": {"kind": kind}, "task": task, "examples": 40, "groups": 4, "words": 900}
+    data = {"source": {"kind": kind}, "task": task, "examples": 40, "words": 900}
     content = {
         "run": "base",
         "task": task,
         "score": "rmse" if task == "regression" else "accuracy",
         "confidence": 0.95,
-        "data": data | {"splits": {"train": 30, "test": 10}, "folds": [20, 20]},
-        "parts": {part: {"examples": 40, "groups": 4} for part in parts},
+        "data": data | {"groups": groups, "splits": {"train": 30, "test": 10}, "folds": [20, 20]},
+        "parts": {part: {"examples": 40, "groups": groups} for part in parts},
         "models": models,
         "differences": [
             {"model": "pretrained", "beside": "random", **{p: measured(-0.1) for p in parts}}
@@ -99,6 +99,21 @@ def test_data_of_ones_own_claims_nothing_about_pretraining(tmp_path):
     _, _, page = page_with(tmp_path, metrics(parts=("all",), kind="csv"))
     assert "pretraining never trained on" not in page
     assert "Which year" not in page and "which year" not in page
+
+
+@pytest.mark.parametrize(
+    ("kind", "groups", "units"),
+    [("embedded", 4, "speeches"), ("csv", 4, "groups"), ("csv", 0, "rows")],
+)
+def test_the_page_says_what_is_resampled(tmp_path, kind, groups, units):
+    _, _, page = page_with(tmp_path, metrics(parts=("all",), kind=kind, groups=groups))
+    said = {
+        "speeches": "bootstrap over whole speeches and",
+        "groups": "bootstrap over whole groups (no fold divides one) and",
+        "rows": "bootstrap over single rows and",
+    }
+    assert [name for name, words in said.items() if words in page] == [units]
+    assert ("The data name no groups (finetune.data.group_column)" in page) == (units == "rows")
 
 
 def test_classes_are_shown_as_text(tmp_path):

@@ -70,6 +70,7 @@ def finetuning(results: Results) -> dict | None:
         "verdicts": [(run, metrics.verdicts) for run, metrics in found],
         "settings": settings,
         "seeds": first.settings["seeds"],
+        "grouped": first.data.groups > 0,
         "year": first.data.source.kind == "embedded",
         "f1": any(row.model.macro_f1 is not None for row in scores),
         "best": [(run, metrics.best_fold) for run, metrics in found],
