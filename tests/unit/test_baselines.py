@@ -116,8 +116,8 @@ def test_every_distribution_adds_up_to_one(speeches, order):
 
 def _discounted(counts, contexts, shorter):
     """P(w | context) [vocabulary] by the formula, from a dictionary of counts."""
-    discount = sum(n == 1 for n in counts.values())
-    discount /= discount + 2 * sum(n == 2 for n in counts.values())
+    once, twice = (sum(n == times for n in counts.values()) for times in (1, 2))
+    discount = once / (once + 2 * twice) if once and twice else 0.5
     found = np.zeros(len(shorter))
     seen = {token: n for (*context, token), n in counts.items() if context == contexts}
     if not seen:
@@ -128,25 +128,40 @@ def _discounted(counts, contexts, shorter):
     return found + discount * len(seen) / total * shorter
 
 
-def test_the_trigram_is_its_formula(speeches):
-    (train, _, test), vocabulary = speeches
-    mixture = _mixture(train, vocabulary, 3)
-    mixture.weights = np.array([0.05, 0.1, 0.1, 0.15, 0.1, 0.1, 0.4])
-    places = _all_positions(test)[:25]
-    turned = [train[0][:, ::-1], train[1][:, ::-1]]
+def _by_formula(train, vocabulary, weights, places):
+    """The mixture by the module's formulas, from plain counts, [positions, vocabulary]."""
+    turned = [part[:, ::-1] for part in train]
     tables = [(_plain_counts(*part), _plain_triples(*part)) for part in (train, turned)]
     unigram = unigram_probabilities(count_tokens([train], vocabulary, SPECIAL), SPECIAL)
-    text = unigram > 0
-    for i, found in enumerate(mixture.probabilities(places)):
+    text, whole = unigram > 0, []
+    for pair in zip(places.left.tolist(), places.right.tolist(), strict=True):
         parts, sides = [unigram], []
-        for (pairs, triples), near in zip(tables, (places.left[i], places.right[i]), strict=True):
-            near, far = near.tolist()
+        for (pairs, triples), (near, far) in zip(tables, pair, strict=True):
             one = _discounted(pairs, [near], unigram)
             sides.append((one, _discounted(triples, [far, near], one)))
         for left, right in zip(*sides, strict=True):
             both = np.where(text, left * right / np.where(text, unigram, 1), 0)
             parts += [left, right, both / both.sum()]
-        np.testing.assert_allclose(found, mixture.weights @ np.stack(parts), rtol=1e-9)
+        whole.append(weights @ np.stack(parts[: len(weights)]))
+    return np.stack(whole)
+
+
+def test_the_trigram_is_its_formula(speeches):
+    (train, _, test), vocabulary = speeches
+    mixture = _mixture(train, vocabulary, 3)
+    mixture.weights = np.array([0.05, 0.1, 0.1, 0.15, 0.1, 0.1, 0.4])
+    places = _all_positions(test)[:25]
+    expected = _by_formula(train, vocabulary, mixture.weights, places)
+    np.testing.assert_allclose(mixture.probabilities(places), expected, rtol=1e-9)
+
+
+def _ranks(whole, truth):
+    """Ranks by looking at every token: of equals, the lower id is ahead; 6 for all beyond 5."""
+    of_truth = whole[np.arange(len(truth)), truth][:, None]
+    ahead = (whole > of_truth) | (
+        (whole == of_truth) & (np.arange(whole.shape[1]) < truth[:, None])
+    )
+    return 1 + np.minimum(ahead.sum(axis=1), 5)
 
 
 @pytest.mark.parametrize("order", [2, 3])
@@ -160,15 +175,37 @@ def test_scores_agree_with_the_whole_distribution(speeches, order, monkeypatch):
     scores = mixture.scores(places, "mixture")
     whole = mixture.probabilities(places)
     of_truth = whole[np.arange(len(places)), places.truth]
-    np.testing.assert_allclose(scores.log_probability, np.log(of_truth))
-    np.testing.assert_allclose(scores.top_probability, whole.max(axis=1))
-    best = whole[np.arange(len(places)), scores.top]
-    np.testing.assert_allclose(best, whole.max(axis=1))
-    above = 1 + (whole > of_truth[:, None] * (1 + 1e-12)).sum(axis=1)
-    not_below = (whole >= of_truth[:, None] * (1 - 1e-12)).sum(axis=1)
-    assert ((above <= scores.rank) & (scores.rank <= not_below)).all()
-    assert (scores.rank > 50).any() and (scores.rank == 1).any()
-    assert (scores.correct == (scores.top == places.truth)).all()
+    np.testing.assert_allclose(scores.log_probability, np.log(of_truth), rtol=1e-12)
+    assert np.array_equal(scores.rank, _ranks(whole, places.truth))
+    assert set(scores.rank.tolist()) == {1, 2, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_small_random_counts_give_what_the_formula_says(order, seed, monkeypatch):
+    random = np.random.default_rng(seed)
+    monkeypatch.setattr("mlm.evaluation.baselines._AT_ONCE", int(random.integers(1, 300)))
+    vocabulary, shape = int(random.integers(12, 60)), (40, 12)
+    # Frequent and rare tokens, special ones among them, and padding.
+    ids = random.zipf(1.3, (2, *shape)) % vocabulary
+    mask = np.arange(12) < random.integers(2, 13, (2, 40, 1))
+    train = ids[0], mask[0]
+    places = _all_positions((ids[1], mask[1]))
+    mixture = _mixture(train, vocabulary, order)
+    mixture.weights = random.dirichlet(np.full(len(mixture.weights), 0.5))
+    scores = mixture.scores(places, "mixture")
+    whole = mixture.probabilities(places)
+    expected = _by_formula(train, vocabulary, mixture.weights, places)
+    np.testing.assert_allclose(whole, expected, rtol=1e-9)
+    of_truth = expected[np.arange(len(places)), places.truth]
+    np.testing.assert_allclose(scores.loss, -np.log(of_truth), rtol=1e-9)
+    # Equals are equal in the mixture's own numbers alone.
+    assert np.array_equal(scores.rank, _ranks(whole, places.truth))
+
+
+def test_no_positions_have_no_scores(speeches):
+    (train, _, test), vocabulary = speeches
+    assert not len(_mixture(train, vocabulary, 3).scores(_all_positions(test)[:0], "mixture"))
 
 
 def test_what_was_never_seen_has_a_finite_loss(speeches):

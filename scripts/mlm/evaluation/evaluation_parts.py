@@ -40,7 +40,7 @@ from mlm.evaluation.metrics import (
     perplexity,
     position_bins,
 )
-from mlm.evaluation.predictions import SHOWN_AS, Positions, Scored, Scores
+from mlm.evaluation.predictions import SHOWN_AS, Positions, Ranked, Scored
 from mlm.evaluation.shard_reading import EvaluationData
 from mlm.shards.split_samples import Samples
 from mlm.tokenizer.pieces import texts_of
@@ -72,7 +72,7 @@ def baselines(
     positions = test.positions
     hidden = positions.answer_hidden(mask_id)
 
-    def baseline(sees: str, scores: Scores, weights: dict | None = None) -> Baseline:
+    def baseline(sees: str, scores: Ranked, weights: dict | None = None) -> Baseline:
         loss, where_hidden = float(np.mean(scores.loss)), part(scores, hidden)
         difference = paired_difference(
             positions.unit[hidden], test.scores.loss[hidden], scores.loss[hidden], resampling
@@ -117,18 +117,18 @@ def baselines(
 
 
 def _with_hidden_neighbours(
-    mixture: NeighbourMixture, positions: Positions, all_seen: Scores
-) -> Scores:
-    """The mixture's Scores without the hidden neighbours; most positions have none."""
+    mixture: NeighbourMixture, positions: Positions, all_seen: Ranked
+) -> Ranked:
+    """The mixture's answers without the hidden neighbours; most positions have none."""
     changed = (positions.left_hidden | positions.right_hidden).any(axis=1)
     again = mixture.scores(
         with_hidden_neighbours(positions[changed]), f"{mixture.name}, hidden neighbours"
     )
     values = {}
-    for name in Scores.__dataclass_fields__:
+    for name in Ranked.__dataclass_fields__:
         values[name] = getattr(all_seen, name).copy()
         values[name][changed] = getattr(again, name)
-    return Scores(**values)
+    return Ranked(**values)
 
 
 def bands(test: Scored, unigram: np.ndarray, uppers: list[int]) -> list[FrequencyBand]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlm.evaluation.artefacts import Hidden, Part, Summary
 from mlm.evaluation.bootstrap import Resampling, interval, resampled_means, sums_by_sample
-from mlm.evaluation.predictions import Scored, Scores
+from mlm.evaluation.predictions import Ranked, Scored
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def summary(scored: Scored, mask_id: int, text: Text, resampling: Resampling) ->
 
 
 def _intervals(
-    unit: np.ndarray, scores: Scores, resampling: Resampling
+    unit: np.ndarray, scores: Ranked, resampling: Resampling
 ) -> dict[str, tuple[float, float]]:
     """Of mean loss and accuracy, resampled by `unit` [predictions]."""
     totals, counts = sums_by_sample(unit, scores.loss, scores.correct)
@@ -117,7 +117,7 @@ def independent_difference(
     return Difference(mean, low, high, resampling.confidence)
 
 
-def part(scores: Scores, chosen: np.ndarray) -> Part:
+def part(scores: Ranked, chosen: np.ndarray) -> Part:
     """Means over the predictions where `chosen` [predictions] is true."""
     count = int(np.count_nonzero(chosen))
     if not count:
@@ -141,7 +141,7 @@ def frequency_ranks(counts: np.ndarray) -> np.ndarray:
 
 
 def frequency_bands(
-    truth: np.ndarray, scores: Scores, ranks: np.ndarray, uppers: Iterable[int]
+    truth: np.ndarray, scores: Ranked, ranks: np.ndarray, uppers: Iterable[int]
 ) -> list[tuple[int, int | None, Part]]:
     """(first rank, last rank or None, Part) for each band of the true token's rank.
 
@@ -156,7 +156,7 @@ def frequency_bands(
 
 
 def position_bins(
-    position: np.ndarray, scores: Scores, sequence_length: int, bins: int = 8
+    position: np.ndarray, scores: Ranked, sequence_length: int, bins: int = 8
 ) -> list[tuple[int, int, Part]]:
     """(first, last, Part) for up to `bins` equal stretches of the sequence, places from 0."""
     edges = np.unique(np.linspace(0, sequence_length, bins + 1).astype(int))
@@ -166,7 +166,7 @@ def position_bins(
     ]
 
 
-def extreme_samples(sample: np.ndarray, scores: Scores, count: int) -> tuple[list, list]:
+def extreme_samples(sample: np.ndarray, scores: Ranked, count: int) -> tuple[list, list]:
     """The `count` best and worst samples by mean loss: two lists of (index, loss, accuracy).
 
     Only samples with at least half of the mean number of predictions take part, so that a

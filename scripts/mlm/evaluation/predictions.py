@@ -61,18 +61,15 @@ class Positions(Rows):
 
 
 @dataclass(frozen=True)
-class Scores(Rows):
-    """A model's answers at the predicted positions; every array is [positions].
+class Ranked(Rows):
+    """How probable the true tokens are at the predicted positions; every array is [positions].
 
     `log_probability` of the true token in nats; `rank` of the true token, 1 the highest
-    (of equals, the lower id is the higher rank); `top`, the most probable id, and
-    `top_probability`.
+    (of equals, the lower id is the higher rank).
     """
 
     log_probability: np.ndarray
     rank: np.ndarray
-    top: np.ndarray
-    top_probability: np.ndarray
 
     @property
     def loss(self) -> np.ndarray:
@@ -83,6 +80,14 @@ class Scores(Rows):
     def correct(self) -> np.ndarray:
         """Whether the true token came first, bool [positions]."""
         return self.rank == 1
+
+
+@dataclass(frozen=True)
+class Scores(Ranked):
+    """A model's answers: also `top`, the most probable id, and `top_probability`."""
+
+    top: np.ndarray
+    top_probability: np.ndarray
 
 
 @dataclass(frozen=True)
