@@ -55,7 +55,7 @@ class Optimizer(Section):
         " embeddings, norms and biases), or adamw alone.",
     )
     learning_rate: Positive = Field(
-        0.008, description="The peak of the learning rate; muon and its AdamW share it."
+        0.006, description="The peak of the learning rate; muon and its AdamW share it."
     )
     weight_decay: NotNegative = Field(
         0.0,
@@ -95,7 +95,7 @@ class Optimizer(Section):
 
 class Validation(Section):
     every: Count = Field(
-        1000,
+        500,
         description="Steps between validations, and the number of samples that each looks at,"
         " spread over the split (null: all). Samples and masks are the same in all runs,"
         " whatever their seeds.",
@@ -131,9 +131,9 @@ class Pretraining(Section):
         " runs.",
     )
     masking: Masking = section(Masking)
-    per_replica_batch_size: Count = Field(32, description="Samples on one replica in one step.")
+    per_replica_batch_size: Count = Field(64, description="Samples on one replica in one step.")
     steps: Count | None = Field(
-        6000, description="Length of the training: exactly one of these is a number."
+        3000, description="Length of the training: exactly one of these is a number."
     )
     epochs: Positive | None = None
     tokens: Count | None = None
