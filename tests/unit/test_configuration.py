@@ -102,6 +102,31 @@ def test_the_embedded_corpus_has_no_column_to_group_by():
     assert resolve({"corpus": own})["corpus"]["group_by"] == "speaker"
 
 
+@pytest.mark.parametrize("source", [{}, {"source": "other"}])
+@pytest.mark.parametrize(
+    "name, section, keys",
+    [
+        ("files", {"train": ["a.txt"]}, "corpus.files.train"),
+        ("files", {"test": ["a.txt"], "document_per": "file"}, "corpus.files.test, "),
+        ("hub", {"dataset": "a/b"}, "corpus.hub.dataset"),
+        ("hub", {"splits": {"test": None}}, "corpus.hub.splits"),
+    ],
+)
+def test_a_corpus_beside_another_source_is_told_what_to_write(source, name, section, keys):
+    other = {"files": {"train": ["b.txt"]}, "hub": {"dataset": "c/d", "revision": "0" * 40}}
+    if source == {"source": "other"}:
+        (kind,) = other.keys() - {name}
+        source = {"source": kind, kind: other[kind]}
+    (problem,) = problems({"corpus": source | {name: section}})
+    assert problem.startswith(f"corpus.source: {source.get('source', 'embedded')}, which does")
+    assert keys in problem and f"Write source: {name}" in problem
+
+
+def test_the_embedded_corpus_that_is_asked_for_may_lie_over_another():
+    hub = {"dataset": "c/d", "revision": "0" * 40}
+    assert resolve({"corpus": {"source": "embedded", "hub": hub}})["corpus"]["hub"]["dataset"]
+
+
 def test_numbers_are_the_same_setting_however_they_are_written():
     def rate(text):
         config = yaml.safe_load(f"pretraining: {{optimizer: {{learning_rate: {text}}}}}")

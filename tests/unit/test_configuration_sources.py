@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,24 @@ def test_an_overlay_that_names_a_run_of_config_yaml_keeps_what_stands_there():
     assert started_with(overlay, edits)["runs"] == {
         "wide": {"model": {"config": {"hidden_size": 256}}, "pretraining": {"seed": 1}}
     }
+
+
+def test_files_of_an_overlay_without_their_source_are_not_passed_over():
+    """`embedded` stands in config.yaml, and nobody has asked for it."""
+    with pytest.raises(ConfigError, match=r"corpus\.source: embedded, .* Write source: files"):
+        started_with({"corpus": {"files": {"train": ["data/*.txt"]}}})
+
+
+@pytest.mark.parametrize("preset", sorted(p.name for p in (ROOT / "presets").glob("*.yaml")))
+def test_a_preset_is_accepted_with_those_that_its_comment_lays_it_over(preset):
+    text = (ROOT / "presets" / preset).read_text(encoding="utf-8")
+    commands = re.findall(r"--configfile (.*)", text)
+    assert commands and any(preset in command for command in commands)
+    for command in commands:
+        overlay = {}
+        for file in re.findall(r"presets/\S+\.yaml", command):
+            update_config(overlay, yaml.safe_load((ROOT / file).read_text(encoding="utf-8")))
+        assert started_with(overlay)
 
 
 def test_an_overlay_with_problems_of_every_kind_is_told_whole():

@@ -121,6 +121,17 @@ class Corpus(Section):
             if not self.hub.dataset:
                 problems.append("corpus.hub.dataset: missing; name the dataset")
             problems += unpinned("corpus.hub.revision", self.hub.revision)
+        # Whoever fills in the section of another source means that one, unless `embedded`, which
+        # has no section, is asked for in so many words (presets/rehearsal.yaml).
+        said = self.source == "embedded" and "source" in self.model_fields_set
+        for name, other in (("files", self.files), ("hub", self.hub)):
+            keys = [key for key, value in other if value != getattr(type(other)(), key)]
+            if self.source != name and keys and not said:
+                named = ", ".join(f"corpus.{name}.{key}" for key in keys)
+                problems.append(
+                    f"corpus.source: {self.source}, which does not read {named}. Write source: "
+                    f"{name} beside it, or take the setting away"
+                )
         if self.group_by is not None and self.group_per is not None:
             problems.append(
                 f"corpus: group_by: {self.group_by!r} and group_per: {self.group_per} are both set;"
