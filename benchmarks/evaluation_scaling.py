@@ -20,8 +20,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-BASE = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(BASE / "scripts"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 import yaml
@@ -33,6 +32,7 @@ from mlm.shards.manifests import Manifest, ShardEntry, totals
 from mlm.shards.split_samples import spread_samples
 from mlm.shards.tfrecord import SampleWriter
 
+CONFIG = Path(__file__).parents[1] / "config.yaml"
 MANIFESTS = {s: Path(f"results/manifests/{s}.json") for s in ("train", "validation", "test")}
 
 
@@ -66,7 +66,7 @@ def synthetic(directory: Path, tokens: int) -> Path:
 
 def measure(manifest: Path, max_tokens: int | None) -> dict:
     """One evaluation in this process: its loss, the baselines', seconds and peak memory."""
-    config = yaml.safe_load((BASE / "config.yaml").read_text())
+    config = yaml.safe_load(CONFIG.read_text())
     section = config["evaluation"]
     section["max_tokens"] = max_tokens or section["max_tokens"]
     settings = EvaluationSettings.of(section, config["accelerator"])
@@ -109,7 +109,9 @@ def main() -> None:
         whole = in_process(smaller, given.whole)
         part = in_process(smaller, given.whole // 3)
     low, high = part["interval"]
-    print(json.dumps({"the_whole_is_within_the_interval_of_the_part": low <= whole["loss"] <= high}))
+    print(
+        json.dumps({"the_whole_is_within_the_interval_of_the_part": low <= whole["loss"] <= high})
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
   python benchmarks/learning.py train standard --set model.initialisation.attention=standard
   python benchmarks/learning.py search "model.config.hidden_size=192" \
     "model.config.hidden_size=192 pretraining.steps=1600" --seeds 0 1
+  python benchmarks/learning.py differences "pretraining.steps=400" \
+    "pretraining.optimizer.name=adamw pretraining.steps=400"
   python benchmarks/learning.py collect default results/runs/base results/runs/seed-1
   python benchmarks/learning.py draw default standard
 
@@ -11,15 +13,18 @@
 looks at the validation split alone. Beside keys of the configuration, neighbour_heads.* and
 cooccurrence.* change the strengths of these initialisations. `search` trains with each list of
 such changes and appends a row a training to docs/learning/runs.csv, with the processor time
-that the whole of it took. `collect` takes the curves of runs that the workflow
-trained, and the baselines from their evaluation. Both leave docs/learning/<name>.csv, a row for
-each validation of each seed. `draw` makes docs/learning.svg from such files.
+that the whole of it took; the settings in the row name the recipe also where it is the default.
+`differences` compares such rows with those of the first list, seed by seed. `collect` takes the
+curves of runs that the workflow trained, and the baselines from their evaluation. `train` and
+`collect` leave docs/learning/<name>.csv, a row for each validation of each seed. `draw` makes
+docs/learning.svg from such files.
 """
 
 import argparse
 import csv
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -46,6 +51,19 @@ LABELS = {
 }
 COLUMNS = ("seed", "step", "loss", "validation_loss", "validation_accuracy")
 RUNS = RECORDS / "runs.csv"
+#: What a row of RUNS names in any case, since defaults change.
+RECIPE = (
+    "accelerator.precision",
+    "model.config.hidden_size",
+    "model.config.num_hidden_layers",
+    "model.initialisation.attention",
+    "model.initialisation.embeddings",
+    "pretraining.masking.mlm_probability",
+    "pretraining.optimizer.learning_rate",
+    "pretraining.optimizer.name",
+    "pretraining.per_replica_batch_size",
+    "pretraining.steps",
+)
 #: Keys that are no part of the configuration: the module and the class whose defaults they change.
 STRENGTHS = {
     "neighbour_heads": ("initialisation", "NeighbourHeads"),
@@ -63,6 +81,18 @@ def overridden(config: dict, assignments: list[str]) -> dict:
             place = place.setdefault(section, {})
         place[last] = yaml.safe_load(value)
     return config
+
+
+def recipe_of(settings: str) -> str:
+    """`settings` and what of RECIPE they leave at its default, as they stand in RUNS."""
+    given = dict(assignment.split("=", 1) for assignment in settings.split())
+    config = yaml.safe_load((BASE / "config.yaml").read_text())
+    for key in RECIPE:
+        value = config
+        for part in key.split("."):
+            value = value[part]
+        given.setdefault(key, str(value))
+    return " ".join(f"{key}={value}" for key, value in sorted(given.items()))
 
 
 def record(name: str, seed: int, rows: list[dict]) -> None:
@@ -159,7 +189,7 @@ def search(options) -> None:
     rows, cpu = train_here(settings.split(), seed)
     last = rows[-1]
     row = {
-        "settings": " ".join(sorted(settings.split())),
+        "settings": recipe_of(settings),
         "seed": seed,
         "steps": last["step"],
         "validation_loss": f"{last['validation_loss']:.4f}",
@@ -173,6 +203,29 @@ def search(options) -> None:
             writer.writeheader()
         writer.writerow(row)
     print(*row.values(), flush=True)
+
+
+def differences(options) -> None:
+    """Means over the seeds that both have, and 95 % intervals by Student's t."""
+    from scipy.stats import t
+
+    losses: dict[str, dict[int, float]] = {}
+    with RUNS.open(newline="") as stream:
+        for row in csv.DictReader(stream):
+            found = losses.setdefault(row["settings"], {})
+            found[int(row["seed"])] = float(row["validation_loss"])
+    full, *others = (losses.get(recipe_of(settings), {}) for settings in options.settings)
+    print(
+        f"{statistics.mean(full.values()):.3f} (mean of {len(full)} seeds): {options.settings[0]}"
+    )
+    for settings, found in zip(options.settings[1:], others, strict=True):
+        pairs = [found[seed] - full[seed] for seed in sorted(found.keys() & full.keys())]
+        if len(pairs) < 2:
+            sys.exit(f"{settings}: {len(pairs)} seeds in common with the first; search it first")
+        reach = t.ppf(0.975, len(pairs) - 1) * statistics.stdev(pairs) / len(pairs) ** 0.5
+        mean = statistics.mean(pairs)
+        interval = f"{mean - reach:+.3f} to {mean + reach:+.3f}"
+        print(f"{mean:+.3f} ({interval}; {len(pairs)} seeds): {settings}")
 
 
 def collect(options) -> None:
@@ -244,6 +297,9 @@ def main() -> None:
     searching.add_argument("settings", nargs="+", metavar='"KEY=VALUE ..."')
     searching.add_argument("--seeds", type=int, nargs="+", default=[0])
     searching.set_defaults(call=search)
+    comparing = commands.add_parser("differences", help="losses less those of the first settings")
+    comparing.add_argument("settings", nargs="+", metavar='"KEY=VALUE ..."')
+    comparing.set_defaults(call=differences)
     collecting = commands.add_parser("collect", help="take the curves of the workflow's runs")
     collecting.add_argument("name")
     collecting.add_argument("runs", nargs="+", metavar="results/runs/RUN")

@@ -142,7 +142,7 @@ def compare(name: str, turns: int, steps: int) -> dict:
 
 def compare_optimizers(turns: int, steps: int) -> dict:
     """Processor seconds of a step with Muon over those with AdamW; medians of the turns."""
-    layers, width, vocabulary, size, sequence = 2, 128, 8_000, 32, 64
+    layers, width, vocabulary, size, sequence = 2, 128, 8_000, 64, 64
     batch = masked_batch(vocabulary, size, sequence, probability=0.3)
     calls = {}
     for name in ("adamw", "muon"):
