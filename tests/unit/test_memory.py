@@ -49,7 +49,7 @@ BASE = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072}
 
 def test_memory_follows_from_the_model_the_batch_and_the_replicas():
     large = {"model": {"config": BASE | {"num_attention_heads": 12}}}
-    batch = large | {"pretraining": {"per_replica_batch_size": 64}}
+    batch = large | {"pretraining": {"per_replica_batch_size": 128}}
     assert 4000 < asked(large, on_host=False) < asked(large) < asked(batch)
     assert asked(batch, replicas=8) > 6 * asked(batch)
     assert evaluation_mb(model(large["model"]), 8000, 128, TOKENS, 10**8, 10**9) > 6000
