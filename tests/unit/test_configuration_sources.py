@@ -9,12 +9,14 @@ import pytest
 import yaml
 from snakemake.utils import update_config
 
-from mlm.config.resolution import model_of_run, resolve
+from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import repeated_keys, set_by_user
 from mlm.foundations.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+
+DEFAULT_STEPS = DEFAULTS["pretraining"]["steps"]
 
 
 def started_with(overlay: dict, edits: dict | None = None):
@@ -117,6 +119,42 @@ def test_a_preset_is_accepted_with_those_that_its_comment_lays_it_over(preset):
         for file in re.findall(r"presets/\S+\.yaml", command):
             update_config(overlay, yaml.safe_load((ROOT / file).read_text(encoding="utf-8")))
         assert started_with(overlay)
+
+
+def lengths(settings, run="base"):
+    section = run_section(settings, run, "pretraining")
+    return {key: section[key] for key in ("steps", "epochs", "tokens") if section[key] is not None}
+
+
+@pytest.mark.parametrize("own", [{"epochs": 3.0}, {"tokens": 1000}, {"steps": 7}])
+@pytest.mark.parametrize("said", [{}, {"steps": None}])
+@pytest.mark.parametrize("edits", [{}, {"steps": 5}, {"steps": None, "tokens": 9}])
+def test_the_length_of_an_overlay_or_a_run_takes_the_place_of_another(own, said, edits):
+    own, under = {"pretraining": said | own}, {"pretraining": edits}
+    own_length = {k: v for k, v in own["pretraining"].items() if v is not None}
+    assert lengths(started_with(own, under)) == own_length
+    assert lengths(resolve(own)) == own_length
+    settings = started_with({"runs": {"base": {}, "long": own}}, under)
+    assert lengths(settings, "long") == own_length
+    assert lengths(settings) == lengths(started_with({}, under))
+    assert lengths(started_with(under | {"runs": {"long": own}}), "long") == own_length
+
+
+def test_two_lengths_that_a_user_sets_stay_an_error():
+    two = {"pretraining": {"steps": 5, "epochs": 3}}
+    words = r"found steps: 5, epochs: 3\.0; set the others to null"
+    for overlay, edits in ((two, {}), ({}, two), ({"runs": {"base": two}}, {})):
+        with pytest.raises(ConfigError, match=words):
+            started_with(overlay, edits)
+    # The steps that stand in an edited config.yaml may be meant.
+    with pytest.raises(ConfigError, match=rf"found steps: {DEFAULT_STEPS}, epochs"):
+        started_with({"seed": 1}, {"pretraining": {"epochs": 3}})
+    assert lengths(started_with({"pretraining": {"steps": 5}}, {"pretraining": {"epochs": 3}}))
+
+
+def test_no_length_is_an_error():
+    with pytest.raises(ConfigError, match=r"found none of them$"):
+        started_with({"pretraining": {"steps": None}})
 
 
 def test_an_overlay_with_problems_of_every_kind_is_told_whole():

@@ -1,8 +1,9 @@
 """Section `pretraining`: masks, length, optimizer, and what is saved on the way."""
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mlm.config.fields import (
     BelowOne,
@@ -17,6 +18,20 @@ from mlm.config.fields import (
     Text,
     section,
 )
+
+#: The keys that say how long a training is.
+LENGTHS = ("steps", "epochs", "tokens")
+
+
+def with_its_length_alone(own: Any, under: Mapping[str, Any]) -> Any:
+    """The section `own`, laid over `under`: a length that it sets takes the place of another.
+
+    That other one becomes null in it, unless `own` says something of it as well.
+    """
+    if not isinstance(own, Mapping) or all(own.get(key) is None for key in LENGTHS):
+        return own
+    displaced = {k: None for k in LENGTHS if k not in own and under.get(k) is not None}
+    return {**own, **displaced}
 
 
 class Masking(Section):
@@ -133,7 +148,9 @@ class Pretraining(Section):
     masking: Masking = section(Masking)
     per_replica_batch_size: Count = Field(64, description="Samples on one replica in one step.")
     steps: Count | None = Field(
-        3000, description="Length of the training: exactly one of these is a number."
+        3000,
+        description="Length of the training: exactly one of these is a number. The one that an"
+        " overlay or a run sets takes the place of the one that stands here.",
     )
     epochs: Positive | None = None
     tokens: Count | None = None
@@ -161,13 +178,19 @@ class Pretraining(Section):
         " never.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_length_gives_way(cls, given: Any) -> Any:
+        return with_its_length_alone(given, {"steps": cls.model_fields["steps"].default})
+
     def contradictions(self) -> list[str]:
         problems = []
-        lengths = {k: v for k in ("steps", "epochs", "tokens") if (v := getattr(self, k))}
+        lengths = {k: v for k in LENGTHS if (v := getattr(self, k))}
         if len(lengths) != 1:
             found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
             problems.append(
                 f"pretraining: exactly one of steps, epochs, tokens must be set; found {found}"
+                + "; set the others to null" * bool(lengths)
             )
         start = self.continue_from
         if (start.run is None) != (start.step is None):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mlm.config.configuration import RUN_SECTIONS, Configuration, Overrides
+from mlm.config.pretraining import with_its_length_alone
 from mlm.config.problems import checked, merged
 from mlm.foundations.errors import ConfigError
 
@@ -33,6 +34,10 @@ def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
         name: overrides.model_dump(exclude_unset=True) if overrides else {}
         for name, overrides in configuration.runs.items()
     }
+    for own in plain["runs"].values():
+        if "pretraining" in own:
+            common = configuration.pretraining.model_dump()
+            own["pretraining"] = with_its_length_alone(own["pretraining"], common)
     runs = {name: _sections_of_run(plain, name) for name in plain["runs"]}
     for name, run in runs.items():
         where = f"runs.{name}: " if plain["runs"][name] else ""

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from mlm.config.configuration import Configuration
+from mlm.config.pretraining import LENGTHS, with_its_length_alone
 from mlm.config.problems import canonical, merged
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -27,13 +28,31 @@ def set_by_user(
     """
     whole, over = canonical(config, Configuration), canonical(overlay, Configuration)
     defaults = Configuration().model_dump()
-    given = merged(_differing(whole, defaults), over)
+    edited = _differing(whole, defaults)
+    _settle_length(edited, whole, over)
+    given = merged(edited, over)
     # The overlay's own values, but merged with what config.yaml says of the same run.
     named = over.get("runs") if isinstance(over.get("runs"), dict) else None
     runs = whole.get("runs")
     if isinstance(runs, dict):
         given["runs"] = {n: r for n, r in runs.items() if not named or n in named}
     return given, _undecided(whole, over, defaults)
+
+
+def _settle_length(edited: dict, whole: dict, over: dict) -> None:
+    """The length of the training in `over`, if any, displaces the one that config.yaml has.
+
+    Two that stand in config.yaml are both set, also where one is the default.
+    """
+    there, laid = whole.get("pretraining"), over.get("pretraining", {})
+    if not (isinstance(there, dict) and isinstance(laid, dict)):
+        return
+    standing = {k: there[k] for k in LENGTHS if there.get(k) is not None and k not in laid}
+    alone = with_its_length_alone(laid, standing)
+    if alone != laid:
+        over["pretraining"] = alone
+    elif len(standing) > 1:
+        edited["pretraining"] = edited.get("pretraining", {}) | standing
 
 
 def _differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
