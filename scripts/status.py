@@ -5,6 +5,8 @@
 Takes the options and targets that would be given to snakemake.
 """
 
+import argparse
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,9 @@ from mlm.config.resolution import resolve
 from mlm.jobs.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
+#: Options of snakemake that ask another question; those that begin with --list as well.
+OTHER_QUESTIONS = {"--dag", "--rulegraph", "--filegraph", "--d3dag", "--summary", "-S"}
+OTHER_QUESTIONS |= {"--detailed-summary", "-D", "-l", "--version", "-v"}
 
 
 def main(arguments: list[str]) -> int:
@@ -29,16 +34,20 @@ def main(arguments: list[str]) -> int:
         return 2
     cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(BASE / "Snakefile")]
+    named = {argument.split("=")[0] for argument in arguments}
+    if named & OTHER_QUESTIONS or any(option.startswith("--list") for option in named):
+        return subprocess.run([*command, *cores, *arguments], check=False).returncode
     ran = subprocess.run(
         [*command, "--dry-run", *cores, *arguments], capture_output=True, text=True, check=False
     )
     if ran.returncode:
         sys.stderr.write(ran.stdout + ran.stderr)
         return ran.returncode
-    found = stages(planned_jobs(ran.stdout + ran.stderr), resolve({}))
+    jobs = planned_jobs(ran.stdout + ran.stderr)
+    found = stages(jobs, resolve({}), working_directory(arguments))
     if not found and "Nothing to be done" in ran.stdout + ran.stderr:
         print("Nothing to be done: every result is up to date.")
-    elif not found:  # the answer to another question, such as --version or --list
+    elif not found:  # no plan
         sys.stdout.write(ran.stdout)
         sys.stderr.write(ran.stderr)
     for stage in found:
@@ -46,6 +55,13 @@ def main(arguments: list[str]) -> int:
         of_one = f" [{stage.jobs[0]}]" if len(stage.jobs) == 1 and stage.jobs[0] else ""
         print(f"{stage.rule}{of_one}{count}: " + "; ".join(stage.reasons))
     return 0
+
+
+def working_directory(arguments: list[str]) -> str:
+    """Where the results are: what --directory says, or here."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--directory", "-d", default=".")
+    return parser.parse_known_args(arguments)[0].directory
 
 
 def configurations_among_targets(arguments: list[str]) -> list[str]:
@@ -64,4 +80,6 @@ def configurations_among_targets(arguments: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
+    # `status.py | head` ends as other programs do there, without a traceback.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main(sys.argv[1:]))

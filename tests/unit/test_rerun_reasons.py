@@ -1,6 +1,9 @@
 """Snakemake's reasons become sentences that name what changed."""
 
+import json
+
 from mlm.jobs.rerun_reasons import planned_jobs, reasons_in_words, stages
+from mlm.results.artefacts import settings_digests
 
 CONFIG = {
     "pretraining": {"steps": 10, "optimizer": {"learning_rate": 0.1}},
@@ -31,6 +34,27 @@ def test_several_changed_params_are_paired_by_their_keys():
         "pretraining.steps changed 1 → 2",
         "report.title changed 'a' → 'b'",
     ]
+
+
+def test_a_setting_that_is_no_section_has_the_name_that_the_result_recorded(tmp_path):
+    was = settings_digests({"runs": ["base"], "steps": 7, "a": 3, "b": 3})
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "page.json").write_text("{")
+    record = {"made_from": {"settings": was}}
+    (tmp_path / "results" / "report.json").write_text(json.dumps(record))
+    dry_run = "rule report:\n    output: results/page.html, results/page.json, results/report.json"
+
+    def words(before, now, directory=tmp_path):
+        text = f"{dry_run}\n    reason: {params(before, now)}"
+        (stage,) = stages(planned_jobs(text), CONFIG, directory)
+        return stage.reasons
+
+    assert words("['base']", "['base', 'hot']") == ["runs changed ['base'] → ['base', 'hot']"]
+    assert words("7", "8") == ["pretraining.steps changed 7 → 8"]
+    # Two settings had this value, and one that was not recorded.
+    assert words("3", "4") == ["a setting changed 3 → 4"]
+    assert words("5", "4") == ["a setting changed 5 → 4"]
+    assert words("7", "8", tmp_path / "elsewhere") == ["a setting changed 7 → 8"]
 
 
 def test_params_that_cannot_be_read_are_still_told():

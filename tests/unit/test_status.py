@@ -1,7 +1,9 @@
 """What scripts/status.py answers to a question that is not about results."""
 
 import importlib.util
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,10 +38,29 @@ def test_help_says_how_it_is_used(status, snakemake, capsys, option):
     assert "--configfile my.yaml" in capsys.readouterr().out and snakemake[0] == []
 
 
-def test_an_answer_of_snakemake_that_is_no_plan_is_given_as_it_is(status, snakemake, capsys):
-    snakemake[1][0] = "9.27.1\n"
-    assert status.main(["--version"]) == 0
-    assert capsys.readouterr().out == "9.27.1\n"
+@pytest.mark.parametrize("option", ["--dag", "--dag=dot", "--summary", "--list-rules", "--version"])
+def test_another_question_is_handed_on(status, snakemake, capfd, option):
+    """With its answer going where snakemake sends it, and no plan made of it."""
+    assert status.main([option]) == 0
+    (command,) = snakemake[0]
+    assert command[-1] == option and "--dry-run" not in command
+    assert not capfd.readouterr().out
+
+
+def test_a_reader_that_stops_reading_is_no_error(tmp_path):
+    ran = subprocess.Popen(
+        [sys.executable, SCRIPT, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    ran.stdout.close()
+    assert ran.stderr.read() == b"" and ran.wait() == -signal.SIGPIPE
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--directory", "there"], ["--directory=there"], ["-dthere"]]
+)
+def test_the_working_directory_is_that_of_snakemake(status, arguments):
+    assert status.working_directory(["--cores", "2", *arguments, "all"]) == "there"
+    assert status.working_directory(["--cores", "2"]) == "."
 
 
 def test_only_snakemake_says_that_nothing_is_to_be_done(status, snakemake, capsys):

@@ -5,11 +5,16 @@ Snakemake's dry run prints changed parameters whole, without their keys' place i
 """
 
 import ast
+import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlm.results.artefacts import made_from, settings_digests
 
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
-_FIELD = re.compile(r"^    (reason|wildcards): (.*)")
+_FIELD = re.compile(r"^    (reason|wildcards|output): (.*)")
 _PARAMS = re.compile(
     r"Params have changed since last execution: .*?before: (?P<before>.*?) now: (?P<now>.*)", re.S
 )
@@ -32,11 +37,12 @@ _KINDS = (
 
 @dataclass
 class PlannedJob:
-    """A job of the dry run: its rule, wildcards ("run=base") and Snakemake's reason."""
+    """A job of the dry run: rule, wildcards ("run=base"), Snakemake's reason, and outputs."""
 
     rule: str
     wildcards: str = ""
     reason: str = ""
+    output: str = ""
 
 
 @dataclass
@@ -59,30 +65,50 @@ def planned_jobs(dry_run: str) -> list[PlannedJob]:
     return jobs
 
 
-def stages(jobs: list[PlannedJob], config: dict) -> list[Stage]:
+def stages(jobs: list[PlannedJob], config: dict, directory: str | Path = ".") -> list[Stage]:
     """Planned jobs gathered by rule and reasons, with the reasons in words.
 
-    `config` is the resolved configuration, in which a changed key is looked up.
+    `config` is the resolved configuration, in which a changed key is looked up; the results below
+    `directory` say what a setting that is no section is called.
     """
     found: dict[tuple, Stage] = {}
     for job in jobs:
         if job.rule == "all":
             continue
-        reasons = reasons_in_words(job.reason, config)
+        outputs = [Path(directory) / path for path in job.output.split(", ")]
+        reasons = reasons_in_words(job.reason, config, _recorded_settings(outputs))
         stage = found.setdefault((job.rule, *reasons), Stage(job.rule, [], reasons))
         stage.jobs.append(job.wildcards)
     return list(found.values())
 
 
-def reasons_in_words(reason: str, config: dict) -> list[str]:
-    """One sentence for each thing that Snakemake's `reason` names."""
+def _recorded_settings(outputs: Iterable[Path]) -> dict[str, str]:
+    """The digest of each param by name, as the first of `outputs` with a record has them."""
+    for path in outputs:
+        if path.suffix == ".json" and path.is_file():
+            try:
+                record = made_from(json.loads(path.read_bytes()))
+            except (ValueError, TypeError, AttributeError, OSError):
+                continue  # damaged, or of another version: Snakemake's start has told of it
+            if record.settings:
+                return dict(record.settings)
+    return {}
+
+
+def reasons_in_words(
+    reason: str, config: dict, recorded: Mapping[str, str] | None = None
+) -> list[str]:
+    """One sentence for each thing that Snakemake's `reason` names.
+
+    `recorded` has the digests of the job's params as they were, by name: Snakemake gives no names.
+    """
     starts = sorted((reason.find(kind), kind) for kind in _KINDS if kind in reason)
     words = []
     for (start, kind), end in zip(starts, [s for s, _ in starts[1:]] + [len(reason)], strict=True):
         text = reason[start:end].strip().rstrip(";")
         rest = text[len(kind) :].lstrip(": ")
         if kind.startswith("Params"):
-            words += _changed_params(text, config)
+            words += _changed_params(text, config, recorded or {})
         elif kind == "Updated input files":
             words += [f"{path} changed" for path in sorted(rest.split(", "))]
         elif kind == "Input files updated by another job":
@@ -119,7 +145,7 @@ def _brief(paths: list[str]) -> str:
     return f"{paths[0]} and {len(paths) - 1} more"
 
 
-def _changed_params(text: str, config: dict) -> list[str]:
+def _changed_params(text: str, config: dict, recorded: Mapping[str, str]) -> list[str]:
     found = _PARAMS.search(text)
     try:
         before, now = (_values(found[part]) for part in ("before", "now"))
@@ -131,7 +157,11 @@ def _changed_params(text: str, config: dict) -> list[str]:
             place = _place(new, config)
             lines += [_changed(place, *difference) for difference in _differences(old, new)]
         else:
-            lines.append(f"a setting changed {_shown(old)} → {_shown(new)}")
+            (digest,) = settings_digests({"": old}).values()
+            names = [name for name, of_name in recorded.items() if of_name == digest]
+            # Of several that had this value, which of them changed is not known.
+            name = _place({names[0]: old}, config) + names[0] if len(names) == 1 else "a setting"
+            lines.append(f"{name} changed {_shown(old)} → {_shown(new)}")
     return lines or ["its parameters changed"]
 
 
