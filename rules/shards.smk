@@ -162,7 +162,7 @@ rule masked_samples:
         runtime=30,
     params:
         code=code("preview"),
-        pretraining=of_run("pretraining", "masking", "seed"),
+        pretraining=of_run("pretraining", "masking", "seed", "shuffle_window"),
         evaluation=of_run("evaluation", "samples"),
         seed=settings["seed"],
         sequence_length=settings["shards"]["sequence_length"],

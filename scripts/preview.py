@@ -11,6 +11,7 @@ def main(job):
     from mlm.batches.artefacts import Preview
     from mlm.batches.masking_plan import masking_plan
     from mlm.batches.preview import preview_samples
+    from mlm.batches.sample_order import SampleOrder
     from mlm.shards.manifests import Manifest, check_sequence_length, shards_root
     from mlm.tokenizer.encoding import Encoder
 
@@ -21,10 +22,15 @@ def main(job):
         job.params.pretraining["masking"], Encoder.load(tokenizer), tokenizer, length
     )
     seed = job.params.pretraining["seed"]
+    order = SampleOrder(
+        tuple(shard.num_samples for shard in manifest.shards),
+        job.params.seed if seed is None else seed,
+        job.params.pretraining["shuffle_window"],
+    )
     samples = preview_samples(
         manifest,
         plan,
-        job.params.seed if seed is None else seed,
+        order,
         PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent),
         job.params.evaluation["samples"],
         shards_root(manifest, job.input.train),

@@ -392,7 +392,8 @@ def preview(run: str, texts: dict[int, str] | None = None) -> Preview:
     content = {
         "run": run,
         "samples": [
-            {"index": i, "text": " ".join(words), "masked": " ".join(words), "tokens": tokens}
+            {"index": i, "turn": 1000 - i}
+            | {"text": " ".join(words), "masked": " ".join(words), "tokens": tokens}
             for i in range(2)
         ],
     }

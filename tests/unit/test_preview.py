@@ -32,6 +32,7 @@ class OneCharacter:
 
 def samples_of(preview, made, count=2, **changes):  # noqa: F811
     from mlm.batches.masking import MaskingPlan
+    from mlm.batches.sample_order import SampleOrder
 
     directory, _, manifest = made
     settings = {
@@ -44,7 +45,8 @@ def samples_of(preview, made, count=2, **changes):  # noqa: F811
         "sequence_length": 8,
     }
     plan = MaskingPlan(**settings | changes)
-    return preview.preview_samples(manifest, plan, 0, OneCharacter(), count, directory)
+    order = SampleOrder(tuple(s.num_samples for s in manifest.shards), seed=0, window=100)
+    return preview.preview_samples(manifest, plan, order, OneCharacter(), count, directory)
 
 
 def test_chosen_samples_are_spread_over_the_shards(preview, made):  # noqa: F811
@@ -83,6 +85,16 @@ def test_masks_are_those_of_the_first_epoch_of_training(preview, made):  # noqa:
         assert sorted(batch["positions"].numpy()[row][weights > 0]) == chosen.tolist()
 
 
+def test_the_turn_of_a_sample_is_where_the_order_uses_it(preview, made):  # noqa: F811
+    from mlm.batches.sample_order import SampleOrder
+
+    order = SampleOrder(tuple(s.num_samples for s in made[2].shards), seed=0, window=100)
+    _, used = order.samples(np.arange(made[2].num_samples))
+    shown = sorted(samples_of(preview, made, count=1000), key=lambda sample: sample.turn)
+    assert [sample.index for sample in shown] == used.tolist()
+    assert [sample.turn for sample in shown] == list(range(1, made[2].num_samples + 1))
+
+
 def test_a_changed_shard_is_not_shown(preview, made):  # noqa: F811
     (made[0] / made[1][0][0]).write_bytes(b"")
     with pytest.raises(MlmError, match="has 0 bytes; the manifest says"):
@@ -90,7 +102,12 @@ def test_a_changed_shard_is_not_shown(preview, made):  # noqa: F811
 
 
 def test_the_terminal_gets_each_text_on_one_line_without_control_characters():
-    sample = PreviewSample(7, "a\nb \x1b[31mred", "[MASK] \u202e", tokens=())
+    sample = PreviewSample(7, 4321, "a\nb \x1b[31mred", "[MASK] \u202e", tokens=())
     text = in_words([Preview("base", [sample])])
-    assert text == ("Run base, sample 7\n  text    a b \ufffd[31mred\n  masked  [MASK] \ufffd\n")
+    assert text == (
+        "Run base, sample 7, turn 4,321 of the first pass\n"
+        "  text    a b \ufffd[31mred\n  masked  [MASK] \ufffd\n"
+    )
+        "Run base, sample 7, turn 4,321 of the first pass\n  text    a b \ufffd[31mred\n  masked  [MASK] \ufffd\n"
+    )
     assert not re.search(r"\x1b|\u202e", text)

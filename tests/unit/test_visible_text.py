@@ -59,7 +59,7 @@ def test_a_preview_tells_hidden_replaced_and_kept_apart():
         ("▁our", None),
         ("<pad>", None),
     ]
-    sample = PreviewSample(3, "", "", tuple(PreviewToken(*token) for token in tokens))
+    sample = PreviewSample(3, 1, "", "", tuple(PreviewToken(*token) for token in tokens))
     shown = preview_pieces(sample, SPECIAL)
     assert states(shown) == [
         ("[CLS]", "special", None),

@@ -15,9 +15,13 @@ class PreviewToken:
 
 @dataclass(frozen=True)
 class PreviewSample:
-    """Sample `index` of the split: its text, the text as masked, and every token."""
+    """Sample `index` of the split: its text, the text as masked, and every token.
+
+    `turn` is its number, from 1, in the order in which the first epoch uses the samples.
+    """
 
     index: int
+    turn: int
     text: str
     masked: str
     tokens: tuple[PreviewToken, ...]

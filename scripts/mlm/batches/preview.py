@@ -8,6 +8,7 @@ import numpy as np
 
 from mlm.batches.artefacts import PreviewSample, PreviewToken
 from mlm.batches.masking import MaskingPlan, mask_batch
+from mlm.batches.sample_order import SampleOrder
 from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import Manifest, place_of, shard_problem, shards_remedy
 from mlm.shards.object_storage import local_copy
@@ -57,19 +58,21 @@ def read_chosen(
 def preview_samples(
     manifest: Manifest,
     plan: MaskingPlan,
-    seed: int,
+    order: SampleOrder,
     tokenizer: Any,
     count: int,
     root: str | Path = ".",
 ) -> list[PreviewSample]:
     """`count` samples of a split, masked as training masks them in its first epoch.
 
-    `tokenizer` is transformers' fast tokenizer. Padding at the end is left out.
+    `order` is that of the training, whose seed is also that of the masks. `tokenizer` is
+    transformers' fast tokenizer. Padding at the end is left out.
     """
     index, ids, mask = read_chosen(manifest, chosen_samples(manifest, count), root)
     if not len(index):
         return []
-    batch = mask_batch(ids, mask, index, plan, seed, FIRST_EPOCH)
+    batch = mask_batch(ids, mask, index, plan, order.seed, FIRST_EPOCH)
+    turns = order.places(index, FIRST_EPOCH) + 1
     shown, positions = batch["input_ids"].numpy(), batch["positions"].numpy()
     used = batch["weights"].numpy() > 0
     samples = []
@@ -86,5 +89,5 @@ def preview_samples(
             tokenizer.decode(tokens_, clean_up_tokenization_spaces=False)
             for tokens_ in (plain, masked)
         ]
-        samples.append(PreviewSample(number, *decoded, tokens))
+        samples.append(PreviewSample(number, int(turns[row]), *decoded, tokens))
     return samples

@@ -9,7 +9,7 @@ def in_words(previews: list[Preview]) -> str:
     for preview in previews:
         for sample in preview.samples:
             lines += [
-                f"Run {preview.run}, sample {sample.index}",
+                f"Run {preview.run}, sample {sample.index}, turn {sample.turn:,} of the first pass",
                 f"  text    {_printable(sample.text)}",
                 f"  masked  {_printable(sample.masked)}",
                 "",

@@ -32,12 +32,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class ShownSample:
-    """A sample's number in its split and its text in pieces; loss and accuracy if known."""
+    """A sample's number in its split and its text in pieces; loss and accuracy if known, and its
+    turn in the first pass of a training."""
 
     index: int
     pieces: tuple[Piece, ...]
     loss: float | None = None
     accuracy: float | None = None
+    turn: int | None = None
 
 
 def preview_pieces(sample: PreviewSample, special: dict[str, str]) -> ShownSample:
@@ -54,7 +56,7 @@ def preview_pieces(sample: PreviewSample, special: dict[str, str]) -> ShownSampl
         else:
             state = "kept" if shown == token.text else "random"
         pieces.append(_chosen(text, state, _bare(shown)))
-    return ShownSample(sample.index, _joined(pieces))
+    return ShownSample(sample.index, _joined(pieces), turn=sample.turn)
 
 
 def prediction_pieces(sample: PredictedSample, special: dict[str, str]) -> ShownSample:
