@@ -108,6 +108,4 @@ def test_the_terminal_gets_each_text_on_one_line_without_control_characters():
         "Run base, sample 7, turn 4,321 of the first pass\n"
         "  text    a b \ufffd[31mred\n  masked  [MASK] \ufffd\n"
     )
-        "Run base, sample 7, turn 4,321 of the first pass\n  text    a b \ufffd[31mred\n  masked  [MASK] \ufffd\n"
-    )
     assert not re.search(r"\x1b|\u202e", text)
