@@ -28,3 +28,11 @@ rule all:
     input:
         # All of them, so that one that was deleted is made again.
         RESULTS,
+
+
+# Whoever asked for the report is told where it lies.
+onsuccess:
+    if any(job.rule.name == "report" for job in workflow.dag.jobs):
+        prefix = storage_settings.default_storage_prefix
+        page = portable(rules.report.output.page)
+        logger.info(f"The report: {prefix.rstrip('/') + '/' if prefix else ''}{page}")

@@ -424,3 +424,7 @@ def test_a_new_title_really_remakes_the_report_alone(built, tmp_path):
     assert "Quite another title" in (place / "results" / "report.html").read_text()
     assert weights.stat().st_mtime_ns == before
     assert "rule evaluate" not in ran.stdout and "rule report" in ran.stdout
+    assert "\nThe report: results/report.html\n" in ran.stdout
+    of_another_target = copied.snakemake("results/manifests/test.json", "--forcerun", "manifest")
+    assert "rule manifest" in of_another_target.stdout
+    assert "The report:" not in of_another_target.stdout
