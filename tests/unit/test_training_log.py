@@ -1,4 +1,5 @@
 import csv
+from dataclasses import replace
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_durations_read_well(seconds, words):
 def test_the_time_left_does_not_count_the_compilation(monkeypatch, capsys):
     clock = iter([100.0, 110.0, 110.0])
     monkeypatch.setattr("mlm.pretraining.training_log.time.monotonic", lambda: next(clock))
-    progress = Progress("base", steps=40, first_step=0, tokens_per_step=64, _start=0.0)
+    progress = Progress("base", steps=40, tokens_per_step=64, _start=0.0)
     progress.begin(1)
     assert progress.rate(21) == pytest.approx(20 * 64 / 10)
     progress.show(Row(21, 0.5, 4.25, 0.125, None, None, 3e-4, 128.0))
@@ -37,3 +38,22 @@ def test_the_time_left_does_not_count_the_compilation(monkeypatch, capsys):
     assert "128 tokens/s" in said
     # Nineteen steps at half a second each.
     assert "10 s left" in said
+
+
+def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys):
+    """As after a resume one step before a row: compilation is no measure of what is to come."""
+    clock = iter([100.0, 100.0, 100.0, 110.0, 110.0])
+    monkeypatch.setattr("mlm.pretraining.training_log.time.monotonic", lambda: next(clock))
+    progress = Progress("base", steps=1040, tokens_per_step=64, _start=0.0)
+    progress.begin(20)
+    row = replace(ROW, step=20, tokens_per_second=progress.rate(20))
+    assert row.tokens_per_second is None and "" in row.cells()
+    progress.show(row)
+    said = capsys.readouterr().err
+    assert "step 20/1040" in said and "left" not in said and "tokens/s" not in said
+    progress.begin(40)
+    row = replace(ROW, step=40, tokens_per_second=progress.rate(40))
+    assert row.tokens_per_second == pytest.approx(20 * 64 / 10)
+    progress.show(row)
+    # A thousand steps at half a second each.
+    assert "8:20 min left" in capsys.readouterr().err

@@ -53,7 +53,7 @@ def pretrain(
         engine = Engine(run, accelerator)
         record = _begun(run, engine, states, branch)
         tokens_per_step = engine.batch_size * run.train.sequence_length
-        progress = Progress(run.name, run.steps, engine.step, tokens_per_step)
+        progress = Progress(run.name, run.steps, tokens_per_step)
 
         validation = Validation(run, engine)
         saving = Saving(run, engine, states, record)

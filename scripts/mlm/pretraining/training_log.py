@@ -19,7 +19,8 @@ class Row:
     """One line of training.csv; losses in nats, means over the steps since the last row.
 
     `initialisation_seconds`, in the first row, is what was spent on learning initial weights
-    from the train split: part of the training, before its first step.
+    from the train split: part of the training, before its first step. `tokens_per_second` leaves
+    out the execution that compiles, and is None where there was no other since the last row.
     """
 
     step: int
@@ -29,7 +30,7 @@ class Row:
     validation_loss: float | None
     validation_accuracy: float | None
     learning_rate: float
-    tokens_per_second: float
+    tokens_per_second: float | None
     initialisation_seconds: float | None = None
 
     def cells(self) -> list[str]:
@@ -99,7 +100,6 @@ class Progress:
 
     name: str
     steps: int
-    first_step: int
     tokens_per_step: int
     _start: float = field(default_factory=time.monotonic)
     _last_print: float = 0.0
@@ -115,18 +115,12 @@ class Progress:
                 file=sys.stderr,
             )
 
-    def rate(self, step: int) -> float:
-        """Tokens per second since this was last asked for."""
+    def rate(self, step: int) -> float | None:
+        """Tokens per second since this was last asked for, or since `begin`; None at its step."""
         now = time.monotonic()
-        then, at = self._window or self._after_compilation(step)
+        then, at = self._window or self._compiled
         self._window = now, step
-        return (step - at) * self.tokens_per_step / max(now - then, 1e-9)
-
-    def _after_compilation(self, step: int) -> tuple[float, int]:
-        """When and at what step to begin counting, for a rate at `step`."""
-        if self._compiled is not None and self._compiled[1] < step:
-            return self._compiled
-        return self._start, self.first_step
+        return (step - at) * self.tokens_per_step / max(now - then, 1e-9) if step > at else None
 
     def show(self, row: Row) -> None:
         """Print the row, unless one was printed a moment ago and it is not the last."""
@@ -134,14 +128,17 @@ class Progress:
         if now - self._last_print < _PROGRESS_INTERVAL and row.step < self.steps:
             return
         self._last_print = now
-        then, at = self._after_compilation(row.step)
-        left = (now - then) / max(row.step - at, 1) * (self.steps - row.step)
+        then, at = self._compiled
+        pace = ""
+        if row.tokens_per_second is not None:
+            left = (now - then) / (row.step - at) * (self.steps - row.step)
+            pace = f", {row.tokens_per_second:,.0f} tokens/s, {in_words(left)} left"
         memory = psutil.Process().memory_info().rss / 1e9
         seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"
         print(
             f"{self.name}: step {row.step}/{self.steps}, loss {row.loss:.3f}{seen}, "
             f"accuracy {row.accuracy:.1%}, learning rate {row.learning_rate:.2e}, "
-            f"{row.tokens_per_second:,.0f} tokens/s, {memory:.1f} GB, {in_words(left)} left",
+            f"{memory:.1f} GB{pace}",
             file=sys.stderr,
         )
 
