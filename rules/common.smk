@@ -11,6 +11,7 @@ BASE = Path(str(workflow.current_basedir)).parent
 if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
 
+from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
 from mlm.config.memory import evaluation_mb, tokens_of, training_mb
 from mlm.config.publish import model_repository, published_runs

@@ -103,9 +103,9 @@ rule publish_model:
         code=code("publish_model"),
         to=lambda wildcards: publish_to(model_repository(PUBLISH, wildcards.run), "model"),
         card=PUBLISH_CARD,
-        prompt=lambda wildcards: next(
-            iter(run_section(settings, wildcards.run, "evaluation")["prompts"]),
-            f"We must {settings['tokenizer']['special_tokens']['mask']} our forces.",
+        prompt=lambda wildcards: Evaluation.card_prompt(
+            run_section(settings, wildcards.run, "evaluation")["prompts"],
+            embedded=FROM_CORPUS and settings["corpus"]["source"] == "embedded",
         ),
         # Where the training pushed checkpoints to, if it did.
         branch=PUBLISH["checkpoints"]["branch"] if PUBLISH["checkpoints"]["every"] else None,

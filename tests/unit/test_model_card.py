@@ -5,6 +5,7 @@ from dataclasses import asdict
 import report_artefacts as made
 from huggingface_hub import ModelCard, metadata_load
 
+from mlm.config.evaluation import Evaluation
 from mlm.pretraining.model_card import model_card
 
 
@@ -49,3 +50,22 @@ def test_words_for_the_corpus_cannot_break_the_header(tmp_path):
     corpus = 'a "quoted": name\n---\nlicense: mit'
     data, _ = read(tmp_path, model_card(made.training("base"), corpus))
     assert data["license"] == "other"
+
+
+def test_the_card_shows_the_sentence_that_it_is_given_or_none(tmp_path):
+    prompt = "Das [MASK] ist „gut“."
+    data, card = read(tmp_path, model_card(made.training("base"), "files", prompt=prompt))
+    assert data["widget"] == [{"text": prompt}]
+    assert f"fill({prompt!r}, tokenizer_kwargs" in card.text
+    data, card = read(tmp_path, model_card(made.training("base"), "files"))
+    assert "widget" not in data
+    assert "fill.tokenizer.mask_token" in card.text and "[MASK]" not in card.text
+
+
+def test_the_sentence_of_a_card_is_in_the_language_of_the_corpus():
+    english = Evaluation().prompts
+    assert Evaluation.card_prompt(english, embedded=True) == english[0]
+    assert Evaluation.card_prompt(english, embedded=False) is None
+    for embedded in (True, False):
+        assert Evaluation.card_prompt(["Ein [MASK].", *english], embedded) == "Ein [MASK]."
+        assert Evaluation.card_prompt([], embedded) is None

@@ -86,6 +86,12 @@ def test_transformers_opens_the_model_and_fills_masks(built):
         # Longer than the model reads: cut where asked, and no position is looked up beyond it.
         "long = 'The [MASK] of the Union. ' + 500 * 'It is strong. '\n"
         "assert len(fill(long, tokenizer_kwargs={'truncation': True})) == 5\n"
+        # The example of the model's own card.
+        "code = open(f'{place}/README.md').read().split('```')[1].removeprefix('python')\n"
+        "code = code.replace('path/to/this/directory', place)\n"
+        "answers = []\n"
+        "exec(code.replace('\\nfill(', '\\nanswers = fill('))\n"
+        "assert len(answers) == 5\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", program],

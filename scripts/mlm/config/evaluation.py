@@ -110,3 +110,12 @@ class Evaluation(Section):
             for key, text, longest in texts
             if (tokens := len(text.split()) + 2) > longest
         ]
+
+    @classmethod
+    def card_prompt(cls, prompts: list[str], embedded: bool) -> str | None:
+        """The one of `prompts` that a model's card shows, if any.
+
+        Those of the default are in English, and only for a corpus that is `embedded`.
+        """
+        own = prompts != cls.model_fields["prompts"].default
+        return prompts[0] if prompts and (own or embedded) else None

@@ -29,14 +29,15 @@ def model_card(
     test: Mapping[str, float] | None = None,
     license: str = "other",
     language: str | None = None,
-    prompt: str = "We must [MASK] our forces.",
+    prompt: str | None = None,
     place: str = "path/to/this/directory",
 ) -> str:
     """README.md text: a YAML header that the Hub understands, then the card itself.
 
     `test` has the figures of the test split where it was evaluated; `corpus` is a source of the
-    configuration or words for it; `prompt` holds the mask token once; `place` is what the
-    example opens: a directory or a repository. The same arguments give the same text. Raises
+    configuration or words for it; `prompt` is an example with one mask token, in the language of
+    the corpus, which the Hub shows as well; `place` is what the example opens: a directory or a
+    repository. The same arguments give the same text. Raises
     ValueError where huggingface_hub refuses the metadata.
     """
     corpus = " ".join(SOURCES.get(corpus, corpus).split())
@@ -60,7 +61,7 @@ def _metadata(
     figures: dict[str, dict[str, float]],
     license: str,
     language: str | None,
-    prompt: str,
+    prompt: str | None,
 ) -> ModelCardData:
     results = [
         EvalResult(
@@ -81,7 +82,7 @@ def _metadata(
         library_name="transformers",
         pipeline_tag="fill-mask",
         tags=["fill-mask", "masked-lm", training.model_type],
-        widget=[{"text": prompt}],
+        widget=[{"text": prompt}] if prompt else None,
         metrics=sorted({r.metric_type for r in results}),
         eval_results=results,
         model_name=training.run,
@@ -90,8 +91,13 @@ def _metadata(
 
 
 def _body(
-    training: Training, corpus: str, figures: dict[str, dict[str, float]], prompt: str, place: str
+    training: Training,
+    corpus: str,
+    figures: dict[str, dict[str, float]],
+    prompt: str | None,
+    place: str,
 ) -> list[str]:
+    example = repr(prompt) if prompt else 'f"… {fill.tokenizer.mask_token} …"'
     shown = {
         "Architecture": training.model_type,
         "Parameters": f"{training.parameters:,}",
@@ -113,7 +119,10 @@ def _body(
         "```python\n"
         "from transformers import pipeline\n\n"
         f'fill = pipeline("fill-mask", model="{place}", framework="tf")\n'
-        f"fill({prompt!r})\n```",
+        f'fill({example}, tokenizer_kwargs={{"truncation": True}})\n```',
+        f"The model reads {training.sequence_length:,} tokens. With `truncation`, what is beyond "
+        "them is left out, and the mask has to stand before that; without, longer text is an "
+        "error.",
         "TensorFlow, PyTorch and, where the family has a Flax model, Flax open the one "
         "`model.safetensors`.",
         "## Training",

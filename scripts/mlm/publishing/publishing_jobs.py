@@ -118,16 +118,16 @@ def publish_model(
     settings: PublishSettings,
     directory: str | Path,
     results: dict[str, str],
-    prompt: str,
+    prompt: str | None,
     branch: str | None,
     record: str,
 ) -> None:
     """Publish the model in `directory` with its card and figures; write the record.
 
     `results` are the paths of training.json and evaluation.json by `training` and
-    `evaluation`, `prompt` the card's example, and `branch` that of checkpoints which were
-    pushed during the training, whose commits the record then names. Raises MlmError for a file
-    of the model that is not what training.json recorded.
+    `evaluation`, `prompt` the card's example, if it has one, and `branch` that of checkpoints
+    which were pushed during the training, whose commits the record then names. Raises MlmError
+    for a file of the model that is not what training.json recorded.
     """
     directory = Path(directory)
     training = Training.read(results["training"])
