@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mlm.jobs.rerun_reasons import planned_jobs, stages
+
 from .conftest import ROOT, TINY, Project
 
 pytestmark = pytest.mark.workflow
@@ -405,6 +407,10 @@ def test_a_run_removed_remakes_the_report_alone(built):
     assert "second" in (built.path / "results" / "report.html").read_text()
     built.write_config(TINY)
     assert built.would_run() == {"report"}
+    # No section, so that Snakemake tells its values alone; the report has recorded the name.
+    jobs = planned_jobs((built.path / "dry-run.txt").read_text())
+    (stage,) = stages(jobs, {}, built.path)
+    assert "runs changed ['base', 'second'] → ['base']" in stage.reasons
     built.snakemake()
     # Snakemake keeps what no rule asks for any more; other tests list what is there.
     shutil.rmtree(built.path / "results" / "runs" / "second")
