@@ -1,7 +1,7 @@
 """Logits of exported models by PyTorch's transformers; run in .venv-pytorch.
 
 python logits.py DIRECTORY: for each model in DIRECTORY/*/, reads inputs.npz beside it and
-writes pytorch.npy, [batch, sequence, vocabulary].
+writes pytorch.npy, [batch, sequence, vocabulary], and the model as PyTorch saves it to saved/.
 """
 
 import sys
@@ -22,6 +22,7 @@ def main(root: Path) -> None:
         problems = {k: sorted(v) for k, v in loading.items() if v}
         if problems:
             sys.exit(f"{place.name}: {problems}")
+        model.save_pretrained(place / "saved")
         model.eval()
         with torch.no_grad():
             np.save(place / "pytorch.npy", model(**inputs).logits.numpy())

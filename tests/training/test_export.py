@@ -1,7 +1,6 @@
 """One exported model, opened by TensorFlow, Flax and PyTorch, gives the same logits."""
 
-import os
-import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,9 @@ from mlm.pretraining.models import ModelRequest, build_model, model_configuratio
 from mlm.pretraining.prediction import masked_logits
 from mlm.tokenizer.encoding import Encoder
 
-ROOT = Path(__file__).parents[2]
+sys.path.append(str(Path(__file__).parents[1] / "pytorch"))
+from in_pytorch import open_in_pytorch
+
 FAMILIES = ("roberta", "roberta-prelayernorm", "bert", "distilbert", "albert", "electra")
 SMALL = {
     "hidden_size": 32,
@@ -89,13 +90,7 @@ def test_flax_opens_the_export(root, models, family):
 
 
 def test_pytorch_opens_the_exports(root, models):
-    python = ROOT / ".venv-pytorch" / "bin" / "python"
-    if not python.exists():
-        message = "no .venv-pytorch; make it with tests/pytorch/make_environment.sh"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
-    subprocess.run([python, ROOT / "tests" / "pytorch" / "logits.py", root], check=True)
+    open_in_pytorch(root)
     for family, model in models.items():
         found = np.load(root / family / "pytorch.npy")
         agree(found, logits(root, model), inputs(root)["attention_mask"])

@@ -1,0 +1,1 @@
+"""One encoder for the families of JAX: its architecture, its weights, its network."""

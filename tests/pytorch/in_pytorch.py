@@ -1,0 +1,20 @@
+"""Models opened by PyTorch's transformers, in the environment that has it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def open_in_pytorch(root: Path) -> None:
+    """Run logits.py on `root`; skips the test where there is no PyTorch, and fails it in CI."""
+    python = HERE.parents[1] / ".venv-pytorch" / "bin" / "python"
+    if not python.exists():
+        message = "no .venv-pytorch; make it with tests/pytorch/make_environment.sh"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    subprocess.run([python, HERE / "logits.py", root], check=True)

@@ -1,0 +1,92 @@
+"""The encoder computes what transformers' models compute, in TensorFlow and in PyTorch."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from in_pytorch import open_in_pytorch
+from safetensors.numpy import load_file
+
+from mlm.encoder.architecture import FAMILIES, Architecture, parameter_shapes
+from mlm.encoder.network import masked_logits
+from mlm.encoder.weights import read_parameters, write_parameters
+from mlm.foundations.framework import tf
+
+sys.path.append(str(Path(__file__).parents[1] / "unit"))
+from tiny_encoder import hidden, tiny_batch, tiny_config, tiny_encoder
+
+CLASSES = {
+    "bert": "BertForMaskedLM",
+    "roberta": "RobertaForMaskedLM",
+    "xlm-roberta": "XLMRobertaForMaskedLM",
+    "roberta-prelayernorm": "RobertaPreLayerNormForMaskedLM",
+    "modernbert": "ModernBertForMaskedLM",
+}
+#: Fields that the families have by default otherwise.
+CHANGES = {
+    "bert": {"hidden_act": "gelu_new", "type_vocab_size": 1},
+    "roberta": {"hidden_act": "relu", "layer_norm_eps": 1e-5},
+}
+BIASED = dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), True) | {
+    "num_hidden_layers": 3,
+    "decoder_bias": False,
+    "classifier_activation": "silu",
+    "global_rope_theta": 500.0,
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """(directory, logits by name of a model in it): rows longer than ModernBERT's window, one of
+    them padded."""
+    root, logits = tmp_path_factory.mktemp("encoder"), {}
+    ids, mask = tiny_batch()
+    np.savez(root / "inputs.npz", input_ids=ids, attention_mask=mask)
+    cases = {family: (family, CHANGES.get(family, {})) for family in FAMILIES}
+    for name, (family, changes) in (cases | {"biased": ("modernbert", BIASED)}).items():
+        architecture, parameters = tiny_encoder(family, **changes)
+        place = root / name
+        write_parameters(place / "model.safetensors", parameters)
+        config = tiny_config(family, **changes) | {"architectures": [CLASSES[family]]}
+        (place / "config.json").write_text(json.dumps(config))
+        states = hidden(parameters, architecture, ids, mask)
+        logits[name] = masked_logits(parameters, architecture, states)
+    return root, logits
+
+
+def agree(found, expected):
+    _, mask = tiny_batch()
+    assert np.ptp(expected) > 1
+    np.testing.assert_allclose(found[mask == 1], expected[mask == 1], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "modernbert"])
+def test_tensorflow_has_the_same_logits(models, family):
+    from transformers import TFAutoModelForMaskedLM
+
+    root, logits = models
+    model, loading = TFAutoModelForMaskedLM.from_pretrained(root / family, output_loading_info=True)
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
+    inputs = {k: tf.constant(v) for k, v in np.load(root / "inputs.npz").items()}
+    agree(logits[family], model(inputs, training=False).logits.numpy())
+
+
+def test_pytorch_has_the_same_logits_and_saves_the_same_weights(models):
+    root, logits = models
+    open_in_pytorch(root)
+    for name, found in logits.items():
+        place = root / name
+        agree(found, np.load(place / "pytorch.npy"))
+        saved, ours = (
+            Architecture.of(json.loads((p / "config.json").read_text()))
+            for p in (place / "saved", place)
+        )
+        assert saved == ours
+        written = load_file(place / "model.safetensors")
+        back = load_file(place / "saved" / "model.safetensors")
+        assert {k: v.shape for k, v in back.items()} == parameter_shapes(ours)
+        assert all(np.array_equal(back[k], written[k]) for k in back)
+        assert read_parameters(place / "saved" / "model.safetensors", saved).keys() == back.keys()
