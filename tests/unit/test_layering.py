@@ -19,6 +19,7 @@ ORDER = (
     "results",
     "jobs",
     "tpu",
+    "encoder",
     "config",
     "corpus",
     "tokenizer",
