@@ -200,8 +200,8 @@ def test_a_run_may_continue_another():
         ({"a": ("a", 7)}, "continue_from.run: in a circle: a → a"),
         ({"a": ("b", 7), "b": ("a", 7)}, "continue_from.run: in a circle: a → b → a"),
         ({"a": ("b", None), "b": (None, None)}, "run and step go together; found run: b"),
-        ({"a": ("b", 3000), "b": (None, None)}, "3000 leaves nothing to train of steps: 3000"),
-        ({"a": ("b", 3100), "b": (None, None)}, "3100 is beyond the last step of run 'b', 3000"),
+        ({"a": ("b", 2400), "b": (None, None)}, "2400 leaves nothing to train of steps: 2400"),
+        ({"a": ("b", 2500), "b": (None, None)}, "2500 is beyond the last step of run 'b', 2400"),
     ],
 )
 def test_a_run_that_cannot_continue_another_is_told(runs, words):
@@ -316,7 +316,7 @@ def test_a_trace_of_steps_that_never_come_is_refused():
         "pretraining.profile: the first step 4 is after the last, 2"
     ]
     assert problems({"pretraining": {"profile": [4, 7000]}}) == [
-        "pretraining.profile: step 7000 is beyond the last, 3000"
+        "pretraining.profile: step 7000 is beyond the last, 2400"
     ]
 
 
