@@ -148,7 +148,7 @@ class Pretraining(Section):
     masking: Masking = section(Masking)
     per_replica_batch_size: Count = Field(64, description="Samples on one replica in one step.")
     steps: Count | None = Field(
-        3000,
+        2400,
         description="Length of the training: exactly one of these is a number. The one that an"
         " overlay or a run sets takes the place of the one that stands here.",
     )
