@@ -25,7 +25,13 @@ from mlm.foundations.errors import ConfigError, MlmError
 
 FAMILIES = [family for family in FAMILIES if family != "xlm-roberta"]  # RoBERTa under its name
 quick = partial(jax.jit, compiler_options=QUICKLY)
-families = pytest.mark.parametrize("family", FAMILIES)
+#: Compiling takes seconds a network: by default those that differ most.
+QUICK = ("bert", "modernbert")
+slow = [pytest.param(f, marks=[] if f in QUICK else pytest.mark.slow) for f in FAMILIES]
+families = pytest.mark.parametrize("family", slow)
+both = pytest.mark.parametrize(
+    "family", [pytest.param("bert", marks=pytest.mark.slow), "modernbert"]
+)
 DROPOUTS = {
     "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
     "modernbert": ("embedding_dropout", "attention_dropout", "mlp_dropout"),
@@ -83,7 +89,7 @@ def test_the_fields_of_transformers_5_say_what_those_of_4_say():
     assert one.thetas == (500.0, 70.0)
 
 
-@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@pytest.mark.parametrize("family", QUICK)
 def test_weights_begin_as_the_configuration_says(family):
     architecture = Architecture.of(tiny_config(family, initializer_range=0.1))
     one, same, other = (beginning(architecture, jax.random.key(i)) for i in (0, 0, 1))
@@ -176,7 +182,7 @@ def loss_of(architecture, **settings):
     return loss
 
 
-@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@both
 def test_gradients_are_the_same_where_activations_are_computed_again(family):
     architecture, parameters = tiny_encoder(family)
     # With dropout, which must be drawn the same the second time.
@@ -191,7 +197,7 @@ def test_gradients_are_the_same_where_activations_are_computed_again(family):
     assert "remat" in str(jax.make_jaxpr(function)(parameters))
 
 
-@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@both
 def test_bfloat16_is_close_and_everything_else_stays_float32(family):
     architecture, parameters = tiny_encoder(family)
     ids, mask = tiny_batch()
@@ -209,7 +215,7 @@ def test_bfloat16_is_close_and_everything_else_stays_float32(family):
     assert {value.dtype for value in gradient.values()} == {jnp.dtype("float32")}
 
 
-@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@both
 def test_it_is_compiled_once_for_all_batches_of_a_shape(family):
     architecture, parameters = tiny_encoder(family)
     traced = []
@@ -228,7 +234,7 @@ def test_it_is_compiled_once_for_all_batches_of_a_shape(family):
     assert found.shape == other.shape == (*ids.shape, 32)
 
 
-@pytest.mark.parametrize("family", ["bert", "modernbert"])
+@both
 def test_every_dropout_of_the_configuration_drops(family):
     names = without_dropout(family)
     _, parameters = tiny_encoder(family, **names)
