@@ -33,6 +33,14 @@ sys.dont_write_bytecode = False
 _FIRST = ("publishing", "training", "finetuning", "workflow")
 
 
+@pytest.fixture(autouse=True)
+def no_bucket_is_remembered():
+    """Each test has the object storage that it says."""
+    from mlm.shards.object_storage import _store
+
+    _store.cache_clear()
+
+
 def users_environment() -> dict[str, str]:
     """The environment as a test may have changed it, without what is set here."""
     rest = {k: v for k, v in os.environ.items() if k not in _SET and k != "XLA_FLAGS"}

@@ -88,6 +88,7 @@ def write_split(
                 writer.num_padding,
                 writer.num_bytes,
                 writer.sha256,
+                writer.block_offsets,
             )
         )
     return Manifest(

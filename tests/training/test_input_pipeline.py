@@ -1,10 +1,17 @@
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 from small_run import LENGTH, VOCABULARY, write_split
 
-from mlm.batches.input_pipeline import BatchOrder, ShardFiles, evaluation_batches, training_batches
+from mlm.batches.input_pipeline import (
+    BatchOrder,
+    ShardFiles,
+    evaluation_batches,
+    reading_in_words,
+    training_batches,
+)
 from mlm.batches.masking import MaskingPlan
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
@@ -135,6 +142,17 @@ def test_compressed_shards_give_the_same_stream(shards, tmp_path):
     zipped = ShardFiles.of(write_split(tmp_path, "train", COUNTS, compression="gzip"))
     for one, other in zip(stream(shards, steps=10), stream(zipped, steps=10), strict=True):
         np.testing.assert_array_equal(one["input_ids"], other["input_ids"])
+
+
+def test_a_shard_that_is_damaged_while_it_is_read_is_reported_in_words(tmp_path):
+    shards = ShardFiles.of(write_split(tmp_path, "train", COUNTS))
+    for file in map(Path, shards.files):
+        data = bytearray(file.read_bytes())
+        data[40] ^= 1
+        file.write_bytes(data)
+    words = r"block 0, from byte 0 on: record 0 .*checksum"
+    with pytest.raises(MlmError, match=words), reading_in_words():
+        stream(shards)
 
 
 def test_more_samples_than_masks_can_be_keyed_for_are_refused(tmp_path):

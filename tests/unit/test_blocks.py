@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.shards.blocks import ReadableBlocks, ShardBlocks
+from mlm.shards.manifests import ShardEntry
 from mlm.shards.tfrecord import BLOCK_SAMPLES, SampleWriter, read_records
+from mlm.shards.verification import SampleSchema, verify_shard
 
 SAMPLES = 2 * BLOCK_SAMPLES + 300
 
@@ -33,7 +36,7 @@ def all_records(shard):
 def test_blocks_one_after_the_other_are_the_whole_file(shard):
     whole = all_records(shard)
     assert len(whole) == SAMPLES
-    blocks = [list(shard.read(number)) for number in range(shard.num_blocks)]
+    blocks = [shard.read(number) for number in range(shard.num_blocks)]
     assert [len(block) for block in blocks] == [BLOCK_SAMPLES, BLOCK_SAMPLES, 300]
     assert [record for block in blocks for record in block] == whole
 
@@ -49,10 +52,10 @@ def test_tensorflow_reads_the_whole_file(shard):
 @pytest.mark.parametrize("offsets", [None, (0,)])
 def test_shards_without_offsets_are_read_through_once_and_this_is_said(shard, capsys, offsets):
     readable = ReadableBlocks((shard, dataclasses.replace(shard, offsets=offsets)))
-    assert list(readable[1].read(1)) == list(shard.read(1))
+    assert readable[1].read(1) == shard.read(1)
     said = capsys.readouterr().err
-    assert said.count("a.tfrecord: its manifest has no offsets of blocks") == 1
-    assert ("unpacked (0 MB in" in said) == (shard.compression == "gzip")
+    assert said.count("a.tfrecord: no offsets of blocks in the manifest") == 1
+    assert ("unpacked into" in said) == (shard.compression == "gzip")
     unpacked = Path(readable[1].path)
     del readable
     assert unpacked.exists() == (shard.compression == "none")
@@ -62,6 +65,56 @@ def test_a_damaged_block_is_named_and_the_others_can_be_read(shard):
     data = bytearray(Path(shard.path).read_bytes())
     data[shard.offsets[1] + 40] ^= 1
     Path(shard.path).write_bytes(data)
-    with pytest.raises(MlmError, match=r"a\.tfrecord: block 1: "):
-        list(shard.read(1))
-    assert len(list(shard.read(2))) == 300
+    with pytest.raises(MlmError, match=r"a\.tfrecord: block 1, from byte \d+ on: .*Delete it"):
+        shard.read(1)
+    assert len(shard.read(2)) == 300
+
+
+def test_a_block_with_another_number_of_records_is_refused(shard):
+    """Also where it has one, which could fill a whole block."""
+    last = dataclasses.replace(shard, num_samples=SAMPLES + 1)
+    with pytest.raises(MlmError, match="300 records, expected 301"):
+        last.read(2)
+    with pytest.raises(MlmError, match=f"{SAMPLES} records, expected 1"):
+        dataclasses.replace(shard, num_samples=1).read(0)
+
+
+def test_a_shard_that_vanished_is_named(shard):
+    Path(shard.path).unlink()
+    with pytest.raises(MlmError, match=r"a\.tfrecord: block 0.*cannot be read"):
+        shard.read(0)
+    with pytest.raises(MlmError, match=r"a\.tfrecord: cannot be read"):
+        ReadableBlocks((dataclasses.replace(shard, offsets=None),))
+
+
+@pytest.mark.parametrize(
+    "damage, words",
+    [(lambda data: data[:-900], "a.tfrecord"), (lambda data: b"text", "a.tfrecord")],
+)
+def test_a_damaged_shard_without_offsets_is_named(shard, damage, words):
+    Path(shard.path).write_bytes(damage(Path(shard.path).read_bytes()))
+    with pytest.raises(MlmError, match=words):
+        ReadableBlocks((dataclasses.replace(shard, offsets=None),))
+
+
+def test_a_shard_without_offsets_needs_as_many_records_as_its_manifest_says(shard):
+    with pytest.raises(MlmError, match=f"{SAMPLES} records, expected {SAMPLES - 1}"):
+        ReadableBlocks((dataclasses.replace(shard, offsets=None, num_samples=SAMPLES - 1),))
+
+
+def test_verification_looks_at_the_offsets(shard, tmp_path):
+    entry = ShardEntry(
+        name="a.tfrecord",
+        path=shard.path,
+        num_samples=SAMPLES,
+        num_tokens=8 * SAMPLES,
+        num_padding=0,
+        num_bytes=Path(shard.path).stat().st_size,
+        sha256=file_sha256(shard.path),
+        block_offsets=shard.offsets,
+    )
+    schema = SampleSchema(sequence_length=8, vocabulary_size=40_000, pad_id=0)
+    assert verify_shard(entry, schema)[1] == []
+    for offsets in (shard.offsets[:2], (*shard.offsets[:2], shard.offsets[2] - 1)):
+        (problem,) = verify_shard(dataclasses.replace(entry, block_offsets=offsets), schema)[1]
+        assert "a.tfrecord" in problem

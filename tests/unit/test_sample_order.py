@@ -58,7 +58,8 @@ def test_the_steps_of_a_sample_are_those_at_which_it_is_used(order, epoch):
 def test_groups_hold_their_window_and_follow_each_other(order, epoch):
     groups = [order.group(epoch, number) for number in range(order.num_groups)]
     assert np.cumsum([0, *(g.samples for g in groups)])[:-1].tolist() == [g.first for g in groups]
-    assert max(g.samples for g in groups) <= max(order.window, 4)
+    blocks, most = sum(len(g.blocks) for g in groups), max(len(g.blocks) for g in groups)
+    assert most == 1 or most * order.num_samples / blocks <= order.window
     assert sum(g.samples for g in groups) == order.num_samples
     begun = epoch * order.num_samples
     for number, group in enumerate(groups):
@@ -98,6 +99,11 @@ def test_a_sorted_corpus_is_nearly_as_mixed_as_by_a_full_shuffle(monkeypatch):
     shuffled = np.random.default_rng(0).permutation(order.num_samples)
     ratio = neighbours_apart(indices, 32) / neighbours_apart(shuffled, 32)
     assert 0.9 < ratio < 1.02
+
+
+def test_small_shards_are_shuffled_over_as_many_samples_as_large_ones():
+    order = SampleOrder((3,) * 1000, seed=0, window=600)
+    assert {order.group(0, number).samples for number in range(order.num_groups)} == {600}
 
 
 def test_the_order_of_a_terabyte_is_known_at_once():

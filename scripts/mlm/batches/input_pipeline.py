@@ -8,6 +8,7 @@ with it costs one group of samples.
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -116,24 +117,48 @@ def _stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
     place, end = order.start_step * size, order.steps * size
     if place >= end:
         return
-    blocks = ReadableBlocks(shards.blocks)
-    waiting: list[tuple] = []
     with ThreadPoolExecutor(1) as reader:
-        groups = samples.groups_from(place, end)
-        coming = reader.submit(_read_group, blocks, samples, *next(groups))
-        while coming is not None:
-            epoch, first, indices, records = coming.result()
-            following = next(groups, None)
-            coming = following and reader.submit(_read_group, blocks, samples, *following)
-            start = max(0, place - first)
-            part = np.full(len(indices) - start, epoch), indices[start:], records[start:]
-            waiting.append(part)
-            epochs, found, data = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
-            whole = min(len(found) // size * size, end - place)
-            for at in range(0, whole, size):
-                yield epochs[at : at + size], found[at : at + size], data[at : at + size]
-            waiting = [(epochs[whole:], found[whole:], data[whole:])]
-            place += whole
+        try:
+            blocks = ReadableBlocks(shards.blocks)
+            groups = samples.groups_from(place, end)
+            coming = reader.submit(_read_group, blocks, samples, *next(groups))
+            waiting: list[tuple] = []
+            while coming is not None:
+                epoch, first, indices, records = coming.result()
+                following = next(groups, None)
+                coming = following and reader.submit(_read_group, blocks, samples, *following)
+                start = max(0, place - first)
+                epochs = np.full(len(indices) - start, epoch)
+                waiting.append((epochs, indices[start:], records[start:]))
+                if coming is not None and sum(len(part[0]) for part in waiting) < size:
+                    continue
+                epochs, indices, records = map(np.concatenate, zip(*waiting, strict=True))
+                whole = min(len(epochs) // size * size, end - place)
+                # A copy: a part of an array would keep all of it in memory.
+                waiting = [tuple(a[whole:].copy() for a in (epochs, indices, records))]
+                for at in range(0, whole, size):
+                    batch = slice(at, at + size)
+                    yield epochs[batch], indices[batch], records[batch]
+                place += whole
+                del epochs, indices, records
+        except MlmError as error:
+            _failures.append(error)
+            raise
+
+
+#: What went wrong in reading, of which TensorFlow hands on no more than the text.
+_failures: list[MlmError] = []
+
+
+@contextmanager
+def reading_in_words() -> Iterator[None]:
+    """Raise the MlmError that stopped the batches in place of TensorFlow's error for it."""
+    try:
+        yield
+    except tf.errors.OpError:
+        if not _failures:
+            raise
+        raise _failures.pop() from None
 
 
 def _read_group(
@@ -145,7 +170,7 @@ def _read_group(
     records = np.empty(group.samples, object)
     for block, start, end in zip(group.blocks, group.starts, group.ends, strict=True):
         shard, within = order.block(int(block))
-        records[start:end] = list(blocks[shard].read(within))
+        records[start:end] = blocks[shard].read(within)
     indices = order.group_indices(group)
     return epoch, epoch * order.num_samples + group.first, indices, records[group.shuffled()]
 

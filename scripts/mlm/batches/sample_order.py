@@ -106,7 +106,7 @@ class SampleOrder:
     """The order of a split's samples, epoch after epoch.
 
     `shard_samples` are the samples of each shard, `window` those that are shuffled among
-    themselves: so many blocks make a group as fit, and at least one.
+    themselves: so many blocks make a group, and at least one.
     """
 
     shard_samples: tuple[int, ...]
@@ -127,7 +127,8 @@ class SampleOrder:
 
     @cached_property
     def _group_blocks(self) -> int:
-        return max(1, self.window // BLOCK_SAMPLES)
+        """So many hold `window` samples on average; the last block of a shard is shorter."""
+        return max(1, self.window * int(self._first_block[-1]) // self.num_samples)
 
     def samples(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Epochs and indices of the samples at `places` of the stream; int64 of their shape."""

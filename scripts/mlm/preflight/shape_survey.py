@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from mlm.batches.input_pipeline import BatchOrder, training_batches
+from mlm.batches.input_pipeline import BatchOrder, reading_in_words, training_batches
 from mlm.foundations.framework import tf
 from mlm.preflight.artefacts import Survey
 from mlm.preflight.findings import ERROR, Finding
@@ -127,8 +127,9 @@ def _shapes(dataset, name: str, limit: int | None) -> Calls:
 
 def _told(dataset, name: str, limit: int | None) -> Iterator:
     number = 0
-    for number, batch in enumerate(islice(dataset, limit), start=1):  # noqa: B007
-        yield batch
+    with reading_in_words():
+        for number, batch in enumerate(islice(dataset, limit), start=1):  # noqa: B007
+            yield batch
     print(f"{name}: looked at {number} batches", file=sys.stderr)
 
 

@@ -4,7 +4,12 @@ What decides a bit of the weights is here and in the modules that this one uses;
 is logged, saved or pushed is told in mlm.pretraining.training.
 """
 
-from mlm.batches.input_pipeline import BatchOrder, replica_shares, training_batches
+from mlm.batches.input_pipeline import (
+    BatchOrder,
+    reading_in_words,
+    replica_shares,
+    training_batches,
+)
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.cooccurrence import start_from_counts
@@ -85,10 +90,14 @@ class Engine:
         return self._run.global_batch_size(self._replicas)
 
     def advance(self, steps: int) -> dict:
-        """Make `steps` updates; the sums of their loss, accuracy and overflow."""
+        """Make `steps` updates; the sums of their loss, accuracy and overflow.
+
+        Raises MlmError where a shard is not, or no longer, what its manifest says.
+        """
         if self._batches is None:
             self._batches = iter(self._distributed(self._training_batches, self.batch_size))
-        sums = self._train_step(self._batches, tf.constant(steps))
+        with reading_in_words():
+            sums = self._train_step(self._batches, tf.constant(steps))
         self.step += steps
         return sums
 

@@ -7,18 +7,21 @@ it matters (zlib's full flush), so that what is read from there on can be unpack
 
 import gzip
 import io
-import os
 import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlm.foundations.errors import MlmError
 from mlm.shards.object_storage import local_copy, read_range
 from mlm.shards.tfrecord import BLOCK_SAMPLES, framed_records, record_offsets
+
+_REMEDY = (
+    "It is not what its manifest says. Delete it and run the same command again, so that it is "
+    "made again; a shard of shards.prebuilt is yours to put back"
+)
 
 
 @dataclass(frozen=True)
@@ -39,53 +42,80 @@ class ShardBlocks:
     def num_blocks(self) -> int:
         return -(-self.num_samples // BLOCK_SAMPLES)
 
-    def read(self, number: int) -> Iterator[bytes]:
+    def read(self, number: int) -> list[bytes]:
         """The records of block `number`, their checksums verified.
 
-        Raises MlmError for a damaged record, with its byte.
+        Raises MlmError where the file cannot be read, a record is damaged, or there are more or
+        fewer than the block has.
         """
         start = self.offsets[number]
         last = number + 1 == self.num_blocks
-        data = read_range(self.path, start, None if last else self.offsets[number + 1])
-        name = f"{self.name}: block {number}"
-        if self.compression == "gzip":
-            try:
+        name = f"{self.name}: block {number}, from byte {start} on"
+        try:
+            data = read_range(self.path, start, None if last else self.offsets[number + 1])
+            if self.compression == "gzip":
                 # Without a header and, but for the last block, without the end of the stream.
                 data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data)
-            except zlib.error as error:
-                raise MlmError(f"{name}: the gzip stream is damaged ({error})") from None
-        return framed_records(io.BytesIO(data), name)
+        except (OSError, zlib.error) as error:
+            raise MlmError(f"{name}: cannot be read ({error}). {_REMEDY}") from None
+        try:
+            records = list(framed_records(io.BytesIO(data), name))
+        except MlmError as error:
+            raise MlmError(f"{error}. {_REMEDY}") from None
+        expected = min(BLOCK_SAMPLES, self.num_samples - number * BLOCK_SAMPLES)
+        if len(records) != expected:
+            raise MlmError(f"{name}: {len(records)} records, expected {expected}. {_REMEDY}")
+        return records
 
 
 class ReadableBlocks:
     """Shards that can all be read by blocks, for as long as this object lives.
 
     Those without offsets, which were made elsewhere or by an earlier version, are read through once
-    to find them; where they are compressed, they are unpacked into a temporary directory.
+    to find them; where they are compressed, they are unpacked into a temporary directory. Raises
+    MlmError where one of them is damaged or has another number of records than is said.
     """
 
     def __init__(self, shards: tuple[ShardBlocks, ...]):
         self._unpacked: tempfile.TemporaryDirectory | None = None
-        self._shards = [s if _is_indexed(s) else self._indexed(s) for s in shards]
+        without = [shard for shard in shards if not _is_indexed(shard)]
+        if without:
+            what = "read through once"
+            if any(shard.compression == "gzip" for shard in without):
+                self._unpacked = tempfile.TemporaryDirectory(prefix="shards-")
+                what = f"unpacked into {self._unpacked.name}"
+            names = without[0].name + (f" and {len(without) - 1} more" if without[1:] else "")
+            print(f"{names}: no offsets of blocks in the manifest; {what}", file=sys.stderr)
+        self._shards = [
+            shard if _is_indexed(shard) else self._indexed(shard, number)
+            for number, shard in enumerate(shards)
+        ]
 
     def __getitem__(self, shard: int) -> ShardBlocks:
         return self._shards[shard]
 
-    def _indexed(self, shard: ShardBlocks) -> ShardBlocks:
-        with local_copy(shard.path) as file:
-            place, what = file, "read through once"
-            if shard.compression == "gzip":
-                self._unpacked = self._unpacked or tempfile.TemporaryDirectory(prefix="shards-")
-                place = Path(self._unpacked.name) / f"{len(os.listdir(self._unpacked.name))}"
-                with gzip.open(file) as packed, place.open("wb") as unpacked:
-                    shutil.copyfileobj(packed, unpacked)
-                what = f"unpacked ({place.stat().st_size / 1e6:,.0f} MB in {place.parent})"
-            print(f"{shard.name}: its manifest has no offsets of blocks; {what}", file=sys.stderr)
-            with place.open("rb") as stream:
-                offsets = record_offsets(stream, shard.name)[::BLOCK_SAMPLES]
-        if shard.compression == "gzip":
-            return ShardBlocks(str(place), shard.name, shard.num_samples, "none", offsets)
-        return ShardBlocks(shard.path, shard.name, shard.num_samples, "none", offsets)
+    def _indexed(self, shard: ShardBlocks, number: int) -> ShardBlocks:
+        place = None
+        try:
+            with local_copy(shard.path) as file:
+                if shard.compression == "gzip":
+                    place = Path(self._unpacked.name) / str(number)
+                    with gzip.open(file) as packed, place.open("wb") as unpacked:
+                        shutil.copyfileobj(packed, unpacked)
+                with (place or file).open("rb") as stream:
+                    offsets = record_offsets(stream, shard.name)
+        except (OSError, EOFError, zlib.error) as error:
+            raise MlmError(f"{shard.name}: cannot be read ({error}). {_REMEDY}") from None
+        if len(offsets) != shard.num_samples:
+            raise MlmError(
+                f"{shard.name}: {len(offsets)} records, expected {shard.num_samples}. {_REMEDY}"
+            )
+        return replace(
+            shard,
+            path=str(place or shard.path),
+            compression="none",
+            offsets=offsets[::BLOCK_SAMPLES],
+        )
 
 
 def _is_indexed(shard: ShardBlocks) -> bool:

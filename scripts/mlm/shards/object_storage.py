@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from mlm.foundations.errors import MlmError
@@ -95,6 +96,7 @@ def _in_words(action: str, path: str) -> Iterator[None]:
         ) from error
 
 
+@cache
 def _store() -> _Store:
     try:
         from google.cloud import storage
@@ -126,11 +128,13 @@ def _google_store(storage) -> _Store:
         blob.download_to_filename(target)
 
     def read(path: str, start: int, end: int | None) -> bytes:
-        blob = blob_of(path)
-        if blob is None:
-            raise MlmError(f"{path}: is missing")
+        bucket, _, name = path.removeprefix(_SCHEME).partition("/")
         # Its end is the last byte that is read.
-        return blob.download_as_bytes(start=start, end=None if end is None else end - 1)
+        return (
+            client.bucket(bucket)
+            .blob(name)
+            .download_as_bytes(start=start, end=None if end is None else end - 1)
+        )
 
     return _Store(listing, size, download, read)
 
