@@ -33,6 +33,6 @@ rule all:
 # Whoever asked for the report is told where it lies.
 onsuccess:
     if any(job.rule.name == "report" for job in workflow.dag.jobs):
-        prefix = storage_settings.default_storage_prefix
+        prefix = storage_settings.default_storage_prefix or ""
         page = portable(rules.report.output.page)
-        logger.info(f"The report: {prefix.rstrip('/') + '/' if prefix else ''}{page}")
+        logger.info(f"The report: {os.path.join(prefix, page)}")
