@@ -16,6 +16,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from mlm.config.pretraining import Optimizer
@@ -95,7 +97,8 @@ def lower_case(case: Case, program: str) -> None:
 
     else:
         plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, SEQUENCE)
-        inputs = mask_batch(ids, tf.ones_like(ids), tf.range(case.batch), plan, 0, 0)
+        tokens = np.zeros(ids.shape, np.int32)
+        inputs = mask_batch(tokens, tokens + 1, np.arange(case.batch), plan, 0, 0)
         function = one_of_many(replica_train_step(model, optimizer, settings))
     signature = {k: tf.TensorSpec(v.shape, v.dtype) for k, v in inputs.items()}
     lowered = lower(function, signature)

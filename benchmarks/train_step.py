@@ -69,8 +69,8 @@ def masked_batch(vocabulary: int, batch: int, sequence: int, probability=0.15) -
     """Random tokens, masked as in training, weights divided by the number of predictions."""
     ids = np.random.default_rng(0).integers(5, vocabulary, (batch, sequence))
     plan = MaskingPlan(probability, 0.8, 0.1, 4, (0, 1, 2, 3, 4), vocabulary, sequence)
-    found = mask_batch(tf.constant(ids), tf.ones_like(ids), tf.range(batch), plan, 0, 0)
-    return found | {"weights": found["weights"] / tf.reduce_sum(found["weights"])}
+    found = mask_batch(ids, np.ones_like(ids), np.arange(batch), plan, 0, 0)
+    return found | {"weights": found["weights"] / found["weights"].sum()}
 
 
 def our_step(model, optimizer, batch: dict):

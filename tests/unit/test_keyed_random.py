@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from mlm.batches.keyed_random import threefry, uniform
-from mlm.foundations.framework import tf
+from mlm.batches.keyed_random import below, threefry
 
 
 # The known answers that come with Random123 (Salmon et al., 2011), threefry2x32, 20 rounds.
@@ -15,23 +14,21 @@ from mlm.foundations.framework import tf
     ],
 )
 def test_threefry_gives_the_published_answers(counter, key, answer):
-    words = threefry(
-        tuple(tf.constant(k, tf.uint32) for k in key),
-        tuple(tf.constant([c], tf.uint32) for c in counter),
-    )
+    words = threefry(*([np.array([n], np.uint32) for n in pair] for pair in (key, counter)))
     assert tuple(int(w[0]) for w in words) == answer
 
 
-def test_a_uniform_number_is_exact_and_below_one():
-    bits = tf.constant([0, 0xFF, 0x100, 0x80000000, 0xFFFFFFFF], tf.uint32)
-    np.testing.assert_array_equal(
-        uniform(bits).numpy(), np.float32([0, 0, 2.0**-24, 0.5, 1 - 2.0**-24])
-    )
+@pytest.mark.parametrize("count", [1, 3, 495, 8_000, 2**16, 250_002, 2**31 - 1])
+def test_a_number_below_a_count_is_the_upper_half_of_a_product_of_64_bits(count):
+    bits = np.random.default_rng(0).integers(0, 2**32, 1000, np.uint32)
+    bits[:2] = 0, 2**32 - 1
+    expected = bits.astype(np.uint64) * count >> 32
+    np.testing.assert_array_equal(below(bits, count), expected)
 
 
-def test_uniform_numbers_are_spread_evenly():
-    counters = (tf.cast(tf.range(40_000), tf.uint32), tf.constant(3, tf.uint32))
-    numbers = uniform(threefry((tf.constant(7, tf.uint32), tf.constant(1, tf.uint32)), counters)[0])
-    counts = np.histogram(numbers, bins=10, range=(0, 1))[0]
+def test_random_bits_are_spread_evenly():
+    counters = (np.arange(40_000, dtype=np.uint32), np.uint32([3]))
+    words = threefry((np.uint32([7]), np.uint32([1])), counters)[0]
+    counts = np.bincount(below(words, 10))
     # Six standard deviations of a binomial count.
     assert np.abs(counts - 4000).max() < 6 * np.sqrt(40_000 * 0.1 * 0.9)

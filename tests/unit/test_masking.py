@@ -2,13 +2,13 @@ import hashlib
 import json
 from itertools import pairwise
 
+import jax
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.corpus.embedded import speeches
-from mlm.foundations.framework import tf
 from mlm.tokenizer.pieces import word_starts
 
 VOCABULARY, LENGTH = 500, 64
@@ -43,9 +43,8 @@ def samples(count: int, padding: int = 5):
 
 
 def masked(ids, attention, the_plan, *, first=0, seed=11, epoch=3) -> dict[str, np.ndarray]:
-    index = tf.range(first, first + len(ids), dtype=tf.int64)
-    found = mask_batch(tf.constant(ids), tf.constant(attention), index, the_plan, seed, epoch)
-    return {k: v.numpy() for k, v in found.items()}
+    index = np.arange(first, first + len(ids))
+    return mask_batch(ids, attention, index, the_plan, seed, epoch)
 
 
 def test_the_chosen_are_shown_80_10_10():
@@ -234,3 +233,19 @@ def test_a_sequence_of_special_tokens_alone_asks_for_nothing():
     found = masked(ids, np.ones_like(ids), plan())
     assert found["weights"].sum() == 0
     np.testing.assert_array_equal(found["input_ids"], ids)
+
+
+@pytest.mark.parametrize("whole_word", [False, True])
+@pytest.mark.parametrize("vocabulary", [VOCABULARY, 250_002])
+def test_numpy_and_jax_draw_the_same_masks_to_the_last_bit(whole_word, vocabulary):
+    ids, attention = samples(300)
+    starts = np.arange(vocabulary) % 3 == 0
+    the_plan = plan(whole_word=whole_word, word_starts=starts, vocabulary_size=vocabulary)
+    seed, epoch, index = 2**32 - 5, np.arange(300) % 4, np.arange(2**32 - 300, 2**32)
+    ours = mask_batch(ids, attention, index, the_plan, seed, epoch)
+    drawn = jax.jit(lambda *a: mask_batch(*a[:3], the_plan, seed, a[3]))
+    theirs = drawn(ids, attention, index.astype(np.uint32), epoch)
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        assert value.dtype == theirs[name].dtype
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)

@@ -78,11 +78,11 @@ def test_masks_are_those_of_the_first_epoch_of_training(preview, made):  # noqa:
     every = {s.index: s for s in samples_of(preview, made, count=1000)}
     for row, number in enumerate(index.tolist()):
         length = int(mask[row].sum())
-        shown = OneCharacter().decode(batch["input_ids"].numpy()[row, :length].tolist())
+        shown = OneCharacter().decode(batch["input_ids"][row, :length].tolist())
         assert every[number].masked == shown
         chosen = np.flatnonzero([t.masked is not None for t in every[number].tokens])
-        weights = batch["weights"].numpy()[row]
-        assert sorted(batch["positions"].numpy()[row][weights > 0]) == chosen.tolist()
+        weights = batch["weights"][row]
+        assert sorted(batch["positions"][row][weights > 0]) == chosen.tolist()
 
 
 def test_the_turn_of_a_sample_is_where_the_order_uses_it(preview, made):  # noqa: F811

@@ -23,6 +23,15 @@ from mlm.shards.blocks import ReadableBlocks, ShardBlocks
 from mlm.shards.manifests import Manifest, place_of
 
 _LARGEST_INDEX = 2**32
+#: What `mask_batch` gives of each sample: the kind, and one number for what.
+_MASKED = {
+    "input_ids": (tf.int32, "sequence"),
+    "attention_mask": (tf.int32, "sequence"),
+    "positions": (tf.int32, "slots"),
+    "labels": (tf.int32, "slots"),
+    "weights": (tf.float32, "slots"),
+    "overflow": (tf.int32, "sample"),
+}
 
 
 @dataclass(frozen=True)
@@ -184,12 +193,28 @@ def training_batches(shards: ShardFiles, plan: MaskingPlan, order: BatchOrder) -
 
     @as_written
     def masked(epoch, index, ids, attention):
-        batch = mask_batch(ids, attention, index, plan, order.seed, epoch)
+        batch = _masked(ids, attention, index, plan, order.seed, epoch)
         total = tf.maximum(tf.reduce_sum(batch["weights"]), 1.0)
         return batch | {"weights": batch["weights"] / total}
 
     batches = read_batches(shards, order)
     return _deterministic(batches.map(masked, num_parallel_calls=tf.data.AUTOTUNE))
+
+
+def _masked(ids, attention, index, plan: MaskingPlan, seed: int, epoch) -> dict[str, tf.Tensor]:
+    """`mask_batch` on the host, of tensors."""
+
+    def on_host(*arrays):
+        found = mask_batch(*arrays[:3], plan, seed, arrays[3])
+        return [found[name] for name in _MASKED]
+
+    kinds = [kind for kind, _ in _MASKED.values()]
+    values = tf.numpy_function(on_host, [ids, attention, index, epoch], kinds, stateful=False)
+    sizes = {"sequence": (plan.sequence_length,), "slots": (plan.slots,), "sample": ()}
+    return {
+        name: tf.ensure_shape(value, [ids.shape[0], *sizes[size]])
+        for (name, (_, size)), value in zip(_MASKED.items(), values, strict=True)
+    }
 
 
 def evaluation_batches(
@@ -219,7 +244,7 @@ def evaluation_batches(
         index = tf.concat([index, tf.fill([short], tf.constant(-1, tf.int64))], axis=0)
         serialized = tf.concat([serialized, tf.repeat(serialized[:1], short)], axis=0)
         ids, attention = parse_records(serialized, shards.sequence_length)
-        batch = mask_batch(ids, attention, tf.maximum(index, 0), plan, seed, FIXED_EPOCH)
+        batch = _masked(ids, attention, tf.maximum(index, 0), plan, seed, [FIXED_EPOCH])
         real = tf.cast(index >= 0, tf.float32)
         batch["weights"] *= real[:, tf.newaxis]
         batch["sample_index"] = index

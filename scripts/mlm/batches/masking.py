@@ -4,6 +4,9 @@ The choice and the 80/10/10 replacement follow Devlin et al., "BERT" (2019), sec
 masks in every epoch follow Liu et al., "RoBERTa" (2019). Whole words are drawn by systematic
 sampling: laid end to end in random order, those are chosen whose point falls into a window of the
 share's length. A sample's mask is a function of (seed, epoch, index of the sample) alone.
+
+Written once, for arrays of NumPy and of JAX. What is drawn, compared and sorted are integers, so
+that a host and an accelerator choose the same tokens, to the last bit.
 """
 
 import math
@@ -11,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.batches.keyed_random import threefry, uniform
-from mlm.foundations.framework import tf
+from mlm.batches.keyed_random import below, threefry
 
 #: The epoch that evaluation masks are drawn in: no training run reaches it.
 FIXED_EPOCH = 2**32 - 1
 
+#: Shares are told in parts of 2^24, as random numbers are: the upper 24 of their 32 bits.
+_SHARE_BITS = 24
 #: Slots beyond the share in whole-word masking, for words that reach beyond the window. In English
 #: text with 2,000 (8,000) subwords and samples of 64 tokens, 5 (2) in 10,000 of the tokens chosen
 #: with the probability 0.15 find none.
@@ -59,17 +63,18 @@ class MaskingPlan:
 
 
 def mask_batch(
-    input_ids: tf.Tensor,
-    attention_mask: tf.Tensor,
-    sample_index: tf.Tensor,
+    input_ids,
+    attention_mask,
+    sample_index,
     plan: MaskingPlan,
-    seed: int | tf.Tensor,
-    epoch: int | tf.Tensor = FIXED_EPOCH,
-) -> dict[str, tf.Tensor]:
+    seed,
+    epoch=FIXED_EPOCH,
+) -> dict:
     """Choose tokens, replace them, and say where and what they were.
 
-    `input_ids` and `attention_mask` are [batch, sequence], `sample_index` is [batch] and
-    below 2^32, `epoch` a number or [batch]. Returns
+    `input_ids` and `attention_mask` are [batch, sequence], arrays of NumPy or of JAX, whose kind
+    the results are of. `sample_index` is [batch] and below 2^32, `epoch` a number or [batch].
+    Returns
       input_ids       [batch, sequence] int32, with the replacements
       attention_mask  [batch, sequence] int32
       positions       [batch, slots] int32, where predictions are asked for
@@ -78,75 +83,80 @@ def mask_batch(
       overflow        [batch] int32, chosen tokens that found no slot (left unmasked; a word as
                       a whole)
     """
-    input_ids = tf.cast(input_ids, tf.int32)
-    attention_mask = tf.cast(attention_mask, tf.int32)
-    batch, length = tf.shape(input_ids)[0], plan.sequence_length
-    eligible = _eligible(input_ids, attention_mask, plan)
-    choice, rounding, kind, token = _random_words(sample_index, length, seed, epoch, batch)
+    xp = input_ids.__array_namespace__()
+    input_ids, attention_mask = input_ids.astype(xp.int32), attention_mask.astype(xp.int32)
+    special = np.zeros(plan.vocabulary_size, bool)
+    special[list(plan.special_ids)] = True
+    eligible = (attention_mask == 1) & ~xp.asarray(special)[input_ids]
+    words = _random_words(xp, sample_index, plan.sequence_length, seed, epoch)
+    choose = _whole_words if plan.whole_word else _single_tokens
+    order, in_use, overflow = choose(xp, *words[:2], input_ids, eligible, plan)
 
-    count = tf.cast(tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1), tf.float32)
-    wanted = tf.cast(tf.floor(count * plan.mlm_probability + uniform(rounding[:, 0])), tf.int32)
-
-    score = uniform(choice)
-    if plan.whole_word:
-        window = (count * plan.mlm_probability, uniform(rounding[:, 0]), uniform(rounding[:, 1]))
-        positions, in_use, overflow = _whole_words(score, input_ids, eligible, window, plan)
-    else:
-        # A stable order: top_k prefers the lower position among equals.
-        _, positions = tf.math.top_k(-tf.where(eligible, score, 2.0), k=plan.slots)
-        in_use = tf.range(plan.slots)[tf.newaxis, :] < wanted[:, tf.newaxis]
-        overflow = tf.maximum(0, wanted - plan.slots)
-
-    labels = tf.gather(input_ids, positions, batch_dims=1)
-    shown = _replacements(labels, positions, kind, token, plan)
-    flat = tf.stack([tf.repeat(tf.range(batch), plan.slots), tf.reshape(positions, [-1])], axis=1)
-    shown = tf.where(in_use, shown, labels)
-    masked = tf.tensor_scatter_nd_update(input_ids, flat, tf.reshape(shown, [-1]))
+    # From the order of the ranks back to that of the places.
+    chosen = xp.take_along_axis(in_use, xp.argsort(order, axis=1, stable=True), axis=1)
+    masked = xp.where(chosen, _replacements(xp, input_ids, *words[2:], plan), input_ids)
+    positions = order[:, : plan.slots].astype(xp.int32)
     return {
-        "input_ids": tf.ensure_shape(masked, [None, length]),
+        "input_ids": masked,
         "attention_mask": attention_mask,
         "positions": positions,
-        "labels": labels,
-        "weights": tf.cast(in_use, tf.float32),
-        "overflow": overflow,
+        "labels": xp.take_along_axis(input_ids, positions, axis=1),
+        "weights": in_use[:, : plan.slots].astype(xp.float32),
+        "overflow": overflow.astype(xp.int32),
     }
 
 
-def _eligible(input_ids, attention_mask, plan: MaskingPlan) -> tf.Tensor:
-    special = np.zeros(plan.vocabulary_size, bool)
-    special[list(plan.special_ids)] = True
-    return (attention_mask == 1) & ~tf.gather(tf.constant(special), input_ids)
-
-
-def _random_words(sample_index, length: int, seed, epoch, batch):
+def _random_words(xp, sample_index, length: int, seed, epoch):
     """Four words of 32 bits for each token, [batch, sequence] each."""
-    index = tf.cast(tf.reshape(sample_index, [-1, 1]), tf.uint32)
-    epoch = tf.cast(tf.broadcast_to(tf.reshape(epoch, [-1, 1]), [batch, 1]), tf.uint32)
-    key = (tf.cast(seed, tf.uint32), epoch)
-    place = tf.range(length, dtype=tf.int32)[tf.newaxis, :]
-    first = threefry(key, (index, 2 * place))
-    second = threefry(key, (index, 2 * place + 1))
-    return first[0], first[1], second[0], second[1]
+
+    def column(numbers):
+        return xp.reshape(xp.asarray(numbers, dtype=xp.uint32), (-1, 1))
+
+    key, index = (column(seed), column(epoch)), column(sample_index)
+    place = xp.arange(length, dtype=xp.uint32)[None]
+    return *threefry(key, (index, 2 * place)), *threefry(key, (index, 2 * place + 1))
 
 
-def _replacements(labels, positions, kind, token, plan: MaskingPlan) -> tf.Tensor:
-    """What stands at the chosen positions afterwards, [batch, slots]."""
-    kind = uniform(tf.gather(kind, positions, batch_dims=1))
-    bits = tf.gather(token, positions, batch_dims=1)
+def _parts(share: float) -> int:
+    """`share` in parts of 2^24."""
+    return round(share * 2**_SHARE_BITS)
+
+
+def _uniform(bits, of: int = _SHARE_BITS):
+    """The upper bits of 32, a random number in parts of 2^of."""
+    return bits >> (32 - of)
+
+
+def _replacements(xp, input_ids, kind, token, plan: MaskingPlan):
+    """What stands at each place if it is chosen, [batch, sequence] int32."""
     ids = np.arange(plan.vocabulary_size, dtype=np.int32)
     ordinary = ids[~np.isin(ids, plan.special_ids)]
-    # 64-bit multiply-shift (Lemire 2019): no division, bias below n / 2^32.
-    place = tf.bitwise.right_shift(
-        tf.cast(bits, tf.int64) * len(ordinary), tf.constant(32, tf.int64)
-    )
-    random_ids = tf.gather(tf.constant(ordinary), place)
-    as_random = kind < plan.mask_token + plan.random_token
-    shown = tf.where(as_random, random_ids, labels)
-    return tf.where(kind < plan.mask_token, plan.mask_id, shown)
+    kind = _uniform(kind)
+    random_ids = xp.asarray(ordinary)[below(token, len(ordinary))]
+    as_random = kind < _parts(plan.mask_token + plan.random_token)
+    shown = xp.where(as_random, random_ids, input_ids)
+    return xp.where(kind < _parts(plan.mask_token), xp.int32(plan.mask_id), shown)
 
 
-def _whole_words(score, input_ids, eligible, window, plan: MaskingPlan):
-    """Positions [batch, slots], which of them are in use, and the overflow [batch].
+def _single_tokens(xp, score, rounding, _input_ids, eligible, plan: MaskingPlan):
+    """Places by rank and which ranks are chosen, [batch, sequence], and the overflow [batch].
+
+    Of n eligible tokens, those with the lowest scores are chosen, mlm_probability × n of them,
+    rounded up or down at random.
+    """
+    share, half = _parts(plan.mlm_probability), _SHARE_BITS // 2
+    count = xp.sum(eligible, axis=1, dtype=xp.uint32)
+    # n × share + random, in two halves that 32 bits hold.
+    low = count * (share % 2**half) + _uniform(rounding[:, 0])
+    wanted = (count * (share >> half) + (low >> half)) >> half
+    score = xp.where(eligible, _uniform(score), xp.uint32(2**_SHARE_BITS))
+    order = xp.argsort(score, axis=1, stable=True)
+    in_use = xp.arange(plan.sequence_length)[None] < xp.minimum(wanted, plan.slots)[:, None]
+    return order, in_use, wanted - xp.minimum(wanted, plan.slots)
+
+
+def _whole_words(xp, score, rounding, input_ids, eligible, plan: MaskingPlan):
+    """As `_single_tokens`, of whole words.
 
     A sample's n eligible tokens are laid in a circle, word after word in the order of their first
     tokens' scores. A word that takes the places c to c + s is chosen where its point c + u × s lies
@@ -154,58 +164,54 @@ def _whole_words(score, input_ids, eligible, window, plan: MaskingPlan):
     one of each in a sample: every word, long or short, is chosen with the probability p, so that
     the tokens chosen come to p × n in expectation. Of the words at the window's two ends, one with
     a part e outside is chosen where u × s >= e, the other where (1 - u) × s >= e, so that together
-    fewer tokens lie outside than the longer has. `window` is (p × n, u, v), [batch] each.
+    fewer tokens lie outside than the longer has.
     """
     length, slots = plan.sequence_length, plan.slots
-    width, point, start = (x[:, tf.newaxis] for x in window)
-    starts = tf.gather(tf.constant(plan.word_starts), input_ids)
-    places = tf.range(length, dtype=tf.int32)[tf.newaxis, :]
-    word = _running_maximum(tf.where(starts, places, 0))
-    score = tf.where(eligible, tf.gather(score, word, batch_dims=1), 2.0)
-    order, first, last = _runs_of_words(score, word, eligible)
+    # Distances in parts of a token, as small as 31 bits allow.
+    parts = 30 - length.bit_length()
+    point, start = (_uniform(rounding[:, i : i + 1], parts).astype(xp.int32) for i in (0, 1))
+    starts = xp.asarray(plan.word_starts)[input_ids]
+    places = xp.arange(length, dtype=xp.int32)[None]
+    word = _running_maximum(xp, xp.where(starts, places, 0))
+    last_of_all = xp.int32(2**31 - 1)
+    score = xp.take_along_axis(_uniform(score).astype(xp.int32), word, axis=1)
+    order, first, last = _runs_of_words(xp, xp.where(eligible, score, last_of_all), word, eligible)
 
-    tokens = tf.reduce_sum(tf.cast(eligible, tf.float32), axis=1, keepdims=True)
-    size = tf.cast(last - first + 1, tf.float32)
-    distance = tf.cast(first, tf.float32) + point * size - start * tokens
-    distance = tf.where(distance < 0, distance + tokens, distance)
-    # From the order of the ranks back to that of the places.
-    places_of_ranks = tf.argsort(order, axis=1)
-    distance = tf.gather(distance, places_of_ranks, batch_dims=1)
-    order, _, last = _runs_of_words(tf.where(eligible, distance, tf.float32.max), word, eligible)
-    chosen = tf.gather((distance < width) & eligible, order, batch_dims=1)
-    kept = chosen & (last < slots)
-    overflow = tf.reduce_sum(tf.cast(chosen & (last >= slots), tf.int32), axis=1)
-    return order[:, :slots], kept[:, :slots], overflow
+    tokens = xp.sum(eligible, axis=1, keepdims=True, dtype=xp.int32)
+    distance = (first << parts) + point * (last - first + 1) - start * tokens
+    distance = xp.where(distance < 0, distance + (tokens << parts), distance)
+    distance = xp.take_along_axis(distance, xp.argsort(order, axis=1, stable=True), axis=1)
+    window = tokens * round(plan.mlm_probability * 2**parts)
+    order, _, last = _runs_of_words(xp, xp.where(eligible, distance, last_of_all), word, eligible)
+    chosen = xp.take_along_axis((distance < window) & eligible, order, axis=1)
+    overflow = xp.sum(chosen & (last >= slots), axis=1, dtype=xp.int32)
+    return order, chosen & (last < slots), overflow
 
 
-def _runs_of_words(score, word, eligible) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def _runs_of_words(xp, score, word, eligible):
     """Places by ascending score, and for each rank its word's first and last rank.
 
     All are [batch, sequence]; the tokens of a word have one score, and those that are not
     eligible come last.
     """
     length = score.shape[1]
-    # A stable order: top_k prefers the lower position among equals.
-    _, order = tf.math.top_k(-score, k=length)
-    words = tf.where(
-        tf.gather(eligible, order, batch_dims=1), tf.gather(word, order, batch_dims=1), -1
-    )
-    ranks = tf.range(length, dtype=tf.int32)[tf.newaxis, :]
+    order = xp.argsort(score, axis=1, stable=True)
+    words = xp.take_along_axis(xp.where(eligible, word, -1), order, axis=1)
+    ranks = xp.arange(length, dtype=xp.int32)[None]
     change = words[:, 1:] != words[:, :-1]
-    edge = tf.ones_like(words[:, :1], tf.bool)
-    begins, ends = tf.concat([edge, change], axis=1), tf.concat([change, edge], axis=1)
-    first = _running_maximum(tf.where(begins, ranks, 0))
-    from_the_end = tf.reverse(tf.where(ends, length - 1 - ranks, 0), axis=[1])
-    last = length - 1 - tf.reverse(_running_maximum(from_the_end), axis=[1])
+    edge = xp.ones_like(change[:, :1])
+    begins, ends = xp.concat([edge, change], axis=1), xp.concat([change, edge], axis=1)
+    first = _running_maximum(xp, xp.where(begins, ranks, 0))
+    from_the_end = xp.flip(xp.where(ends, length - 1 - ranks, 0), axis=1)
+    last = length - 1 - xp.flip(_running_maximum(xp, from_the_end), axis=1)
     return order, first, last
 
 
-def _running_maximum(x: tf.Tensor) -> tf.Tensor:
-    """Maximum of all entries up to each, along axis 1, of int32 [batch, sequence]."""
+def _running_maximum(xp, x):
+    """Maximum of all entries up to each, along axis 1, of int32 [batch, sequence], not negative."""
     length = x.shape[1]
     step = 1
     while step < length:
-        shifted = tf.pad(x[:, :-step], [[0, 0], [step, 0]])
-        x = tf.maximum(x, shifted)
+        x = xp.maximum(x, xp.pad(x[:, :-step], ((0, 0), (step, 0))))
         step *= 2
     return x

@@ -73,8 +73,8 @@ def preview_samples(
         return []
     batch = mask_batch(ids, mask, index, plan, order.seed, FIRST_EPOCH)
     turns = order.places(index, FIRST_EPOCH) + 1
-    shown, positions = batch["input_ids"].numpy(), batch["positions"].numpy()
-    used = batch["weights"].numpy() > 0
+    shown, positions = batch["input_ids"], batch["positions"]
+    used = batch["weights"] > 0
     samples = []
     for row, number in enumerate(index.tolist()):
         length = int(np.flatnonzero(mask[row])[-1]) + 1

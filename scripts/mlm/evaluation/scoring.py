@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mlm.batches.masking import FIXED_EPOCH, MaskingPlan, mask_batch
+from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.evaluation.predictions import Positions, Scored, Scores, positions_of
 from mlm.foundations.framework import tf
 from mlm.foundations.progress_line import Progress
@@ -17,6 +17,8 @@ from mlm.shards.split_samples import Samples, joined
 
 #: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.
 _LARGEST_LOGITS = 2**26
+#: Of a masked batch, what the model needs for its answers.
+_ASKED = ("input_ids", "attention_mask", "positions", "labels")
 
 
 class Scorer:
@@ -32,20 +34,9 @@ class Scorer:
         rounding.
         """
         self._model, self._strategy, self._batch_size = model, strategy, batch_size
-        self._plan = plan
-
-        def as_given(input_ids, attention_mask, positions, labels):
-            batch = {
-                "input_ids": input_ids,
-                "attention_mask": attention_mask,
-                "positions": positions[:, tf.newaxis],
-            }
-            logits = masked_logits(model, batch, training=False)
-            return answers_from_logits(logits, labels[:, tf.newaxis])
-
-        masked = masked_answers(model, plan, seed)
-        self._masked = tf.function(lambda *a: strategy.run(masked, a))
-        self._as_given = tf.function(lambda *a: strategy.run(traceable(model, as_given), a))
+        self._plan, self._seed = plan, seed
+        answers = masked_answers(model)
+        self._answers = tf.function(lambda *a: strategy.run(answers, a))
 
     def score(self, samples: Samples, label: str = "evaluation") -> Scored:
         """Mask each sample with (seed, its index in the split) and score the model there.
@@ -53,11 +44,17 @@ class Scorer:
         Every masked position of every sample counts once, in the order of the samples and
         of the places in them.
         """
-        arrays = (samples.input_ids, samples.attention_mask.astype(np.int32), samples.index)
+
+        def asked(rows: slice) -> dict[str, np.ndarray]:
+            part = samples[rows]
+            return mask_batch(
+                part.input_ids, part.attention_mask, part.index, self._plan, self._seed
+            )
+
         positions, scores = [], []
-        for rows, answers in self._run(self._masked, arrays, self._plan.slots, label):
-            asked, answered = _unpacked(samples[rows], answers)
-            positions.append(asked)
+        for rows, batch, answers in self._run(len(samples), asked, self._plan.slots, label):
+            known, answered = _unpacked(samples[rows], batch, answers)
+            positions.append(known)
             scores.append(answered)
         return Scored(joined(positions), joined(scores))
 
@@ -73,14 +70,24 @@ class Scorer:
         `input_ids` and `attention_mask` are [batch, sequence], `positions` and `labels`
         [batch], all int32. Nothing is masked here.
         """
-        arrays = (input_ids, attention_mask, positions, labels)
-        found = self._run(self._as_given, arrays, 1, "minimal pairs")
-        return np.concatenate([a["log_probability"][:, 0] for _, a in found]).astype(np.float64)
+        given = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "positions": positions[:, np.newaxis],
+            "labels": labels[:, np.newaxis],
+        }
+        found = self._run(
+            len(input_ids), lambda rows: {k: v[rows] for k, v in given.items()}, 1, "minimal pairs"
+        )
+        answered = [answers["log_probability"][:, 0] for _, _, answers in found]
+        return np.concatenate(answered).astype(np.float64)
 
-    def _run(self, compiled: Callable, arrays: tuple[np.ndarray, ...], slots: int, label: str):
-        """(slice of the rows, their answers as arrays [rows, …]) for all rows in order."""
+    def _run(self, rows: int, asked: Callable[[slice], dict], slots: int, label: str):
+        """(slice of the rows, what `asked` gives of it, the answers to that) for all in order.
+
+        Answers are arrays [rows, slots].
+        """
         strategy, replicas = self._strategy, self._strategy.num_replicas_in_sync
-        rows = len(arrays[0])
         vocabulary = self._model.config.vocab_size
         largest = rows_of_a_replica(self._batch_size, replicas, slots, vocabulary)
         each = max(1, min(largest, -(-rows // replicas)))
@@ -88,12 +95,15 @@ class Scorer:
         for start in range(0, rows, each * replicas):
             batch = slice(start, min(start + each * replicas, rows))
             count = batch.stop - batch.start
-            answers = compiled(*(_distributed(strategy, a[batch], each) for a in arrays))
+            question = asked(batch)
+            answers = self._answers(
+                *(_distributed(strategy, question[name], each) for name in _ASKED)
+            )
             gathered = {
                 name: np.concatenate([v.numpy() for v in strategy.experimental_local_results(x)])
                 for name, x in answers.items()
             }
-            yield batch, {name: value[:count] for name, value in gathered.items()}
+            yield batch, question, {name: value[:count] for name, value in gathered.items()}
             # The first batch is compiled, which says nothing of the rate.
             progress = progress or Progress(label, rows, "samples")
             progress.to(batch.stop)
@@ -108,23 +118,22 @@ def rows_of_a_replica(batch_size: int, replicas: int, slots: int, vocabulary: in
     return max(1, min(-(-batch_size // replicas), largest))
 
 
-def masked_answers(model, plan: MaskingPlan, seed: int) -> Callable[..., dict[str, tf.Tensor]]:
-    """The step of an evaluation: masks samples, and gives what the model answers there.
+def masked_answers(model) -> Callable[..., dict[str, tf.Tensor]]:
+    """The step of an evaluation: `answers_from_logits` at the masked positions.
 
-    Takes `input_ids` and `attention_mask` [batch, sequence] and `index` [batch]. Adds to
-    `answers_from_logits` the masked `input_ids`, the `positions`, and which are `in_use`.
+    Takes `input_ids` and `attention_mask` [batch, sequence], masked already, and `positions` and
+    `labels` [batch, slots], all int32.
     """
 
-    def masked(input_ids, attention_mask, index):
-        batch = mask_batch(input_ids, attention_mask, index, plan, seed, FIXED_EPOCH)
-        logits = masked_logits(model, batch, training=False)
-        return answers_from_logits(logits, batch["labels"]) | {
-            "input_ids": batch["input_ids"],
-            "positions": batch["positions"],
-            "in_use": batch["weights"] > 0,
+    def step(input_ids, attention_mask, positions, labels):
+        batch = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "positions": positions,
         }
+        return answers_from_logits(masked_logits(model, batch, training=False), labels)
 
-    return traceable(model, masked)
+    return traceable(model, step)
 
 
 def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -157,19 +166,19 @@ def _distributed(strategy, array: np.ndarray, each: int):
     return strategy.experimental_distribute_values_from_function(share)
 
 
-def _unpacked(batch: Samples, answers: dict[str, np.ndarray]) -> tuple[Positions, Scores]:
+def _unpacked(samples: Samples, batch: dict, answers: dict) -> tuple[Positions, Scores]:
     """Slots in any order [batch, slots] as rows in the order of the places."""
-    in_use = answers["in_use"]
-    rows, columns = np.nonzero(in_use)[0], answers["positions"][in_use]
-    chosen = np.zeros(batch.input_ids.shape, bool)
+    in_use = batch["weights"] > 0
+    rows, columns = np.nonzero(in_use)[0], batch["positions"][in_use]
+    chosen = np.zeros(samples.input_ids.shape, bool)
     chosen[rows, columns] = True
     asked = positions_of(
-        batch.input_ids,
-        batch.attention_mask,
-        answers["input_ids"],
+        samples.input_ids,
+        samples.attention_mask,
+        batch["input_ids"],
         chosen,
-        batch.index,
-        batch.group,
+        samples.index,
+        samples.group,
     )
     order = np.lexsort((columns, rows))
 

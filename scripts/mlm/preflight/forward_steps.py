@@ -52,17 +52,19 @@ def lower_forward(
     model = build_model(run.model_config, "standard", run.seed)
     asked = ("mlm_probability", "mask_token", "random_token")
     plan = replace(run.validation_plan, **{key: steps.section[key] for key in asked})
-    answers = masked_answers(model, plan, run.seed)
+    answers = masked_answers(model)
     rows = {}
     for replicas, path in steps.evaluation.items():
         batch_size, vocabulary = steps.section["batch_size"], run.model_config.vocab_size
         rows[replicas] = rows_of_a_replica(batch_size, replicas, plan.slots, vocabulary)
-        size = (rows[replicas], plan.sequence_length)
-        signature = {
-            "input_ids": tf.TensorSpec(size, tf.int32),
-            "attention_mask": tf.TensorSpec(size, tf.int32),
-            "index": tf.TensorSpec(size[:1], tf.int64),
+        whole, asked = ((rows[replicas], n) for n in (plan.sequence_length, plan.slots))
+        sizes = {
+            "input_ids": whole,
+            "attention_mask": whole,
+            "positions": asked,
+            "labels": asked,
         }
+        signature = {name: tf.TensorSpec(size, tf.int32) for name, size in sizes.items()}
         findings += _write("evaluation", path, lambda batch: answers(**batch), signature)
     return ForwardRows(run.per_replica_batch_size, rows), findings
 
