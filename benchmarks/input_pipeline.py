@@ -25,8 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 
-from mlm.batches.input_pipeline import BatchOrder, ShardFiles, read_batches, training_batches
+from mlm.batches.input_pipeline import read_batches, training_batches
 from mlm.batches.masking import MaskingPlan
+from mlm.batches.stored_batches import BatchOrder, ShardFiles
 from mlm.foundations.framework import tf
 from mlm.shards.blocks import ShardBlocks
 from mlm.shards.tfrecord import SampleWriter

@@ -121,8 +121,9 @@ def read_record(name: str) -> list[dict]:
 
 def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
     """Rows of one training in this process, and its processor seconds; progress goes to stderr."""
-    from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
+    from mlm.pretraining.accelerator_settings import AcceleratorSettings
     from mlm.pretraining.checkpointing import StateDirectory
+    from mlm.pretraining.in_tensorflow.accelerators import open_accelerator
     from mlm.pretraining.run_inputs import (
         RunFiles,
         RunSettings,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import users_environment
 
-from mlm.finetuning.jax_framework import data_mesh
 from mlm.foundations.errors import MlmError
+from mlm.pretraining.in_jax.framework import data_mesh
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 

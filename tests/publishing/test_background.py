@@ -9,14 +9,12 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
-from mlm.publishing import background
 from mlm.publishing.background import PushSettings, background_pushes
 from tests.publishing import pushed_run
 from tests.publishing.conftest import TOKEN
@@ -27,23 +25,25 @@ SETTINGS = PushSettings(
 )
 
 
-class Model:
-    """One weight of 2,000 bytes, whose value is the step."""
+class Held:
+    """A model of one weight of 2,000 bytes, which is written without TensorFlow."""
+
+    def __init__(self, value: int):
+        self._value = np.full(500, value, np.float32)
+
+    def write(self, place: str) -> None:
+        (Path(place) / "model.safetensors").write_bytes(b"\0" + self._value.tobytes())
+        (Path(place) / "config.json").write_text("{}")
+
+
+class Engine:
+    """An engine whose weight is the step."""
 
     def __init__(self, step: int):
-        value = np.full(500, step, np.float32)
-        self.weights = [SimpleNamespace(name="w", shape=(500,), numpy=value.copy)]
+        self.step = step
 
-
-@pytest.fixture
-def files(monkeypatch):
-    """Checkpoints written without TensorFlow."""
-
-    def write_weights(checkpoint, path):
-        Path(path).write_bytes(b"\0" + checkpoint.weights[0].numpy().tobytes())
-
-    monkeypatch.setattr(background, "write_weights", write_weights)
-    monkeypatch.setattr(background, "write_configuration", lambda _, path: path.write_text("{}"))
+    def exported(self) -> Held:
+        return Held(self.step)
 
 
 def pushed(hub) -> list[int]:
@@ -60,12 +60,12 @@ def until(condition, seconds: float = 120) -> None:
         time.sleep(0.02)
 
 
-def test_every_due_step_is_pushed_to_the_branch(hub, files, tmp_path, capsys):
+def test_every_due_step_is_pushed_to_the_branch(hub, tmp_path, capsys):
     beside = tmp_path / "tokenizer.json"
     beside.write_text("{}\n")
     with background_pushes(SETTINGS, str(tmp_path), (beside,)) as pushes:
         for step in range(1, 7):
-            pushes.act(step, Model(step))
+            pushes.act(step, Engine(step))
             until(lambda s=step: s % 2 or pushed(hub)[-1:] == [s])
     assert pushed(hub) == [2, 4, 6]
     assert hub.count("GET", "whoami") == 1, "asked once: the Hub counts such questions"
@@ -79,19 +79,19 @@ def test_every_due_step_is_pushed_to_the_branch(hub, files, tmp_path, capsys):
     assert f"step 6 is in me/model (checkpoints), commit {commit}" in told
 
 
-def test_a_push_is_due_at_every_so_many_steps(hub, files, tmp_path):
+def test_a_push_is_due_at_every_so_many_steps(hub, tmp_path):
     with background_pushes(replace(SETTINGS, every=10), str(tmp_path), ()) as pushes:
         assert [pushes.due(step) for step in (0, 4, 10, 12)] == [10, 10, 20, 20]
 
 
-def test_a_push_never_waits_and_the_newest_wins(hub, files, tmp_path, capsys):
+def test_a_push_never_waits_and_the_newest_wins(hub, tmp_path, capsys):
     hub.rate = 2_000  # A push takes a second and more.
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
-        pushes.act(2, Model(2))
+        pushes.act(2, Engine(2))
         until(lambda: hub.count("POST", "batch") == 1)
         begun = time.monotonic()
         for step in (4, 6, 8):
-            pushes.act(step, Model(step))
+            pushes.act(step, Engine(step))
         assert time.monotonic() - begun < 2
         assert pushed(hub) == []
     assert pushed(hub) == [2, 8]
@@ -100,23 +100,23 @@ def test_a_push_never_waits_and_the_newest_wins(hub, files, tmp_path, capsys):
     assert "the training is done; waiting for the push of step 8 to me/model (checkpoints)" in told
 
 
-def test_a_checkpoint_is_that_of_its_step(hub, files, tmp_path):
+def test_a_checkpoint_is_that_of_its_step(hub, tmp_path):
     """What the model becomes while its checkpoint waits does not count."""
-    model = Model(2)
+    engine = Engine(2)
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
-        pushes.act(2, model)
-        model.weights[0].numpy = np.zeros(500, np.float32).copy
+        pushes.act(2, engine)
+        engine.step = 3
     found = hub.files("me/model", branch="checkpoints")["model.safetensors"]
     assert found == b"\0" + np.full(500, 2, np.float32).tobytes()
 
 
-def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, files, tmp_path, capsys):
+def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, tmp_path, capsys):
     hub.faults.append(Fault("POST", "/commit/", status=500, times=3))
     with background_pushes(replace(SETTINGS, attempts=2), str(tmp_path), ()) as pushes:
-        pushes.act(2, Model(2))  # Fails twice, and is given up.
+        pushes.act(2, Engine(2))  # Fails twice, and is given up.
         until(lambda: hub.count("POST", "/commit/") == 2)
         until(lambda: pushes._under_way is None)
-        pushes.act(4, Model(4))  # Fails once.
+        pushes.act(4, Engine(4))  # Fails once.
     assert pushed(hub) == [4]
     told = capsys.readouterr().err
     assert "warning: step 2 is not pushed: The Hub is out of order (500)" in told
@@ -124,7 +124,7 @@ def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, files, tmp_path
 
 
 @pytest.mark.parametrize("trouble", ["down", "foreign", "revoked"])
-def test_no_trouble_with_the_hub_is_an_error(hub, files, tmp_path, capsys, monkeypatch, trouble):
+def test_no_trouble_with_the_hub_is_an_error(hub, tmp_path, capsys, monkeypatch, trouble):
     settings = SETTINGS
     if trouble == "down":
         monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
@@ -133,17 +133,17 @@ def test_no_trouble_with_the_hub_is_an_error(hub, files, tmp_path, capsys, monke
     else:
         monkeypatch.setenv("HF_TOKEN", "hf_" + "Revoked" * 5)
     with background_pushes(settings, str(tmp_path), ()) as pushes:
-        pushes.act(2, Model(2))
+        pushes.act(2, Engine(2))
     told = capsys.readouterr().err
     words = {"down": "cannot be reached", "foreign": "someone else", "revoked": "(401)"}[trouble]
     assert "warning: step 2 is not pushed" in told and words in told
     assert "Revoked" not in told and TOKEN not in told
 
 
-def test_a_repository_that_goes_is_made_again(hub, files, tmp_path, capsys):
+def test_a_repository_that_goes_is_made_again(hub, tmp_path, capsys):
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
         for step in (2, 4, 6):
-            pushes.act(step, Model(step))
+            pushes.act(step, Engine(step))
             until(lambda: pushes._under_way is None and pushes._waiting is None)
             if step == 2:
                 hub.repos.clear()
@@ -151,31 +151,31 @@ def test_a_repository_that_goes_is_made_again(hub, files, tmp_path, capsys):
     assert pushed(hub) == [6]
 
 
-def test_without_a_token_the_training_goes_on(files, tmp_path, capsys, monkeypatch):
+def test_without_a_token_the_training_goes_on(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("HF_TOKEN", raising=False)
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
         assert pushes is None
     assert "warning: no checkpoints are pushed: Publishing needs a token" in capsys.readouterr().err
 
 
-def test_the_end_waits_no_longer_than_it_is_told(hub, files, tmp_path, capsys):
+def test_the_end_waits_no_longer_than_it_is_told(hub, tmp_path, capsys):
     hub.rate = 20
     begun = time.monotonic()
     with background_pushes(replace(SETTINGS, wait=1), str(tmp_path), ()) as pushes:
-        pushes.act(2, Model(2))
+        pushes.act(2, Engine(2))
         until(lambda: hub.count("POST", "batch") == 1)
     assert time.monotonic() - begun < 30
     told = capsys.readouterr().err
     assert "the push of step 2 was not done after 1 s and is given up" in told
 
 
-def test_a_training_that_is_stopped_does_not_wait(hub, files, tmp_path):
+def test_a_training_that_is_stopped_does_not_wait(hub, tmp_path):
     hub.rate = 20
     with (
         pytest.raises(KeyboardInterrupt),
         background_pushes(SETTINGS, str(tmp_path), ()) as pushes,
     ):
-        pushes.act(2, Model(2))
+        pushes.act(2, Engine(2))
         until(lambda: hub.count("POST", "batch") == 1)
         begun = time.monotonic()
         raise KeyboardInterrupt
@@ -183,23 +183,23 @@ def test_a_training_that_is_stopped_does_not_wait(hub, files, tmp_path):
     assert pushes._worker.poll() is not None
 
 
-def test_a_pushing_process_that_dies_is_a_warning(hub, files, tmp_path, capsys):
+def test_a_pushing_process_that_dies_is_a_warning(hub, tmp_path, capsys):
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
         pushes._worker.send_signal(signal.SIGKILL)
         pushes._worker.wait()
-        pushes.act(2, Model(2))
+        pushes.act(2, Engine(2))
         until(lambda: not pushes._thread.is_alive())
-        pushes.act(4, Model(4))
+        pushes.act(4, Engine(4))
     assert "the pushing process has ended" in capsys.readouterr().err
 
 
-def test_a_full_disk_is_a_warning(hub, files, tmp_path, capsys, monkeypatch):
+def test_a_full_disk_is_a_warning(hub, tmp_path, capsys, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(background, "write_weights", full)
+    monkeypatch.setattr(Held, "write", full)
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
-        pushes.act(2, Model(2))
+        pushes.act(2, Engine(2))
     assert "warning: step 2 is not pushed: OSError" in capsys.readouterr().err
 
 

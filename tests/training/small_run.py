@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -203,7 +204,7 @@ class SignalAt:
     def due(self, step: int) -> int | None:
         return self._step if step < self._step else None
 
-    def act(self, step: int, model) -> None:
+    def act(self, step: int, engine) -> None:
         os.kill(os.getpid(), self._number)
 
 
@@ -241,6 +242,7 @@ def _arm(fault: dict) -> None:
     import mlm.pretraining.checkpointing
     import mlm.pretraining.engine
     import mlm.pretraining.locking
+    import mlm.pretraining.training
 
     os.environ.update(fault.get("environment", {}))
     if "lease" in fault:
@@ -256,10 +258,10 @@ def _arm(fault: dict) -> None:
 
         mlm.pretraining.checkpointing._write = write
     if "seconds" in fault or "step" in fault:
-        advance, begun = mlm.pretraining.engine.Engine.advance, []
+        engine_of, begun = mlm.pretraining.engine.engine_of, []
 
-        def advanced(engine, steps):
-            sums = advance(engine, steps)
+        def advanced(engine, advance, steps):
+            sums = advance(steps)
             number = fault.get("signal", signal.SIGKILL)
             if not begun and "seconds" in fault:
                 threading.Timer(fault["seconds"], os.kill, (os.getpid(), number)).start()
@@ -268,7 +270,12 @@ def _arm(fault: dict) -> None:
             begun.append(engine.step)
             return sums
 
-        mlm.pretraining.engine.Engine.advance = advanced
+        def faulty(*of):
+            engine = engine_of(*of)
+            engine.advance = partial(advanced, engine, engine.advance)
+            return engine
+
+        mlm.pretraining.training.engine_of = faulty
 
 
 _CONTEXT = multiprocessing.get_context("forkserver")

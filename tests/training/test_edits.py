@@ -17,7 +17,7 @@ from test_interruption import result
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.pretraining import state_fingerprint
-from mlm.pretraining.accelerators import Accelerator
+from mlm.pretraining.in_tensorflow.accelerators import Accelerator
 from mlm.pretraining.run_inputs import pretraining_of, read_checked_manifests
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -93,10 +93,10 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
 
     # What computes is edited: the state is not taken, and the module is named.
     zero = "tf.constant(0.0, tf.float64)"
-    library.edit(f"{PACKAGE}/train_step.py", zero, f"{zero} + 0")
+    library.edit(f"{PACKAGE}/in_tensorflow/train_step.py", zero, f"{zero} + 0")
     status, log = library.train("edited", step=1, signal=signal.SIGTERM)
     assert status == 3 and "starts anew. States of other trainings are there" in log
-    assert "code mlm.pretraining.train_step is another" in log
+    assert "code mlm.pretraining.in_tensorflow.train_step is another" in log
 
 
 def asked(root: Path, overrides: dict | None = None) -> tuple:
@@ -140,7 +140,7 @@ def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(library, mo
         text = file.read_text()
         file.write_text(text + "\nEDITED = True\n")
         if (state_fingerprint.state_basis(*run) != before) != (
-            module in state_fingerprint.COMPUTING_MODULES
+            module in state_fingerprint.COMPUTING_MODULES["tensorflow"]
         ):
             wrong.append(module)
         file.write_text(text)

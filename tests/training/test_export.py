@@ -9,9 +9,10 @@ from small_run import LENGTH, VOCABULARY, small_samples, write_tokenizer
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.framework import tf
-from mlm.pretraining.export import write_configuration, write_weights
-from mlm.pretraining.models import ModelRequest, build_model, model_configuration
-from mlm.pretraining.prediction import masked_logits
+from mlm.pretraining.export import ExportedModel, write_weights
+from mlm.pretraining.in_tensorflow.model import build_model, pytorch_weights
+from mlm.pretraining.in_tensorflow.prediction import masked_logits
+from mlm.pretraining.models import ModelRequest, model_configuration
 from mlm.tokenizer.encoding import Encoder
 
 sys.path.append(str(Path(__file__).parents[1] / "pytorch"))
@@ -49,8 +50,7 @@ def models(root):
         # A bias of zero would agree wherever it ended up.
         for variable in model.weights:
             variable.assign_add(random.normal(0, 0.1, variable.shape).astype(np.float32))
-        write_weights(model, root / family / "model.safetensors")
-        write_configuration(model, root / family / "config.json")
+        ExportedModel(pytorch_weights(model), config).write(str(root / family))
         made[family] = model
     return made
 
@@ -108,7 +108,7 @@ def test_logits_at_masked_positions_are_those_of_the_whole_model(root, models, f
 
 
 def test_the_same_weights_are_the_same_bytes(root, models, tmp_path):
-    write_weights(models["bert"], tmp_path / "model.safetensors")
+    write_weights(pytorch_weights(models["bert"]), tmp_path / "model.safetensors")
     assert file_sha256(tmp_path / "model.safetensors") == file_sha256(
         root / "bert" / "model.safetensors"
     )

@@ -5,14 +5,9 @@ import numpy as np
 import pytest
 from small_run import LENGTH, VOCABULARY, write_split
 
-from mlm.batches.input_pipeline import (
-    BatchOrder,
-    ShardFiles,
-    evaluation_batches,
-    reading_in_words,
-    training_batches,
-)
+from mlm.batches.input_pipeline import evaluation_batches, reading_in_words, training_batches
 from mlm.batches.masking import MaskingPlan
+from mlm.batches.stored_batches import BatchOrder, ShardFiles
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
 from mlm.shards.split_samples import evenly_spread

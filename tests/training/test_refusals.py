@@ -21,8 +21,9 @@ from mlm.foundations.errors import ConfigError, MlmError
 from mlm.preflight.artefacts import Preflight, Step
 from mlm.preflight.gate import require_passed
 from mlm.pretraining import pretraining_job, state_fingerprint
-from mlm.pretraining.accelerators import Accelerator
-from mlm.pretraining.models import ModelRequest, build_model, model_configuration
+from mlm.pretraining.in_tensorflow.accelerators import Accelerator
+from mlm.pretraining.in_tensorflow.model import build_model
+from mlm.pretraining.models import ModelRequest, model_configuration
 from mlm.pretraining.run_inputs import number_of_steps, pretraining_of, read_checked_manifests
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from small_run import run_child, small_job, write_inputs
 
-from mlm.batches.input_pipeline import ShardFiles, evaluation_batches, replica_shares
+from mlm.batches.input_pipeline import evaluation_batches, replica_shares
 from mlm.batches.masking_plan import masking_plan
+from mlm.batches.stored_batches import ShardFiles
 from mlm.foundations.atomic import read_json
 from mlm.foundations.framework import tf
 from mlm.shards.manifests import Manifest

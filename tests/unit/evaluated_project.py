@@ -132,10 +132,10 @@ def build_model(width: int = 32, vocabulary: int = 120):
 
 def export(model, directory: Path) -> Path:
     """Write `model` to `directory`, with the tokenizer beside it."""
-    from mlm.pretraining.export import write_configuration, write_weights
+    from mlm.pretraining.export import ExportedModel
+    from mlm.pretraining.in_tensorflow.model import pytorch_weights
 
     directory.mkdir(parents=True, exist_ok=True)
     write_word_tokenizer(directory)
-    write_weights(model, directory / "model.safetensors")
-    write_configuration(model, directory / "config.json")
+    ExportedModel(pytorch_weights(model), model.config).write(str(directory))
     return directory

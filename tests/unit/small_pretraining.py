@@ -16,8 +16,8 @@ def small_pretraining(root: Path, **overrides):
     """A Pretraining of one layer of width 16, on 50 samples of 16 tokens."""
     from transformers import RobertaConfig
 
-    from mlm.batches.input_pipeline import ShardFiles
     from mlm.batches.masking import MaskingPlan
+    from mlm.batches.stored_batches import ShardFiles
     from mlm.pretraining.initialisation import Initialisation
     from mlm.pretraining.optimisation import OptimizerSettings
     from mlm.pretraining.resolved_run import Pretraining

@@ -7,6 +7,7 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
 from mlm.pretraining import checkpointing, locking
 from mlm.pretraining.checkpointing import StateDirectory
+from mlm.pretraining.in_tensorflow.engine import TrackedState
 
 
 class Counter(tf.Module):
@@ -15,8 +16,8 @@ class Counter(tf.Module):
     def __init__(self, value: float = 0.0):
         self.value = tf.Variable(tf.fill([1000], float(value)))
 
-    def state(self) -> tf.train.Checkpoint:
-        return tf.train.Checkpoint(model=self)
+    def state(self) -> TrackedState:
+        return TrackedState(tf.train.Checkpoint(model=self))
 
 
 @pytest.fixture(params=["local", "bucket"])
@@ -149,7 +150,7 @@ def test_a_full_disk_leaves_the_states_before_it(tmp_path):
         pytest.skip("a small file system can be mounted by root only")
     try:
         states = saved(str(tmp_path / "state"), steps=(5,))
-        big = tf.train.Checkpoint(value=tf.Variable(tf.zeros([100_000])))
+        big = TrackedState(tf.train.Checkpoint(value=tf.Variable(tf.zeros([100_000]))))
         with pytest.raises(MlmError, match="step 10 could not be saved"):
             states.save(10, big, {})
         assert restored(states)[0] == 5

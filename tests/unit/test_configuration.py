@@ -273,8 +273,8 @@ def test_what_later_stages_would_refuse_is_told_before_the_first_job():
         "preflight.targets: 'v33:2x2' is not a TPU topology; nearest: v3:2x2",
         "preflight.targets: 'v5e' is not a TPU topology; nearest: v5e:2x2",
         "finetune.data.file: missing",
-        "runs.base: model.family: 'robberta' is not a masked language model of transformers in "
-        "TensorFlow; did you mean 'roberta'?",
+        "runs.base: model.family: 'robberta' is not a masked language model that is trained here; "
+        "did you mean 'roberta'?",
         "runs.file: model.config_file: nowhere.json: no such file",
         "runs.shared: model.initialisation.attention: neighbour_heads is not made for albert",
         "runs.short: model.config.max_position_embeddings: 65; sequences of 64 tokens need at "

@@ -21,7 +21,7 @@ LENGTH, WORDS = 32, 1500
 
 
 def shards_of(path, ids):
-    from mlm.batches.input_pipeline import ShardFiles
+    from mlm.batches.stored_batches import ShardFiles
 
     with SampleWriter(path, "none") as writer:
         writer.write(ids, np.full(len(ids), ids.shape[1]))
@@ -143,7 +143,7 @@ def test_of_a_large_split_evenly_spread_samples_are_counted(speeches, monkeypatc
 def built(family: str, attention: str = "standard"):
     from transformers import AutoConfig
 
-    from mlm.pretraining.models import build_model
+    from mlm.pretraining.in_tensorflow.model import build_model
 
     sizes = {
         "vocab_size": WORDS,
@@ -169,6 +169,12 @@ def built(family: str, attention: str = "standard"):
     return build_model(AutoConfig.for_model(family, **fields), attention, 0)
 
 
+def keras(model):
+    from mlm.pretraining.in_tensorflow.model import KerasWeights
+
+    return KerasWeights(model)
+
+
 def logits_of(model, shards):
     """(True ids [n], logits [n, vocabulary]) of 50 samples of the split."""
     ids, mask = next(cooccurrence._read(request(shards)))
@@ -178,7 +184,7 @@ def logits_of(model, shards):
 
 def test_the_loss_begins_at_the_unigrams_entropy(speeches):
     model, shards = built("bert"), speeches["train"]
-    start_from_counts(model, shards, SPECIAL, None, seed=0)
+    start_from_counts(keras(model), shards, SPECIAL, None, seed=0)
     truth, logits = logits_of(model, shards)
     text = truth >= len(SPECIAL)
     losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(truth)), truth]
@@ -191,7 +197,7 @@ def test_the_loss_begins_at_the_unigrams_entropy(speeches):
 def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches):
     model = built("roberta", "neighbour_heads")
     before = model.get_input_embeddings().weight.numpy()
-    start_from_counts(model, speeches["train"], SPECIAL, 32, seed=0)
+    start_from_counts(keras(model), speeches["train"], SPECIAL, 32, seed=0)
     after = model.get_input_embeddings().weight.numpy()
     assert np.array_equal(after[:5], before[:5])
     assert np.array_equal(after[:, :32], before[:, :32])
@@ -205,7 +211,7 @@ def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches)
 def test_every_family_can_begin_so(speeches, family):
     model = built(family)
     before = {v.name: v.numpy() for v in model.trainable_variables}
-    start_from_counts(model, speeches["train"], SPECIAL, None, seed=0)
+    start_from_counts(keras(model), speeches["train"], SPECIAL, None, seed=0)
     changed = [v for v in model.trainable_variables if not np.array_equal(before[v.name], v)]
     assert len(changed) == 2
     logits = logits_of(model, speeches["train"])[1].mean(axis=0)

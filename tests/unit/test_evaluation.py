@@ -39,13 +39,14 @@ def one_device():
     from types import SimpleNamespace
 
     from mlm.foundations.framework import tf
-    from mlm.pretraining import accelerators
+    from mlm.pretraining.accelerator_settings import AcceleratorSettings
+    from mlm.pretraining.in_tensorflow import accelerators
 
     with pytest.MonkeyPatch.context() as patch:
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
         opened = SimpleNamespace(strategy=strategy)
         patch.setattr(accelerators, "open_accelerator", lambda settings: opened)
-        patch.setattr(accelerators.AcceleratorSettings, "of", classmethod(lambda cls, s: s))
+        patch.setattr(AcceleratorSettings, "of", classmethod(lambda cls, s: s))
         yield
 
 
@@ -77,7 +78,7 @@ def memorised_model(root):
     """The evaluation of a model that was trained on the very masks of the train split."""
     from mlm.batches.masking import MaskingPlan, mask_batch
     from mlm.foundations.framework import tf, tf_keras
-    from mlm.pretraining.prediction import masked_logits
+    from mlm.pretraining.in_tensorflow.prediction import masked_logits
 
     model = project.build_model(width=64)
     train = spread_samples(Manifest.read(root / "train.json"), root)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mlm.foundations.errors import MlmError
+from mlm.pretraining.in_tensorflow.model import KerasWeights
 from mlm.pretraining.initialisation import (
     NeighbourHeads,
     peaked_frequencies,
@@ -38,7 +39,7 @@ def small_config(family: str, **fields):
 
 
 def built(family: str, initialisation: str, seed: int = 0, **fields):
-    from mlm.pretraining.models import build_model
+    from mlm.pretraining.in_tensorflow.model import build_model
 
     return build_model(small_config(family, **fields), initialisation, seed)
 
@@ -84,7 +85,7 @@ def test_standard_initialisation_attends_nowhere_in_particular():
 @pytest.mark.parametrize("family", ["roberta", "bert"])
 def test_positions_apart_from_words_leave_attention_alone(family):
     plain, changed = built(family, "standard"), built(family, "standard")
-    assert positions_apart_from_words(changed, seed=0) == 96
+    assert positions_apart_from_words(KerasWeights(changed), changed.config, seed=0) == 96
     plain, changed = weights_of(plain), weights_of(changed)
     moved = {name for name in plain if not np.array_equal(plain[name], changed[name])}
     assert len(moved) == 2 and all("embeddings" in name for name in moved)
@@ -95,7 +96,7 @@ def test_positions_apart_from_words_leave_attention_alone(family):
 def test_a_family_without_a_table_of_positions_stays_as_it_is():
     model = built("albert", "standard")
     before = weights_of(model)
-    assert positions_apart_from_words(model, seed=0) is None
+    assert positions_apart_from_words(KerasWeights(model), model.config, seed=0) is None
     assert all(np.array_equal(before[name], w) for name, w in weights_of(model).items())
 
 

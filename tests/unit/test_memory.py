@@ -102,7 +102,7 @@ def test_no_family_has_more_parameters_than_are_taken(family, built):
 
 
 def test_families_with_a_head_at_the_masked_positions_are_those_of_the_step():
-    from mlm.pretraining.prediction import _HEADS
+    from mlm.pretraining.in_tensorflow.prediction import _HEADS
 
     assert set(MASKED_HEADS) == set(_HEADS)
 

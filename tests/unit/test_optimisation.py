@@ -4,7 +4,8 @@ import pytest
 
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.optimisation import LearningRate, OptimizerSettings, decays
+from mlm.pretraining.in_tensorflow.optimizers import LearningRate, decays
+from mlm.pretraining.optimisation import OptimizerSettings
 
 
 def settings(**changes) -> OptimizerSettings:
@@ -88,8 +89,8 @@ def test_every_matrix_of_a_model_decays_and_nothing_else(family):
     from transformers import AutoConfig
 
     from mlm.foundations.framework import tf
-    from mlm.pretraining.models import build_model
-    from mlm.pretraining.optimisation import build_optimizer
+    from mlm.pretraining.in_tensorflow.model import build_model
+    from mlm.pretraining.in_tensorflow.optimizers import build_optimizer
 
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = AutoConfig.for_model(family, vocab_size=30, max_position_embeddings=18, **sizes)

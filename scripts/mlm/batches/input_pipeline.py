@@ -1,28 +1,14 @@
-"""From shards to masked batches: the order of the samples and the replicas' shares.
-
-The stream of a run is epoch after epoch, each in its own order (`mlm.batches.sample_order`), cut
-into global batches without regard to epochs: every batch has the same shape and no sample is
-dropped. Batch k is a function of (manifest, seed, batch size, shuffle window, k), and beginning
-with it costs one group of samples.
-"""
+"""Masked batches as TensorFlow's datasets, and the replicas' shares of them."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-
-import numpy as np
 
 from mlm.batches.masking import FIXED_EPOCH, MaskingPlan, mask_batch
-from mlm.batches.sample_order import SampleOrder
+from mlm.batches.stored_batches import BatchOrder, ShardFiles, stored_batches
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import as_written, tf
-from mlm.shards.blocks import ReadableBlocks, ShardBlocks
-from mlm.shards.manifests import Manifest, place_of
 
-_LARGEST_INDEX = 2**32
 #: What `mask_batch` gives of each sample: the kind, and one number for what.
 _MASKED = {
     "input_ids": (tf.int32, "sequence"),
@@ -34,51 +20,6 @@ _MASKED = {
 }
 
 
-@dataclass(frozen=True)
-class ShardFiles:
-    """The shards of one split as the reader needs them."""
-
-    blocks: tuple[ShardBlocks, ...]
-    sequence_length: int
-
-    @classmethod
-    def of(cls, manifest: Manifest, root: str | Path = ".") -> "ShardFiles":
-        """The shards a manifest names, below `root` (a directory or gs:// prefix).
-
-        Raises MlmError for more samples than masks can be keyed for (2^32).
-        """
-        if manifest.num_samples >= _LARGEST_INDEX:
-            raise MlmError(
-                f"{manifest.split}: {manifest.num_samples} samples; masks are keyed by a "
-                "32-bit sample index. Use a longer sequence length or fewer documents."
-            )
-        blocks = tuple(
-            ShardBlocks(
-                path=place_of(shard, root),
-                name=shard.path,
-                num_samples=shard.num_samples,
-                compression=manifest.compression,
-                offsets=shard.block_offsets,
-            )
-            for shard in manifest.shards
-        )
-        return cls(blocks, manifest.sequence_length)
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The paths of the shards, in order."""
-        return tuple(shard.path for shard in self.blocks)
-
-    @property
-    def num_samples(self) -> int:
-        return sum(shard.num_samples for shard in self.blocks)
-
-    @property
-    def compression(self) -> str:
-        """As TensorFlow calls it."""
-        return "GZIP" if self.blocks and self.blocks[0].compression == "gzip" else ""
-
-
 def parse_records(serialized: tf.Tensor, sequence_length: int) -> tuple[tf.Tensor, tf.Tensor]:
     """`input_ids` and `attention_mask`, int32 [batch, sequence], of serialized records [batch]."""
     feature = tf.io.FixedLenFeature((sequence_length,), tf.int64)
@@ -86,24 +27,12 @@ def parse_records(serialized: tf.Tensor, sequence_length: int) -> tuple[tf.Tenso
     return tf.cast(parsed["input_ids"], tf.int32), tf.cast(parsed["attention_mask"], tf.int32)
 
 
-@dataclass(frozen=True)
-class BatchOrder:
-    """Batches `start_step` to `steps` of a run, each of exactly `global_batch_size`, in an order
-    that `seed` and `shuffle_window` (samples) decide."""
-
-    seed: int
-    global_batch_size: int
-    shuffle_window: int
-    start_step: int
-    steps: int
-
-
 def read_batches(shards: ShardFiles, order: BatchOrder) -> tf.data.Dataset:
     """The batches as they were stored: (epoch, sample index, ids, attention), [batch] and
     [batch, sequence]."""
     shape = (order.global_batch_size,)
     stored = tf.data.Dataset.from_generator(
-        partial(_stored_batches, shards, order),
+        partial(_stored, shards, order),
         output_signature=tuple(tf.TensorSpec(shape, t) for t in (tf.int64, tf.int64, tf.string)),
     )
 
@@ -114,45 +43,12 @@ def read_batches(shards: ShardFiles, order: BatchOrder) -> tf.data.Dataset:
     return _deterministic(stored.map(parsed, num_parallel_calls=tf.data.AUTOTUNE))
 
 
-def _stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
-    """(epoch, sample index, serialized record) of each batch, [batch].
-
-    While the samples of a group are handed out, those of the next are read.
-    """
-    samples = SampleOrder(
-        tuple(s.num_samples for s in shards.blocks), order.seed, order.shuffle_window
-    )
-    size = order.global_batch_size
-    place, end = order.start_step * size, order.steps * size
-    if place >= end:
-        return
-    with ThreadPoolExecutor(1) as reader:
-        try:
-            blocks = ReadableBlocks(shards.blocks)
-            groups = samples.groups_from(place, end)
-            coming = reader.submit(_read_group, blocks, samples, *next(groups))
-            waiting: list[tuple] = []
-            while coming is not None:
-                epoch, first, indices, records = coming.result()
-                following = next(groups, None)
-                coming = following and reader.submit(_read_group, blocks, samples, *following)
-                start = max(0, place - first)
-                epochs = np.full(len(indices) - start, epoch)
-                waiting.append((epochs, indices[start:], records[start:]))
-                if coming is not None and sum(len(part[0]) for part in waiting) < size:
-                    continue
-                epochs, indices, records = map(np.concatenate, zip(*waiting, strict=True))
-                whole = min(len(epochs) // size * size, end - place)
-                # A copy: a part of an array would keep all of it in memory.
-                waiting = [tuple(a[whole:].copy() for a in (epochs, indices, records))]
-                for at in range(0, whole, size):
-                    batch = slice(at, at + size)
-                    yield epochs[batch], indices[batch], records[batch]
-                place += whole
-                del epochs, indices, records
-        except MlmError as error:
-            _failures.append(error)
-            raise
+def _stored(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
+    try:
+        yield from stored_batches(shards, order)
+    except MlmError as error:
+        _failures.append(error)
+        raise
 
 
 #: What went wrong in reading, of which TensorFlow hands on no more than the text.
@@ -168,20 +64,6 @@ def reading_in_words() -> Iterator[None]:
         if not _failures:
             raise
         raise _failures.pop() from None
-
-
-def _read_group(
-    blocks: ReadableBlocks, order: SampleOrder, epoch: int, number: int
-) -> tuple[int, int, np.ndarray, np.ndarray]:
-    """The epoch, the place of a group's first sample in the stream, and the indices and records
-    [samples] of all, in their order."""
-    group = order.group(epoch, number)
-    records = np.empty(group.samples, object)
-    for block, start, end in zip(group.blocks, group.starts, group.ends, strict=True):
-        shard, within = order.block(int(block))
-        records[start:end] = blocks[shard].read(within)
-    indices = order.group_indices(group)
-    return epoch, epoch * order.num_samples + group.first, indices, records[group.shuffled()]
 
 
 def training_batches(shards: ShardFiles, plan: MaskingPlan, order: BatchOrder) -> tf.data.Dataset:

@@ -121,7 +121,8 @@ class Configuration(Section):
     def contradictions_of_run(self, run: Overrides) -> list[str]:
         """What the three sections of a run, its overrides merged in, contradict; one line each."""
         problems = run.pretraining.contradictions() + run.evaluation.contradictions()
-        problems += run.model.contradictions_at(self.shards.sequence_length)
+        problems += run.model.contradictions_at(self.shards.sequence_length, run.pretraining.engine)
+        problems += run.pretraining.contradictions_with(run.model.model_type)
         if self.tokenizer.kind != "pretrained":
             problems += run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)
             # Of several words, a replacement may make one token.

@@ -18,6 +18,9 @@ FAMILIES = (
     *("roberta-prelayernorm", "roformer", "xlm", "xlm-roberta"),
 )
 
+#: Those that the encoder in JAX (`mlm.encoder`) has.
+JAX_FAMILIES = ("bert", "modernbert", "roberta", "roberta-prelayernorm", "xlm-roberta")
+
 #: Families with such a model that are refused, and why.
 REFUSED_FAMILIES = {
     "convbert": "its separable convolutions are exported in a shape that PyTorch does not open",
@@ -43,15 +46,31 @@ NEIGHBOUR_FIELDS = (
 )
 
 
-def unfit_family(family: str) -> str | None:
-    """Why no model of this model_type is trained here, in words; None where it is."""
+def engine_for(asked: str, family: str) -> str:
+    """The engine that trains a family where `pretraining.engine` says `asked`."""
+    if asked != "auto":
+        return asked
+    return "jax" if family in JAX_FAMILIES and family not in FAMILIES else "tensorflow"
+
+
+def unfit_family(family: str, asked: str = "auto") -> str | None:
+    """Why no model of this model_type is trained by the engine asked for, in words; None where it
+    is."""
     if family in REFUSED_FAMILIES:
         return f"{family!r} is not supported: {REFUSED_FAMILIES[family]}; choose another"
-    if family in FAMILIES:
+    engine = engine_for(asked, family)
+    trained = {"jax": JAX_FAMILIES, "tensorflow": FAMILIES}
+    if family in trained[engine]:
         return None
-    close = difflib.get_close_matches(str(family), FAMILIES, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(FAMILIES)}"
-    return f"{family!r} is not a masked language model of transformers in TensorFlow; {hint}"
+    if other := [name for name, families in trained.items() if family in families]:
+        return (
+            f"{family!r} is not trained by pretraining.engine: {engine}; set it to {other[0]}, or "
+            f"choose one of {', '.join(trained[engine])}"
+        )
+    known = sorted({*FAMILIES, *JAX_FAMILIES})
+    close = difflib.get_close_matches(str(family), known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
+    return f"{family!r} is not a masked language model that is trained here; {hint}"
 
 
 def unfit_for_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | None:

@@ -63,7 +63,7 @@ class Initialisation(Section):
 class Model(Section):
     family: Text = Field(
         "roberta-prelayernorm",
-        description="A model_type of transformers that TFAutoModelForMaskedLM knows.",
+        description="A model_type of transformers, one that pretraining.engine has.",
     )
     config_file: str | None = Field(
         None,
@@ -106,6 +106,12 @@ class Model(Section):
         content = _read(self.config_file)[0] if self.config_file else None
         return self.model_dump() | {"config": self.overrides(), "config_file": content}
 
+    @property
+    def model_type(self) -> str:
+        """The family, as far as it is known without the Hub."""
+        content = _read(self.config_file)[0] if self.config_file else {}
+        return content.get("model_type", self.family)
+
     def longest_sequence(self, sequence_length: int) -> int | None:
         """At most so many tokens fit into the model; None where only the Hub knows."""
         if self.hub.id:
@@ -114,8 +120,9 @@ class Model(Section):
         positions = (content | self.overrides()).get("max_position_embeddings")
         return positions if type(positions) is int else sequence_length
 
-    def contradictions_at(self, sequence_length: int) -> list[str]:
-        """What is wrong with the section for sequences of that length, one line each.
+    def contradictions_at(self, sequence_length: int, engine: str) -> list[str]:
+        """What is wrong with the section for sequences of that length and `pretraining.engine`, one
+        line each.
 
         What the sizes of an architecture from the Hub come to is seen when the model is built.
         """
@@ -144,7 +151,7 @@ class Model(Section):
                 )
         elif self.hub.id:
             return problems + _field_problems(fields)
-        if reason := unfit_family(family):
+        if reason := unfit_family(family, engine):
             return [*problems, where + reason]
         if wrong := _field_problems(fields):
             return problems + wrong

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from mlm.config.families import engine_for
 from mlm.config.fields import (
     BelowOne,
     Count,
@@ -140,6 +141,12 @@ class ContinueFrom(Section):
 
 
 class Pretraining(Section):
+    engine: Literal["auto", "tensorflow", "jax"] = Field(
+        "auto",
+        description="What computes the training: tensorflow, which has most families, jax, which"
+        " has bert, modernbert, roberta, roberta-prelayernorm and xlm-roberta, or auto: jax for"
+        " modernbert, tensorflow for all others. It is part of the result.",
+    )
     seed: Seed | None = Field(
         None,
         description="The run's own seed; null takes the seed above. Several seeds are several"
@@ -156,6 +163,16 @@ class Pretraining(Section):
     tokens: Count | None = None
     continue_from: ContinueFrom = section(ContinueFrom)
     optimizer: Optimizer = section(Optimizer)
+    attend: Literal["sample", "document"] = Field(
+        "sample",
+        description="What a token sees: its sample, or no more than its own document in it, with"
+        " positions that begin anew (engine: jax).",
+    )
+    rematerialise: bool = Field(
+        False,
+        description="Compute each layer again for its gradient instead of keeping what it computed:"
+        " less memory, a third more time (engine: jax).",
+    )
     shuffle_window: Count = Field(
         131_072,
         description="Samples that are shuffled among themselves: blocks of 1,024 that every epoch"
@@ -182,6 +199,18 @@ class Pretraining(Section):
     @classmethod
     def _default_length_gives_way(cls, given: Any) -> Any:
         return with_its_length_alone(given, {"steps": cls.model_fields["steps"].default})
+
+    def contradictions_with(self, family: str) -> list[str]:
+        """What is asked for that the engine of a family does not have, one line each."""
+        if engine_for(self.engine, family) == "jax":
+            return []
+        asked = {"attend": self.attend == "document", "rematerialise": self.rematerialise}
+        return [
+            f"pretraining.{name}: {getattr(self, name)}, which pretraining.engine: tensorflow does "
+            f"not have. Set engine: jax, or leave {name} out"
+            for name, beyond in asked.items()
+            if beyond
+        ]
 
     def contradictions(self) -> list[str]:
         problems = []

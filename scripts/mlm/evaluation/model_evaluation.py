@@ -111,7 +111,8 @@ def _scored(
     from mlm.batches.masking import MaskingPlan
     from mlm.evaluation.scoring import Scorer
     from mlm.foundations.framework import make_deterministic
-    from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
+    from mlm.pretraining.accelerator_settings import AcceleratorSettings
+    from mlm.pretraining.in_tensorflow.accelerators import open_accelerator
 
     # Whatever the precision of the training, figures are computed in float32.
     accelerator = AcceleratorSettings.of({**settings.accelerator, "precision": "float32"})

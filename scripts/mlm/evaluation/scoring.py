@@ -12,7 +12,7 @@ from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.evaluation.predictions import Positions, Scored, Scores, positions_of
 from mlm.foundations.framework import tf
 from mlm.foundations.progress_line import Progress
-from mlm.pretraining.prediction import masked_logits, traceable
+from mlm.pretraining.in_tensorflow.prediction import masked_logits, traceable
 from mlm.shards.split_samples import Samples, joined
 
 #: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.

@@ -21,9 +21,9 @@ from mlm.finetuning.finetuning_step import (
     train_step,
 )
 from mlm.finetuning.flax_model import longest_sequence, sequence_configuration
-from mlm.finetuning.jax_framework import prepare
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import MlmError
+from mlm.pretraining.in_jax.framework import prepare
 from mlm.tpu.compiler import REFUSED, Compilation, answer, ask, compile_here
 
 

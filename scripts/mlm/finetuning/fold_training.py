@@ -31,12 +31,12 @@ from mlm.finetuning.flax_model import (
     sequence_configuration,
     write_flax_model,
 )
-from mlm.finetuning.jax_framework import data_mesh, prepare
 from mlm.finetuning.scores import classes_of, score
 from mlm.finetuning.tables import EpochRow, history_digest, write_history, write_predictions
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
+from mlm.pretraining.in_jax.framework import data_mesh, prepare
 from mlm.tokenizer.encoding import Encoder
 
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
@@ -44,7 +44,7 @@ COMPUTING_MODULES = (
     "mlm.finetuning.examples",
     "mlm.finetuning.finetuning_step",
     "mlm.finetuning.flax_model",
-    "mlm.finetuning.jax_framework",
+    "mlm.pretraining.in_jax.framework",
     "mlm.finetuning.scores",
     "mlm.tokenizer.encoding",
 )

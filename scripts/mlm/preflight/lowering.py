@@ -9,15 +9,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mlm.batches.input_pipeline import BatchOrder, training_batches
+from mlm.batches.input_pipeline import training_batches
+from mlm.batches.stored_batches import BatchOrder
 from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.xla_rules import check_graph, source_line
-from mlm.pretraining.models import build_model, number_of_parameters
-from mlm.pretraining.muon import orthogonalising_flops
-from mlm.pretraining.optimisation import build_optimizer
+from mlm.pretraining.in_tensorflow.model import build_model, number_of_parameters
+from mlm.pretraining.in_tensorflow.muon import orthogonalising_flops
+from mlm.pretraining.in_tensorflow.optimizers import build_optimizer
+from mlm.pretraining.in_tensorflow.train_step import replica_train_step
 from mlm.pretraining.resolved_run import Pretraining
-from mlm.pretraining.train_step import replica_train_step
 
 #: Replicas that the step is lowered for: any number above 1 gives it its all-reduces.
 _REPLICAS = 2

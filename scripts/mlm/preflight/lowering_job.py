@@ -13,7 +13,8 @@ from mlm.preflight.forward_steps import ForwardSteps, lower_forward
 from mlm.preflight.lowering import Lowered, lower, train_step_of
 from mlm.preflight.shape_survey import position_is_restorable, survey_epoch
 from mlm.preflight.tile_sizes import tile_advice
-from mlm.pretraining.accelerators import AcceleratorSettings, open_accelerator
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
+from mlm.pretraining.in_tensorflow.accelerators import open_accelerator
 from mlm.pretraining.run_inputs import RunFiles, RunSettings, pretraining_of
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder

@@ -12,13 +12,18 @@ from itertools import islice
 
 import numpy as np
 
-from mlm.batches.input_pipeline import BatchOrder, reading_in_words, training_batches
+from mlm.batches.input_pipeline import reading_in_words, training_batches
+from mlm.batches.stored_batches import BatchOrder
 from mlm.foundations.framework import tf
 from mlm.preflight.artefacts import Survey
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.lowering import TrainStep, first_epoch
-from mlm.pretraining.resolved_run import Pretraining, validation_batches
-from mlm.pretraining.train_step import distributed_train_step, distributed_validation_step
+from mlm.pretraining.in_tensorflow.engine import validation_batches
+from mlm.pretraining.in_tensorflow.train_step import (
+    distributed_train_step,
+    distributed_validation_step,
+)
+from mlm.pretraining.resolved_run import Pretraining
 
 #: A function that is traced so often is traced for every batch: no need to go on.
 _MANY_TRACES = 5

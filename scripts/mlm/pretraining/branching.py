@@ -7,10 +7,12 @@ and changes no weight: one run at a steady learning rate serves cool-downs of se
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf
 from mlm.pretraining.checkpointing import StateDirectory, differences
-from mlm.pretraining.optimisation import LearningRate
+from mlm.pretraining.engine import State
+from mlm.pretraining.optimisation import learning_rate
 from mlm.pretraining.resolved_run import Pretraining
 
 #: What may differ between a branch and its parent, below `settings`; of the learning rate, what
@@ -27,7 +29,7 @@ class Branch:
     step: int
     states: StateDirectory
 
-    def restore(self, state: tf.train.Checkpoint) -> tuple[int, dict]:
+    def restore(self, state: State) -> tuple[int, dict]:
         """Load the state into `state`; its step and the progress up to it.
 
         Raises MlmError where it was not kept.
@@ -52,7 +54,8 @@ def branch_of(run: Pretraining, parent: Pretraining, states: StateDirectory, ste
     """
     found = differences(_shared(parent), _shared(run))
     if not found:
-        rates = [LearningRate(r.optimizer)(tf.range(step)).numpy() for r in (parent, run)]
+        steps = np.arange(step, dtype=np.float32)
+        rates = [learning_rate(r.optimizer, steps, np) for r in (parent, run)]
         if (unequal := (rates[0] != rates[1]).nonzero()[0]).size:
             first = int(unequal[0])
             found = [

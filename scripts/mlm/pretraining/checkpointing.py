@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
+from mlm.pretraining.engine import State
 from mlm.pretraining.locking import FileLock, Lease
 
 _MARKER = "complete.json"
@@ -121,7 +122,7 @@ class StateDirectory:
     def _place(self, step: int) -> str:
         return f"{self.path}/step-{step:08d}"
 
-    def save(self, step: int, state: tf.train.Checkpoint, progress: dict) -> None:
+    def save(self, step: int, state: State, progress: dict) -> None:
         """Write the state after `step` updates, then drop those that are not to be kept.
 
         Those after it are dropped as well: whoever went on from before them passed them over.
@@ -137,7 +138,7 @@ class StateDirectory:
             if not self._local and tf.io.gfile.exists(final):
                 tf.io.gfile.rmtree(final)
             tf.io.gfile.makedirs(place)
-            state.write(f"{place}/variables")
+            state.write(place)
             _write(f"{place}/progress.json", json.dumps(progress).encode())
             files = {name: _size_and_digest(f"{place}/{name}") for name in _files(place)}
             marker = {"fingerprint": self.fingerprint, "basis": self.basis, "files": files}
@@ -158,9 +159,7 @@ class StateDirectory:
             if other not in kept and not (other < step and other in self.keep_steps):
                 tf.io.gfile.rmtree(self._place(other))
 
-    def restore(
-        self, state: tf.train.Checkpoint, only: int | None = None
-    ) -> tuple[int, dict] | None:
+    def restore(self, state: State, only: int | None = None) -> tuple[int, dict] | None:
         """Load the newest whole state into `state`; its step and progress, or None.
 
         With `only`, no state but that after so many steps.
@@ -179,7 +178,7 @@ class StateDirectory:
                     f"{place} is the state of another training: {self.difference(self.path)}. Move "
                     "it away, or name another pretraining.checkpoint.directory"
                 )
-            state.read(f"{place}/variables").assert_consumed()
+            state.read(place)
             return step, json.loads(_read(f"{place}/progress.json"))
         return None
 

@@ -24,6 +24,11 @@ from mlm.corpus.counts import COUNTED_TOKENS, ContextCounts, TokenCounts, count_
 from mlm.foundations.child_process import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
+from mlm.pretraining.initialisation import (
+    StartingWeights,
+    columns_of_words,
+    positions_apart_from_words,
+)
 from mlm.shards.object_storage import local_copy
 from mlm.shards.tf_example import SampleError, decode_samples
 from mlm.shards.tfrecord import read_records
@@ -66,8 +71,18 @@ class Request:
     seed: int
 
 
+def begin_at_counts(weights: StartingWeights, run) -> None:
+    """`start_from_counts` of the train split of `run`, a Pretraining, beside positions that differ
+    in columns of their own, where the family can have that."""
+    if run.initialisation.attention == "neighbour_heads":
+        columns = columns_of_words(run.model_config)
+    else:
+        columns = positions_apart_from_words(weights, run.model_config, run.seed)
+    start_from_counts(weights, run.train, run.plan.special_ids, columns, run.seed)
+
+
 def start_from_counts(
-    model,
+    weights: StartingWeights,
     shards,
     special_ids: tuple[int, ...],
     columns: int | None,
@@ -81,8 +96,7 @@ def start_from_counts(
     special ones, keep their embeddings. Raises MlmError where the shards cannot be read.
     """
     strengths = strengths or Strengths()
-    table = model.get_input_embeddings().weight
-    words = table.numpy()
+    words = weights.words
     columns = columns or words.shape[1]
     request = Request(
         files=shards.files,
@@ -99,10 +113,8 @@ def start_from_counts(
     usual = words[:, -columns:]
     counted = strengths.counted * usual.std() * vectors + strengths.random * usual
     words[:, -columns:] = np.where(vectors.any(axis=1, keepdims=True), counted, usual)
-    table.assign(words)
-    biases = model.get_bias()
-    # ALBERT has two, of which its logits take this one.
-    biases.get("decoder_bias", biases.get("bias")).assign(log_frequencies)
+    weights.words = words
+    weights.set_output_bias(log_frequencies)
 
 
 def word_vectors(

@@ -25,6 +25,7 @@ weights stay what they are.
 """
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -85,48 +86,56 @@ def position_waves(length: int, frequencies: np.ndarray) -> np.ndarray:
     return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(length, -1)
 
 
-def neighbour_heads(model, seed: int, strengths: NeighbourHeads | None = None) -> None:
-    """Overwrite embeddings and first attention layer of a freshly built model, in place.
+class StartingWeights(Protocol):
+    """The weights that an initialisation reads and sets; kernels are [inputs, outputs]."""
+
+    #: Word embeddings [vocabulary, width] and the table of positions [positions, width].
+    words: np.ndarray
+    positions: np.ndarray
+
+    def set_first_attention(self, **kernels: np.ndarray) -> None:
+        """Set the first layer's query, key, value and output, each [width, width]."""
+
+    def set_output_bias(self, bias: np.ndarray) -> None:
+        """Set the bias of the logits, [vocabulary]."""
+
+
+def neighbour_heads(
+    weights: StartingWeights, config, seed: int, strengths: NeighbourHeads | None = None
+) -> None:
+    """Overwrite embeddings and first attention layer of a fresh model, in place.
 
     Raises MlmError for families with other attention: positions that are not a learned
     table, a narrower embedding, or layers that share their weights (ALBERT).
     """
     strengths = strengths or NeighbourHeads()
-    config = model.config
     if problem := _unfit(config):
         raise MlmError(problem)
     random = np.random.Generator(np.random.Philox(key=seed))
-    encoder = getattr(model, model.base_model_prefix)
     width = config.hidden_size
-    frequencies = _set_embeddings(encoder.embeddings, random, strengths, config)
-    query, key, value, output = _first_attention(encoder, config.model_type)
+    frequencies = _set_embeddings(weights, random, strengths, config)
     placed = 2 * len(frequencies)
-    query_kernel, key_kernel = _comparing_kernels(random, config, frequencies, strengths)
-    query.kernel.assign(query_kernel.astype(np.float32))
-    key.kernel.assign(key_kernel.astype(np.float32))
+    query, key = _comparing_kernels(random, config, frequencies, strengths)
     # Neither read from the columns of positions nor write into them, but for a little.
     deviation = strengths.value_gain / np.sqrt(width)
-    kernel = random.normal(0, deviation, (width, width))
-    kernel[:placed] *= 0.1
-    value.kernel.assign(kernel.astype(np.float32))
-    kernel = random.normal(0, deviation, (width, width))
-    kernel[:, :placed] *= 0.1
-    output.kernel.assign(kernel.astype(np.float32))
+    value = random.normal(0, deviation, (width, width))
+    value[:placed] *= 0.1
+    output = random.normal(0, deviation, (width, width))
+    output[:, :placed] *= 0.1
+    weights.set_first_attention(query=query, key=key, value=value, output=output)
 
 
-def positions_apart_from_words(model, seed: int) -> int | None:
-    """Give a freshly built model the embeddings that go with neighbour heads, and nothing else.
+def positions_apart_from_words(weights: StartingWeights, config, seed: int) -> int | None:
+    """Give a fresh model the embeddings that go with neighbour heads, and nothing else.
 
     Positions differ in columns in which words are nearly zero, so that any head can learn to tell
     them by their distance. Returns how many of the last columns tell words apart; None, with
     nothing changed, in the families that cannot have it.
     """
-    config = model.config
     if _unfit(config):
         return None
     random = np.random.Generator(np.random.Philox(key=seed))
-    encoder = getattr(model, model.base_model_prefix)
-    _set_embeddings(encoder.embeddings, random, NeighbourHeads(), config)
+    _set_embeddings(weights, random, NeighbourHeads(), config)
     return columns_of_words(config)
 
 
@@ -140,34 +149,25 @@ def _unfit(config) -> str | None:
     return unfit_for_neighbour_heads(config.model_type, fields)
 
 
-def _set_embeddings(embeddings, random, strengths: NeighbourHeads, config) -> np.ndarray:
+def _set_embeddings(
+    weights: StartingWeights, random, strengths: NeighbourHeads, config
+) -> np.ndarray:
     """Words beside the columns of positions, and the waves in them; the waves' frequencies."""
-    length = embeddings.position_embeddings.shape[0] - first_position(config.model_type)
+    shape = weights.positions.shape
+    length = shape[0] - first_position(config.model_type)
     frequencies = peaked_frequencies(length, position_pairs(config))
     placed = 2 * len(frequencies)
-    words = random.normal(0, strengths.word_deviation, embeddings.weight.shape)
+    words = random.normal(0, strengths.word_deviation, weights.words.shape)
     words[:, :placed] *= strengths.noise
     # Where the family's own code treats the pad token's row as empty, it stays so.
     if first_position(config.model_type) and config.pad_token_id is not None:
         words[config.pad_token_id] = 0
-    embeddings.weight.assign(words.astype(np.float32))
-    table = random.normal(
-        0, strengths.noise * strengths.word_deviation, embeddings.position_embeddings.shape
-    )
+    weights.words = words
+    table = random.normal(0, strengths.noise * strengths.word_deviation, shape)
     waves = position_waves(len(table), frequencies)
     table[:, :placed] += strengths.position_amplitude * waves
-    embeddings.position_embeddings.assign(table.astype(np.float32))
+    weights.positions = table
     return frequencies
-
-
-def _first_attention(encoder, model_type: str):
-    """Query, key, value and output layers of the first self-attention."""
-    if model_type == "distilbert":
-        attention = encoder.transformer.layer[0].attention
-        return attention.q_lin, attention.k_lin, attention.v_lin, attention.out_lin
-    attention = encoder.encoder.layer[0].attention
-    inner, output = attention.self_attention, attention.dense_output
-    return inner.query, inner.key, inner.value, output.dense
 
 
 def _comparing_kernels(

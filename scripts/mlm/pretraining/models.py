@@ -1,4 +1,4 @@
-"""The model: its architecture from the configuration, checked against the data, and built."""
+"""The model's architecture, from the configuration and checked against the data."""
 
 import difflib
 from dataclasses import dataclass, field
@@ -11,9 +11,7 @@ from mlm.config.families import (
     unfit_family,
 )
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.foundations.framework import make_deterministic, tf
-from mlm.pretraining.activations import gelu
-from mlm.pretraining.initialisation import Initialisation, neighbour_heads
+from mlm.pretraining.initialisation import Initialisation
 from mlm.tokenizer.encoding import Encoder
 
 #: What a stored config.json says of its own file and of code to load; no part of the model.
@@ -27,6 +25,10 @@ _SHORT_DROPOUT = {
 }
 #: Fields of most families under the names that others gave them, by model_type.
 _OWN_NAMES = {
+    "modernbert": {
+        "hidden_dropout_prob": "mlp_dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+    },
     "distilbert": {"intermediate_size": "hidden_dim"} | _SHORT_DROPOUT,
     "xlm": _SHORT_DROPOUT,
     "flaubert": _SHORT_DROPOUT,
@@ -60,8 +62,15 @@ class ModelRequest:
             initialisation=Initialisation(**section["initialisation"]),
         )
 
+    @property
+    def model_type(self) -> str:
+        """The family, as its config.json names it."""
+        return _architecture(self)["model_type"]
 
-def model_configuration(request: ModelRequest, tokenizer: Encoder, sequence_length: int):
+
+def model_configuration(
+    request: ModelRequest, tokenizer: Encoder, sequence_length: int, engine: str = "auto"
+):
     """The transformers configuration of the model, checked; a PretrainedConfig.
 
     Raises ConfigError with everything that does not fit: family without a TensorFlow
@@ -71,7 +80,7 @@ def model_configuration(request: ModelRequest, tokenizer: Encoder, sequence_leng
 
     base = _architecture(request)
     family = base.pop("model_type")
-    if reason := unfit_family(family):
+    if reason := unfit_family(family, engine):
         raise ConfigError([f"model.family: {reason}"])
     known = AutoConfig.for_model(family)
     own_names = _OWN_NAMES.get(family, {}) | known.attribute_map
@@ -159,34 +168,3 @@ def _unknown_fields(known, given: dict) -> list[str]:
                 "one that config.yaml sets)"
             )
     return problems
-
-
-def build_model(config, attention: str, seed: int):
-    """A TF masked language model with initial weights that depend on `seed` alone.
-
-    `attention` is that of section `model.initialisation`. Raises MlmError where transformers
-    refuses the fields, and where `attention` does not suit the family.
-    """
-    from transformers import TFAutoModelForMaskedLM
-    from transformers.activations_tf import ACT2FN
-
-    make_deterministic(seed)
-    # Layers look their activation up here when they are made.
-    ACT2FN["gelu"] = gelu
-    try:
-        model = TFAutoModelForMaskedLM.from_config(config)
-        model(model.dummy_inputs)
-    except (ValueError, TypeError, KeyError, tf.errors.InvalidArgumentError) as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise MlmError(
-            f"model.config: transformers cannot build a {config.model_type} from these fields: "
-            f"{type(error).__name__}: {said}"
-        ) from error
-    if attention == "neighbour_heads":
-        neighbour_heads(model, seed)
-    return model
-
-
-def number_of_parameters(model) -> int:
-    """Trainable numbers in the model."""
-    return int(sum(tf.size(v) for v in model.trainable_variables))

@@ -6,11 +6,12 @@ Each says at which step it is next due and what it does there. None changes a we
 from dataclasses import asdict
 from typing import Protocol
 
+import numpy as np
+
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf
 from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.engine import Engine
-from mlm.pretraining.export import export_model
+from mlm.pretraining.optimisation import learning_rate
 from mlm.pretraining.resolved_run import Pretraining
 from mlm.pretraining.training_log import Events, Progress, Record, Row
 
@@ -21,8 +22,8 @@ class PeriodicAction(Protocol):
     def due(self, step: int) -> int | None:
         """The first step after `step` at which this acts, or None where it never will again."""
 
-    def act(self, step: int, model) -> None:
-        """Do it: `model` has just made update number `step`."""
+    def act(self, step: int, engine: Engine) -> None:
+        """Do it: `engine` has just made update number `step`."""
 
 
 def next_multiple(step: int, every: int) -> int:
@@ -30,12 +31,17 @@ def next_multiple(step: int, every: int) -> int:
     return (step // every + 1) * every
 
 
-def not_finite(what: str, engine: Engine, states: StateDirectory) -> MlmError:
+def rate_of_step(run: Pretraining, step: int) -> float:
+    """The learning rate of update number `step`, from 1."""
+    return float(learning_rate(run.optimizer, np.float32(step - 1), np))
+
+
+def not_finite(what: str, run: Pretraining, engine: Engine, states: StateDirectory) -> MlmError:
     """The error of a training that has diverged; `what` is not finite."""
-    saved = states.steps()
+    saved, rate = states.steps(), rate_of_step(run, engine.step)
     kept = f"The state after step {saved[0]} is kept" if saved else "No state was saved yet"
     return MlmError(
-        f"{what} not finite at step {engine.step} (learning rate {engine.learning_rate():.3g}). "
+        f"{what} not finite at step {engine.step} (learning rate {rate:.3g}). "
         f"{kept} in {states.path}. Try a lower pretraining.optimizer.learning_rate, a "
         "longer warmup_ratio, max_grad_norm: 1.0, or accelerator.precision: float32"
     )
@@ -51,7 +57,7 @@ class Validation:
     def due(self, step: int) -> int:
         return min(next_multiple(step, self._run.validation_every), self._run.steps)
 
-    def act(self, step: int, model) -> None:
+    def act(self, step: int, engine: Engine) -> None:
         self._measured = self._engine.validate()
 
     def take(self) -> tuple[float | None, float | None]:
@@ -82,7 +88,7 @@ class Logging:
     def due(self, step: int) -> int:
         return min(next_multiple(step, self._run.log_every), self._validation.due(step))
 
-    def act(self, step: int, model) -> None:
+    def act(self, step: int, engine: Engine) -> None:
         means = self._record.means()
         validation_loss, validation_accuracy = self._validation.take()
         row = Row(
@@ -92,7 +98,7 @@ class Logging:
             accuracy=means["accuracy"],
             validation_loss=validation_loss,
             validation_accuracy=validation_accuracy,
-            learning_rate=self._engine.learning_rate(),
+            learning_rate=rate_of_step(self._run, step),
             tokens_per_second=self._progress.rate(step),
             initialisation_seconds=(
                 None if self._record.rows else self._record.initialisation_seconds
@@ -113,10 +119,10 @@ class Saving:
         kept = [s for s in self._run.keep_steps if s > step]
         return min(next_multiple(step, self._run.checkpoint_every), self._run.steps, *kept)
 
-    def act(self, step: int, model) -> None:
+    def act(self, step: int, engine: Engine) -> None:
         """Save the state, unless a weight is not finite: no good state is pushed out by it."""
         if not self._engine.weights_are_finite():
-            raise not_finite("Some weights are", self._engine, self._states)
+            raise not_finite("Some weights are", self._run, engine, self._states)
         self._states.save(step, self._engine.state, asdict(self._record))
 
 
@@ -132,27 +138,27 @@ class EpochExport:
         samples = next_multiple(step * self._batch_size, self._samples)
         return -(-samples // self._batch_size)
 
-    def act(self, step: int, model) -> None:
+    def act(self, step: int, engine: Engine) -> None:
         epoch = step * self._batch_size // self._samples * self._epochs
-        export_model(model, f"{self._directory}/epoch-{epoch:04d}")
+        engine.exported().write(f"{self._directory}/epoch-{epoch:04d}")
 
 
 class Profiling:
-    """TensorFlow's trace of the steps `profile[0]` to `profile[1]`; begins at once inside them."""
+    """A trace of the steps `profile[0]` to `profile[1]`; begins at once inside them."""
 
-    def __init__(self, run: Pretraining, step: int, directory: str):
+    def __init__(self, run: Pretraining, engine: Engine, directory: str):
         first, last = run.profile
         self._before, self._last = first - 1, min(last, run.steps)
         self._directory, self._tracing = directory, False
-        self.act(step, None)
+        self.act(engine.step, engine)
 
     def due(self, step: int) -> int | None:
         return next((edge for edge in (self._before, self._last) if edge > step), None)
 
-    def act(self, step: int, model) -> None:
+    def act(self, step: int, engine: Engine) -> None:
         inside = self._before <= step < self._last
         if inside and not self._tracing:
-            tf.profiler.experimental.start(self._directory)
+            engine.start_trace(self._directory)
         elif self._tracing and not inside:
-            tf.profiler.experimental.stop()
+            engine.stop_trace()
         self._tracing = inside

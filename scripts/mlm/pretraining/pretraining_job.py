@@ -9,15 +9,13 @@ from pathlib import Path
 from mlm.foundations.atomic import write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
-from mlm.pretraining.accelerators import Accelerator, AcceleratorSettings, open_accelerator
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.artefacts import FinalFigures, Training, TrainingDigests
 from mlm.pretraining.branching import branch_of
 from mlm.pretraining.checkpointing import StateDirectory
-from mlm.pretraining.export import export_model
+from mlm.pretraining.engine import Accelerator, open_devices
 from mlm.pretraining.model_card import model_card
-from mlm.pretraining.models import number_of_parameters
 from mlm.pretraining.periodic_actions import PeriodicAction
-from mlm.pretraining.prediction import head_in_words
 from mlm.pretraining.resolved_run import Pretraining
 from mlm.pretraining.run_inputs import (
     RunFiles,
@@ -58,7 +56,7 @@ def train_and_export(
     periodic action, or of None; it is left when all is written.
     """
     manifests = read_checked_manifests(files, settings.sequence_length)
-    accelerator = open_accelerator(AcceleratorSettings.of(settings.accelerator))
+    accelerator = open_devices(settings.engine, AcceleratorSettings.of(settings.accelerator))
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
     if settings.accelerator["kind"] == "auto" and accelerator.kind == "tpu":
         before_found_tpu(run.name, run.step_sizes() | {"precision": accelerator.precision})
@@ -73,8 +71,7 @@ def train_and_export(
     print(
         f"{run.name}: {run.model_config.model_type}, {accelerator.name} with "
         f"{accelerator.replicas} replica(s), {accelerator.precision}; {run.steps} steps of "
-        f"{run.global_batch_size(accelerator.replicas)} samples; "
-        f"{head_in_words(run.model_config.model_type)}",
+        f"{run.global_batch_size(accelerator.replicas)} samples",
         file=sys.stderr,
     )
     with further_action(states.path) as further:
@@ -87,7 +84,7 @@ def train_and_export(
                 "unmasked; raise pretraining.masking.slots",
                 file=sys.stderr,
             )
-        export_model(trained.model, results.model_directory)
+        trained.engine.exported().write(results.model_directory)
         copy_tokenizer(
             Path(files.tokenizer).parent,
             results.model_directory,
@@ -133,10 +130,10 @@ def _summary(
         epochs=round(run.steps * batch / run.train.num_samples, 6),
         steps_per_epoch=round(run.train.num_samples / batch, 6),
         tokens=run.steps * batch * settings.sequence_length,
-        parameters=number_of_parameters(trained.model),
+        parameters=trained.engine.parameters,
         model_type=run.model_config.model_type,
         initialisation=asdict(run.initialisation),
-        head=head_in_words(run.model_config.model_type),
+        head=trained.engine.head,
         slots=run.plan.slots,
         overflow=trained.overflow,
         masking=settings.pretraining["masking"],

@@ -3,10 +3,9 @@
 import json
 from dataclasses import asdict, dataclass, fields
 
-from mlm.batches.input_pipeline import ShardFiles, evaluation_batches
 from mlm.batches.masking import MaskingPlan
+from mlm.batches.stored_batches import ShardFiles
 from mlm.foundations.digests import value_sha256
-from mlm.foundations.framework import tf
 from mlm.pretraining.initialisation import Initialisation
 from mlm.pretraining.optimisation import OptimizerSettings
 
@@ -43,6 +42,8 @@ class Pretraining:
     steps_per_execution: int
     checkpoint_every: int
     keep_steps: tuple[int, ...] = ()
+    attend: str = "sample"
+    rematerialise: bool = False
     profile: tuple[int, int] | None = None
     export_every_epochs: int | None = None
 
@@ -95,14 +96,3 @@ def _plan_basis(plan: MaskingPlan) -> dict:
         "slots": plan.slots,
         "word_starts": None if starts is None else value_sha256([bool(s) for s in starts]),
     }
-
-
-def validation_batches(run: Pretraining, batch_size: int) -> tf.data.Dataset:
-    """What a validation pass of `run` looks at: the same samples and masks whatever its seed."""
-    return evaluation_batches(
-        run.validation,
-        run.validation_plan,
-        seed=VALIDATION_SEED,
-        batch_size=batch_size,
-        samples=run.validation_samples,
-    )

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from mlm.batches.input_pipeline import ShardFiles
 from mlm.batches.masking_plan import masking_plan
+from mlm.batches.stored_batches import ShardFiles
+from mlm.config.families import engine_for
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.length import number_of_updates
@@ -29,6 +30,12 @@ class RunSettings:
     sequence_length: int
     corpus: str
     parent: "RunSettings | None" = None
+
+    @property
+    def engine(self) -> str:
+        """What computes the run, "tensorflow" or "jax"."""
+        family = ModelRequest.of(self.model).model_type
+        return engine_for(self.pretraining["engine"], family)
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ def pretraining_of(
     shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
     return Pretraining(
         name=settings.name,
-        model_config=model_configuration(request, encoder, length),
+        model_config=model_configuration(request, encoder, length, section["engine"]),
         initialisation=request.initialisation,
         seed=settings.seed if section["seed"] is None else section["seed"],
         plan=plan,
@@ -117,6 +124,8 @@ def pretraining_of(
         steps_per_execution=section["steps_per_execution"],
         checkpoint_every=section["checkpoint"]["every"],
         keep_steps=tuple(section["checkpoint"].get("keep_steps", ())),
+        attend=section["attend"],
+        rematerialise=section["rematerialise"],
         profile=tuple(section["profile"]) if section["profile"] else None,
         export_every_epochs=section["export_every_epochs"],
     )

@@ -5,40 +5,68 @@ from pathlib import Path
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
-from mlm.foundations.framework import tf, tf_keras
-from mlm.pretraining.accelerators import Accelerator
+from mlm.pretraining.engine import Accelerator
 from mlm.pretraining.resolved_run import Pretraining
 from mlm.pretraining.run_inputs import RunFiles
 from mlm.pretraining.training_log import Row
 
 SCRIPTS = Path(__file__).parents[2]
 
-#: Modules that decide the bits of the weights: the model and where it starts, the order of the
-#: samples, their masks, the step, the optimizer. An edit elsewhere keeps the states; what the
-#: modules that read settings and data come to is held by its values.
-COMPUTING_MODULES = (
-    "mlm.config.families",
-    "mlm.corpus.counts",
-    "mlm.foundations.framework",
-    "mlm.pretraining.activations",
-    "mlm.pretraining.adamw",
-    "mlm.pretraining.cooccurrence",
-    "mlm.pretraining.engine",
-    "mlm.pretraining.initialisation",
-    "mlm.batches.input_pipeline",
-    "mlm.batches.sample_order",
-    "mlm.batches.keyed_random",
-    "mlm.batches.masking",
-    "mlm.pretraining.models",
-    "mlm.pretraining.muon",
-    "mlm.pretraining.optimisation",
-    "mlm.pretraining.prediction",
-    "mlm.pretraining.resolved_run",
-    "mlm.pretraining.train_step",
-)
+#: By engine, the modules that decide the bits of the weights: the model and where it starts, the
+#: order of the samples, their masks, the step, the optimizer. An edit elsewhere keeps the states;
+#: what the modules that read settings and data come to is held by its values.
+COMPUTING_MODULES = {
+    "tensorflow": (
+        "mlm.batches.input_pipeline",
+        "mlm.batches.keyed_random",
+        "mlm.batches.masking",
+        "mlm.batches.sample_order",
+        "mlm.batches.stored_batches",
+        "mlm.config.families",
+        "mlm.corpus.counts",
+        "mlm.foundations.framework",
+        "mlm.pretraining.cooccurrence",
+        "mlm.pretraining.in_tensorflow.activations",
+        "mlm.pretraining.in_tensorflow.adamw",
+        "mlm.pretraining.in_tensorflow.engine",
+        "mlm.pretraining.in_tensorflow.model",
+        "mlm.pretraining.in_tensorflow.muon",
+        "mlm.pretraining.in_tensorflow.optimizers",
+        "mlm.pretraining.in_tensorflow.prediction",
+        "mlm.pretraining.in_tensorflow.train_step",
+        "mlm.pretraining.initialisation",
+        "mlm.pretraining.models",
+        "mlm.pretraining.optimisation",
+        "mlm.pretraining.resolved_run",
+    ),
+    "jax": (
+        "mlm.batches.keyed_random",
+        "mlm.batches.masking",
+        "mlm.batches.sample_order",
+        "mlm.batches.stored_batches",
+        "mlm.config.families",
+        "mlm.corpus.counts",
+        "mlm.encoder.architecture",
+        "mlm.encoder.masked_loss",
+        "mlm.encoder.network",
+        "mlm.encoder.weights",
+        "mlm.foundations.framework",
+        "mlm.pretraining.cooccurrence",
+        "mlm.pretraining.in_jax.engine",
+        "mlm.pretraining.in_jax.optimizers",
+        "mlm.pretraining.in_jax.train_step",
+        "mlm.pretraining.initialisation",
+        "mlm.pretraining.models",
+        "mlm.pretraining.optimisation",
+        "mlm.pretraining.resolved_run",
+    ),
+}
 
 #: Packages whose versions are part of a state: others may compute other bits.
-COMPUTING_PACKAGES = ("numpy", "scipy", "tensorflow", "tf-keras", "transformers")
+COMPUTING_PACKAGES = {
+    "tensorflow": ("numpy", "scipy", "tensorflow", "tf-keras", "transformers"),
+    "jax": ("jax", "jaxlib", "numpy", "scipy", "transformers"),
+}
 
 
 def state_basis(run: Pretraining, files: RunFiles, accelerator: Accelerator) -> dict:
@@ -48,7 +76,8 @@ def state_basis(run: Pretraining, files: RunFiles, accelerator: Accelerator) -> 
     the modules that compute, and the columns of the log, whose rows a state holds. Where and how
     often states are saved, which TPU it is, and code that logs, reports or uploads is left out.
     """
-    code = code_digests(SCRIPTS, COMPUTING_MODULES)
+    modules = COMPUTING_MODULES[accelerator.framework]
+    code = code_digests(SCRIPTS, modules)
     return {
         "settings": run.basis(),
         "device": {
@@ -56,13 +85,11 @@ def state_basis(run: Pretraining, files: RunFiles, accelerator: Accelerator) -> 
             "strategy": accelerator.name,
             "replicas": accelerator.replicas,
             "precision": accelerator.precision,
-            "policy": tf_keras.mixed_precision.global_policy().name,
-            "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
-            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+            **accelerator.arithmetic(),
         },
-        "packages": package_versions(COMPUTING_PACKAGES),
+        "packages": package_versions(COMPUTING_PACKAGES[accelerator.framework]),
         "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
         "tokenizer": file_sha256(files.tokenizer),
-        "code": {name: code[name] for name in COMPUTING_MODULES},
+        "code": {name: code[name] for name in modules},
         "columns": list(Row.__dataclass_fields__),
     }

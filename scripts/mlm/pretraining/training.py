@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.accelerators import Accelerator
 from mlm.pretraining.branching import Branch
 from mlm.pretraining.checkpointing import StateDirectory
-from mlm.pretraining.engine import Engine
+from mlm.pretraining.engine import Accelerator, Engine, engine_of
 from mlm.pretraining.periodic_actions import (
     EpochExport,
     Logging,
@@ -28,9 +27,9 @@ from mlm.pretraining.training_log import Progress, Record, Row
 
 @dataclass(frozen=True)
 class Trained:
-    """The end of a run: the model and what is reported of the way there."""
+    """The end of a run: its engine and what is reported of the way there."""
 
-    model: object
+    engine: Engine
     rows: list[Row]
     overflow: int
 
@@ -50,7 +49,7 @@ def pretrain(
     and where the state cannot be written.
     """
     with states.held():
-        engine = Engine(run, accelerator)
+        engine = engine_of(run, accelerator)
         record = _begun(run, engine, states, branch)
         tokens_per_step = engine.batch_size * run.train.sequence_length
         progress = Progress(run.name, run.steps, tokens_per_step)
@@ -66,7 +65,7 @@ def pretrain(
             actions.append(EpochExport(run, engine, f"{states.path}/exports"))
         actions += further
         if run.profile:
-            actions.append(Profiling(run, engine.step, f"{states.path}/profile"))
+            actions.append(Profiling(run, engine, f"{states.path}/profile"))
 
         with _stop_signals() as signals:
             while engine.step < run.steps:
@@ -76,18 +75,18 @@ def pretrain(
                 record.add(engine.advance(step - before), step - before)
                 progress.begin(step)
                 if not math.isfinite(record.sums["loss"]):
-                    raise not_finite("The loss is", engine, states)
+                    raise not_finite("The loss is", run, engine, states)
                 # Read once: a signal from here on is for the next execution.
                 stopped_by = signals[0] if signals else None
                 for action in actions:
                     if action.due(before) == step or (stopped_by and action is saving):
-                        action.act(step, engine.model)
+                        action.act(step, engine)
                 if stopped_by and step < run.steps:
                     raise MlmError(
                         f"Stopped by {stopped_by} after step {step} of {run.steps}. The state is "
                         f"saved in {states.path}; the same command goes on from there"
                     )
-    return Trained(model=engine.model, rows=record.rows, overflow=round(record.overflow))
+    return Trained(engine=engine, rows=record.rows, overflow=round(record.overflow))
 
 
 def _begun(

@@ -18,11 +18,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from mlm.foundations.child_process import child_environment
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.export import write_configuration, write_weights
+from mlm.pretraining.engine import Engine
+from mlm.pretraining.export import ExportedModel
 from mlm.pretraining.periodic_actions import next_multiple
 from mlm.publishing.secrecy import token_from_environment
 
@@ -44,31 +43,11 @@ class PushSettings:
 
 
 @dataclass(frozen=True)
-class HeldWeight:
-    """A weight's value at one step, read like the variable that it was copied from."""
-
-    name: str
-    shape: object
-    value: np.ndarray
-
-    def numpy(self) -> np.ndarray:
-        """The copy."""
-        return self.value
-
-
-@dataclass(frozen=True)
 class Checkpoint:
-    """The model at one step: copies of its weights, and the model itself for its settings."""
+    """The model at one step, copied: the training goes on meanwhile."""
 
     step: int
-    model: object
-    weights: tuple[HeldWeight, ...]
-
-    @classmethod
-    def of(cls, step: int, model) -> "Checkpoint":
-        """A copy of `model` now; the variables may change afterwards."""
-        held = (HeldWeight(v.name, v.shape, v.numpy()) for v in model.weights)
-        return cls(step, model, tuple(held))
+    model: ExportedModel
 
 
 class BackgroundPushes:
@@ -110,12 +89,12 @@ class BackgroundPushes:
         """The first step after `step` at which a checkpoint is pushed."""
         return next_multiple(step, self._settings.every)
 
-    def act(self, step: int, model) -> None:
+    def act(self, step: int, engine: Engine) -> None:
         """Take the model after `step`."""
         if not self._thread.is_alive():
             return
         try:
-            checkpoint = Checkpoint.of(step, model)
+            checkpoint = Checkpoint(step, engine.exported())
         except Exception as error:
             return _warn(f"step {step} is not pushed: {type(error).__name__}: {error}")
         with self._changed:
@@ -185,8 +164,7 @@ class BackgroundPushes:
     def _push(self, checkpoint: Checkpoint) -> None:
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
-        write_weights(checkpoint, self._directory / "model.safetensors")
-        write_configuration(checkpoint.model, self._directory / "config.json")
+        checkpoint.model.write(str(self._directory))
         for file in self._beside:
             shutil.copyfile(file, self._directory / file.name)
         request = {"step": checkpoint.step, "directory": str(self._directory.resolve())}

@@ -30,6 +30,9 @@ def prepare(kind: str, cpu_threads: int, virtual_devices: int | None) -> None:
         kind = "tpu" if local_tpu() else "gpu" if local_gpu() else "cpu"
     # The CPU is always there: the data waits in its memory.
     os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}[kind]
+    if "jax" in sys.modules:
+        # TensorFlow imports it, and it looks at the variable no more.
+        sys.modules["jax"].config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
     devices = virtual_devices or 1
     os.environ["NPROC"] = str(max(cpu_threads, devices))
     flags = [f for f in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in f]

@@ -1,8 +1,8 @@
 """One update of the weights, and one look at the validation split: what the device runs."""
 
 from mlm.foundations.framework import tf
+from mlm.pretraining.in_tensorflow.prediction import masked_logits, masked_projection, traceable
 from mlm.pretraining.optimisation import OptimizerSettings
-from mlm.pretraining.prediction import masked_logits, masked_projection, traceable
 
 
 def _answers(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

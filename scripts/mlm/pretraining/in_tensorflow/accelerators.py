@@ -1,36 +1,12 @@
 """The device that trains, and the TensorFlow distribution strategy over it."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf, tf_keras
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
-
-
-@dataclass(frozen=True)
-class TpuNode:
-    """Which TPU: that of this machine ("local"), or a node by name, zone and project."""
-
-    name: str = "local"
-    zone: str | None = None
-    project: str | None = None
-
-
-@dataclass(frozen=True)
-class AcceleratorSettings:
-    """Section `accelerator` of the configuration."""
-
-    kind: str
-    precision: str
-    virtual_replicas: int | None
-    cpu_threads: int
-    tpu: TpuNode = field(default_factory=TpuNode)
-
-    @classmethod
-    def of(cls, section: dict) -> "AcceleratorSettings":
-        """From the resolved section."""
-        return cls(**(section | {"tpu": TpuNode(**section["tpu"])}))
 
 
 @dataclass(frozen=True)
@@ -40,6 +16,7 @@ class Accelerator:
     strategy: tf.distribute.Strategy
     kind: str
     precision: str
+    framework = "tensorflow"
 
     @property
     def replicas(self) -> int:
@@ -48,6 +25,14 @@ class Accelerator:
     @property
     def name(self) -> str:
         return type(self.strategy).__name__
+
+    def arithmetic(self) -> dict:
+        """What else of the devices, once they are open, decides how numbers are rounded."""
+        return {
+            "policy": tf_keras.mixed_precision.global_policy().name,
+            "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+        }
 
 
 def open_accelerator(settings: AcceleratorSettings) -> Accelerator:

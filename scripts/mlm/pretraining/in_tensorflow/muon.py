@@ -12,13 +12,8 @@ at a time.
 import math
 
 from mlm.foundations.framework import tf, tf_keras
-from mlm.pretraining.adamw import AdamW
-
-#: Jordan's quintic: five iterations bring singular values from 0.01 to 1 to between 0.7 and 1.2.
-_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-_ITERATIONS = 5
-#: Root mean square of an update at a learning rate of 1, about AdamW's (Liu et al., section 2.2).
-_UPDATE_RMS = 0.2
+from mlm.pretraining.in_tensorflow.adamw import AdamW
+from mlm.pretraining.optimisation import MUON
 
 
 def is_hidden_matrix(variable) -> bool:
@@ -37,10 +32,10 @@ def orthogonalised(matrices: tf.Tensor) -> tf.Tensor:
     Newton-Schulz iterations, of rows <= columns. Jordan's polynomial does not converge: it leaves
     singular values between 0.7 and 1.2, which trains as well and takes fewer iterations.
     """
-    a, b, c = _COEFFICIENTS
+    a, b, c = MUON.coefficients
     norms = tf.sqrt(tf.reduce_sum(tf.square(matrices), axis=[1, 2], keepdims=True))
     x = tf.cast(matrices / (norms + 1e-7), tf_keras.mixed_precision.global_policy().compute_dtype)
-    for _ in range(_ITERATIONS):
+    for _ in range(MUON.iterations):
         gram = tf.matmul(x, x, transpose_b=True)
         x = a * x + tf.matmul(b * gram + c * tf.matmul(gram, gram), x)
     return tf.cast(x, matrices.dtype)
@@ -53,7 +48,7 @@ def orthogonalising_flops(variables) -> int:
     itself (2 m³) and that by x (2 m²n). What is done element by element is left out.
     """
     shapes = [sorted(v.shape) for v in variables if is_hidden_matrix(v)]
-    return _ITERATIONS * sum(4 * m * m * n + 2 * m**3 for m, n in shapes)
+    return MUON.iterations * sum(4 * m * m * n + 2 * m**3 for m, n in shapes)
 
 
 class Muon(AdamW):
@@ -101,7 +96,7 @@ class Muon(AdamW):
             # Nesterov's: where the momentum would be after this gradient once more.
             nesterov = gradient + self.momentum * value
             ahead.append(tf.transpose(nesterov) if turn else nesterov)
-        scale = _UPDATE_RMS * math.sqrt(max(variables[0].shape))
+        scale = MUON.update_rms * math.sqrt(max(variables[0].shape))
         steps = tf.cast(self.learning_rate, ahead[0].dtype) * scale
         updates = tf.unstack(steps * orthogonalised(tf.stack(ahead)))
         for variable, update, turn in zip(variables, updates, tall, strict=True):

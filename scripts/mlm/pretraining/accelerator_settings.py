@@ -1,0 +1,28 @@
+"""Section `accelerator`: what is asked of the device that trains."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class TpuNode:
+    """Which TPU: that of this machine ("local"), or a node by name, zone and project."""
+
+    name: str = "local"
+    zone: str | None = None
+    project: str | None = None
+
+
+@dataclass(frozen=True)
+class AcceleratorSettings:
+    """Section `accelerator` of the configuration."""
+
+    kind: str
+    precision: str
+    virtual_replicas: int | None
+    cpu_threads: int
+    tpu: TpuNode = field(default_factory=TpuNode)
+
+    @classmethod
+    def of(cls, section: dict) -> "AcceleratorSettings":
+        """From the resolved section."""
+        return cls(**(section | {"tpu": TpuNode(**section["tpu"])}))

@@ -1,0 +1,52 @@
+"""The devices that train, as a mesh of JAX."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from mlm.foundations.errors import MlmError
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
+from mlm.pretraining.in_jax.framework import data_mesh, prepare
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A mesh with the one axis "data", its kind ("cpu", "gpu" or "tpu") and precision."""
+
+    mesh: Any
+    kind: str
+    precision: str
+    framework = "jax"
+
+    @property
+    def replicas(self) -> int:
+        return self.mesh.size
+
+    @property
+    def name(self) -> str:
+        return type(self.mesh).__name__
+
+    def arithmetic(self) -> dict:
+        """What else of the devices decides how numbers are rounded."""
+        return {"threads": int(os.environ["NPROC"])} if self.kind == "cpu" else {}
+
+
+def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
+    """Set up the devices that `settings` ask for. Call once, before anything imports JAX.
+
+    Raises MlmError when there is no such device, saying what was looked for.
+    """
+    if settings.tpu.name != "local" and settings.kind == "tpu" and not settings.virtual_replicas:
+        raise MlmError(
+            f"accelerator.tpu.name: {settings.tpu.name}, but pretraining.engine: jax trains on the "
+            "TPU of the machine that it runs on. Run there with name: local, or set engine: "
+            "tensorflow"
+        )
+    prepare(settings.kind, settings.cpu_threads, settings.virtual_replicas)
+    mesh = data_mesh(settings.kind, settings.virtual_replicas)
+    kind = mesh.devices.flat[0].platform
+    precision = settings.precision
+    if precision == "auto":
+        # XLA multiplies bfloat16 on a CPU no faster than float32.
+        precision = "float32" if kind == "cpu" else "bfloat16"
+    return Accelerator(mesh, kind, precision)

@@ -1,0 +1,1 @@
+"""Pretraining in TensorFlow: models of transformers, on a distribution strategy."""
