@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 SMALL = {
+    "model_type": "roberta",
     "vocab_size": 8000,
     "hidden_size": 128,
     "num_hidden_layers": 2,
@@ -26,9 +27,6 @@ SMALL = {
     "intermediate_size": 512,
     "max_position_embeddings": 130,
     "pad_token_id": 1,
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "num_labels": 1,
 }
 
 
@@ -40,7 +38,6 @@ def measured(way: str, model: str | None, steps: int, devices: int, batch: int) 
     import jax
     import jax.numpy as jnp
     import numpy as np
-    from transformers import RobertaConfig
 
     from mlm.finetuning.finetuning_step import (
         AdamW,
@@ -53,36 +50,35 @@ def measured(way: str, model: str | None, steps: int, devices: int, batch: int) 
         predict_step,
         train_step,
     )
-    from mlm.finetuning.flax_model import longest_sequence, random_model, sequence_configuration
+    from mlm.finetuning.sequence_model import read_sequence_model, sequence_model
 
     mesh = data_mesh("auto", devices or None)
     devices = mesh.devices.size
-    config = sequence_configuration(model, 1, 0.0) if model else RobertaConfig(**SMALL)
-    flax = random_model(config, 0, jnp.float32)
+    network = read_sequence_model(model, 1, 0.0) if model else sequence_model(SMALL, 1, 0.0)
     optimizer = optimizer_of(AdamW(0.9, 0.98, 1e-8, 0.01, None), Schedule(1e-4, 1, steps + 3, 0.0))
-    length = min(128, longest_sequence(config))
+    length = network.length(128)
     rng = np.random.default_rng(0)
     rows = batch * devices
     data = {
-        "input_ids": rng.integers(5, config.vocab_size, (rows, length), np.int32),
+        "input_ids": rng.integers(5, network.architecture.vocabulary, (rows, length), np.int32),
         "attention_mask": np.ones((rows, length), np.int32),
         "targets": rng.normal(size=rows).astype(np.float32),
         "weights": np.ones(rows, np.float32),
     }
-    state = first_state(flax.params, optimizer, 0)
+    state = first_state(network.random_parameters(0), optimizer, 0)
     began = time.perf_counter()
     if way == "jit":
         step, _ = compiled(
             mesh,
-            train_step(flax, optimizer),
-            predict_step(flax),
+            train_step(network, optimizer),
+            predict_step(network),
             state,
             abstract_batch(rows, length),
         )
     else:
         state = jax.tree.map(lambda leaf: jnp.stack([leaf] * devices), state)
         data = {k: v.reshape(devices, batch, *v.shape[1:]) for k, v in data.items()}
-        step = jax.pmap(_pmapped(flax, optimizer, losses), axis_name="data")
+        step = jax.pmap(_pmapped(network, optimizer, losses), axis_name="data")
     state, loss = step(state, data)
     jax.block_until_ready((state, loss))
     first = time.perf_counter() - began
@@ -106,9 +102,7 @@ def _pmapped(model, optimizer, losses):
 
     def step(state, batch):
         def mean_loss(parameters):
-            logits = model(
-                batch["input_ids"], batch["attention_mask"], params=parameters, train=False
-            ).logits
+            logits = model.logits(parameters, batch["input_ids"], batch["attention_mask"])
             weights = batch["weights"]
             total = jnp.sum(losses(logits, batch["targets"]) * weights)
             # Every replica has its part of the sum and the whole count.

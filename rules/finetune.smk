@@ -1,4 +1,4 @@
-# Fine-tuning in Flax: a pretrained model on a task, beside the same network from random
+# Fine-tuning: a pretrained model on a task, beside the same network from random
 # weights and a counting baseline, on the same folds.
 #
 # Requires  results/runs/{run}/model/

@@ -1,6 +1,7 @@
-"""The tokenizer of the tests of evaluation serves here too."""
+"""What the tests of the encoder and of exported models use serves here too."""
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "unit"))
+for folder in ("unit", "pytorch"):
+    sys.path.append(str(Path(__file__).parents[1] / folder))

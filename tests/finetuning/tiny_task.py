@@ -7,6 +7,7 @@ import numpy as np
 from mlm.finetuning.fold_training import FoldFiles, FoldSettings
 from mlm.finetuning.making_examples import write_data
 from mlm.finetuning.results import STARTS, ResultFiles
+from mlm.foundations.atomic import write_json
 
 SECTION = {
     "enabled": True,
@@ -44,27 +45,28 @@ WORDS = ("the", "of", "to", "and", "in", "a", "that", "be")
 
 def write_model(directory: Path, seed: int = 0) -> None:
     """A masked language model of random weights as pretraining exports one."""
+    import jax
     from evaluated_project import write_word_tokenizer
-    from transformers import FlaxRobertaForMaskedLM, RobertaConfig
 
-    from mlm.finetuning.flax_model import write_flax_model
+    from mlm.encoder.architecture import Architecture
+    from mlm.encoder.weights import initial_parameters, write_parameters
 
     write_word_tokenizer(directory)
-    config = RobertaConfig(
-        vocab_size=120,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=18,
-        pad_token_id=1,
-        bos_token_id=0,
-        eos_token_id=2,
-        type_vocab_size=1,
-        layer_norm_eps=1e-5,
-    )
-    model = FlaxRobertaForMaskedLM(config, seed=seed, input_shape=(1, 2))
-    write_flax_model(directory, model.params, config)
+    config = {
+        "model_type": "roberta",
+        "vocab_size": 120,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 18,
+        "pad_token_id": 1,
+        "type_vocab_size": 1,
+        "layer_norm_eps": 1e-5,
+    }
+    parameters = initial_parameters(Architecture.of(config), jax.random.key(seed))
+    write_parameters(directory / "model.safetensors", parameters)
+    write_json(directory / "config.json", config)
 
 
 def write_csv(path: Path, rows: int, classes: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The Flax fine-tuning step through the real TPU compiler."""
+"""The fine-tuning step through the real TPU compiler."""
 
 import pytest
 

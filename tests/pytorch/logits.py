@@ -1,9 +1,11 @@
 """Logits of exported models by PyTorch's transformers; run in .venv-pytorch.
 
 python logits.py DIRECTORY: for each model in DIRECTORY/*/, reads inputs.npz beside it and
-writes pytorch.npy, [batch, sequence, vocabulary], and the model as PyTorch saves it to saved/.
+writes pytorch.npy, the logits of the class that its config.json names, and the model as PyTorch
+saves it to saved/.
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -16,9 +18,9 @@ def main(root: Path) -> None:
     inputs = dict(np.load(root / "inputs.npz"))
     inputs = {k: torch.tensor(v.astype(np.int64)) for k, v in inputs.items()}
     for place in sorted(p.parent for p in root.glob("*/config.json")):
-        model, loading = transformers.AutoModelForMaskedLM.from_pretrained(
-            place, output_loading_info=True
-        )
+        (name,) = json.loads((place / "config.json").read_text())["architectures"]
+        opened = getattr(transformers, name)
+        model, loading = opened.from_pretrained(place, output_loading_info=True)
         problems = {k: sorted(v) for k, v in loading.items() if v}
         if problems:
             sys.exit(f"{place.name}: {problems}")

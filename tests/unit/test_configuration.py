@@ -311,6 +311,25 @@ def test_classification_without_data_of_its_own_is_refused():
     assert found[0].startswith("finetune.task: classification needs data of its own")
 
 
+def test_fine_tuning_of_a_family_without_an_encoder_in_jax_is_told_before_the_first_job(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "distilbert"}')
+    runs = {
+        "base": {},
+        "light": {"model": {"config_file": str(tmp_path / "config.json")}},
+        "other": {"model": {"family": "electra"}},
+    }
+    found = problems({"finetune": {"enabled": True}, "runs": runs})
+    told = (
+        "is not fine-tuned here; choose one of bert, modernbert, roberta, roberta-prelayernorm, "
+        "xlm-roberta, or set it to false"
+    )
+    assert found == [
+        f"runs.light: finetune.enabled: 'distilbert' {told}",
+        f"runs.other: finetune.enabled: 'electra' {told}",
+    ]
+    resolve({"runs": runs})
+
+
 def test_a_trace_of_steps_that_never_come_is_refused():
     assert problems({"pretraining": {"profile": [4, 2]}}) == [
         "pretraining.profile: the first step 4 is after the last, 2"

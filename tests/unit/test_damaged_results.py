@@ -140,7 +140,7 @@ def test_a_damaged_configuration_is_named_before_prompts_are_read(model, damage)
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_configuration_is_named_by_fine_tuning(model, damage):
-    from mlm.finetuning.flax_model import sequence_configuration
+    from mlm.finetuning.sequence_model import read_sequence_model
 
     path = damaged(model / "config.json", damage)
-    refused(path, lambda: sequence_configuration(model, 1, 0.0))
+    refused(path, lambda: read_sequence_model(model, 1, 0.0))

@@ -1,9 +1,8 @@
-"""The order of the data, whole batches, and names of weights: what needs no JAX."""
+"""The order of the data and whole batches: what needs no JAX."""
 
 import numpy as np
 
 from mlm.finetuning.finetuning_step import batches, epoch_order
-from mlm.finetuning.flax_model import pytorch_name, pytorch_value
 
 
 def test_an_epochs_order_depends_on_seed_fold_and_epoch_alone():
@@ -21,11 +20,3 @@ def test_no_example_is_dropped_and_none_counts_twice():
     counted = np.concatenate([rows[weights > 0] for rows, weights in found])
     assert np.array_equal(counted, order)
     assert [weights.sum() for _, weights in found] == [8, 8, 5]
-
-
-def test_names_and_layout_follow_pytorch():
-    kernel = np.arange(6).reshape(2, 3)
-    names = [pytorch_name(("classifier", "dense", own)) for own in ("bias", "kernel")]
-    assert names == ["classifier.dense.bias", "classifier.dense.weight"]
-    assert pytorch_value(("dense", "kernel"), kernel).shape == (3, 2)
-    assert pytorch_value(("words", "embedding"), kernel).shape == (2, 3)

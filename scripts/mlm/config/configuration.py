@@ -123,6 +123,7 @@ class Configuration(Section):
         problems = run.pretraining.contradictions() + run.evaluation.contradictions()
         problems += run.model.contradictions_at(self.shards.sequence_length, run.pretraining.engine)
         problems += run.pretraining.contradictions_with(run.model.model_type)
+        problems += self.finetune.contradictions_with(run.model.model_type)
         if self.tokenizer.kind != "pretrained":
             problems += run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)
             # Of several words, a replacement may make one token.

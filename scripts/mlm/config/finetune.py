@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from mlm.config.families import FAMILIES, JAX_FAMILIES
 from mlm.config.fields import (
     BelowOne,
     Count,
@@ -65,7 +66,8 @@ class Finetune(Section):
     enabled: bool = Field(
         False,
         description="true: fine-tune every run and show it in the report. `snakemake finetune` does"
-        " so anyway, and leaves the report alone.",
+        " so anyway, and leaves the report alone. Models are of the families bert,"
+        " modernbert, roberta, roberta-prelayernorm and xlm-roberta.",
     )
     task: Literal["regression", "classification"] = Field(
         "regression",
@@ -135,3 +137,12 @@ class Finetune(Section):
                 "The embedded task, the year of a passage, is a regression"
             ]
         return []
+
+    def contradictions_with(self, family: str) -> list[str]:
+        """Why a model that is trained here is not fine-tuned; nothing of one that is not."""
+        if not self.enabled or family in JAX_FAMILIES or family not in FAMILIES:
+            return []
+        return [
+            f"finetune.enabled: {family!r} is not fine-tuned here; choose one of "
+            f"{', '.join(JAX_FAMILIES)}, or set it to false"
+        ]

@@ -235,6 +235,12 @@ class Architecture:
         return self.names.final_norm is not None
 
     @property
+    def longest_row(self) -> int | None:
+        """Tokens that the table of positions has room for; None where there is no table."""
+        first = 0 if self.padding is None else self.padding + 1
+        return self.positions - first if self.names.positions else None
+
+    @property
     def gated(self) -> bool:
         """Whether a second inner layer is the gate of the first; and, in the one family that has
         this, the embeddings' norm takes the place of the first layer's."""

@@ -70,11 +70,10 @@ def hidden_states(
     """
     a, names = architecture, architecture.names
     input_ids, length = jnp.asarray(input_ids), jnp.shape(input_ids)[1]
-    first = 0 if a.padding is None else a.padding + 1
-    if names.positions and length + first > a.positions:
+    if a.longest_row is not None and length > a.longest_row:
         raise MlmError(
             f"a row of {length} tokens, but the {a.family} has positions for "
-            f"{a.positions - first}; shorten the rows, or raise max_position_embeddings"
+            f"{a.longest_row}; shorten the rows, or raise max_position_embeddings"
         )
     number = _numbers(a, input_ids, documents)
     hidden = parameters[f"{names.words}.weight"][input_ids]
@@ -85,7 +84,7 @@ def hidden_states(
     if dropout_key is not None:
         keys = jax.random.split(dropout_key, a.layers + 1)
     hidden = _norm(parameters, names.embedding_norm, hidden, a.norm_epsilon)
-    hidden = _dropped(hidden, a.embedding_dropout, keys[-1])
+    hidden = dropped(hidden, a.embedding_dropout, keys[-1])
     tokens = Tokens(
         jnp.arange(length)[None],
         jnp.asarray(attention_mask) > 0,
@@ -112,7 +111,7 @@ def projection(parameters: Parameters, architecture: Architecture, hidden, dtype
     [vocabulary], for losses that never hold all logits.
     """
     a, names = architecture, architecture.names
-    states = _dense(parameters, names.head_dense, hidden, dtype).astype(jnp.float32)
+    states = dense_product(parameters, names.head_dense, hidden, dtype).astype(jnp.float32)
     states = _ACTIVATIONS[a.head_activation](states)
     states = _norm(parameters, names.head_norm, states, a.norm_epsilon)
     bias = parameters[names.decoder_bias] if a.decoder_bias else jnp.zeros(a.vocabulary)
@@ -149,7 +148,7 @@ def _layer(a: Architecture, index: int, dtype, parameters, hidden, tokens, rotat
         return _norm(parameters, name, x, a.norm_epsilon)
 
     def dense(name, x):
-        return _dense(parameters, name, x, dtype)
+        return dense_product(parameters, name, x, dtype)
 
     def at(tree):
         return tree if chosen is None else jax.tree.map(lambda x: _at(x, chosen), tree)
@@ -169,16 +168,16 @@ def _layer(a: Architecture, index: int, dtype, parameters, hidden, tokens, rotat
     attention = _attention if reach is None or chosen is not None else _local_attention
     attended = attention(query, key_, value, queries, tokens, reach, a.attention_dropout, keys[0])
     attended = dense(names.attended, attended.reshape(hidden.shape)).astype(jnp.float32)
-    hidden += _dropped(attended, a.attended_dropout, keys[1])
+    hidden += dropped(attended, a.attended_dropout, keys[1])
     hidden = hidden if a.pre_norm else norm(names.attention_norm, hidden)
 
     inner = dense(names.inner, norm(names.output_norm, hidden) if a.pre_norm else hidden)
     inner, *gate = jnp.split(inner.astype(jnp.float32), 2 if a.gated else 1, axis=-1)
     inner = _ACTIVATIONS[a.activation](inner)
     inner = inner * gate[0] if gate else inner
-    inner = _dropped(inner, a.inner_dropout, keys[2])
+    inner = dropped(inner, a.inner_dropout, keys[2])
     output = dense(names.output, inner).astype(jnp.float32)
-    hidden += _dropped(output, a.output_dropout, keys[3])
+    hidden += dropped(output, a.output_dropout, keys[3])
     return hidden if a.pre_norm else norm(names.output_norm, hidden)
 
 
@@ -191,13 +190,15 @@ def _norm(parameters: Parameters, name: str, x, epsilon: float):
     return x if bias is None else x + bias
 
 
-def _dense(parameters: Parameters, name: str, x, dtype):
+def dense_product(parameters: Parameters, name: str, x, dtype):
+    """`x` [..., inputs] by the weights `name`, and its bias if there is one: [..., outputs] in
+    `dtype`."""
     x = x.astype(dtype) @ parameters[f"{name}.weight"].astype(dtype).T
     bias = parameters.get(f"{name}.bias")
     return x if bias is None else x + bias.astype(dtype)
 
 
-def _dropped(x, rate: float, key):
+def dropped(x, rate: float, key):
     """`x` with a share `rate` of zeros and the rest as much larger; as it is without a key."""
     if key is None or not rate:
         return x
@@ -239,7 +240,7 @@ def _attention(query, key, value, queries: Tokens, keys: Tokens, reach, rate: fl
         mask &= jnp.abs(apart) <= reach
     scores = jnp.einsum("btnh,bsnh->bnts", query, key).astype(jnp.float32)
     scores = jnp.where(mask, scores / math.sqrt(query.shape[-1]), jnp.finfo(jnp.float32).min)
-    shares = _dropped(jax.nn.softmax(scores), rate, dropout_key).astype(value.dtype)
+    shares = dropped(jax.nn.softmax(scores), rate, dropout_key).astype(value.dtype)
     return jnp.einsum("bnts,bsnh->btnh", shares, value)
 
 

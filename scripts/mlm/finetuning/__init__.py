@@ -1,1 +1,1 @@
-"""A task on top of the pretrained model, in Flax."""
+"""A task on top of the pretrained model, in JAX."""

@@ -5,10 +5,8 @@ described devices (`jax.experimental.topologies`) the compiler of a TPU answers 
 that has none.
 """
 
-import tempfile
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from mlm.finetuning.finetuning_step import (
     AdamW,
@@ -20,8 +18,6 @@ from mlm.finetuning.finetuning_step import (
     predict_step,
     train_step,
 )
-from mlm.finetuning.flax_model import longest_sequence, sequence_configuration
-from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.in_jax.framework import prepare
 from mlm.tpu.compiler import REFUSED, Compilation, answer, ask, compile_here
@@ -42,34 +38,31 @@ class AbstractStep:
 
 
 def abstract_step(
-    model: str | Path, section: dict, labels: int, devices: int, bfloat16: bool
+    config: dict, section: dict, labels: int, devices: int, bfloat16: bool
 ) -> AbstractStep:
     """The step that a fold of `section` (`finetune` in the configuration) would run.
 
-    `model` is a directory with a config.json; no weights are read. `labels` is 1 for a
-    regression, and `devices` the size of the mesh.
+    `config` is the content of a config.json; no weights are read. `labels` is 1 for a
+    regression, and `devices` the size of the mesh. Raises MlmError as `sequence_model` does.
     """
     import jax
     import jax.numpy as jnp
-    from transformers import FlaxAutoModelForSequenceClassification
 
-    config = sequence_configuration(model, labels, section["dropout"])
-    flax = FlaxAutoModelForSequenceClassification.from_config(
-        config, dtype=jnp.bfloat16 if bfloat16 else jnp.float32, _do_init=False
-    )
+    from mlm.finetuning.sequence_model import sequence_model
+
+    dtype = jnp.bfloat16 if bfloat16 else jnp.float32
+    model = sequence_model(config, labels, section["dropout"], dtype)
     schedule = Schedule(section["learning_rate"], section["epochs"], 1000, section["warmup_ratio"])
     optimizer = optimizer_of(AdamW(**section["optimizer"]), schedule)
-    parameters = jax.eval_shape(partial(flax.init_weights, input_shape=(1, 2)), jax.random.key(0))
-    parameters = jax.tree_util.tree_map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.float32), dict(parameters)
-    )
+    parameters = jax.eval_shape(partial(model.random_parameters, seed=0))
     state = jax.eval_shape(partial(first_state, optimizer=optimizer, seed=0), parameters)
-    length = min(section["max_length"], longest_sequence(config))
     return AbstractStep(
-        step=train_step(flax, optimizer),
-        predict=predict_step(flax),
+        step=train_step(model, optimizer),
+        predict=predict_step(model),
         state=state,
-        batch=abstract_batch(section["per_device_batch_size"] * devices, length),
+        batch=abstract_batch(
+            section["per_device_batch_size"] * devices, model.length(section["max_length"])
+        ),
         parameters=sum(leaf.size for leaf in jax.tree_util.tree_leaves(parameters)),
     )
 
@@ -79,7 +72,7 @@ def compile_ahead(
 ) -> Compilation:
     """What the compiler says of the step on all devices of the TPU topology `target`.
 
-    `config` is the content of a config.json; else as `abstract_step`, and `quick` as in
+    `config`, `section`, `labels` and `bfloat16` as in `abstract_step`, and `quick` as in
     `compile_for`. A process of its own compiles, and needs libtpu. The figures are those of one
     device.
     """
@@ -99,12 +92,7 @@ def _compiled(devices, config: dict, section: dict, labels: int, bfloat16: bool,
     import numpy as np
     from jax.sharding import Mesh
 
-    with tempfile.TemporaryDirectory() as directory:
-        write_json(Path(directory) / "config.json", config)
-        try:
-            ahead = abstract_step(directory, section, labels, len(devices), bfloat16)
-        except MlmError as error:  # where the file was is no part of the answer
-            raise MlmError(str(error).replace(f"{directory}/", "")) from None
+    ahead = abstract_step(config, section, labels, len(devices), bfloat16)
     mesh = Mesh(np.array(devices), ("data",))
     trained, _ = lowered(mesh, ahead.step, ahead.predict, ahead.state, ahead.batch)
     if quick:

@@ -1,4 +1,4 @@
-"""Fine-tuning of a Flax sequence model: one jitted step over a mesh of data-parallel devices.
+"""Fine-tuning of a sequence model: one jitted step over a mesh of data-parallel devices.
 
 Batches are divided over the mesh by their first axis, parameters are whole on every device, and
 XLA adds the all-reduces. No example is dropped: the last batch is filled with rows of weight 0.
@@ -80,9 +80,7 @@ def optimizer_of(adamw: AdamW, schedule: Schedule):
         )
 
     def decayed(parameters):
-        return jax.tree_util.tree_map_with_path(
-            lambda path, _: str(path[-1].key) not in ("bias", "scale"), parameters
-        )
+        return jax.tree.map(lambda parameter: parameter.ndim > 1, parameters)
 
     steps = [optax.clip_by_global_norm(adamw.max_grad_norm)] if adamw.max_grad_norm else []
     steps.append(
@@ -104,14 +102,14 @@ def losses(logits, targets):
     import jax.numpy as jnp
     import optax
 
-    logits = logits.astype(jnp.float32)
     if logits.shape[-1] == 1:
         return jnp.square(logits[:, 0] - targets)
     return optax.softmax_cross_entropy_with_integer_labels(logits, targets.astype(jnp.int32))
 
 
 def train_step(model, optimizer):
-    """The function (state, batch) -> (state, loss) that one step runs, not yet jitted.
+    """The function (state, batch) -> (state, loss) that one step of `model`, a SequenceModel, runs,
+    not yet jitted.
 
     `state` has params, opt_state and step; `batch` input_ids and attention_mask int32
     [batch, length], targets and weights float32 [batch]. The loss is the weighted mean.
@@ -124,13 +122,7 @@ def train_step(model, optimizer):
         key = jax.random.fold_in(jax.random.key(state["seed"]), state["step"])
 
         def mean_loss(parameters):
-            logits = model(
-                batch["input_ids"],
-                batch["attention_mask"],
-                params=parameters,
-                dropout_rng=key,
-                train=True,
-            ).logits
+            logits = model.logits(parameters, batch["input_ids"], batch["attention_mask"], key)
             weights = batch["weights"]
             total = jnp.sum(losses(logits, batch["targets"]) * weights)
             return total / jnp.maximum(jnp.sum(weights), 1)
@@ -146,11 +138,9 @@ def train_step(model, optimizer):
 
 def predict_step(model):
     """The function (params, batch) -> logits float32 [batch, outputs], not yet jitted."""
-    import jax.numpy as jnp
 
     def predict(parameters, batch):
-        logits = model(batch["input_ids"], batch["attention_mask"], params=parameters).logits
-        return logits.astype(jnp.float32)
+        return model.logits(parameters, batch["input_ids"], batch["attention_mask"])
 
     return predict
 

@@ -24,13 +24,6 @@ from mlm.finetuning.finetuning_step import (
     train_step,
     training_seed,
 )
-from mlm.finetuning.flax_model import (
-    longest_sequence,
-    pretrained_model,
-    random_model,
-    sequence_configuration,
-    write_flax_model,
-)
 from mlm.finetuning.scores import classes_of, score
 from mlm.finetuning.tables import EpochRow, history_digest, write_history, write_predictions
 from mlm.foundations.code_digests import code_digests
@@ -41,11 +34,14 @@ from mlm.tokenizer.encoding import Encoder
 
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
 COMPUTING_MODULES = (
+    "mlm.encoder.architecture",
+    "mlm.encoder.network",
+    "mlm.encoder.weights",
     "mlm.finetuning.examples",
     "mlm.finetuning.finetuning_step",
-    "mlm.finetuning.flax_model",
-    "mlm.pretraining.in_jax.framework",
     "mlm.finetuning.scores",
+    "mlm.finetuning.sequence_model",
+    "mlm.pretraining.in_jax.framework",
     "mlm.tokenizer.encoding",
 )
 
@@ -151,15 +147,17 @@ class Fold:
         prepare(accelerator["kind"], section["cpu_threads"], virtual)
         import jax.numpy as jnp
 
+        from mlm.finetuning.sequence_model import read_sequence_model
+
         self.mesh = data_mesh(accelerator["kind"], virtual)
         self.platform = self.mesh.devices.flat[0].platform
         classes = classes_of(read_examples(files.examples)[0], settings.task)
-        self.config = sequence_configuration(files.model, len(classes) or 1, section["dropout"])
-        length = min(section["max_length"], longest_sequence(self.config))
-        self.data = read_fold(settings, files, length)
         precision = accelerator["precision"]
         half = precision == "bfloat16" or (precision == "auto" and self.platform == "tpu")
-        self._dtype = jnp.bfloat16 if half else jnp.float32
+        dtype = jnp.bfloat16 if half else jnp.float32
+        outputs = len(classes) or 1
+        self.model = read_sequence_model(files.model, outputs, section["dropout"], dtype)
+        self.data = read_fold(settings, files, self.model.length(section["max_length"]))
         self.precision = "bfloat16" if half else "float32"
         self.batch_size = section["per_device_batch_size"] * self.mesh.devices.size
         schedule = Schedule(
@@ -169,17 +167,15 @@ class Fold:
             warmup_ratio=section["warmup_ratio"],
         )
         self._optimizer = optimizer_of(AdamW(**section["optimizer"]), schedule)
-        self._model = None
         self._settings, self._files = settings, files
 
     def begin(self, seed: int) -> None:
         """Set `state` to that before the first step, what is random in it drawn by `seed`."""
         if self._settings.start == "pretrained":
-            model = pretrained_model(self._files.model, self.config, seed, self._dtype)
+            parameters = self.model.pretrained_parameters(self._files.model, seed)
         else:
-            model = random_model(self.config, seed, self._dtype)
-        self.state = first_state(model.params, self._optimizer, seed)
-        self._model = self._model or model
+            parameters = self.model.random_parameters(seed)
+        self.state = first_state(parameters, self._optimizer, seed)
 
     def compile(self) -> float:
         """Compile for the mesh, once `begin` was called; the seconds that it took."""
@@ -187,8 +183,8 @@ class Fold:
         shape = abstract_batch(self.batch_size, self.data.tokens.input_ids.shape[1])
         self._step, self._predict = compiled(
             self.mesh,
-            train_step(self._model, self._optimizer),
-            predict_step(self._model),
+            train_step(self.model, self._optimizer),
+            predict_step(self.model),
             self.state,
             shape,
         )
@@ -267,7 +263,7 @@ def finetune_fold(settings: FoldSettings, files: FoldFiles) -> None:
         settings.fold,
     )
     write_history(files.history, [row for training in trainings for row in training.rows])
-    write_flax_model(Path(files.weights).parent, kept, fold.config)
+    fold.model.write(Path(files.weights).parent, kept)
     _record(settings, fold, trainings).write(files.record)
     states.remove()
 

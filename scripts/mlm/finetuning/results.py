@@ -44,7 +44,7 @@ BASELINE = "tfidf_ridge"
 _PAIRS = (("pretrained", "random"), ("pretrained", BASELINE), ("random", BASELINE))
 #: Points kept for a plot of predicted against true.
 _POINTS = 600
-_PACKAGES = ("flax", "jax", "jaxlib", "numpy", "optax", "scipy", "tokenizers", "transformers")
+_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "scipy", "tokenizers")
 
 
 @dataclass(frozen=True)

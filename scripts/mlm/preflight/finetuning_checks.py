@@ -1,4 +1,4 @@
-"""Preflight of a fine-tuning: the Flax step compiled for TPU targets before there are weights.
+"""Preflight of a fine-tuning: the step compiled for TPU targets before there are weights.
 
 The same questions as of pretraining's step, as far as they can be asked: whether the compiler
 takes it, whether its memory suffices, and what it costs. Shapes cannot change from batch to batch:

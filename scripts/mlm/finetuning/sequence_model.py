@@ -1,0 +1,183 @@
+"""An encoder with a head for a task: one output of each text, or one for each class.
+
+The heads and their names are those of transformers' sequence models, so that these open what is
+written. All read the last state of the first token, alone: BERT (Devlin et al., 2018) through a
+dense layer, tanh, dropout and the output; RoBERTa with a dropout before that as well; ModernBERT
+(Warner et al., 2024) through the dense layer, activation and norm of its masked language model,
+dropout and the output, whatever its `classifier_pooling` was.
+
+Two things differ from transformers' models: one dropout holds throughout, and the last layer goes
+on at the first token alone, so that the others draw no dropout there.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from mlm.encoder.architecture import FAMILIES, Architecture
+from mlm.encoder.network import Parameters, dense_product, dropped, hidden_states, projection
+from mlm.encoder.weights import initial_parameters, read_parameters, write_parameters
+from mlm.foundations.atomic import write_json
+from mlm.foundations.errors import ConfigError, MlmError, reading
+
+
+@dataclass(frozen=True)
+class _Head:
+    """A family's class in PyTorch, and the names of the head's products."""
+
+    architecture: str
+    output: str
+    #: None where the head of the masked language model stands before the output.
+    dense: str | None = None
+    drops_first: bool = False
+
+
+def _roberta(name: str) -> _Head:
+    return _Head(name, "classifier.out_proj", "classifier.dense", drops_first=True)
+
+
+_HEADS = {
+    "bert": _Head("BertForSequenceClassification", "classifier", "bert.pooler.dense"),
+    "roberta": _roberta("RobertaForSequenceClassification"),
+    "xlm-roberta": _roberta("XLMRobertaForSequenceClassification"),
+    "roberta-prelayernorm": _roberta("RobertaPreLayerNormForSequenceClassification"),
+    "modernbert": _Head("ModernBertForSequenceClassification", "classifier"),
+}
+
+
+@dataclass(frozen=True)
+class SequenceModel:
+    """The network; `fields` are those of the config.json that goes with its weights.
+
+    Products are computed in `dtype`, everything else in float32.
+    """
+
+    architecture: Architecture
+    fields: Mapping[str, Any]
+    outputs: int
+    dropout: float
+    dtype: Any = jnp.float32
+
+    @property
+    def _head(self) -> _Head:
+        return _HEADS[self.architecture.family]
+
+    def length(self, most: int) -> int:
+        """Tokens of a text that are read: `most`, or what the table of positions has room for."""
+        longest = self.architecture.longest_row
+        return most if longest is None else min(most, longest)
+
+    def logits(self, parameters: Parameters, input_ids, attention_mask, dropout_key=None):
+        """Outputs float32 [batch, outputs] of `input_ids` and `attention_mask`, int32 [batch,
+        length] each. Without `dropout_key` nothing is dropped."""
+        head, keys = self._head, [None] * 3
+        if dropout_key is not None:
+            keys = jax.random.split(dropout_key, 3)
+        state = hidden_states(
+            parameters,
+            self.architecture,
+            input_ids,
+            attention_mask,
+            positions=jnp.zeros((jnp.shape(input_ids)[0], 1), jnp.int32),
+            dropout_key=keys[0],
+            dtype=self.dtype,
+        )[:, 0]
+        if head.dense is None:
+            state, _, _ = projection(parameters, self.architecture, state, self.dtype)
+        else:
+            state = dropped(state, self.dropout if head.drops_first else 0, keys[1])
+            state = dense_product(parameters, head.dense, state, self.dtype)
+            state = jnp.tanh(state.astype(jnp.float32))
+        state = dropped(state, self.dropout, keys[2])
+        return dense_product(parameters, head.output, state, self.dtype).astype(jnp.float32)
+
+    def random_parameters(self, seed: int) -> dict:
+        """Weights float32 by name as before any training, a function of `seed` alone."""
+        encoder, head = jax.random.split(jax.random.key(seed))
+        return self._used(initial_parameters(self.architecture, encoder)) | self._new(head)
+
+    def pretrained_parameters(self, directory: str | Path, seed: int) -> dict:
+        """The same with the encoder in `directory`; the head is that of `random_parameters`.
+
+        Raises MlmError where a weight is missing or has another shape.
+        """
+        _, head = jax.random.split(jax.random.key(seed))
+        stored = read_parameters(Path(directory) / "model.safetensors", self.architecture)
+        return self._used(stored) | self._new(head)
+
+    def _used(self, parameters: Mapping) -> dict:
+        """Those of a masked language model's `parameters` that are used here."""
+        names = self.architecture.names
+        unused = (names.head_dense, names.head_norm) if self._head.dense else ()
+        return {k: v for k, v in parameters.items() if not k.startswith(unused)}
+
+    def _new(self, key) -> dict:
+        """What the masked language model does not have: normal weights, biases of zero."""
+        a, found = self.architecture, {}
+        products = {self._head.dense: a.width, self._head.output: self.outputs}
+        for own, (name, rows) in zip(jax.random.split(key), products.items(), strict=True):
+            if name:
+                normal = jax.random.normal(own, (rows, a.width), jnp.float32)
+                found[f"{name}.weight"] = a.initializer_range * normal
+                found[f"{name}.bias"] = jnp.zeros(rows)
+        return found
+
+    def write(self, directory: str | Path, parameters: Parameters) -> None:
+        """Write model.safetensors and config.json, like the exported model."""
+        write_parameters(Path(directory) / "model.safetensors", parameters)
+        write_json(Path(directory) / "config.json", dict(self.fields))
+
+
+def sequence_model(
+    config: Mapping[str, Any], outputs: int, dropout: float, dtype=jnp.float32
+) -> SequenceModel:
+    """The model with so many outputs on the masked language model of a config.json.
+
+    Raises MlmError with what in it is not built here, the family first of all.
+    """
+    family = config.get("model_type")
+    if family not in _HEADS:
+        raise MlmError(
+            f"fine-tuning knows no family {family!r}. Pretrain one of: {', '.join(_HEADS)}"
+        )
+    known = FAMILIES[family][1].items()
+    names = {field for own, (field, _) in known if own.endswith("dropout")}
+    labels = {str(i): f"LABEL_{i}" for i in range(outputs)}
+    fields = {
+        **config,
+        **dict.fromkeys(sorted(names | {"classifier_dropout"}), dropout),
+        "architectures": [_HEADS[family].architecture],
+        "id2label": labels,
+        "label2id": {label: int(i) for i, label in labels.items()},
+        "problem_type": "regression" if outputs == 1 else "single_label_classification",
+    }
+    if family == "modernbert":
+        fields["classifier_pooling"] = "cls"
+    # Not among the weights: there are no logits of the vocabulary.
+    architecture = replace(Architecture.of(fields), decoder_bias=False)
+    return SequenceModel(architecture, fields, outputs, dropout, dtype)
+
+
+def read_sequence_model(
+    directory: str | Path, outputs: int, dropout: float, dtype=jnp.float32
+) -> SequenceModel:
+    """`sequence_model` of the config.json in `directory`.
+
+    Raises MlmError, naming the file, where there is none, it is damaged or not built here.
+    """
+    path = Path(directory) / "config.json"
+    if not path.is_file():
+        raise MlmError(f"{path} not found; the exported model of a run is expected there")
+    with reading(path, "a model's configuration"):
+        config = dict(json.loads(path.read_text(encoding="utf-8")))
+    try:
+        return sequence_model(config, outputs, dropout, dtype)
+    except ConfigError as error:
+        raise MlmError(f"{path}: {'; '.join(error.problems)}") from None
+    except MlmError as error:
+        raise MlmError(f"{path}: {error}") from None

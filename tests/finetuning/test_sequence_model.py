@@ -1,0 +1,193 @@
+"""A pretrained checkpoint with a head for a task: every weight arrives, or the reason is said."""
+
+import json
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from in_pytorch import open_in_pytorch
+from safetensors.numpy import load_file, save_file
+from tiny_encoder import QUICKLY, tiny_batch, tiny_config
+from tiny_task import write_model
+
+from mlm.encoder.architecture import FAMILIES
+from mlm.finetuning.sequence_model import read_sequence_model, sequence_model
+from mlm.foundations.errors import MlmError
+
+families = pytest.mark.parametrize(
+    "family",
+    [
+        f if f in ("bert", "modernbert") else pytest.param(f, marks=pytest.mark.slow)
+        for f in FAMILIES
+    ],
+)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    place = tmp_path_factory.mktemp("model")
+    write_model(place, seed=7)
+    return place
+
+
+def changed(directory, place, change):
+    """A copy of the model whose stored weights went through `change`."""
+    for file in directory.iterdir():
+        (place / file.name).write_bytes(file.read_bytes())
+    weights = change(load_file(place / "model.safetensors"))
+    save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
+    return place
+
+
+def loaded(directory):
+    return read_sequence_model(directory, 1, 0.0).pretrained_parameters(directory, 0)
+
+
+def test_all_weights_but_the_heads_come_from_the_file(directory):
+    stored, found = load_file(directory / "model.safetensors"), loaded(directory)
+    head = {name for name in found if name.startswith("classifier.")}
+    assert head == {f"classifier.{n}" for n in ("dense.weight", "dense.bias")} | {
+        f"classifier.{n}" for n in ("out_proj.weight", "out_proj.bias")
+    }
+    assert found.keys() - head == {name for name in stored if name.startswith("roberta.")}
+    assert all(np.array_equal(stored[name], found[name]) for name in found.keys() - head)
+
+
+def test_random_weights_are_others_and_a_function_of_the_seed(directory):
+    model = read_sequence_model(directory, 1, 0.0)
+    one, same, other = (model.random_parameters(seed) for seed in (0, 0, 1))
+    pretrained = loaded(directory)
+    assert one.keys() == pretrained.keys()
+    assert all(np.array_equal(one[name], same[name]) for name in one)
+    matrices = [name for name in one if one[name].ndim > 1]
+    assert not any(np.array_equal(one[name], other[name]) for name in matrices)
+    equal = {name for name in matrices if np.array_equal(one[name], pretrained[name])}
+    assert equal == {"classifier.dense.weight", "classifier.out_proj.weight"}
+
+
+def test_modernbert_keeps_the_head_of_its_masked_model():
+    model = sequence_model(tiny_config("modernbert"), 3, 0.0)
+    found = jax.eval_shape(lambda: model.random_parameters(0))
+    assert {"head.dense.weight", "head.norm.weight"} < found.keys()
+    assert "decoder.bias" not in found
+    assert found["classifier.weight"].shape == (3, 32)
+
+
+def test_a_weight_that_is_missing_is_named(directory, tmp_path):
+    lost = "roberta.encoder.layer.0.output.dense.weight"
+    place = changed(directory, tmp_path, lambda w: {k: v for k, v in w.items() if k != lost})
+    with pytest.raises(MlmError, match=lost):
+        loaded(place)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"model_type": "electra"}, "config.json: fine-tuning knows no family 'electra'. Pretrain"),
+        ({"model_type": "bert"}, r"weights do not fit the config.json .* being bert\."),
+        ({"hidden_act": "mish"}, "config.json: hidden_act: found 'mish', expected one of gelu"),
+    ],
+)
+def test_another_architecture_is_refused(directory, tmp_path, change, message):
+    place = changed(directory, tmp_path, dict)
+    config = json.loads((place / "config.json").read_text())
+    (place / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(MlmError, match=message):
+        loaded(place)
+
+
+def test_a_folder_without_a_configuration_is_named(tmp_path):
+    with pytest.raises(MlmError, match=f"{tmp_path}/config.json not found"):
+        read_sequence_model(tmp_path, 1, 0.0)
+
+
+def test_positions_bound_the_length(directory):
+    model = read_sequence_model(directory, 1, 0.0)
+    assert model.length(128) == 16
+    assert model.length(12) == 12
+    assert sequence_model(tiny_config("modernbert"), 1, 0.0).length(128) == 128
+
+
+@families
+def test_one_dropout_holds_throughout(family):
+    """Also where the configuration leaves a rate to the family."""
+    model = sequence_model(tiny_config(family), 3, 0.25)
+    rates = ["embedding_dropout", "attention_dropout", "attended_dropout"]
+    rates.append("inner_dropout" if family == "modernbert" else "output_dropout")
+    assert [getattr(model.architecture, name) for name in rates] == [0.25] * 4
+    assert model.fields["classifier_dropout"] == 0.25
+
+
+def grown(family, dropout=0.0):
+    """A model that drops in its head alone, and weights so large that logits differ."""
+    model = sequence_model(tiny_config(family), 2, dropout)
+    still = sequence_model(tiny_config(family), 2, 0.0).architecture
+    random = np.random.default_rng(0)
+    parameters = {
+        name: np.asarray(value) + random.normal(0, 0.1, value.shape).astype(np.float32)
+        for name, value in model.random_parameters(0).items()
+    }
+    return replace(model, architecture=still), parameters
+
+
+@families
+def test_the_head_drops_where_a_key_is_given(family):
+    model, parameters = grown(family, 0.5)
+    function = jax.jit(model.logits, compiler_options=QUICKLY)
+    one, same, other = (function(parameters, *tiny_batch(), jax.random.key(i)) for i in (0, 0, 1))
+    assert np.array_equal(one, same)
+    assert not np.isclose(one, other).any()
+    plain = function(parameters, *tiny_batch())
+    assert not np.isclose(one, plain).any()
+
+
+@families
+def test_padding_changes_nothing(family):
+    model, parameters = grown(family)
+    function = jax.jit(model.logits, compiler_options=QUICKLY)
+    ids, mask = tiny_batch()
+    whole = function(parameters, ids, mask)
+    (padded,) = np.flatnonzero(~mask.all(axis=1))
+    length = mask[padded].sum()
+    alone = function(parameters, ids[[padded], :length], mask[[padded], :length])
+    np.testing.assert_allclose(whole[padded], alone[0], atol=1e-5)
+    unmasked = function(parameters, ids, np.ones_like(mask))
+    assert np.abs(whole - unmasked)[padded].max() > 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "modernbert"])
+def test_logits_equal_tensorflows(tmp_path, family):
+    """The written model, head included, on padded and unpadded rows."""
+    from transformers import TFAutoModelForSequenceClassification
+
+    from mlm.foundations.framework import tf
+
+    model, parameters = grown(family)
+    model.write(tmp_path, parameters)
+    opened, loading = TFAutoModelForSequenceClassification.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
+    ids, mask = tiny_batch()
+    inputs = {"input_ids": tf.constant(ids), "attention_mask": tf.constant(mask)}
+    found = np.asarray(model.logits(parameters, ids, mask))
+    assert np.ptp(found) > 1e-2
+    np.testing.assert_allclose(found, opened(inputs).logits.numpy(), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_logits_equal_pytorchs(tmp_path):
+    """Of every family, and nothing of what is written is left over or missing there."""
+    ids, mask = tiny_batch()
+    np.savez(tmp_path / "inputs.npz", input_ids=ids, attention_mask=mask)
+    models = {family: grown(family) for family in FAMILIES}
+    for family, (model, parameters) in models.items():
+        model.write(tmp_path / family, parameters)
+    open_in_pytorch(tmp_path)
+    for family, (model, parameters) in models.items():
+        found = np.asarray(model.logits(parameters, ids, mask))
+        expected = np.load(tmp_path / family / "pytorch.npy")
+        np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=family)
