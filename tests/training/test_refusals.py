@@ -231,7 +231,7 @@ def test_auto_beside_a_tpu_that_tensorflow_cannot_use_stops_before_it_trains(roo
 def on_a_tpu(root, monkeypatch):
     """A function that trains with `accelerator.kind: auto` as if that had found a TPU."""
 
-    def opened(settings):
+    def opened(engine, settings):
         from mlm.foundations.framework import tf
 
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
@@ -240,7 +240,7 @@ def on_a_tpu(root, monkeypatch):
     def begun(*_):
         raise InterruptedError("the training began")
 
-    monkeypatch.setattr(pretraining_job, "open_accelerator", opened)
+    monkeypatch.setattr(pretraining_job, "open_devices", opened)
     monkeypatch.setattr(pretraining_job, "state_basis", begun)
 
     def train(report: dict | None, kind: str = "auto"):

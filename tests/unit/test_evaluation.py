@@ -38,14 +38,14 @@ def one_device():
     """No change of devices or threads in a process that other tests share."""
     from types import SimpleNamespace
 
+    from mlm.evaluation import in_tensorflow
     from mlm.foundations.framework import tf
     from mlm.pretraining.accelerator_settings import AcceleratorSettings
-    from mlm.pretraining.in_tensorflow import accelerators
 
     with pytest.MonkeyPatch.context() as patch:
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
         opened = SimpleNamespace(strategy=strategy)
-        patch.setattr(accelerators, "open_accelerator", lambda settings: opened)
+        patch.setattr(in_tensorflow, "open_accelerator", lambda settings: opened)
         patch.setattr(AcceleratorSettings, "of", classmethod(lambda cls, s: s))
         yield
 
@@ -392,3 +392,25 @@ def test_a_sample_of_a_split_is_spread_over_it(root):
     assert index.tolist() == sorted({*chosen.tolist(), *range(0, 60, 10)})
     ids = np.concatenate([p.input_ids for p in parts])
     assert np.array_equal(ids, whole.input_ids[index])
+
+
+def test_tensorflow_and_jax_answer_alike(root):
+    from mlm.evaluation import in_jax, in_tensorflow
+    from mlm.pretraining.accelerator_settings import AcceleratorSettings
+
+    settings = AcceleratorSettings("cpu", "float32", virtual_replicas=None, cpu_threads=1)
+    ids, real = project.samples("test", root / "random")
+    batch = {
+        "input_ids": ids.astype(np.int32)[:6],
+        "attention_mask": (np.arange(project.LENGTH) < real[:, None]).astype(np.int32)[:6],
+        "positions": np.tile([1, 2], (6, 1)).astype(np.int32),
+        "labels": ids[:6, 1:3].astype(np.int32),
+    }
+    theirs = in_tensorflow.open_model(root / "random", settings, seed=0)
+    ours = in_jax.open_model(root / "random", settings)
+    assert (ours.replicas, ours.vocabulary) == (theirs.replicas, theirs.vocabulary)
+    ours, theirs = ours.answers(batch), theirs.answers(batch)
+    for name in ("rank", "top"):
+        np.testing.assert_array_equal(ours[name], theirs[name])
+    for name in ("log_probability", "top_probability"):
+        np.testing.assert_allclose(ours[name], theirs[name], atol=1e-5)

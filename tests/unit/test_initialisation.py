@@ -7,6 +7,7 @@ from mlm.foundations.errors import MlmError
 from mlm.pretraining.in_tensorflow.model import KerasWeights
 from mlm.pretraining.initialisation import (
     NeighbourHeads,
+    neighbour_heads,
     peaked_frequencies,
     position_waves,
     positions_apart_from_words,
@@ -75,6 +76,37 @@ def test_every_head_attends_to_its_offset_at_step_zero(family):
         share = attention[:, head, inner, inner + offset]
         assert share.mean() > 0.6, (head, offset, share.mean())
         assert (attention[:, head, inner].argmax(-1) == inner + offset).mean() > 0.95
+
+
+def test_with_rotary_positions_every_head_attends_to_its_offset_at_step_zero():
+    """The first layer once more, from its weights, between random tokens."""
+    import jax
+    import jax.numpy as jnp
+
+    from mlm.encoder.architecture import Architecture
+    from mlm.encoder.network import _norm, _rotated, _rotation
+    from mlm.encoder.weights import initial_parameters
+    from mlm.pretraining.in_jax.engine import NamedWeights
+
+    config = small_config("modernbert", global_rope_theta=100.0, max_position_embeddings=LENGTH)
+    architecture = Architecture.of(config.to_dict())
+    weights = initial_parameters(architecture, jax.random.key(0))
+    weights = {name: np.array(value) for name, value in weights.items()}
+    neighbour_heads(NamedWeights(weights, architecture), config, seed=0)
+    heads, width = architecture.heads, architecture.width // architecture.heads
+    ids = np.random.default_rng(3).integers(5, 300, (4, LENGTH))
+    names = architecture.names
+    hidden = weights[f"{names.words}.weight"][ids]
+    read = _norm(weights, names.embedding_norm, hidden, architecture.norm_epsilon)
+    read = read @ weights[f"{names.layer}0.{names.projections[0]}.weight"].T
+    turned = _rotation(jnp.arange(LENGTH)[None], width, 100.0)
+    query, key, _ = (x.reshape(4, LENGTH, heads, width) for x in jnp.split(read, 3, axis=-1))
+    scores = jnp.einsum("btnh,bsnh->bnts", _rotated(query, turned), _rotated(key, turned))
+    attention = np.asarray(jax.nn.softmax(scores / np.sqrt(width)))
+    inner = np.arange(2, LENGTH - 2)
+    for head, offset in enumerate(OFFSETS):
+        share = attention[:, head, inner, inner + offset]
+        assert share.mean() > 0.6, (head, offset, share.mean())
 
 
 def test_standard_initialisation_attends_nowhere_in_particular():

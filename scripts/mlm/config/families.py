@@ -36,9 +36,10 @@ BRANCHING_FAMILIES = ("longformer",)
 UNSAVED_DROPOUT = ("deberta", "deberta-v2")
 
 #: Families that `model.initialisation.attention: neighbour_heads` is made for: a table of
-#: absolute positions and a first layer of its own.
+#: absolute positions, or rotary ones, and a first layer of its own.
 NEIGHBOUR_FAMILIES = (
     *("roberta", "xlm-roberta", "roberta-prelayernorm", "bert", "distilbert", "electra"),
+    "modernbert",
 )
 #: Fields of the transformers configuration that `unfit_for_neighbour_heads` looks at.
 NEIGHBOUR_FIELDS = (
@@ -85,7 +86,7 @@ def unfit_for_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | N
     if family not in NEIGHBOUR_FAMILIES:
         return (
             f"model.initialisation.attention: neighbour_heads is not made for {family}: it needs a "
-            "table of absolute positions and a first layer of its own "
+            "table of absolute positions, or rotary ones, and a first layer of its own "
             f"({', '.join(NEIGHBOUR_FAMILIES)}). Set standard"
         )
     if width and embedding != width:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from mlm.config.families import engine_for
 from mlm.foundations.errors import MlmError, reading
 
 
@@ -65,11 +66,16 @@ def load_tokenizer(directory: str | Path):
     return tokenizer
 
 
-def check_vocabulary(model, tokenizer, directory: str | Path) -> None:
-    """Raise MlmError where the tokenizer knows ids that the model has no row for."""
-    if len(tokenizer) > model.config.vocab_size:
+def framework_of(directory: str | Path) -> str:
+    """What opens the model in `directory`: "tensorflow", or "jax" for families that it has not."""
+    return engine_for("auto", model_configuration(directory).model_type)
+
+
+def check_vocabulary(vocabulary: int, tokenizer, directory: str | Path) -> None:
+    """Raise MlmError where the tokenizer knows ids that the model, of so many, has no row for."""
+    if len(tokenizer) > vocabulary:
         raise MlmError(
             f"{directory}: the tokenizer has {len(tokenizer)} ids, the model "
-            f"{model.config.vocab_size}. They do not belong together. To train again: rm -r "
+            f"{vocabulary}. They do not belong together. To train again: rm -r "
             f"{directory}, then the same snakemake command."
         )

@@ -1,6 +1,6 @@
 """The most probable tokens in place of the mask of a prompt."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from mlm.evaluation.artefacts import Answer, Prompt
 from mlm.evaluation.exported_model import (
     check_vocabulary,
+    framework_of,
     load_model,
     load_tokenizer,
     model_configuration,
@@ -16,13 +17,15 @@ from mlm.foundations.errors import MlmError, listed
 
 
 def use_cpu(threads: int) -> None:
-    """Do the arithmetic on `threads` threads of the CPU; call before any other TensorFlow.
+    """Do the arithmetic on `threads` threads of the CPU; call before any other TensorFlow or JAX.
 
     A few prompts need no accelerator, and a fixed number of threads gives the same answers
     to the last digit at any --cores.
     """
     from mlm.foundations.framework import tf
+    from mlm.pretraining.in_jax.framework import prepare
 
+    prepare("cpu", threads, None)
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
@@ -39,10 +42,10 @@ def answers(model_directory: str | Path, prompts: Sequence[str], top_k: int) -> 
     tokenizer, config = load_tokenizer(model_directory), model_configuration(model_directory)
     positions = getattr(config, "max_position_embeddings", None) or 2**31
     encoded = _encoded(prompts, tokenizer, positions - first_position(config.model_type))
-    model = load_model(model_directory)
-    check_vocabulary(model, tokenizer, model_directory)
+    check_vocabulary(config.vocab_size, tokenizer, model_directory)
+    logits = _logits_of(model_directory)
     return [
-        Prompt(prompt, _answers(model, tokenizer, ids, top_k))
+        Prompt(prompt, _answers(logits, tokenizer, ids, top_k))
         for prompt, ids in zip(prompts, encoded, strict=True)
     ]
 
@@ -65,14 +68,33 @@ def _encoded(prompts: Sequence[str], tokenizer, longest: int) -> list[list[int]]
     return encoded
 
 
-def _answers(model, tokenizer, ids: list[int], top_k: int) -> list[Answer]:
-    row = np.array([ids], np.int32)
+def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]:
+    """The model's function (ids [tokens], place) -> logits float32 [vocabulary] there."""
+    if framework_of(directory) == "tensorflow":
+        model = load_model(directory)
+
+        def in_tensorflow(ids, place):
+            batch = {"input_ids": ids[None], "attention_mask": np.ones_like(ids[None])}
+            return model(batch, training=False).logits.numpy()[0, place]
+
+        return in_tensorflow
+
+    from mlm.encoder.exported import read_exported
+    from mlm.encoder.network import hidden_states, masked_logits
+
+    architecture, weights = read_exported(directory)
+
+    def in_jax(ids, place):
+        hidden = hidden_states(weights, architecture, ids[None], np.ones_like(ids[None]))
+        return np.asarray(masked_logits(weights, architecture, hidden[0, place]))
+
+    return in_jax
+
+
+def _answers(logits_of, tokenizer, ids: list[int], top_k: int) -> list[Answer]:
     place = ids.index(tokenizer.mask_token_id)
-    logits = model(
-        {"input_ids": row, "attention_mask": np.ones_like(row)}, training=False
-    ).logits.numpy()[0, place]
     # The model may have more rows than the tokenizer has ids.
-    logits = logits.astype(np.float64)
+    logits = logits_of(np.array(ids, np.int32), place).astype(np.float64)
     probabilities = np.exp(logits - logits.max())
     probabilities /= probabilities.sum()
     best = np.argsort(-probabilities[: len(tokenizer)], kind="stable")[:top_k]

@@ -14,7 +14,7 @@ from mlm.evaluation.evaluation_parts import (
     parts_of,
 )
 from mlm.evaluation.evaluation_settings import EvaluationSettings
-from mlm.evaluation.exported_model import check_vocabulary, load_model, load_tokenizer
+from mlm.evaluation.exported_model import check_vocabulary, framework_of, load_tokenizer
 from mlm.evaluation.metrics import summary
 from mlm.evaluation.minimal_pairs import EncodedPairs, encoded_pairs, score_pairs
 from mlm.evaluation.predictions import Scored
@@ -22,6 +22,7 @@ from mlm.evaluation.shard_reading import EvaluationData, read_evaluation_data, t
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.pieces import word_starts
 
@@ -99,6 +100,17 @@ def evaluate(
     )
 
 
+def open_model(directory: Path, accelerator: AcceleratorSettings, seed: int):
+    """The model in `directory`, an AnsweringModel, in the framework that has its family."""
+    if framework_of(directory) == "jax":
+        from mlm.evaluation import in_jax
+
+        return in_jax.open_model(directory, accelerator)
+    from mlm.evaluation import in_tensorflow
+
+    return in_tensorflow.open_model(directory, accelerator, seed)
+
+
 def _scored(
     directory: Path,
     tokenizer,
@@ -110,17 +122,11 @@ def _scored(
     """The model's answers on test and on the sample of train, and the minimal pairs."""
     from mlm.batches.masking import MaskingPlan
     from mlm.evaluation.scoring import Scorer
-    from mlm.foundations.framework import make_deterministic
-    from mlm.pretraining.accelerator_settings import AcceleratorSettings
-    from mlm.pretraining.in_tensorflow.accelerators import open_accelerator
 
     # Whatever the precision of the training, figures are computed in float32.
     accelerator = AcceleratorSettings.of({**settings.accelerator, "precision": "float32"})
-    strategy = open_accelerator(accelerator).strategy
-    make_deterministic(settings.seed)
-    with strategy.scope():
-        model = load_model(directory)
-    check_vocabulary(model, tokenizer, directory)
+    model = open_model(directory, accelerator, settings.seed)
+    check_vocabulary(model.vocabulary, tokenizer, directory)
     plan = MaskingPlan(
         mlm_probability=settings.mlm_probability,
         mask_token=settings.mask_token,
@@ -130,7 +136,7 @@ def _scored(
         vocabulary_size=len(tokenizer),
         sequence_length=data.sequence_length,
     )
-    scorer = Scorer(model, strategy, settings.batch_size, plan, settings.seed)
+    scorer = Scorer(model, settings.batch_size, plan, settings.seed)
     test = scorer.score(data.test, "test")
     if not len(test.positions):
         raise MlmError(

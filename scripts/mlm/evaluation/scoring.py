@@ -1,42 +1,52 @@
-"""A model's answers at the masked positions of samples, through TensorFlow.
+"""A model's answers at the masked positions of samples.
 
 Logits are computed at the masked positions only, with shapes that do not change from batch to
 batch: the last batch is filled up, and the filling dropped.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.evaluation.predictions import Positions, Scored, Scores, positions_of
-from mlm.foundations.framework import tf
 from mlm.foundations.progress_line import Progress
-from mlm.pretraining.in_tensorflow.prediction import masked_logits, traceable
 from mlm.shards.split_samples import Samples, joined
 
 #: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.
 _LARGEST_LOGITS = 2**26
 #: Of a masked batch, what the model needs for its answers.
-_ASKED = ("input_ids", "attention_mask", "positions", "labels")
+ASKED = ("input_ids", "attention_mask", "positions", "labels")
+
+
+@dataclass(frozen=True)
+class AnsweringModel:
+    """An exported model that is open on its devices.
+
+    `answers` takes `input_ids` and `attention_mask` [batch, sequence], masked already, and
+    `positions` and `labels` [batch, slots], int32 arrays of as many rows as `replicas` divide, and
+    gives, [batch, slots] each, the label's `log_probability` in nats and its `rank` from 1, and the
+    likeliest token `top` and its `top_probability`.
+    """
+
+    answers: Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
+    replicas: int
+    vocabulary: int
 
 
 class Scorer:
-    """Scores an exported model on samples, on whatever devices `strategy` spans."""
+    """Scores an exported model on samples, on whatever devices it is open on."""
 
-    def __init__(
-        self, model, strategy: tf.distribute.Strategy, batch_size: int, plan: MaskingPlan, seed: int
-    ):
+    def __init__(self, model: AnsweringModel, batch_size: int, plan: MaskingPlan, seed: int):
         """`plan` and `seed` are those of the masks.
 
         `batch_size` is that of all replicas together, and rounded up to their number. It is
         lowered where the logits would not fit in memory. It changes no figure beyond
         rounding.
         """
-        self._model, self._strategy, self._batch_size = model, strategy, batch_size
+        self._model, self._batch_size = model, batch_size
         self._plan, self._seed = plan, seed
-        answers = masked_answers(model)
-        self._answers = tf.function(lambda *a: strategy.run(answers, a))
 
     def score(self, samples: Samples, label: str = "evaluation") -> Scored:
         """Mask each sample with (seed, its index in the split) and score the model there.
@@ -87,23 +97,18 @@ class Scorer:
 
         Answers are arrays [rows, slots].
         """
-        strategy, replicas = self._strategy, self._strategy.num_replicas_in_sync
-        vocabulary = self._model.config.vocab_size
-        largest = rows_of_a_replica(self._batch_size, replicas, slots, vocabulary)
-        each = max(1, min(largest, -(-rows // replicas)))
+        replicas = self._model.replicas
+        largest = rows_of_a_replica(self._batch_size, replicas, slots, self._model.vocabulary)
+        size = max(1, min(largest, -(-rows // replicas))) * replicas
         progress = None
-        for start in range(0, rows, each * replicas):
-            batch = slice(start, min(start + each * replicas, rows))
+        for start in range(0, rows, size):
+            batch = slice(start, min(start + size, rows))
             count = batch.stop - batch.start
             question = asked(batch)
-            answers = self._answers(
-                *(_distributed(strategy, question[name], each) for name in _ASKED)
-            )
-            gathered = {
-                name: np.concatenate([v.numpy() for v in strategy.experimental_local_results(x)])
-                for name, x in answers.items()
-            }
-            yield batch, question, {name: value[:count] for name, value in gathered.items()}
+            # Filled up with copies of its first row, whose answers are dropped.
+            filled = np.r_[np.arange(count), np.zeros(size - count, int)]
+            answers = self._model.answers({name: question[name][filled] for name in ASKED})
+            yield batch, question, {name: value[:count] for name, value in answers.items()}
             # The first batch is compiled, which says nothing of the rate.
             progress = progress or Progress(label, rows, "samples")
             progress.to(batch.stop)
@@ -116,54 +121,6 @@ def rows_of_a_replica(batch_size: int, replicas: int, slots: int, vocabulary: in
     """
     largest = max(1, _LARGEST_LOGITS // (slots * vocabulary))
     return max(1, min(-(-batch_size // replicas), largest))
-
-
-def masked_answers(model) -> Callable[..., dict[str, tf.Tensor]]:
-    """The step of an evaluation: `answers_from_logits` at the masked positions.
-
-    Takes `input_ids` and `attention_mask` [batch, sequence], masked already, and `positions` and
-    `labels` [batch, slots], all int32.
-    """
-
-    def step(input_ids, attention_mask, positions, labels):
-        batch = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
-            "positions": positions,
-        }
-        return answers_from_logits(masked_logits(model, batch, training=False), labels)
-
-    return traceable(model, step)
-
-
-def answers_from_logits(logits: tf.Tensor, labels: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Scores of `labels` [batch, slots] under `logits` [batch, slots, vocabulary].
-
-    `log_probability` and `top_probability` float32, `rank` and `top` int32, all
-    [batch, slots].
-    """
-    log_probabilities = tf.nn.log_softmax(logits, axis=-1)
-    of_label = tf.gather(logits, labels, batch_dims=2)[..., tf.newaxis]
-    ids = tf.range(tf.shape(logits)[-1], dtype=labels.dtype)
-    above = (logits > of_label) | ((logits == of_label) & (ids < labels[..., tf.newaxis]))
-    return {
-        "log_probability": tf.gather(log_probabilities, labels, batch_dims=2),
-        "rank": 1 + tf.reduce_sum(tf.cast(above, tf.int32), axis=-1),
-        "top": tf.argmax(logits, axis=-1, output_type=tf.int32),
-        "top_probability": tf.exp(tf.reduce_max(log_probabilities, axis=-1)),
-    }
-
-
-def _distributed(strategy, array: np.ndarray, each: int):
-    """`array` [rows, …] cut into shares of `each` rows, filled up with copies of its first."""
-    short = each * strategy.num_replicas_in_sync - len(array)
-    array = array[np.r_[np.arange(len(array)), np.zeros(short, int)]]
-
-    def share(context):
-        start = context.replica_id_in_sync_group * each
-        return tf.constant(array[start : start + each])
-
-    return strategy.experimental_distribute_values_from_function(share)
 
 
 def _unpacked(samples: Samples, batch: dict, answers: dict) -> tuple[Positions, Scores]:

@@ -7,7 +7,8 @@ positions, than a train step; training dies on them as surely.
 import sys
 from dataclasses import dataclass, replace
 
-from mlm.evaluation.scoring import masked_answers, rows_of_a_replica
+from mlm.evaluation.in_tensorflow import masked_answers
+from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.atomic import replacing
 from mlm.foundations.framework import tf, tf_keras
 from mlm.preflight.artefacts import ForwardRows

@@ -61,7 +61,7 @@ def lower_run(
     precision = options.precision or ("bfloat16" if asked == "auto" else asked)
     # A CPU to trace on, with the precision that the TPU will have.
     open_accelerator(AcceleratorSettings("cpu", precision, virtual_replicas=None, cpu_threads=2))
-    findings = _pad_id(settings, files)
+    findings = _pad_id(settings, files) + _other_engine(settings)
     described: dict = {}
     lowered = Lowered(None, ())
     try:
@@ -70,7 +70,8 @@ def lower_run(
     except MlmError as error:
         if not findings:
             findings.append(Finding("settings", ERROR, str(error)))
-    else:
+        run = None
+    if run is not None and settings.engine == "tensorflow":
         print(f"{run.name}: building the model and tracing its step", file=sys.stderr)
         step = train_step_of(run)
         lowered = lower(step.function, step.signature)
@@ -106,10 +107,25 @@ def lower_run(
     ).write(summary)
 
 
+def _other_engine(settings: RunSettings) -> list[Finding]:
+    """What is not looked at yet."""
+    if settings.engine == "tensorflow":
+        return []
+    return [
+        Finding(
+            "engine",
+            ERROR,
+            f"the run is trained by pretraining.engine: {settings.engine}, whose step is not "
+            "compiled here: whether it fits a TPU is not known. Set engine: tensorflow, or, to "
+            "train without a preflight, preflight.required: false",
+        )
+    ]
+
+
 def _pad_id(settings: RunSettings, files: RunFiles) -> list[Finding]:
     """The pad token's id, looked at before the model refuses it in its own words."""
     family, pad = settings.model["family"], Encoder.load(files.tokenizer).special_ids.pad
-    if family not in ROBERTA_FAMILY or pad == 1:
+    if family not in ROBERTA_FAMILY or pad == 1 or settings.engine != "tensorflow":
         return []
     return [
         Finding(

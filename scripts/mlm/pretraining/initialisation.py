@@ -13,6 +13,10 @@ built, not imitated:
 - Word embeddings are nearly zero in these columns, so that what a token is does not blur
   where it is; and they are wider than usual elsewhere, as wide as the positions, because
   LayerNorm right after the sum gives each the share that it has there.
+- Where positions turn queries and keys (Su et al., "RoFormer", 2021), a constant in one column
+  takes the table's place: query and key read it alone, each frequency as strongly as makes the
+  sum of their cosines peak at distance 0, by non-negative least squares. With bases as high as
+  for long texts there is no peak: 100 suits 64 positions.
 - Each head of the first layer compares positions rotated by an offset of its own (-1, +1,
   -2, +2, and so on anew), and sees the neighbour there with a score that lies `gap` nats
   above the others'. Value and output projections are random with the gain of an orthogonal
@@ -113,9 +117,12 @@ def neighbour_heads(
         raise MlmError(problem)
     random = np.random.Generator(np.random.Philox(key=seed))
     width = config.hidden_size
-    frequencies = _set_embeddings(weights, random, strengths, config)
-    placed = 2 * len(frequencies)
-    query, key = _comparing_kernels(random, config, frequencies, strengths)
+    if _is_rotary(config):
+        query, key = _rotary_kernels(weights, random, config, strengths)
+    else:
+        frequencies = _set_embeddings(weights, random, strengths, config)
+        query, key = _comparing_kernels(random, config, frequencies, strengths)
+    placed = width - columns_of_words(config)
     # Neither read from the columns of positions nor write into them, but for a little.
     deviation = strengths.value_gain / np.sqrt(width)
     value = random.normal(0, deviation, (width, width))
@@ -132,7 +139,7 @@ def positions_apart_from_words(weights: StartingWeights, config, seed: int) -> i
     them by their distance. Returns how many of the last columns tell words apart; None, with
     nothing changed, in the families that cannot have it.
     """
-    if _unfit(config):
+    if _unfit(config) or _is_rotary(config):
         return None
     random = np.random.Generator(np.random.Philox(key=seed))
     _set_embeddings(weights, random, NeighbourHeads(), config)
@@ -141,7 +148,12 @@ def positions_apart_from_words(weights: StartingWeights, config, seed: int) -> i
 
 def columns_of_words(config) -> int:
     """So many of the last columns of the word embeddings tell words apart, the others positions."""
-    return config.hidden_size - 2 * position_pairs(config)
+    placed = 1 if _is_rotary(config) else 2 * position_pairs(config)
+    return config.hidden_size - placed
+
+
+def _is_rotary(config) -> bool:
+    return config.model_type == "modernbert"
 
 
 def _unfit(config) -> str | None:
@@ -202,3 +214,51 @@ def _comparing_kernels(
         query[rows, columns + 1] -= factor * sines
         query[rows + 1, columns + 1] += factor * cosines
     return query, key
+
+
+def _rotary_kernels(
+    weights: StartingWeights, random, config, strengths: NeighbourHeads
+) -> tuple[np.ndarray, np.ndarray]:
+    """Word embeddings with a constant in column 0, and query and key kernels [width, width] that
+    read it.
+
+    The columns i and i + pairs of a head are turned together, by frequency i.
+    """
+    pairs, width = position_pairs(config), config.hidden_size
+    head_width = width // config.num_attention_heads
+    words = random.normal(0, strengths.word_deviation, weights.words.shape)
+    # As strong as the waves of a table.
+    constant = np.sqrt(pairs) * strengths.position_amplitude
+    words[:, 0] = constant
+    weights.words = words
+    frequencies = config.global_rope_theta ** (-np.arange(pairs) / pairs)
+    strength, peak = rotary_strengths(config.max_position_embeddings, frequencies)
+    # What LayerNorm makes of the constant.
+    variance = ((width - 1) * strengths.word_deviation**2 + constant**2) / width
+    factor = np.sqrt(strength * strengths.gap * np.sqrt(head_width) / peak)
+    factor /= constant / np.sqrt(variance)
+    query = random.normal(0, strengths.noise, (width, width))
+    key = random.normal(0, strengths.noise, (width, width))
+    for head in range(width // head_width):
+        offset = strengths.offsets[head % len(strengths.offsets)]
+        columns = head * head_width + np.arange(pairs)
+        key[0, columns] += factor
+        query[0, columns] += factor * np.cos(offset * frequencies)
+        query[0, columns + pairs] += factor * np.sin(offset * frequencies)
+    return query, key
+
+
+def rotary_strengths(length: int, frequencies: np.ndarray) -> tuple[np.ndarray, float]:
+    """Strengths [pairs], none negative, with which cosines of `frequencies` add up to a peak at
+    distance 0, and by how much that lies above the sum at any other of `length` distances."""
+    from scipy.optimize import nnls
+
+    waves = np.cos(np.arange(length)[:, np.newaxis] * frequencies)
+    # A constant, of either sign, changes no share of attention.
+    constant = np.ones((length, 1))
+    wanted = np.arange(length) == 0
+    weight = np.where(wanted, 3.0, 1.0)
+    system = np.concatenate([waves, constant, -constant], axis=1) * weight[:, np.newaxis]
+    strength = nnls(system, wanted * weight)[0][: len(frequencies)]
+    sums = waves @ strength
+    return strength, sums[0] - sums[1:].max()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from mlm.config.families import (
     ROBERTA_FAMILY,
     UNSAVED_DROPOUT,
+    engine_for,
     first_position,
     too_few_positions,
     unfit_family,
@@ -73,8 +74,8 @@ def model_configuration(
 ):
     """The transformers configuration of the model, checked; a PretrainedConfig.
 
-    Raises ConfigError with everything that does not fit: family without a TensorFlow
-    masked-LM model, vocabulary, positions, pad id, heads.
+    `engine` is `pretraining.engine`. Raises ConfigError with everything that does not fit: a family
+    that the engine has not, vocabulary, positions, pad id, heads.
     """
     from transformers import AutoConfig
 
@@ -112,7 +113,8 @@ def model_configuration(
         config.max_position_embeddings = sequence_length + first_position(family)
     elif problem := too_few_positions(family, config.max_position_embeddings, sequence_length):
         problems.append(problem)
-    if config.model_type in ROBERTA_FAMILY and tokenizer.special_ids.pad != 1:
+    in_tensorflow = engine_for(engine, family) == "tensorflow"
+    if in_tensorflow and family in ROBERTA_FAMILY and tokenizer.special_ids.pad != 1:
         problems.append(
             f"tokenizer: the pad token has id {tokenizer.special_ids.pad}; {config.model_type} in "
             "TensorFlow treats id 1 as padding whatever its configuration says, so every "

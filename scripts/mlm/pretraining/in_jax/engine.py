@@ -59,9 +59,12 @@ class NamedWeights:
 
     def set_first_attention(self, **kernels: np.ndarray) -> None:
         place, names = f"{self._names.layer}0.", self._names
-        layers = zip(("query", "key", "value"), names.projections, strict=True)
-        for role, name in (*layers, ("output", names.attended)):
-            self._set(f"{place}{name}.weight", kernels[role].T)
+        self._set(f"{place}{names.attended}.weight", kernels["output"].T)
+        read = np.concatenate([kernels[role].T for role in ("query", "key", "value")])
+        for name, part in zip(
+            names.projections, np.split(read, len(names.projections)), strict=True
+        ):
+            self._set(f"{place}{name}.weight", part)
 
     def set_output_bias(self, bias: np.ndarray) -> None:
         self._set(self._names.decoder_bias, bias)

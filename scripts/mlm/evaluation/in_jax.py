@@ -1,0 +1,64 @@
+"""An exported model that answers through JAX: families that TensorFlow has not."""
+
+from pathlib import Path
+
+import numpy as np
+
+from mlm.evaluation.scoring import ASKED, AnsweringModel
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
+from mlm.pretraining.in_jax.accelerators import open_accelerator
+
+
+def open_model(directory: Path, accelerator: AcceleratorSettings) -> AnsweringModel:
+    """The model in `directory` on the devices that `accelerator` asks for."""
+    devices = open_accelerator(accelerator)
+
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from mlm.encoder.exported import read_exported
+
+    architecture, weights = read_exported(directory)
+    whole = NamedSharding(devices.mesh, PartitionSpec())
+    divided = NamedSharding(devices.mesh, PartitionSpec("data"))
+    weights = jax.device_put(weights, whole)
+    step = jax.jit(
+        masked_answers(architecture), in_shardings=(whole, divided), out_shardings=divided
+    )
+
+    def answers(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        batch = {name: batch[name].astype(np.int32) for name in ASKED}
+        found = step(weights, jax.device_put(batch, divided))
+        return {name: np.asarray(value) for name, value in found.items()}
+
+    return AnsweringModel(answers, devices.replicas, architecture.vocabulary)
+
+
+def masked_answers(architecture):
+    """The function (weights, batch) -> answers of `AnsweringModel`, in float32."""
+    import jax
+    import jax.numpy as jnp
+
+    from mlm.encoder.network import hidden_states, masked_logits
+
+    def step(weights, batch):
+        hidden = hidden_states(
+            weights,
+            architecture,
+            batch["input_ids"],
+            batch["attention_mask"],
+            positions=batch["positions"],
+        )
+        logits, labels = masked_logits(weights, architecture, hidden), batch["labels"][..., None]
+        log_probabilities = jax.nn.log_softmax(logits)
+        of_label = jnp.take_along_axis(logits, labels, axis=-1)
+        earlier = jnp.arange(architecture.vocabulary) < labels
+        above = (logits > of_label) | ((logits == of_label) & earlier)
+        return {
+            "log_probability": jnp.take_along_axis(log_probabilities, labels, axis=-1)[..., 0],
+            "rank": 1 + jnp.sum(above, axis=-1, dtype=jnp.int32),
+            "top": jnp.argmax(logits, axis=-1).astype(jnp.int32),
+            "top_probability": jnp.exp(jnp.max(log_probabilities, axis=-1)),
+        }
+
+    return step
