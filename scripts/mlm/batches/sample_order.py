@@ -181,8 +181,13 @@ class SampleOrder:
 
     def block(self, number: int) -> tuple[int, int]:
         """The shard of a block, and its number in the shard."""
-        shard = int(np.searchsorted(self._first_block, number, side="right") - 1)
-        return shard, number - int(self._first_block[shard])
+        shards, within = self._shards_of(np.array([number]))
+        return int(shards[0]), int(within[0])
+
+    def _shards_of(self, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The shards of blocks, and their numbers in these."""
+        shards = np.searchsorted(self._first_block, blocks, side="right") - 1
+        return shards, blocks - self._first_block[shards]
 
     def group_indices(self, group: Group) -> np.ndarray:
         """The indices of a group's samples, in their order."""
@@ -192,9 +197,8 @@ class SampleOrder:
         """The samples that stand at each `place` of the group's blocks."""
         turn = np.searchsorted(group.ends, place, side="right")
         blocks, within = group.blocks[turn], place - group.starts[turn]
-        shards = np.searchsorted(self._first_block, blocks, side="right") - 1
-        before = (blocks - self._first_block[shards]) * BLOCK_SAMPLES
-        return self._first_sample[shards] + before + within
+        shards, number = self._shards_of(blocks)
+        return self._first_sample[shards] + number * BLOCK_SAMPLES + within
 
     def _epoch_samples(self, epoch: int, within: np.ndarray) -> np.ndarray:
         starts = _group_starts(self, epoch)
@@ -211,9 +215,9 @@ class SampleOrder:
         return KeyedPermutation(int(self._first_block[-1]), self.seed, epoch, 0)
 
     def _block_samples(self, blocks: np.ndarray) -> np.ndarray:
-        shards = np.searchsorted(self._first_block, blocks, side="right") - 1
-        before = (blocks - self._first_block[shards]) * BLOCK_SAMPLES
-        return np.minimum(BLOCK_SAMPLES, np.asarray(self.shard_samples)[shards] - before)
+        shards, number = self._shards_of(blocks)
+        left = np.asarray(self.shard_samples)[shards] - number * BLOCK_SAMPLES
+        return np.minimum(BLOCK_SAMPLES, left)
 
 
 @lru_cache(maxsize=4)

@@ -422,18 +422,17 @@ def _pairs(orders: int) -> list[tuple[int, int]]:
     return list(product(range(orders), repeat=2))
 
 
-def _distinct(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each row of two `columns` of numbers stands first, and the number of each row's."""
-    left, right = columns
+def _distinct(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each pair of two columns of numbers stands first, and the number of each row's."""
     key = left * (right.max(initial=0) + 1) + right
     _, first, of = np.unique(key, return_index=True, return_inverse=True)
     return first, of
 
 
-def _changes(*columns: np.ndarray) -> np.ndarray:
-    """Where a row of `columns` differs from the one before it, and at the first, bool [n]."""
-    changed = np.ones(len(columns[0]), bool)
-    changed[1:] = np.any([c[1:] != c[:-1] for c in columns], axis=0)
+def _changes(rows: np.ndarray) -> np.ndarray:
+    """Where a number differs from the one before it, and at the first, bool [n]."""
+    changed = np.ones(len(rows), bool)
+    changed[1:] = rows[1:] != rows[:-1]
     return changed
 
 

@@ -59,7 +59,7 @@ class ShardBlocks:
         except (OSError, zlib.error) as error:
             raise MlmError(f"{name}: cannot be read ({error}). {_REMEDY}") from None
         try:
-            records = list(framed_records(io.BytesIO(data), name))
+            records = [record for _, record in framed_records(io.BytesIO(data), name)]
         except MlmError as error:
             raise MlmError(f"{error}. {_REMEDY}") from None
         expected = min(BLOCK_SAMPLES, self.num_samples - number * BLOCK_SAMPLES)

@@ -105,15 +105,21 @@ def _store() -> _Store:
     return _google_store(storage)
 
 
+def _parts(path: str) -> tuple[str, str]:
+    """The bucket and the object's name."""
+    bucket, _, name = path.removeprefix(_SCHEME).partition("/")
+    return bucket, name
+
+
 def _google_store(storage) -> _Store:
     client = storage.Client()
 
     def blob_of(path: str):
-        bucket, _, name = path.removeprefix(_SCHEME).partition("/")
+        bucket, name = _parts(path)
         return client.bucket(bucket).get_blob(name)
 
     def listing(prefix: str) -> list[str]:
-        bucket, _, name = prefix.removeprefix(_SCHEME).partition("/")
+        bucket, name = _parts(prefix)
         blobs = client.list_blobs(bucket, prefix=name, delimiter="/")
         return [f"{_SCHEME}{bucket}/{b.name}" for b in blobs if not b.name.endswith("/")]
 
@@ -128,7 +134,7 @@ def _google_store(storage) -> _Store:
         blob.download_to_filename(target)
 
     def read(path: str, start: int, end: int | None) -> bytes:
-        bucket, _, name = path.removeprefix(_SCHEME).partition("/")
+        bucket, name = _parts(path)
         # Its end is the last byte that is read.
         return (
             client.bucket(bucket)

@@ -155,40 +155,41 @@ def read_records(stream: BinaryIO, name: str) -> Iterator[bytes]:
     `name` is what an error calls the file. Raises MlmError, with record and byte offset, for
     a wrong checksum or a file that ends within a record.
     """
-    try:
-        with _decompressed(stream) as source:
-            yield from framed_records(source, name)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise MlmError(f"{name}: the gzip stream is truncated or damaged ({error})") from None
+    with _decompressed(stream) as source:
+        for _, data in framed_records(source, name):
+            yield data
 
 
 def record_offsets(stream: BinaryIO, name: str) -> tuple[int, ...]:
     """The byte at which each record of an open TFRecord file without compression starts."""
-    offsets, offset = [], 0
-    for data in framed_records(stream, name):
-        offsets.append(offset)
-        offset += 16 + len(data)
-    return tuple(offsets)
+    return tuple(offset for offset, _ in framed_records(stream, name))
 
 
-def framed_records(source: BinaryIO, name: str) -> Iterator[bytes]:
-    """As `read_records`, from a stream of records without compression."""
+def framed_records(source: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
+    """The byte at which each record starts and its data, as `read_records`, from a stream that is
+    not compressed or is being unpacked."""
     number, offset = 0, 0
 
     def wrong(what: str) -> MlmError:
         return MlmError(f"{name}: record {number} at byte {offset}: {what}")
 
-    while head := source.read(12):
+    def read(size: int) -> bytes:
+        try:
+            return source.read(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise wrong(f"the gzip stream is truncated or damaged ({error})") from None
+
+    while head := read(12):
         if len(head) < 12:
             raise wrong(f"the file ends after {len(head)} of the 12 bytes of its header")
         if head[8:] != masked_crc32c(head[:8]):
             raise wrong("the checksum of its length is wrong; the file is damaged")
         length = struct.unpack("<Q", head[:8])[0]
-        body = source.read(length + 4)
+        body = read(length + 4)
         if len(body) < length + 4:
             raise wrong(f"the file ends after {len(body)} of {length + 4} bytes of it")
         data = body[:length]
         if body[length:] != masked_crc32c(data):
             raise wrong("the checksum of its data is wrong; the file is damaged")
-        yield data
+        yield offset, data
         number, offset = number + 1, offset + 16 + length
