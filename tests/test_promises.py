@@ -51,6 +51,11 @@ PROMISES = {
         EXPORT + "test_flax_opens_the_export",
         EXPORT + "test_pytorch_opens_the_exports",
     ],
+    "Two engines": [
+        "tests/training/test_engines.py::test_both_engines_have_the_same_losses",
+        UNIT + "test_masking.py::test_numpy_and_jax_draw_the_same_masks_to_the_last_bit",
+        UNIT + "test_evaluation.py::test_tensorflow_and_jax_answer_alike",
+    ],
     "Quick start": [
         WHOLE + "test_every_declared_result_is_there",
         WHOLE + "test_transformers_opens_the_model_and_fills_masks",

@@ -92,6 +92,7 @@ def result(root, name: str) -> tuple[str, list[dict]]:
     return file_sha256(root / "runs" / name / "model" / "model.safetensors"), rows
 
 
+@pytest.mark.slow
 def test_in_jax_a_killed_training_ends_like_one_left_alone(root):
     """With dropout, which the small run has, and Muon, whose moments are others."""
     muon = {"pretraining": JAX["pretraining"] | {"optimizer": {"name": "muon"}}}
