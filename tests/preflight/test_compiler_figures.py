@@ -83,3 +83,32 @@ def test_the_figures_of_a_step_with_muon_hold_its_iterations(tmp_path):
     assert flops["muon"] - flops["adamw"] == pytest.approx(summary["muon_flops"], rel=0.1)
     # One moment less of each of these matrices, which a TPU pads.
     assert state["adamw"] - state["muon"] >= 4 * sum(m * n for m, n in sizes)
+
+
+def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
+    """The very functions that train, validate and evaluate, over a mesh of four devices."""
+    from mlm.preflight.artefacts import Lowering
+    from mlm.preflight.described_steps import compile_step
+    from mlm.preflight.forward_steps import ForwardSteps
+    from mlm.preflight.lowering_job import LoweringOptions, lower_run
+
+    small_run.write_inputs(tmp_path)
+    changes = {
+        "model": {"family": "modernbert", "config": {"global_rope_theta": 100.0}},
+        "pretraining": {"attend": "document", "rematerialise": True, "optimizer": {"name": "muon"}},
+    }
+    settings, files = small_run.small_job(tmp_path, overrides=changes)
+    section = {"batch_size": 16, "mlm_probability": 0.15, "mask_token": 1.0, "random_token": 0.0}
+    program, validation, evaluation = (str(tmp_path / name) for name in ("t", "v", "e"))
+    forward = ForwardSteps(section, validation, {4: evaluation})
+    lower_run(settings, files, LoweringOptions(), program, str(tmp_path / "l.json"), forward)
+    lowering = Lowering.read(tmp_path / "l.json")
+    assert (lowering.engine, lowering.lowered) == ("jax", True)
+    assert lowering.inputs["tokens"] == [[8, small_run.LENGTH], "uint16"]
+    assert lowering.forward_rows.evaluation == {4: 4}
+    found = compile_step("v5e:2x2", program, True, [validation, evaluation], True)
+    assert [f.outcome for f in (found, *found.others)] == [COMPILED] * 3
+    assert found.replicas == 4 and found.all_reduces >= 1
+    # Weights and two moments of AdamW, one of Muon, in float32, and they are updated in place.
+    assert found.aliased > 0.95 * found.outputs
+    assert found.arguments > 8 * lowering.parameters

@@ -70,7 +70,7 @@ def test_every_target_and_precision_is_searched_up_to_the_size_of_the_split(tmp_
         assert batch <= 36
         return tmp_path / f"{precision}-{batch}.stablehlo"
 
-    monkeypatch.setattr(batch_search, "compile_for", compiler)
+    monkeypatch.setattr(batch_search, "compile_step", compiler)
     monkeypatch.setattr(batch_search.Programs, "path", lowered)
     request = {
         "settings": {"pretraining": {"optimizer": {"gradient_accumulation_steps": 1}}},

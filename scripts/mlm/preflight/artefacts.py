@@ -49,6 +49,8 @@ class Step:
     """
 
     precision: str
+    #: Of a pretraining, "tensorflow" or "jax".
+    engine: str | None = field(default=None, metadata=OPTIONAL)
     lowered: bool | None = field(default=None, metadata=OPTIONAL)
     model_type: str | None = field(default=None, metadata=OPTIONAL)
     parameters: int | None = field(default=None, metadata=OPTIONAL)

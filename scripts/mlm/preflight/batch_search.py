@@ -17,9 +17,10 @@ from pathlib import Path
 from mlm.foundations.child_process import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.preflight.artefacts import Batches, Search, Searches, Trial
+from mlm.preflight.described_steps import compile_step
 from mlm.shards.manifests import Manifest
 from mlm.tpu.chips import CHIPS, generation_of
-from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
+from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation
 from mlm.tpu.roofline import LABEL
 
 PRECISIONS = ("float32", "bfloat16")
@@ -152,7 +153,7 @@ def _find(
 
     def compiled(size: int, quick: bool) -> Compilation:
         if (size, quick) not in known:
-            found = compile_for(target, programs.path(precision, size), quick)
+            found = compile_step(target, programs.path(precision, size), quick)
             known[size, quick] = found
             effort = "quick" if quick else "full"
             print(

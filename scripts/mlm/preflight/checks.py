@@ -22,6 +22,7 @@ from mlm.preflight.artefacts import (
     Target,
 )
 from mlm.preflight.data_readiness import Reach, check_data
+from mlm.preflight.described_steps import compile_step
 from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
 from mlm.preflight.forward_checks import forward_programs, judge_forward
 from mlm.pretraining.length import number_of_updates
@@ -32,7 +33,6 @@ from mlm.tpu.compiler import (
     HOST_MEMORY,
     NO_MEMORY,
     Compilation,
-    compile_for,
     compiler_versions,
 )
 from mlm.tpu.roofline import LABEL, estimate
@@ -41,6 +41,8 @@ from mlm.tpu.roofline import LABEL, estimate
 #: open: a base model's (0.8 MB) takes 100 to 130 seconds and 3 to 6 GB of memory with full
 #: effort, a small one's (0.2 MB) seconds and less than 1 GB.
 _LARGE_PROGRAM = 400_000
+#: Numbers in a model from which it is large as well: a description of its step is not.
+_LARGE_MODEL = 30_000_000
 UNSEEN = (
     "nothing is executed: numerics and loss curves",
     "the speed of the kernels that a production TPU runs, and of the input pipeline",
@@ -189,7 +191,7 @@ def preflight(
     files: PreflightFiles,
     reach: Reach,
     pretraining: Mapping[str, float | None],
-    compiler: Callable[..., Compilation] = compile_for,
+    compiler: Callable[..., Compilation] = compile_step,
     at_once: int = 1,
 ) -> Preflight:
     """Compile for every target, and judge.
@@ -220,9 +222,10 @@ def preflight(
 
     reports = []
     size = Path(files.program).stat().st_size
-    quick = settings.quick(large=size > _LARGE_PROGRAM)
+    large = size > _LARGE_PROGRAM or (lowering.parameters or 0) > _LARGE_MODEL
+    quick = settings.quick(large)
     if size:
-        if size > _LARGE_PROGRAM:
+        if large:
             at_once = 1
         load = Load(
             lowering.per_replica_batch_size,
@@ -339,6 +342,9 @@ _OF_A_TARGET = (
 def _unasked(lowering: Lowering, compiled: bool) -> set[str]:
     """The rules that could not be asked, since a step before them failed."""
     rules = set() if compiled else set(_OF_A_TARGET)
+    if lowering.engine == "jax":
+        # Shapes are fixed by the engine; the compiler says the rest.
+        rules |= {*_OF_THE_STEP, *_OF_THE_DATA} - {"tile_sizes"}
     if lowering.parameters is None:
         rules |= {*_OF_THE_STEP, *_OF_THE_DATA}
     elif lowering.survey is None:

@@ -15,9 +15,10 @@ from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.xla_rules import check_graph, source_line
 from mlm.pretraining.in_tensorflow.model import build_model, number_of_parameters
-from mlm.pretraining.in_tensorflow.muon import orthogonalising_flops
+from mlm.pretraining.in_tensorflow.muon import is_hidden_matrix
 from mlm.pretraining.in_tensorflow.optimizers import build_optimizer
 from mlm.pretraining.in_tensorflow.train_step import replica_train_step
+from mlm.pretraining.optimisation import orthogonalising_flops
 from mlm.pretraining.resolved_run import Pretraining
 
 #: Replicas that the step is lowered for: any number above 1 gives it its all-reduces.
@@ -81,12 +82,13 @@ def train_step_of(run: Pretraining) -> TrainStep:
     optimizer = build_optimizer(run.optimizer, model.trainable_variables)
     step = one_of_many(replica_train_step(model, optimizer, run.optimizer))
     muon = run.optimizer.name == "muon"
+    hidden = [tuple(v.shape) for v in model.trainable_variables if is_hidden_matrix(v)]
     return TrainStep(
         step,
         first_epoch(run).element_spec,
         model,
         number_of_parameters(model),
-        orthogonalising_flops(model.trainable_variables) if muon else None,
+        orthogonalising_flops(hidden) if muon else None,
     )
 
 

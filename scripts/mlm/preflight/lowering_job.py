@@ -8,13 +8,15 @@ from mlm.config.families import ROBERTA_FAMILY
 from mlm.foundations.atomic import replacing, write_text
 from mlm.foundations.errors import MlmError
 from mlm.preflight.artefacts import Lowering
+from mlm.preflight.described_steps import describe_forward, describe_training
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.forward_steps import ForwardSteps, lower_forward
-from mlm.preflight.lowering import Lowered, lower, train_step_of
+from mlm.preflight.lowering import lower, train_step_of
 from mlm.preflight.shape_survey import position_is_restorable, survey_epoch
 from mlm.preflight.tile_sizes import tile_advice
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.in_tensorflow.accelerators import open_accelerator
+from mlm.pretraining.resolved_run import Pretraining
 from mlm.pretraining.run_inputs import RunFiles, RunSettings, pretraining_of
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
@@ -59,67 +61,75 @@ def lower_run(
     # A TPU has bfloat16 where the choice is left to the accelerator.
     asked = settings.accelerator["precision"]
     precision = options.precision or ("bfloat16" if asked == "auto" else asked)
-    # A CPU to trace on, with the precision that the TPU will have.
-    open_accelerator(AcceleratorSettings("cpu", precision, virtual_replicas=None, cpu_threads=2))
-    findings = _pad_id(settings, files) + _other_engine(settings)
+    if settings.engine == "tensorflow":
+        # A CPU to trace on, with the precision that the TPU will have.
+        cpu = AcceleratorSettings("cpu", precision, virtual_replicas=None, cpu_threads=2)
+        open_accelerator(cpu)
+    findings = _pad_id(settings, files)
     described: dict = {}
-    lowered = Lowered(None, ())
+    written = False
     try:
         manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
         run = pretraining_of(settings, files, manifests, replicas=1)
     except MlmError as error:
         if not findings:
             findings.append(Finding("settings", ERROR, str(error)))
-        run = None
-    if run is not None and settings.engine == "tensorflow":
-        print(f"{run.name}: building the model and tracing its step", file=sys.stderr)
-        step = train_step_of(run)
-        lowered = lower(step.function, step.signature)
-        findings += lowered.findings
+    else:
         advice, dimensions = tile_advice(run, precision)
-        findings += advice
-        inputs = {k: [list(s.shape), s.dtype.name] for k, s in sorted(step.signature.items())}
         described |= run.step_sizes() | {
             "model_configuration": json.loads(run.model_config.to_json_string()),
-            "parameters": step.parameters,
-            "muon_flops": step.muon_flops,
-            "inputs": inputs,
             "dimensions": dimensions,
         }
-        if options.survey and lowered.program is not None:
-            survey, found = survey_epoch(run, step, options.epoch_batches)
-            findings += found + position_is_restorable(run)
-            described["survey"] = survey
-        if forward and lowered.program is not None:
-            described["forward_rows"], found = lower_forward(run, step.model, forward)
+        if settings.engine == "jax":
+            written = True
+            described |= describe_training(run, precision, program)
+            if forward:
+                described["forward_rows"] = describe_forward(run, precision, forward)
+        else:
+            more, found, written = _lowered(run, options, program, forward)
+            described |= more
             findings += found
+        findings += advice
+    if not written:
+        write_text(program, "")
     if "forward_rows" not in described:
         for path in forward.files if forward else ():
             write_text(path, "")
-    with replacing(program) as temporary:
-        temporary.write_bytes(lowered.program or b"")
     Lowering(
         run=settings.name,
+        engine=settings.engine,
         precision=precision,
-        lowered=lowered.program is not None,
+        lowered=written,
         findings=findings,
         **described,
     ).write(summary)
 
 
-def _other_engine(settings: RunSettings) -> list[Finding]:
-    """What is not looked at yet."""
-    if settings.engine == "tensorflow":
-        return []
-    return [
-        Finding(
-            "engine",
-            ERROR,
-            f"the run is trained by pretraining.engine: {settings.engine}, whose step is not "
-            "compiled here: whether it fits a TPU is not known. Set engine: tensorflow, or, to "
-            "train without a preflight, preflight.required: false",
-        )
-    ]
+def _lowered(
+    run: Pretraining, options: LoweringOptions, program: str, forward: ForwardSteps | None
+) -> tuple[dict, list[Finding], bool]:
+    """Lower TensorFlow's steps: fields of `Step`, what was found, and whether `program` is
+    written."""
+    print(f"{run.name}: building the model and tracing its step", file=sys.stderr)
+    step = train_step_of(run)
+    lowered = lower(step.function, step.signature)
+    findings = list(lowered.findings)
+    described = {
+        "parameters": step.parameters,
+        "muon_flops": step.muon_flops,
+        "inputs": {k: [list(s.shape), s.dtype.name] for k, s in sorted(step.signature.items())},
+    }
+    if lowered.program is None:
+        return described, findings, False
+    with replacing(program) as temporary:
+        temporary.write_bytes(lowered.program)
+    if options.survey:
+        described["survey"], found = survey_epoch(run, step, options.epoch_batches)
+        findings += found + position_is_restorable(run)
+    if forward:
+        described["forward_rows"], found = lower_forward(run, step.model, forward)
+        findings += found
+    return described, findings, True
 
 
 def _pad_id(settings: RunSettings, files: RunFiles) -> list[Finding]:

@@ -1,6 +1,7 @@
 """The optimizer's settings, and its learning rate by step."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,16 @@ class _Muon:
 
 
 MUON = _Muon()
+
+
+def orthogonalising_flops(matrices: Iterable[tuple[int, int]]) -> int:
+    """FLOPs of the products with which one update makes `matrices` (their shapes) orthogonal.
+
+    Of a matrix of m x n, m <= n, an iteration multiplies x by xᵀ (2 m²n), the outcome by itself
+    (2 m³) and that by x (2 m²n). What is done element by element is left out.
+    """
+    shapes = [sorted(shape) for shape in matrices]
+    return MUON.iterations * sum(4 * m * m * n + 2 * m**3 for m, n in shapes)
 
 
 @dataclass(frozen=True)

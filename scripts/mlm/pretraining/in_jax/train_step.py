@@ -46,18 +46,19 @@ class Computation:
 def packed(input_ids: np.ndarray, attention_mask: np.ndarray, vocabulary: int) -> np.ndarray:
     """Ids with the highest bit set where a token is padding: uint16 [batch, sequence] for at most
     32,768 ids, else uint32."""
-    kind = _kind(vocabulary)
+    kind = token_type(vocabulary)
     return input_ids.astype(kind) | (attention_mask == 0).astype(kind) << kind(_flag(kind))
 
 
 def unpacked(tokens, vocabulary: int):
     """`input_ids` and `attention_mask`, int32 [batch, sequence] of JAX, from `packed` ones."""
-    flag = _flag(_kind(vocabulary))
+    flag = _flag(token_type(vocabulary))
     ids = tokens & ((1 << flag) - 1)
     return ids.astype(jnp.int32), (tokens >> flag == 0).astype(jnp.int32)
 
 
-def _kind(vocabulary: int) -> type:
+def token_type(vocabulary: int) -> type:
+    """What `packed` keeps a token in."""
     return np.uint16 if vocabulary <= 2**15 else np.uint32
 
 

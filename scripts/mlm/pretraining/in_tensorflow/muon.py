@@ -41,16 +41,6 @@ def orthogonalised(matrices: tf.Tensor) -> tf.Tensor:
     return tf.cast(x, matrices.dtype)
 
 
-def orthogonalising_flops(variables) -> int:
-    """FLOPs of the products with which one update of `variables` makes its matrices orthogonal.
-
-    Of a hidden matrix of m x n, m <= n, an iteration multiplies x by xᵀ (2 m²n), the outcome by
-    itself (2 m³) and that by x (2 m²n). What is done element by element is left out.
-    """
-    shapes = [sorted(v.shape) for v in variables if is_hidden_matrix(v)]
-    return MUON.iterations * sum(4 * m * m * n + 2 * m**3 for m, n in shapes)
-
-
 class Muon(AdamW):
     """AdamW in all but the hidden matrices, which have one moment, `momentum` its decay rate.
 
