@@ -1,0 +1,52 @@
+"""ModernBERT, which TensorFlow has not, through every stage."""
+
+import csv
+import json
+import shutil
+import sys
+
+import pytest
+
+from .conftest import ROOT, TINY, Project
+
+sys.path.append(str(ROOT / "tests" / "finetuning"))
+from tiny_task import write_csv
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
+
+
+def test_a_modernbert_goes_from_text_to_preflight_fine_tuning_and_report(built, tmp_path):
+    place = tmp_path / "project"
+    shutil.copytree(built.path, place, symlinks=True)
+    project = Project(place)
+    write_csv(place / "labels.csv", 200, classes=False)
+    config = TINY | {
+        "model": {
+            **TINY["model"],
+            "family": "modernbert",
+            "config": TINY["model"]["config"] | {"global_rope_theta": 100.0},
+        },
+        "pretraining": TINY["pretraining"] | {"attend": "document"},
+        "preflight": {"targets": ["v5e:2x2"]},
+        "finetune": {
+            "enabled": True,
+            "task": "regression",
+            "data": {"source": "csv", "file": "labels.csv"},
+            "folds": 2,
+            "epochs": 1,
+            "max_length": 16,
+            "resamples": 100,
+        },
+    }
+    project.write_config(config)
+    project.snakemake("preflight", "finetune", "all")
+    run = place / "results" / "runs" / "base"
+    training = json.loads((run / "training.json").read_text())
+    assert (training["model_type"], training["strategy"]) == ("modernbert", "Mesh")
+    assert json.loads((run / "preflight.json").read_text())["passed"] is True
+    assert json.loads((run / "evaluation.json").read_text())["test"]["loss"] < 6.4
+    with open(run / "finetune" / "oof.csv", encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == 200
+    page = (place / "results" / "report.html").read_text()
+    assert '<section id="finetune"' in page and "modernbert" in page
+    assert project.would_run("all") == set()
