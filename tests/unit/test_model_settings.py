@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from mlm.config.families import FAMILIES, REFUSED_FAMILIES
+from mlm.config.families import FAMILIES, REFUSED_FAMILIES, engine_for
 from mlm.config.resolution import model_of_run, resolve
 from mlm.foundations.errors import ConfigError
 
@@ -126,3 +126,39 @@ def test_a_config_file_of_a_decoder_is_refused(tmp_path):
 def test_a_family_that_would_not_export_is_refused_with_the_reason(family):
     with pytest.raises(ConfigError, match=f"'{family}' is not supported: "):
         model({"family": family, "initialisation": {"attention": "standard"}})
+
+
+@pytest.mark.parametrize(
+    ("section", "pretraining", "said"),
+    [
+        (
+            {"family": "modernbert"},
+            {"engine": "tensorflow"},
+            "model.family: 'modernbert' is not trained by pretraining.engine: tensorflow; set it "
+            "to jax, or choose one of albert",
+        ),
+        (
+            {"family": "albert", "initialisation": {"attention": "standard"}},
+            {"engine": "jax"},
+            "model.family: 'albert' is not trained by pretraining.engine: jax; set it to "
+            "tensorflow, or choose one of bert, modernbert",
+        ),
+        (
+            {},
+            {"attend": "document"},
+            "pretraining.attend: document, which pretraining.engine: tensorflow does not have",
+        ),
+        ({}, {"engine": "torch"}, "pretraining.engine: found 'torch', expected"),
+    ],
+)
+def test_what_an_engine_does_not_have_is_refused(section, pretraining, said):
+    with pytest.raises(ConfigError) as caught:
+        resolve({"model": section, "pretraining": pretraining})
+    assert any(said in problem for problem in caught.value.problems)
+
+
+def test_a_family_takes_the_engine_that_has_it():
+    resolve({"model": {"family": "modernbert"}, "pretraining": {"attend": "document"}})
+    assert engine_for("auto", "modernbert") == "jax"
+    assert engine_for("auto", "roberta") == "tensorflow"
+    assert engine_for("jax", "roberta") == "jax"

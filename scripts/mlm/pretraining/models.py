@@ -11,6 +11,7 @@ from mlm.config.families import (
     too_few_positions,
     unfit_family,
 )
+from mlm.encoder.architecture import Architecture
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.pretraining.initialisation import Initialisation
 from mlm.tokenizer.encoding import Encoder
@@ -132,6 +133,11 @@ def model_configuration(
             for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
             if getattr(config, name)
         ]
+    if not problems and engine_for(engine, family) == "jax":
+        try:
+            Architecture.of(config.to_dict())
+        except ConfigError as error:
+            problems = [f"model.config.{problem}" for problem in error.problems]
     if problems:
         raise ConfigError(problems)
     return config
