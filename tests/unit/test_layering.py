@@ -36,6 +36,7 @@ ORDER = (
 #: What the modules that compute import though it computes no bits: where it is edited, the
 #: saved states of trainings are kept.
 COMPUTES_NO_BITS = {
+    "mlm.encoder.architecture": "for TensorFlow no more than messages",
     "mlm.foundations.atomic": "writes files",
     "mlm.foundations.child_process": "starts processes",
     "mlm.foundations.code_digests": "what a state is compared by",
