@@ -123,7 +123,7 @@ def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
     """Rows of one training in this process, and its processor seconds; progress goes to stderr."""
     from mlm.pretraining.accelerator_settings import AcceleratorSettings
     from mlm.pretraining.checkpointing import StateDirectory
-    from mlm.pretraining.in_tensorflow.accelerators import open_accelerator
+    from mlm.pretraining.engine import open_devices
     from mlm.pretraining.run_inputs import (
         RunFiles,
         RunSettings,
@@ -152,7 +152,8 @@ def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
         manifests={s: f"results/manifests/{s}.json" for s in ("train", "validation")},
     )
     manifests = read_checked_manifests(files, settings.sequence_length)
-    accelerator = open_accelerator(AcceleratorSettings.of(config["accelerator"]))
+    devices = AcceleratorSettings.of(config["accelerator"])
+    accelerator = open_devices(settings.engine, devices)
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
     with tempfile.TemporaryDirectory() as state:
         begun, used = time.monotonic(), sum(os.times()[:4])
