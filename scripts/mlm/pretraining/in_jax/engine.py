@@ -67,7 +67,9 @@ class NamedWeights:
             self._set(f"{place}{name}.weight", part)
 
     def set_output_bias(self, bias: np.ndarray) -> None:
-        self._set(self._names.decoder_bias, bias)
+        # A ModernBERT may be without.
+        if self._names.decoder_bias in self._weights:
+            self._set(self._names.decoder_bias, bias)
 
     def _set(self, name: str, value: np.ndarray) -> None:
         self._weights[name] = np.ascontiguousarray(value, np.float32)
