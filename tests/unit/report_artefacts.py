@@ -131,6 +131,8 @@ def training(run: str, loss: float = 4.9, **other) -> Training:
         "run": run,
         "seed": 0,
         "accelerator": "cpu",
+        "engine": "tensorflow",
+        "attend": "sample",
         "strategy": "default (no distribution)",
         "replicas": 1,
         "global_batch_size": 32,

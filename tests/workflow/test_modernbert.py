@@ -42,7 +42,7 @@ def test_a_modernbert_goes_from_text_to_preflight_fine_tuning_and_report(built, 
     project.snakemake("preflight", "finetune", "all")
     run = place / "results" / "runs" / "base"
     training = json.loads((run / "training.json").read_text())
-    assert (training["model_type"], training["strategy"]) == ("modernbert", "Mesh")
+    assert (training["model_type"], training["engine"]) == ("modernbert", "jax")
     assert json.loads((run / "preflight.json").read_text())["passed"] is True
     assert json.loads((run / "evaluation.json").read_text())["test"]["loss"] < 6.4
     with open(run / "finetune" / "oof.csv", encoding="utf-8") as file:

@@ -31,12 +31,14 @@ class TrainingDigests:
 class Training(Artefact):
     """What was trained how, without anything that differs between two runs of the same.
 
-    `overflow` counts masked tokens that found no prediction slot. `code` is the digest of the
-    code that trained, added where the model is kept.
+    `engine` is "tensorflow" or "jax"; attention stays within what `attend` names, the "sample" or
+    the "document". `overflow` counts masked tokens that found no prediction slot. `code` is the
+    digest of the code that trained, added where the model is kept.
     """
 
     run: str
     seed: int
+    engine: str
     strategy: str
     accelerator: str
     precision: str
@@ -50,6 +52,7 @@ class Training(Artefact):
     tokens: int
     parameters: int
     model_type: str
+    attend: str
     initialisation: Settings
     head: str
     slots: int

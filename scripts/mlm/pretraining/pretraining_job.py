@@ -119,6 +119,7 @@ def _summary(
     return Training(
         run=settings.name,
         seed=run.seed,
+        engine=accelerator.framework,
         strategy=accelerator.name,
         accelerator=accelerator.kind,
         precision=accelerator.precision,
@@ -132,6 +133,7 @@ def _summary(
         tokens=run.steps * batch * settings.sequence_length,
         parameters=trained.engine.parameters,
         model_type=run.model_config.model_type,
+        attend=run.attend,
         initialisation=asdict(run.initialisation),
         head=trained.engine.head,
         slots=run.plan.slots,

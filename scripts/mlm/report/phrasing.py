@@ -179,7 +179,9 @@ def how_it_was_measured(evaluation: Evaluation) -> list[str]:
 _SETTINGS = {
     "Architecture": "model_type",
     "Parameters": "parameters",
+    "Attention within": "attend",
     "Head": "head",
+    "Engine": "engine",
     "Strategy": "strategy",
     "Replicas": "replicas",
     "Precision": "precision",
