@@ -24,10 +24,10 @@ PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from mlm.foundations.errors import MlmError
-from mlm.finetuning import jax_framework
-jax_framework.prepare(sys.argv[2], 1, None)
+from mlm.pretraining.in_jax import framework
+framework.prepare(sys.argv[2], 1, None)
 try:
-    print(jax_framework.data_mesh(sys.argv[3], None).devices.flat[0].platform)
+    print(framework.data_mesh(sys.argv[3], None).devices.flat[0].platform)
 except MlmError as error:
     print("refused:", error)
 """
