@@ -44,6 +44,7 @@ rule evaluate:
             "seed",
             "train_samples",
         ),
+        pretraining=of_run("pretraining", "attend"),
         accelerator=of_accelerator("cpu_threads", "kind", "virtual_replicas"),
         operational=operational(tpu=settings["accelerator"]["tpu"]),
     script:

@@ -27,7 +27,9 @@ def main(job):
         and corpus["test"].source.carved_from is not None
         and corpus["test"].group_by == OWN
     )
-    settings = EvaluationSettings.of(job.params.evaluation, accelerator_of(job))
+    settings = EvaluationSettings.of(
+        job.params.evaluation, accelerator_of(job), job.params.pretraining["attend"]
+    )
     figures = evaluate(job.wildcards.run, paths, characters, settings, carved)
     figures.write(job.output[0])
     print(

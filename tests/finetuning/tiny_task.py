@@ -49,7 +49,8 @@ def write_model(directory: Path, seed: int = 0) -> None:
     from evaluated_project import write_word_tokenizer
 
     from mlm.encoder.architecture import Architecture
-    from mlm.encoder.weights import initial_parameters, write_parameters
+    from mlm.encoder.weights import initial_parameters
+    from mlm.foundations.weight_files import write_weights
 
     write_word_tokenizer(directory)
     config = {
@@ -65,7 +66,7 @@ def write_model(directory: Path, seed: int = 0) -> None:
         "layer_norm_eps": 1e-5,
     }
     parameters = initial_parameters(Architecture.of(config), jax.random.key(seed))
-    write_parameters(directory / "model.safetensors", parameters)
+    write_weights(parameters, directory / "model.safetensors")
     write_json(directory / "config.json", config)
 
 

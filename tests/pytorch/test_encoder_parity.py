@@ -11,8 +11,9 @@ from safetensors.numpy import load_file
 
 from mlm.encoder.architecture import FAMILIES, Architecture, parameter_shapes
 from mlm.encoder.network import masked_logits
-from mlm.encoder.weights import read_parameters, write_parameters
+from mlm.encoder.weights import read_parameters
 from mlm.foundations.framework import tf
+from mlm.foundations.weight_files import write_weights
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from tiny_encoder import hidden, tiny_batch, tiny_config, tiny_encoder
@@ -48,7 +49,7 @@ def models(tmp_path_factory):
     for name, (family, changes) in (cases | {"biased": ("modernbert", BIASED)}).items():
         architecture, parameters = tiny_encoder(family, **changes)
         place = root / name
-        write_parameters(place / "model.safetensors", parameters)
+        write_weights(parameters, place / "model.safetensors")
         config = tiny_config(family, **changes) | {"architectures": [CLASSES[family]]}
         (place / "config.json").write_text(json.dumps(config))
         states = hidden(parameters, architecture, ids, mask)

@@ -9,7 +9,8 @@ from small_run import LENGTH, VOCABULARY, small_samples, write_tokenizer
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.framework import tf
-from mlm.pretraining.export import ExportedModel, write_weights
+from mlm.foundations.weight_files import write_weights
+from mlm.pretraining.export import ExportedModel
 from mlm.pretraining.in_tensorflow.model import build_model, pytorch_weights
 from mlm.pretraining.in_tensorflow.prediction import masked_logits
 from mlm.pretraining.models import ModelRequest, model_configuration

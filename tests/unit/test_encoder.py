@@ -20,8 +20,9 @@ from tiny_encoder import (
 
 from mlm.encoder.architecture import FAMILIES, Architecture, parameter_shapes
 from mlm.encoder.network import hidden_states, masked_logits
-from mlm.encoder.weights import read_parameters, write_parameters
+from mlm.encoder.weights import read_parameters
 from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.weight_files import write_weights
 
 FAMILIES = [family for family in FAMILIES if family != "xlm-roberta"]  # RoBERTa under its name
 quick = partial(jax.jit, compiler_options=QUICKLY)
@@ -59,6 +60,10 @@ def without_dropout(family):
             {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
             "rope_parameters: found .*yarn",
         ),
+        ("modernbert", {"rope_parameters": {"rope_type": "yarn"}}, "found ..rope_type.., expected"),
+        ("modernbert", {"global_attn_every_n_layers": 0}, "every_n_layers: found 0, expected"),
+        ("modernbert", {"local_attention": -1}, "local_attention: found -1, expected"),
+        ("modernbert", {"hidden_size": 30, "num_attention_heads": 2}, "need an even width"),
     ],
 )
 def test_what_is_not_built_here_is_refused(family, changes, message):
@@ -108,7 +113,7 @@ def test_weights_come_back_from_their_file(tmp_path):
     architecture, parameters = tiny_encoder("bert")
     file = tmp_path / "model.safetensors"
     # What PyTorch saves of models with more heads is left there.
-    write_parameters(file, parameters | {"bert.pooler.dense.bias": np.zeros(32)})
+    write_weights(parameters | {"bert.pooler.dense.bias": np.zeros(32)}, file)
     found = read_parameters(file, architecture)
     assert found.keys() == parameters.keys()
     assert all(np.array_equal(found[name], parameters[name]) for name in found)

@@ -414,3 +414,29 @@ def test_tensorflow_and_jax_answer_alike(root):
         np.testing.assert_array_equal(ours[name], theirs[name])
     for name in ("log_probability", "top_probability"):
         np.testing.assert_allclose(ours[name], theirs[name], atol=1e-5)
+
+
+def test_a_model_that_was_trained_within_documents_is_evaluated_so(root):
+    """Of two documents in a row, the second answers as it does alone, at positions of its own."""
+    from mlm.evaluation import in_jax
+    from mlm.pretraining.accelerator_settings import AcceleratorSettings
+
+    settings = AcceleratorSettings("cpu", "float32", virtual_replicas=None, cpu_threads=1)
+    half = project.LENGTH // 2
+    document = np.random.default_rng(0).integers(5, 120, (1, half)).astype(np.int32)
+    document[0, 0] = 0
+    row = np.concatenate([document, document], axis=1)
+    asked = {"positions": np.array([[half + 3]]), "labels": document[:, 3:4]}
+    batch = asked | {"input_ids": row, "attention_mask": np.ones_like(row)}
+    padded = np.concatenate([document, np.full_like(document, 1)], axis=1)
+    alone = {
+        "positions": np.array([[3]]),
+        "labels": document[:, 3:4],
+        "input_ids": padded,
+        "attention_mask": (padded != 1).astype(np.int32),
+    }
+    within = in_jax.open_model(root / "random", settings, begins_document=0).answers
+    across = in_jax.open_model(root / "random", settings).answers
+    expected = across(alone)["log_probability"]
+    np.testing.assert_allclose(within(batch)["log_probability"], expected, atol=1e-5)
+    assert abs(across(batch)["log_probability"] - expected).max() > 1e-3

@@ -43,6 +43,7 @@ COMPUTES_NO_BITS = {
     "mlm.foundations.digests": "what a state is compared by",
     "mlm.foundations.errors": "messages",
     "mlm.foundations.progress_line": "messages",
+    "mlm.foundations.weight_files": "writes files",
     "mlm.pretraining.accelerator_settings": "what the devices come to is part of the state",
     "mlm.pretraining.export": "writes files",
     "mlm.pretraining.in_jax.accelerators": "finds the devices",

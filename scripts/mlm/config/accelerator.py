@@ -23,13 +23,13 @@ class Accelerator(Section):
     kind: Literal["auto", "cpu", "gpu", "tpu"] = Field(
         "auto",
         description="auto, cpu, gpu or tpu. auto: the TPU of this machine, else the GPUs that"
-        " TensorFlow sees, else the CPU.",
+        " the framework sees, else the CPU.",
     )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
         description="bfloat16 (weights, moments, norms, softmax and loss stay float32), float32, or"
-        " auto: bfloat16 on TPUs and, but in fine-tuning, on processors that have instructions for"
-        " it, float32 elsewhere. It is part of the result.",
+        " auto: bfloat16 on TPUs and, where TensorFlow trains, on processors that have instructions"
+        " for it, float32 elsewhere. It is part of the result.",
     )
     cpu_threads: Threads = Field(
         2,

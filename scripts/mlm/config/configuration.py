@@ -8,6 +8,7 @@ from pydantic import Field
 from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation
+from mlm.config.families import engine_for
 from mlm.config.fields import SPLITS, Section, Seed, section
 from mlm.config.finetune import Finetune
 from mlm.config.model import Model
@@ -105,6 +106,15 @@ class Configuration(Section):
                     f"{where}.run: no run is called {start.run!r}; there are: {', '.join(runs)}"
                 )
                 continue
+            engines = [
+                engine_for(runs[n].pretraining.engine, runs[n].model.model_type)
+                for n in (start.run, name)
+            ]
+            if len(set(engines)) > 1:
+                problems.append(
+                    f"{where}.run: run {start.run!r} is trained by pretraining.engine: "
+                    f"{engines[0]}, this one by {engines[1]}; set one engine for both"
+                )
             way = [name]
             while (before := starts[way[-1]].run) in runs and before not in way:
                 way.append(before)

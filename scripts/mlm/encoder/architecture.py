@@ -219,6 +219,11 @@ class Architecture:
                 f"num_attention_heads: found {found['heads']}, expected a divisor of hidden_size "
                 f"{found['width']}"
             )
+        elif not problems and found.get("thetas") and found["width"] // found["heads"] % 2:
+            problems.append(
+                f"num_attention_heads: found {found['heads']}, which makes heads "
+                f"{found['width'] // found['heads']} wide; rotary positions need an even width"
+            )
         if problems:
             raise ConfigError(list(dict.fromkeys(problems)))
         found["initializer_range"] = given.get("initializer_range", 0.02)
@@ -251,12 +256,25 @@ def _layers_of_modernbert(given: Mapping[str, Any]) -> tuple[dict, list[str]]:
     """Which layers are local and the bases of their positions, from the fields of transformers 5
     or, without them, of 4; and what is wrong with them."""
     count, every = given["num_hidden_layers"], given.get("global_attn_every_n_layers", 3)
+    window = given.get("local_attention", 128)
+    if wrong := [
+        f"{name}: found {value!r}, expected a whole number of 1 or more"
+        for name, value in (("global_attn_every_n_layers", every), ("local_attention", window))
+        if type(value) is not int or value < 1
+    ]:
+        return {}, wrong
     kinds = ("full_attention", "sliding_attention")
     layers = given.get("layer_types", [kinds[i % every > 0] for i in range(count)])
     problems = []
     if len(layers) != count or not {*layers} <= {*kinds}:
         problems.append(f"layer_types: found {layers!r}, expected {count} of {' and '.join(kinds)}")
-    rotary = [given.get("rope_parameters", {}).get(kind) or {} for kind in kinds]
+    parameters = given.get("rope_parameters", {})
+    if unknown := sorted({*parameters} - {*kinds}):
+        problems.append(
+            f"rope_parameters: found {unknown}, expected those of {' and '.join(kinds)}"
+        )
+        return {}, problems
+    rotary = [parameters.get(kind) or {} for kind in kinds]
     problems += [
         f"rope_parameters: found {own!r}, expected rope_type 'default'; nothing else is built here"
         for own in rotary

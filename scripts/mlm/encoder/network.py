@@ -104,6 +104,11 @@ def hidden_states(
     return hidden
 
 
+def document_numbers(input_ids, begins_document: int):
+    """`documents` of `hidden_states`: each begins with the token `begins_document`."""
+    return jnp.cumsum((input_ids == begins_document).astype(jnp.int32), axis=1)
+
+
 def projection(parameters: Parameters, architecture: Architecture, hidden, dtype=jnp.float32):
     """The head before its last product: logits are states · tableᵀ + bias.
 

@@ -1,4 +1,4 @@
-"""The weights of an encoder: how they begin, and their file."""
+"""The weights of an encoder: how they begin, and how they are read."""
 
 import math
 from pathlib import Path
@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from mlm.encoder.architecture import Architecture, parameter_shapes
-from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError, reading
 
 
@@ -54,13 +53,3 @@ def read_parameters(path: str | Path, architecture: Architecture) -> dict[str, n
             f"of the family {architecture.family}"
         )
     return {name: stored[name].astype(np.float32) for name in parameter_shapes(architecture)}
-
-
-def write_parameters(path: str | Path, parameters) -> None:
-    """Write `parameters` atomically as safetensors; same weights, same bytes."""
-    from safetensors.numpy import save
-
-    arrays = {k: np.asarray(v, np.float32, order="C") for k, v in sorted(parameters.items())}
-    content = save(arrays, metadata={"format": "pt"})
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)

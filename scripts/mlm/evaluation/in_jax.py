@@ -1,4 +1,5 @@
-"""An exported model that answers through JAX: families that TensorFlow has not."""
+"""An exported model that answers through JAX: of a family that TensorFlow has not, or one whose
+attention stays within documents."""
 
 from pathlib import Path
 
@@ -9,8 +10,13 @@ from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.in_jax.accelerators import open_accelerator
 
 
-def open_model(directory: Path, accelerator: AcceleratorSettings) -> AnsweringModel:
-    """The model in `directory` on the devices that `accelerator` asks for."""
+def open_model(
+    directory: Path, accelerator: AcceleratorSettings, begins_document: int | None = None
+) -> AnsweringModel:
+    """The model in `directory` on the devices that `accelerator` asks for.
+
+    With `begins_document`, the token that each document begins with, attention stays within.
+    """
     devices = open_accelerator(accelerator)
 
     import jax
@@ -23,7 +29,9 @@ def open_model(directory: Path, accelerator: AcceleratorSettings) -> AnsweringMo
     divided = NamedSharding(devices.mesh, PartitionSpec("data"))
     weights = jax.device_put(weights, whole)
     step = jax.jit(
-        masked_answers(architecture), in_shardings=(whole, divided), out_shardings=divided
+        masked_answers(architecture, begins_document),
+        in_shardings=(whole, divided),
+        out_shardings=divided,
     )
 
     def answers(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -34,12 +42,12 @@ def open_model(directory: Path, accelerator: AcceleratorSettings) -> AnsweringMo
     return AnsweringModel(answers, devices.replicas, architecture.vocabulary)
 
 
-def masked_answers(architecture):
+def masked_answers(architecture, begins_document: int | None = None):
     """The function (weights, batch) -> answers of `AnsweringModel`, in float32."""
     import jax
     import jax.numpy as jnp
 
-    from mlm.encoder.network import hidden_states, masked_logits
+    from mlm.encoder.network import document_numbers, hidden_states, masked_logits
 
     def step(weights, batch):
         hidden = hidden_states(
@@ -48,6 +56,12 @@ def masked_answers(architecture):
             batch["input_ids"],
             batch["attention_mask"],
             positions=batch["positions"],
+            # Special tokens are never masked.
+            documents=(
+                None
+                if begins_document is None
+                else document_numbers(batch["input_ids"], begins_document)
+            ),
         )
         logits, labels = masked_logits(weights, architecture, hidden), batch["labels"][..., None]
         log_probabilities = jax.nn.log_softmax(logits)

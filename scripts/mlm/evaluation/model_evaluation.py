@@ -100,15 +100,20 @@ def evaluate(
     )
 
 
-def open_model(directory: Path, accelerator: AcceleratorSettings, seed: int):
-    """The model in `directory`, an AnsweringModel, in the framework that has its family."""
-    if framework_of(directory) == "jax":
+def _opened(directory: Path, begins_document: int | None, settings: EvaluationSettings):
+    """The model in `directory`, an AnsweringModel, in the framework that has it.
+
+    With `begins_document`, the token that each document begins with, attention stays within.
+    """
+    # Whatever the precision of the training, figures are computed in float32.
+    accelerator = AcceleratorSettings.of({**settings.accelerator, "precision": "float32"})
+    if begins_document is not None or framework_of(directory) == "jax":
         from mlm.evaluation import in_jax
 
-        return in_jax.open_model(directory, accelerator)
+        return in_jax.open_model(directory, accelerator, begins_document)
     from mlm.evaluation import in_tensorflow
 
-    return in_tensorflow.open_model(directory, accelerator, seed)
+    return in_tensorflow.open_model(directory, accelerator, settings.seed)
 
 
 def _scored(
@@ -123,9 +128,8 @@ def _scored(
     from mlm.batches.masking import MaskingPlan
     from mlm.evaluation.scoring import Scorer
 
-    # Whatever the precision of the training, figures are computed in float32.
-    accelerator = AcceleratorSettings.of({**settings.accelerator, "precision": "float32"})
-    model = open_model(directory, accelerator, settings.seed)
+    within = settings.attend == "document"
+    model = _opened(directory, tokenizer.cls_token_id if within else None, settings)
     check_vocabulary(model.vocabulary, tokenizer, directory)
     plan = MaskingPlan(
         mlm_probability=settings.mlm_probability,

@@ -21,9 +21,10 @@ import jax.numpy as jnp
 
 from mlm.encoder.architecture import FAMILIES, Architecture
 from mlm.encoder.network import Parameters, dense_product, dropped, hidden_states, projection
-from mlm.encoder.weights import initial_parameters, read_parameters, write_parameters
+from mlm.encoder.weights import initial_parameters, read_parameters
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import ConfigError, MlmError, reading
+from mlm.foundations.weight_files import write_weights
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class SequenceModel:
 
     def write(self, directory: str | Path, parameters: Parameters) -> None:
         """Write model.safetensors and config.json, like the exported model."""
-        write_parameters(Path(directory) / "model.safetensors", parameters)
+        write_weights(parameters, Path(directory) / "model.safetensors")
         write_json(Path(directory) / "config.json", dict(self.fields))
 
 

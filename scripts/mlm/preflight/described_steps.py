@@ -166,7 +166,9 @@ def _lowered(mesh, description: dict):
     if description["step"] == EVALUATION:
         row, slots = ((plan.sequence_length,), np.int32), ((plan.slots,), np.int32)
         asked = batch(input_ids=row, attention_mask=row, positions=slots, labels=slots)
-        step = jax.jit(masked_answers(architecture), out_shardings=divided)
+        within = description["attend"] == "document"
+        answers = masked_answers(architecture, description["begins_document"] if within else None)
+        step = jax.jit(answers, out_shardings=divided)
         return step.lower(shaped(parameters, whole), asked)
     tokens = train_step.token_type(architecture.vocabulary)
     stored = batch(tokens=((plan.sequence_length,), tokens), index=((), np.uint32))

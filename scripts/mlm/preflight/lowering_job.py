@@ -135,7 +135,7 @@ def _lowered(
 def _pad_id(settings: RunSettings, files: RunFiles) -> list[Finding]:
     """The pad token's id, looked at before the model refuses it in its own words."""
     family, pad = settings.model["family"], Encoder.load(files.tokenizer).special_ids.pad
-    if family not in ROBERTA_FAMILY or pad == 1 or settings.engine != "tensorflow":
+    if family not in ROBERTA_FAMILY or pad == 1:
         return []
     return [
         Finding(

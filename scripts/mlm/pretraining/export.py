@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.foundations.atomic import replacing, write_json
+from mlm.foundations.atomic import write_json
+from mlm.foundations.weight_files import write_weights
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,6 @@ class ExportedModel:
             tf.io.gfile.makedirs(place)
             for name in sorted(os.listdir(local)):
                 tf.io.gfile.copy(f"{local}/{name}", f"{place}/{name}", overwrite=True)
-
-
-def write_weights(weights: dict[str, np.ndarray], path: str | Path) -> None:
-    """Write a safetensors file atomically; same weights, same bytes."""
-    from safetensors.numpy import save
-
-    arrays = {k: np.ascontiguousarray(v, np.float32) for k, v in sorted(weights.items())}
-    # Written here, so that a full disk is the system's error and not the library's own.
-    content = save(arrays, metadata={"format": "pt"})
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
 
 
 def write_configuration(config, path: str | Path) -> None:

@@ -90,7 +90,14 @@ def model_configuration(
     # A field under the family's own name goes before the same under the common one.
     asked = {own_names[name]: v for name, v in request.config.items() if name in own_names}
     asked |= {name: value for name, value in request.config.items() if name not in own_names}
-    if problems := _unknown_fields(known, asked):
+    problems = _unknown_fields(known, asked)
+    problems += [
+        f"model: {name} is a field of transformers 5; say it in those of version 4, which are "
+        "global_attn_every_n_layers, global_rope_theta and local_rope_theta, and leave it out"
+        for name in ("layer_types", "rope_parameters")
+        if family == "modernbert" and base.get(name) is not None
+    ]
+    if problems:
         raise ConfigError(problems)
     try:
         config = AutoConfig.for_model(family, **(base | asked))
@@ -114,8 +121,7 @@ def model_configuration(
         config.max_position_embeddings = sequence_length + first_position(family)
     elif problem := too_few_positions(family, config.max_position_embeddings, sequence_length):
         problems.append(problem)
-    in_tensorflow = engine_for(engine, family) == "tensorflow"
-    if in_tensorflow and family in ROBERTA_FAMILY and tokenizer.special_ids.pad != 1:
+    if family in ROBERTA_FAMILY and tokenizer.special_ids.pad != 1:
         problems.append(
             f"tokenizer: the pad token has id {tokenizer.special_ids.pad}; {config.model_type} in "
             "TensorFlow treats id 1 as padding whatever its configuration says, so every "

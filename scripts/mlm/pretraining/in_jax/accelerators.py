@@ -1,6 +1,8 @@
 """The devices that train, as a mesh of JAX."""
 
 import os
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,11 +44,16 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
             "TPU of the machine that it runs on. Run there with name: local, or set engine: "
             "tensorflow"
         )
+    settings.check()
     prepare(settings.kind, settings.cpu_threads, settings.virtual_replicas)
     mesh = data_mesh(settings.kind, settings.virtual_replicas)
+    if "tensorflow" in sys.modules:
+        # It writes logs and states beside, and must not take the GPU's memory.
+        with suppress(RuntimeError):  # where it has taken its devices already
+            sys.modules["tensorflow"].config.set_visible_devices([], "GPU")
     kind = mesh.devices.flat[0].platform
     precision = settings.precision
     if precision == "auto":
         # XLA multiplies bfloat16 on a CPU no faster than float32.
-        precision = "float32" if kind == "cpu" else "bfloat16"
+        precision = "bfloat16" if kind == "tpu" else "float32"
     return Accelerator(mesh, kind, precision)

@@ -159,6 +159,11 @@ class Engine:
         return ExportedModel(weights, self._run.model_config)
 
     def start_trace(self, directory: str) -> None:
+        if "://" in directory:
+            raise MlmError(
+                f"pretraining.profile: JAX writes no trace to {directory}. Set profile to null, or "
+                "name a local pretraining.checkpoint.directory"
+            )
         jax.profiler.start_trace(directory)
 
     def stop_trace(self) -> None:
@@ -169,7 +174,8 @@ class Engine:
         from safetensors.numpy import save
 
         leaves = jax.tree_util.tree_leaves_with_path(self._state)
-        content = save({_name(path): np.array(value) for path, value in leaves})
+        # On a CPU these are no copies.
+        content = save({_name(path): np.asarray(value) for path, value in leaves})
         with _opened(f"{place}/{_FILE}", "wb") as stream:
             stream.write(content)
 

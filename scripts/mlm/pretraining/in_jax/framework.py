@@ -28,14 +28,25 @@ def prepare(kind: str, cpu_threads: int, virtual_devices: int | None) -> None:
         kind = "cpu"
     elif kind == "auto":
         kind = "tpu" if local_tpu() else "gpu" if local_gpu() else "cpu"
-    # The CPU is always there: the data waits in its memory.
-    os.environ["JAX_PLATFORMS"] = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}[kind]
-    if "jax" in sys.modules:
-        # TensorFlow imports it, and it looks at the variable no more.
-        sys.modules["jax"].config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
+    settings = {
+        # The CPU is always there: the data waits in its memory.
+        "jax_platforms": {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}[kind],
+        # What a user's environment may set otherwise, and what decides bits.
+        "jax_enable_x64": False,
+        "jax_default_prng_impl": "threefry2x32",
+        # Products of float32 are float32's, not those of a TPU's or a GPU's shorter numbers.
+        "jax_default_matmul_precision": "highest",
+    }
+    for name, value in settings.items():
+        os.environ[name.upper()] = str(value)
+        if "jax" in sys.modules:
+            # TensorFlow imports it, and it looks at the variables no more.
+            sys.modules["jax"].config.update(name, value)
     devices = virtual_devices or 1
     os.environ["NPROC"] = str(max(cpu_threads, devices))
     flags = [f for f in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in f]
+    if kind == "gpu":
+        flags.append("--xla_gpu_deterministic_ops=true")
     if virtual_devices:
         flags.append(f"--xla_force_host_platform_device_count={devices}")
     os.environ["XLA_FLAGS"] = " ".join(flags)
@@ -47,7 +58,14 @@ def data_mesh(kind: str, virtual_devices: int | None):
     Raises MlmError where there is no such device. JAX without support for a GPU gives the CPU in
     its place and says nothing: that is an error for the kind gpu, and a warning for auto.
     """
-    import jax
+    try:
+        import jax
+    except ImportError:
+        raise MlmError(
+            "JAX is not installed here, which pretraining.engine: jax and fine-tuning need. It "
+            "comes with envs/requirements.txt; on a TPU VM it wants an environment of its own "
+            "(pip install 'jax[tpu]'), since TensorFlow's there needs an older libtpu"
+        ) from None
     import numpy as np
     from jax.sharding import Mesh
 

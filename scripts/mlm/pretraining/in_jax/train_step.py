@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec
 from mlm.batches.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.encoder.architecture import Architecture
 from mlm.encoder.masked_loss import masked_cross_entropy
-from mlm.encoder.network import hidden_states, projection
+from mlm.encoder.network import document_numbers, hidden_states, projection
 from mlm.pretraining.in_jax.optimizers import clipped, hidden_parts, updated
 from mlm.pretraining.optimisation import OptimizerSettings
 
@@ -151,8 +151,7 @@ def _masked(computation: Computation, stored: dict, plan: MaskingPlan, seed: int
     ids, attention = unpacked(stored["tokens"], computation.architecture.vocabulary)
     batch = mask_batch(ids, attention, stored["index"], plan, seed, epoch)
     if computation.attend == "document":
-        begins = (ids == computation.begins_document).astype(jnp.int32)
-        batch["documents"] = jnp.cumsum(begins, axis=1)
+        batch["documents"] = document_numbers(ids, computation.begins_document)
     return batch
 
 

@@ -40,6 +40,7 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
 
     Raises MlmError when there is no such device, saying what was looked for.
     """
+    settings.check()
     # The order in which a CPU adds up depends on its number of threads, so that this number
     # is part of the result and never what the scheduler happens to give.
     tf.config.threading.set_intra_op_parallelism_threads(settings.cpu_threads)
@@ -86,11 +87,6 @@ def _cpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
 
 
 def _virtual_replicas(settings: AcceleratorSettings) -> tf.distribute.Strategy:
-    if settings.kind == "gpu":
-        raise MlmError(
-            "accelerator: virtual_replicas are logical CPU devices; set kind to cpu, or to tpu "
-            "for a rehearsal, and not to gpu"
-        )
     tf.config.set_visible_devices([], "GPU")
     cpu = tf.config.list_physical_devices("CPU")[0]
     count = settings.virtual_replicas
