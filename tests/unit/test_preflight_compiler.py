@@ -152,7 +152,9 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 20, int(sys.argv[1]) << 20))
 from mlm.tpu.compiler import compile_for
-print(compile_for("v5e:2x2", sys.argv[2]).outcome)
+found = compile_for("v5e:2x2", sys.argv[2])
+print(found.message, file=sys.stderr)
+print(found.outcome)
 """
 
 

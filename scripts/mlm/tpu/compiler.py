@@ -59,7 +59,7 @@ OLDEST_LIBTPU = (0, 0, 42)
 #: What the processes that compile say when this machine has no memory left for them.
 _NO_HOST_MEMORY = re.compile(
     r"MemoryError|bad_alloc|Cannot allocate memory|failed to map segment|"
-    r"pthread_create|Resource temporarily unavailable"
+    r"pthread_create|can't start new thread|Resource temporarily unavailable"
 )
 
 #: What a line of a compiling process begins with that is an answer.
@@ -159,7 +159,11 @@ def ask(module: str, requests: list[dict]) -> list[Compilation]:
 
 def _died(process: subprocess.CompletedProcess) -> Compilation:
     last = _first_lines("\n".join(process.stderr.strip().splitlines()[-3:]))
-    if process.returncode == -signal.SIGKILL or _NO_HOST_MEMORY.search(process.stderr):
+    killed = process.returncode == -signal.SIGKILL
+    # Under a limit of the address space, a library that gets no memory may die at once.
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    killed |= limited and process.returncode in (-signal.SIGSEGV, -signal.SIGBUS)
+    if killed or _NO_HOST_MEMORY.search(process.stderr):
         return _out_of_host_memory(resource.RUSAGE_CHILDREN)
     return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {last}")
 
