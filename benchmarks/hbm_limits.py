@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 from mlm.config.pretraining import Optimizer
 from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
 
-TARGET, VOCABULARY, SEQUENCE = "v5e:2x2", 25_000, 512
+TARGET, VOCABULARY, SEQUENCE, OPTIMIZER = "v5e:2x2", 25_000, 512, "adamw"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,10 @@ def lower_case(case: Case, program: str) -> None:
     )
     model = build_model(config, "standard", seed=0)
     settings = OptimizerSettings.of(
-        Optimizer(learning_rate=1e-4, max_grad_norm=None, weight_decay=0.01).model_dump(), 10000
+        Optimizer(
+            name=OPTIMIZER, learning_rate=1e-4, max_grad_norm=None, weight_decay=0.01
+        ).model_dump(),
+        10000,
     )
     optimizer = build_optimizer(settings, model.trainable_variables)
     ids = tf.zeros([case.batch, SEQUENCE], tf.int32)

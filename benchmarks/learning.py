@@ -119,10 +119,10 @@ def read_record(name: str) -> list[dict]:
         return list(csv.DictReader(stream))
 
 
-def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
-    """Rows of one training in this process, and its processor seconds; progress goes to stderr."""
+def run_of(assignments: list[str], seed: int):
+    """A function of an engine's name, or None, that gives the run on the shards at hand and the
+    devices that it trains on."""
     from mlm.pretraining.accelerator_settings import AcceleratorSettings
-    from mlm.pretraining.checkpointing import StateDirectory
     from mlm.pretraining.engine import open_devices
     from mlm.pretraining.run_inputs import (
         RunFiles,
@@ -130,7 +130,6 @@ def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
         pretraining_of,
         read_checked_manifests,
     )
-    from mlm.pretraining.training import pretrain
 
     config = overridden(yaml.safe_load((BASE / "config.yaml").read_text()), assignments)
     for key, (module, name) in STRENGTHS.items():
@@ -152,9 +151,21 @@ def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
         manifests={s: f"results/manifests/{s}.json" for s in ("train", "validation")},
     )
     manifests = read_checked_manifests(files, settings.sequence_length)
-    devices = AcceleratorSettings.of(config["accelerator"])
-    accelerator = open_devices(settings.engine, devices)
-    run = pretraining_of(settings, files, manifests, accelerator.replicas)
+
+    def opened(engine: str | None = None):
+        devices = AcceleratorSettings.of(config["accelerator"])
+        accelerator = open_devices(engine or settings.engine, devices)
+        return pretraining_of(settings, files, manifests, accelerator.replicas), accelerator
+
+    return opened
+
+
+def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
+    """Rows of one training in this process, and its processor seconds; progress goes to stderr."""
+    from mlm.pretraining.checkpointing import StateDirectory
+    from mlm.pretraining.training import pretrain
+
+    run, accelerator = run_of(assignments, seed)()
     with tempfile.TemporaryDirectory() as state:
         begun, used = time.monotonic(), sum(os.times()[:4])
         trained = pretrain(run, accelerator, StateDirectory(state, keep=1))

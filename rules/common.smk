@@ -60,6 +60,7 @@ TOKENIZER_FILES = [
     for name in ("tokenizer", "tokenizer_config", "special_tokens_map")
 ]
 TOKENIZER_RECORD = "results/tokenizer/tokenizer_stats.json"
+INDEXES = expand("results/index/{split}.{suffix}", split=SPLITS, suffix=["sqlite", "json"])
 TRAINED_FILES = {
     "weights": "model/model.safetensors",
     "config": "model/config.json",
@@ -106,6 +107,8 @@ REPORT_EXTRAS = {
     )
     if wanted and name.split("_")[0] in settings["report"]["sections"]
 }
+# What training was shown is looked up in the text; shards that were made elsewhere have none.
+REPORTED_ASKED = FROM_CORPUS and "asked" in settings["report"]["sections"]
 REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if "finetune" in REPORT_EXTRAS else {})
 
 PUBLISH = settings["publish"]
@@ -157,6 +160,10 @@ def of_run(section, *keys, without=()):
     return narrowed
 
 
+# What of a run's training changes its weights; of what it forgets, the holes do.
+pretraining_of = of_run("pretraining", without=("checkpoint", "continue_from", "forget"))
+
+
 def model_of(wildcards):
     """The model of the job's run, for `params`: with the content of its config file, if any."""
     return canonical(model_of_run(settings, wildcards.run))
@@ -197,9 +204,24 @@ def continuation_of(wildcards):
 
 
 def summary_of_continued_run(wildcards):
-    """The end of the training that the job's run continues; what it was matters, not its date."""
+    """The end of the training that the job's run continues; what it was matters, not its date.
+
+    After it, what that run forgets, if anything.
+    """
     run = start_of(wildcards.run)["run"]
-    return [] if run is None else [ancient(f"results/runs/{run}/training.json")]
+    if run is None:
+        return []
+    return [ancient(path) for path in [f"results/runs/{run}/training.json", *holes_of(run)]]
+
+
+def forgotten_by(run):
+    """What of the train split `run` is trained without."""
+    return run_section(settings, run, "pretraining")["forget"]
+
+
+def holes_of(run):
+    """The file that says which tokens `run` is trained without, for an input; none for most."""
+    return [f"results/holes/{run}.json"] if forgotten_by(run) else []
 
 
 def pushing_of(wildcards):
@@ -303,6 +325,16 @@ def publish_records(wildcards):
         except MlmError as error:
             raise WorkflowError(str(error))
     return PUBLISH_RECORDS
+
+
+def indexes(wildcards):
+    """The indexes of all splits. Without the text: an error."""
+    if not FROM_CORPUS:
+        raise WorkflowError(
+            "index: shards that were made elsewhere (shards.source: prebuilt) have no text, so "
+            "that there is nothing to index. scripts/ask.py looks for the tokens instead"
+        )
+    return INDEXES
 
 
 def memory_of_training(wildcards, input):

@@ -48,7 +48,7 @@ rule lower_train_step:
     params:
         code=code("lower_train_step"),
         model=model_of,
-        pretraining=of_run("pretraining", without=("checkpoint", "continue_from")),
+        pretraining=pretraining_of,
         seed=settings["seed"],
         precision=settings["accelerator"]["precision"],
         sequence_length=settings["shards"]["sequence_length"],
@@ -83,7 +83,7 @@ rule find_batch:
     params:
         code=code("find_batch"),
         model=model_of,
-        pretraining=of_run("pretraining", without=("checkpoint", "continue_from")),
+        pretraining=pretraining_of,
         seed=settings["seed"],
         sequence_length=settings["shards"]["sequence_length"],
         targets=settings["preflight"]["targets"],

@@ -2,11 +2,43 @@
 #
 # Requires  results/tokenizer/tokenizer.json and the files beside it
 #           results/manifests/{train,validation}.json and the shards they name
+#           results/corpus/train.parquet, for a run that forgets (pretraining.forget)
 # Gives     results/runs/{run}/trained/ what a training has just made
 #           results/runs/{run}/model/   the model in the Hugging Face layout
 #           results/runs/{run}/training.csv, training.json
+#           results/holes/{run}.json    of a run that forgets: which tokens it does without
 # Keeps     state/{run}/{fingerprint}/  what an interrupted training goes on from
 # Pushes    checkpoints to the Hub meanwhile, where publish.checkpoints.every asks for it
+
+
+rule holes:
+    """Find where the documents that a run forgets stand in the samples of the train split."""
+    input:
+        train="results/manifests/train.json",
+        staged=staged_shards("train"),
+        corpus="results/corpus/train.parquet",
+        described="results/corpus/train.json",
+        tokenizer=TOKENIZER_FILES[0],
+        tokenizer_settings=TOKENIZER_FILES[1:],
+        record=TOKENIZER_RECORD,
+    output:
+        "results/holes/{run}.json",
+    log:
+        "logs/holes/{run}.log",
+    benchmark:
+        "logs/benchmarks/holes/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        code=code("holes"),
+        forget=lambda wildcards: forgotten_by(wildcards.run),
+        settings=canonical(used_settings(settings["corpus"], settings["seed"])),
+    script:
+        "../scripts/holes.py"
 
 
 rule pretrain:
@@ -27,6 +59,7 @@ rule pretrain:
             else []
         ),
         continued=summary_of_continued_run,
+        holes=lambda wildcards: holes_of(wildcards.run),
     output:
         **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
     log:
@@ -42,7 +75,7 @@ rule pretrain:
     params:
         code=code("pretrain"),
         model=model_of,
-        pretraining=of_run("pretraining", without=("checkpoint", "continue_from")),
+        pretraining=pretraining_of,
         seed=settings["seed"],
         accelerator=of_accelerator("cpu_threads", "kind", "precision", "virtual_replicas"),
         sequence_length=settings["shards"]["sequence_length"],

@@ -1,7 +1,7 @@
 # The report: one page for people, the same numbers for machines, and the figures.
 # Requires results/corpus/{split}.json, results/tokenizer/tokenizer_stats.json,
 # results/manifests/{split}.json, and training.csv and .json, evaluation.json, fill_mask.json
-# and preview.json below results/runs/{run}/.
+# preview.json and asked.json below results/runs/{run}/.
 # Gives results/report.html, results/report.json and results/figures/*.svg.
 
 # An edited template remakes the page, wherever it lies.
@@ -24,6 +24,7 @@ rule report:
             if "preview" in settings["report"]["sections"]
             else []
         ),
+        asked=(expand("results/runs/{run}/asked.json", run=REPORTED_RUNS) if REPORTED_ASKED else []),
         training=expand("results/runs/{run}/training.json", run=REPORTED_RUNS),
         curves=expand("results/runs/{run}/training.csv", run=REPORTED_RUNS),
         evaluation=expand("results/runs/{run}/evaluation.json", run=REPORTED_RUNS),

@@ -19,6 +19,7 @@ RESULTS = [
         else []
     ),
     *expand("results/manifests/{split}.json", split=SPLITS),
+    *[file for run in REPORTED_RUNS for file in holes_of(run)],
     *expand(
         "results/runs/{run}/{place}{file}",
         run=REPORTED_RUNS,
@@ -29,7 +30,8 @@ RESULTS = [
         "results/runs/{run}/{artefact}.json",
         run=REPORTED_RUNS,
         artefact=["evaluation", "fill_mask"]
-        + (["preview"] if "preview" in settings["report"]["sections"] else []),
+        + (["preview"] if "preview" in settings["report"]["sections"] else [])
+        + (["asked"] if REPORTED_ASKED else []),
     ),
     *[file for path in REPORT_EXTRAS.values() for file in expand(path, run=REPORTED_RUNS)],
     *(made_by(*FINETUNE_RULES) if "finetune" in REPORT_EXTRAS else []),
@@ -42,6 +44,7 @@ RESULTS = [
 # yet: damage to them is always reported, and their settings are left to Snakemake's notes.
 ON_REQUEST = [
     *PUBLISH_RECORDS,
+    *INDEXES,
     *made_by(
         *FINETUNE_RULES,
         "lower_train_step",

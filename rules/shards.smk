@@ -148,6 +148,7 @@ rule masked_samples:
         tokenizer=TOKENIZER_FILES[0],
         tokenizer_settings=TOKENIZER_FILES[1:],
         record=TOKENIZER_RECORD,
+        holes=lambda wildcards: holes_of(wildcards.run),
     output:
         "results/runs/{run}/preview.json",
     log:

@@ -26,7 +26,11 @@ def main(job):
         pretraining=job.params.pretraining
         | {"checkpoint": operational["checkpoint"]}
         | operational["continue_from"],
-        parent=RunSettings(**parent, **common) if parent else None,
+        # What the run that is continued forgets stands beside the end of its training.
+        parent=RunSettings(**parent, holes=_first(job.input.continued[1:]), **common)
+        if parent
+        else None,
+        holes=_first(job.input.holes),
         **common,
     )
     files = RunFiles(
@@ -52,6 +56,10 @@ def main(job):
         return background_pushes(pushing, state, beside)
 
     train_and_export(settings, files, results, before_found_tpu, pushes)
+
+
+def _first(paths):
+    return next(iter(paths), None)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from mlm.jobs.job import run
 def main(job):
     from transformers import PreTrainedTokenizerFast
 
-    from mlm.batches.artefacts import Preview
+    from mlm.batches.artefacts import HolesOfRun, Preview
     from mlm.batches.masking_plan import masking_plan
     from mlm.batches.preview import preview_samples
     from mlm.batches.sample_order import SampleOrder
@@ -34,6 +34,7 @@ def main(job):
         PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent),
         job.params.evaluation["samples"],
         shards_root(manifest, job.input.train),
+        [hole for file in job.input.holes for hole in HolesOfRun.read(file).holes],
     )
     Preview(job.wildcards.run, samples).write(job.output[0])
 

@@ -46,6 +46,12 @@ PROMISES = {
         WHOLE + "test_tokens_in_are_tokens_out",
         UNIT + "test_packing.py::test_packing_keeps_every_token_in_order",
     ],
+    "Ask the training": [
+        WORKFLOW + "test_asking.py::test_the_example_of_the_page_is_answered_as_it_was_trained",
+        UNIT + "test_asking.py::"
+        "test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are",
+        UNIT + "test_asking.py::test_every_document_is_found_where_it_was_packed",
+    ],
     "One checkpoint for three frameworks": [
         EXPORT + "test_tensorflow_opens_the_export",
         EXPORT + "test_flax_opens_the_export",
@@ -105,6 +111,9 @@ PROMISES = {
     "snakemake --cores 2": [WHOLE + "test_every_declared_result_is_there"],
     "snakemake --cores 2 verify": [WHOLE + "test_verify_and_preview_are_targets"],
     "snakemake --cores 2 preview": [WHOLE + "test_verify_and_preview_are_targets"],
+    "snakemake --cores 2 index": [
+        UNIT + "test_text_index.py::test_the_whole_answer_is_the_same_with_the_index_and_without",
+    ],
     "snakemake --cores 2 preflight": [
         UNIT + "test_preflight_lowering.py::test_the_step_that_trains_breaks_no_rule",
         UNIT + "test_preflight_compiler.py::test_the_figures_are_those_of_the_program",

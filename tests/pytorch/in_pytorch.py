@@ -10,11 +10,17 @@ HERE = Path(__file__).parent
 
 
 def open_in_pytorch(root: Path) -> None:
-    """Run logits.py on `root`; skips the test where there is no PyTorch, and fails it in CI."""
+    """Run logits.py on `root`."""
+    run_in_pytorch("logits.py", root)
+
+
+def run_in_pytorch(script: str, *arguments) -> str:
+    """What the script prints; skips the test where there is no PyTorch, and fails it in CI."""
     python = HERE.parents[1] / ".venv-pytorch" / "bin" / "python"
     if not python.exists():
         message = "no .venv-pytorch; make it with tests/pytorch/make_environment.sh"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
-    subprocess.run([python, HERE / "logits.py", root], check=True)
+    command = [python, HERE / script, *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -1,6 +1,7 @@
 """A whole pretraining small enough for tests: shards, tokenizer files and settings."""
 
 import contextlib
+import csv
 import multiprocessing
 import os
 import signal
@@ -13,6 +14,7 @@ from unittest import mock
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, models
 
+from mlm.batches.artefacts import HolesOfRun, LeftOut
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
@@ -158,14 +160,15 @@ def small_job(
 ):
     """(RunSettings, RunFiles) of a run below `root`, where `write_inputs` wrote.
 
-    `parent` are name and overrides of the run that this one continues.
+    `parent` are name and overrides of the run that this one continues. A run is trained without
+    what `write_holes` wrote for it.
     """
     from mlm.pretraining.run_inputs import RunFiles, RunSettings
 
     overrides = _merged(
         {"pretraining": {"checkpoint": {"directory": str(root / "state")}}}, overrides or {}
     )
-    config = small_settings(overrides)
+    config, holes = small_settings(overrides), root / "holes" / f"{name}.json"
     settings = RunSettings(
         name=name,
         model=model_of_run(config, "base"),
@@ -175,12 +178,28 @@ def small_job(
         sequence_length=config["shards"]["sequence_length"],
         corpus=config["corpus"]["source"],
         parent=small_job(root, *parent)[0] if parent else None,
+        holes=str(holes) if holes.exists() else None,
     )
     files = RunFiles(
         tokenizer=str(root / "tokenizer" / "tokenizer.json"),
         manifests={s: str(root / f"{s}.json") for s in ("train", "validation")},
     )
     return settings, files
+
+
+def write_holes(root: Path, name: str, holes: list[tuple[int, int, int]]) -> None:
+    """What the run `name` below `root` is trained without: (sample, begin, end) of each hole."""
+    tokens = sum(end - begin for _, begin, end in holes)
+    (root / "holes").mkdir(exist_ok=True)
+    HolesOfRun(
+        run=name,
+        forget=[LeftOut("document:0", 1, tokens)],
+        documents=1,
+        tokens=tokens,
+        samples=len({sample for sample, _, _ in holes}),
+        manifest=file_sha256(root / "train.json"),
+        holes=holes,
+    ).write(root / "holes" / f"{name}.json")
 
 
 def small_results(root: Path, name: str = "small"):
@@ -283,14 +302,28 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 
 def run_child(root: Path, name: str, overrides: dict | None = None, fault: dict | None = None):
     """Train in a new process to its end, good or bad; its exit status (negative: a signal)."""
+    return in_child(train_in_child, str(root), name, overrides or {}, fault or {})
+
+
+def in_child(target, *arguments) -> int:
+    """Call `target` in a new process; its exit status."""
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "scripts")]
     # Imports take longer than the training: they are done once and forked. No TensorFlow
     # operation has run by then.
     _CONTEXT.set_forkserver_preload(["mlm.pretraining.pretraining_job", "small_run"])
-    child = _CONTEXT.Process(
-        target=train_in_child, args=(str(root), name, overrides or {}, fault or {})
-    )
+    child = _CONTEXT.Process(target=target, args=arguments)
     with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(paths)}):
         child.start()
     child.join()
     return child.exitcode
+
+
+#: The columns that tell of the clock.
+CLOCK = ("tokens_per_second", "initialisation_seconds")
+
+
+def result(root, name: str) -> tuple[str, list[dict]]:
+    """The model's digest, and training.csv without the clock."""
+    with open(root / "runs" / name / "training.csv") as file:
+        rows = [{k: v for k, v in row.items() if k not in CLOCK} for row in csv.DictReader(file)]
+    return file_sha256(root / "runs" / name / "model" / "model.safetensors"), rows

@@ -7,6 +7,8 @@ from small_run import run_child, write_inputs
 
 from mlm.foundations.digests import file_sha256
 
+pytestmark = pytest.mark.slow
+
 STEADY = {"warmup_steps": 4, "decay_steps": 0}
 STABLE = {"pretraining": {"steps": 24, "optimizer": STEADY, "checkpoint": {"keep_steps": [13]}}}
 
@@ -45,7 +47,6 @@ def test_a_branch_has_the_weights_of_a_training_from_its_first_step(root):
     assert weights(root, "branch") == weights(root, "whole") != weights(root, "stable")
 
 
-@pytest.mark.slow
 def test_a_killed_branch_goes_on_from_its_own_state(root):
     assert run_child(root, "killed", branch(falling(30)), {"step": 22}) < 0
     assert run_child(root, "killed", branch(falling(30))) == 0

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from small_run import LENGTH, small_job, write_inputs
-from test_interruption import result
+from small_run import LENGTH, result, small_job, write_inputs
 
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.pretraining import state_fingerprint
+from mlm.pretraining.checkpointing import StateDirectory
+from mlm.pretraining.in_jax.accelerators import Accelerator as InJax
 from mlm.pretraining.in_tensorflow.accelerators import Accelerator
 from mlm.pretraining.run_inputs import pretraining_of, read_checked_manifests
 
@@ -97,18 +98,21 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
     status, log = library.train("edited", step=1, signal=signal.SIGTERM)
     assert status == 3 and "starts anew. States of other trainings are there" in log
     assert "code mlm.pretraining.in_tensorflow.train_step is another" in log
+    assert "set back what differs to go on from one" in log
 
 
-def asked(root: Path, overrides: dict | None = None) -> tuple:
+def asked(root: Path, overrides: dict | None = None, engine: str = "tensorflow") -> tuple:
     """A run, its files and its device: what its states are made from, beside code and packages."""
     settings, files = small_job(root, overrides=overrides)
     run = pretraining_of(settings, files, read_checked_manifests(files, LENGTH), replicas=1)
+    if engine == "jax":
+        return run, files, InJax(SimpleNamespace(size=1), kind="tpu", precision="float32")
     strategy = SimpleNamespace(num_replicas_in_sync=1)
     return run, files, Accelerator(strategy, kind="cpu", precision="float32")
 
 
-def basis(root: Path, overrides: dict | None = None) -> dict:
-    return state_fingerprint.state_basis(*asked(root, overrides))
+def basis(root: Path, overrides: dict | None = None, engine: str = "tensorflow") -> dict:
+    return state_fingerprint.state_basis(*asked(root, overrides, engine))
 
 
 @pytest.fixture(scope="module")
@@ -130,21 +134,34 @@ def code_that_is_remembered():
         yield
 
 
-def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(library, monkeypatch):
+@pytest.mark.parametrize("engine", ["tensorflow", pytest.param("jax", marks=pytest.mark.slow)])
+def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(library, monkeypatch, engine):
     monkeypatch.setattr(state_fingerprint, "SCRIPTS", library.scripts)
-    run = asked(library.root)
+    run = asked(library.root, engine=engine)
     before = state_fingerprint.state_basis(*run)
-    wrong = []
+    modules = state_fingerprint.COMPUTING_MODULES
+    computing, wrong = modules["both"] + modules[engine], []
+    other = {"tensorflow": "in_jax", "jax": "in_tensorflow"}[engine]
+    assert not [module for module in computing if other in module]
     for file in sorted((library.scripts / "mlm").rglob("[!_]*.py")):
         module = ".".join(file.relative_to(library.scripts).with_suffix("").parts)
         text = file.read_text()
         file.write_text(text + "\nEDITED = True\n")
-        if (state_fingerprint.state_basis(*run) != before) != (
-            module in state_fingerprint.COMPUTING_MODULES["tensorflow"]
-        ):
+        if (state_fingerprint.state_basis(*run) != before) != (module in computing):
             wrong.append(module)
         file.write_text(text)
     assert not wrong
+
+
+def test_an_engine_that_changed_is_named_before_its_code(inputs, tmp_path):
+    run = str(tmp_path / "run")
+    before = StateDirectory.of(run, 1, basis(inputs))
+    before.save(5, SimpleNamespace(write=lambda place: None), {})
+    changes = {"pretraining": {"engine": "jax", "attend": "document"}}
+    now = StateDirectory.of(run, 1, basis(inputs, changes, engine="jax"))
+    engine, attend, *_ = now.difference(*now.others()).split("; ")
+    assert engine == "pretraining.engine: 'tensorflow' then, 'jax' now"
+    assert attend == "settings.attend: 'sample' then, 'document' now"
 
 
 @pytest.mark.parametrize(

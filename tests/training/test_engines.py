@@ -1,6 +1,5 @@
 """One run in both engines, and what the one in JAX promises of its own."""
 
-import csv
 import json
 import multiprocessing
 import re
@@ -8,12 +7,9 @@ import signal
 
 import numpy as np
 import pytest
-from small_run import run_child, small_job, write_inputs
-
-from mlm.foundations.digests import file_sha256
+from small_run import result, run_child, small_job, write_inputs
 
 JAX = {"pretraining": {"engine": "jax"}}
-STEPS = 200
 #: The optimizers, and what else leads through other code: batches in parts, whole words, decay.
 CASES = {
     "adamw": {"optimizer": {"name": "adamw", "weight_decay": 0.1, "max_grad_norm": 1.0}},
@@ -31,7 +27,7 @@ def root(tmp_path_factory):
     return made
 
 
-def train_in_both(root, name: str, family: str, pretraining: dict) -> None:
+def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -> None:
     """Write the losses of every step, and of validation, of one run in both engines, which begin
     in the same weights; TensorFlow and JAX are set up once in this process."""
     from mlm.pretraining.accelerator_settings import AcceleratorSettings
@@ -43,7 +39,7 @@ def train_in_both(root, name: str, family: str, pretraining: dict) -> None:
             "family": family,
             "config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
         },
-        "pretraining": pretraining | {"steps": STEPS},
+        "pretraining": pretraining | {"steps": steps},
     }
     settings, files = small_job(root, name, overrides)
     manifests = read_checked_manifests(files, settings.sequence_length)
@@ -56,40 +52,31 @@ def train_in_both(root, name: str, family: str, pretraining: dict) -> None:
             weights = engine.exported().weights
         else:
             engine.begin_with(weights)
-        losses = [engine.advance(1)["loss"] for _ in range(STEPS)]
+        losses = [engine.advance(1)["loss"] for _ in range(steps)]
         found[framework] = losses + list(engine.validate())
     (root / f"{name}.json").write_text(json.dumps(found))
 
 
 @pytest.mark.parametrize(
-    "family, case",
+    "family, case, steps",
     [
-        ("roberta-prelayernorm", "muon"),
-        pytest.param("bert", "adamw", marks=pytest.mark.slow),
-        pytest.param("roberta", "muon", marks=pytest.mark.slow),
+        ("roberta-prelayernorm", "adamw", 30),
+        pytest.param("roberta-prelayernorm", "muon", 200, marks=pytest.mark.slow),
+        pytest.param("bert", "adamw", 200, marks=pytest.mark.slow),
+        pytest.param("roberta", "muon", 200, marks=pytest.mark.slow),
     ],
 )
-def test_both_engines_have_the_same_losses(root, family, case):
-    name = f"{family}-{case}"
+def test_both_engines_have_the_same_losses(root, family, case, steps):
+    name = f"{family}-{case}-{steps}"
     child = multiprocessing.get_context("spawn").Process(
-        target=train_in_both, args=(root, name, family, CASES[case])
+        target=train_in_both, args=(root, name, family, CASES[case], steps)
     )
     child.start()
     child.join()
     assert child.exitcode == 0
     found = {k: np.array(v) for k, v in json.loads((root / f"{name}.json").read_text()).items()}
-    assert found["jax"][STEPS - 1] < found["jax"][0] - 0.5
+    assert found["jax"][steps - 1] < found["jax"][0] - (0.5 if steps == 200 else 0.05)
     np.testing.assert_allclose(found["jax"], found["tensorflow"], atol=1e-4, rtol=0)
-
-
-CLOCK = ("tokens_per_second", "initialisation_seconds")
-
-
-def result(root, name: str) -> tuple[str, list[dict]]:
-    """The model's digest, and training.csv without the clock."""
-    with open(root / "runs" / name / "training.csv") as file:
-        rows = [{k: v for k, v in row.items() if k not in CLOCK} for row in csv.DictReader(file)]
-    return file_sha256(root / "runs" / name / "model" / "model.safetensors"), rows
 
 
 @pytest.mark.slow

@@ -6,12 +6,7 @@ import re
 import signal
 
 import pytest
-from small_run import run_child, write_inputs
-
-from mlm.foundations.digests import file_sha256
-
-#: The columns that tell of the clock.
-CLOCK = ("tokens_per_second", "initialisation_seconds")
+from small_run import result, run_child, write_inputs
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +18,6 @@ def root(tmp_path_factory):
 
 def replicas(count: int) -> dict:
     return {"accelerator": {"virtual_replicas": count if count > 1 else None}}
-
-
-def result(root, name: str) -> tuple[str, list[dict]]:
-    """The model's digest, and training.csv without the clock."""
-    with open(root / "runs" / name / "training.csv") as file:
-        rows = [{k: v for k, v in row.items() if k not in CLOCK} for row in csv.DictReader(file)]
-    return file_sha256(root / "runs" / name / "model" / "model.safetensors"), rows
 
 
 def whole(root, count: int):

@@ -53,3 +53,37 @@ def test_a_fresh_process_never_takes_the_cpu_for_another_device(prepared, asked,
     )
     assert ran.returncode == 0, ran.stderr
     assert said in ran.stdout + ran.stderr
+
+
+PRODUCT = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from mlm.pretraining.in_jax import framework
+framework.prepare("cpu", 1, None)
+before = os.environ["XLA_FLAGS"]
+framework.data_mesh("cpu", None)
+assert os.environ["XLA_FLAGS"] == before
+import jax, jax.numpy as jnp
+matrix = jax.ShapeDtypeStruct((512, 512), jnp.float32)
+text = jax.jit(lambda a, b: jnp.tanh(a @ b)).lower(matrix, matrix).compile().as_text()
+print("ynn" in text, " dot(" in text)
+framework.prepare("cpu", 2, 2)
+try:
+    framework.data_mesh("cpu", 2)
+except framework.MlmError as error:
+    print(error)
+"""
+
+
+def test_products_on_a_cpu_are_eigens_and_devices_are_counted_once():
+    """The flag for it is read once and gone: TensorFlow would end at one that it does not know."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PRODUCT, SCRIPTS],
+        env=users_environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    first, second = ran.stdout.splitlines()
+    assert first == "False True"
+    assert second.startswith("accelerator.virtual_replicas: 2, but JAX already runs")

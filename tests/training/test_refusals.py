@@ -265,6 +265,9 @@ def on_a_tpu(root, monkeypatch):
 
 
 STEP = {
+    "engine": "tensorflow",
+    "attend": "sample",
+    "rematerialise": False,
     "model_type": "roberta-prelayernorm",
     "precision": "bfloat16",
     "per_replica_batch_size": 8,
@@ -281,6 +284,14 @@ STEP = {
         (None, "does not exist"),
         ({"passed": False, "step": Step(**STEP)}, "says that it failed"),
         ({"passed": True, "step": Step(**STEP | {"slots": 4})}, "made for slots 4, .* has 5"),
+        (
+            {"passed": True, "step": Step(**STEP | {"engine": "jax"})},
+            "made for engine jax, .* has tensorflow",
+        ),
+        (
+            {"passed": True, "step": Step(**STEP | {"rematerialise": True})},
+            "made for rematerialise True, .* has False",
+        ),
     ],
 )
 def test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too(on_a_tpu, report, fault):

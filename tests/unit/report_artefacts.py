@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from mlm.asking.artefacts import Asked
 from mlm.batches.artefacts import Preview
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import Evaluation, FillMask
@@ -402,6 +403,39 @@ def preview(run: str, texts: dict[int, str] | None = None) -> Preview:
     return typed(Preview, content)
 
 
+def asked(run: str, text: str = "I have the honor to transmit to Congress a report") -> Asked:
+    passages = [
+        {
+            "text": text,
+            "document": 3,
+            "exact": False,
+            "shared": 6,
+            "uses": 2,
+            "epochs": 2,
+            "words": [{"word": text.split()[-1], "stands": 1, "hidden": 1}],
+        },
+        {
+            "text": text,
+            "document": 7,
+            "exact": True,
+            "shared": 9,
+            "uses": 0,
+            "epochs": 0,
+            "words": [],
+        },
+    ]
+    texts = [
+        {"kind": kind, "text": text, "index": index, "words": 9, "asked": ["to", text.split()[-1]]}
+        | {"passages": found}
+        for kind, index, found in (
+            ("prompt", None, passages),
+            ("best", 12, passages[:1]),
+            ("worst", 3, []),
+        )
+    ]
+    return typed(Asked, {"run": run, "steps": 1600, "texts": texts, "too_large": None})
+
+
 def write_csv(path: Path, rows: list[dict]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", newline="", encoding="utf-8") as handle:
@@ -418,6 +452,7 @@ def write_run(root: Path, run: str, loss: float = 4.9, **artefacts) -> dict[str,
         "evaluation": evaluation(run, loss),
         "fill_mask": fill_mask(run),
         "preview": preview(run),
+        "asked": asked(run),
     }
     rows = artefacts.pop("curves", None) or curves(loss)
     for name, content in (made | artefacts).items():

@@ -97,5 +97,6 @@ def hostile(root: Path) -> Results:
         fill_mask=filled,
         evaluation=evaluated,
         preview=made.preview("base", dict(enumerate(HOSTILE))),
+        asked=made.asked("base", text),
     )
     return replace(results, runs=[run], title=text, config=results.config | {"title": text})

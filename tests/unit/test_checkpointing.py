@@ -116,7 +116,7 @@ def test_what_differs_from_another_training_is_named(place):
     saved(place)
     basis = {"settings": {"rate": 0.2}, "code": {"mlm.a": "2"}}
     assert StateDirectory(f"{place}/other", 2, basis).difference(place) == (
-        "code mlm.a is another; settings.rate: 0.1 then, 0.2 now"
+        "settings.rate: 0.1 then, 0.2 now; code mlm.a is another"
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from snakemake.utils import update_config
 
+from mlm.config.reading import read_settings
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import repeated_keys, set_by_user
 from mlm.foundations.errors import ConfigError
@@ -115,10 +116,15 @@ def test_a_preset_is_accepted_with_those_that_its_comment_lays_it_over(preset):
     commands = re.findall(r"--configfile (.*)", text)
     assert commands and any(preset in command for command in commands)
     for command in commands:
-        overlay = {}
-        for file in re.findall(r"presets/\S+\.yaml", command):
-            update_config(overlay, yaml.safe_load((ROOT / file).read_text(encoding="utf-8")))
-        assert started_with(overlay)
+        overlay, files = {}, [ROOT / file for file in re.findall(r"presets/\S+\.yaml", command)]
+        for file in files:
+            update_config(overlay, yaml.safe_load(file.read_text(encoding="utf-8")))
+        settings = started_with(overlay)
+        # As commands without Snakemake read it.
+        assert read_settings(ROOT / "config.yaml", files) == settings
+        assert (
+            read_settings(ROOT / "config.yaml", files, ["seed=7"])["seed"] == 7 != settings["seed"]
+        )
 
 
 def lengths(settings, run="base"):

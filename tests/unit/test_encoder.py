@@ -18,6 +18,7 @@ from tiny_encoder import (
     tiny_encoder,
 )
 
+from mlm.encoder import network
 from mlm.encoder.architecture import FAMILIES, Architecture, parameter_shapes
 from mlm.encoder.network import hidden_states, masked_logits
 from mlm.encoder.weights import read_parameters
@@ -278,3 +279,42 @@ def test_a_row_longer_than_the_positions_is_refused():
     architecture, parameters = tiny_encoder("roberta", max_position_embeddings=LENGTH + 1)
     with pytest.raises(MlmError, match="a row of 40 tokens, but the roberta has positions for 39"):
         hidden(parameters, architecture, *tiny_batch())
+
+
+def test_what_is_dropped_is_a_share_and_knows_neither_neighbours_nor_other_keys():
+    shape, rate = (1000, 1024), 0.1
+
+    def zeros(key):
+        return np.asarray(network.dropped(jnp.ones(shape), rate, key) == 0).astype(float)
+
+    first, second = (zeros(key) for key in jax.random.split(jax.random.key(0)))
+    deviation = np.sqrt(rate * (1 - rate) / first.size)
+    others = [second, *(np.roll(first, 1, axis) for axis in (0, 1)), np.roll(first, 64, 1)]
+    assert abs(first.mean() - rate) < 5 * deviation
+    for other in others:
+        assert abs((first * other).mean() - rate**2) < 5 * rate * np.sqrt(1 / first.size)
+    # No place and no row is dropped more often than others.
+    for axis, count in enumerate(shape):
+        spread = np.sqrt(rate * (1 - rate) / (first.size / shape[1 - axis]))
+        assert np.abs(first.mean(axis) - rate).max() < 6 * spread, count
+
+
+@pytest.mark.parametrize("outputs", [3, 7])
+@pytest.mark.parametrize("biased", [True, False])
+def test_the_gradient_of_a_product_is_what_jax_derives(outputs, biased):
+    random = np.random.default_rng(0)
+    x, weight, bias = (
+        random.normal(size=size).astype(np.float32) for size in ((2, 4, 5), (outputs, 5), outputs)
+    )
+    bias = bias if biased else None
+
+    def loss(function):
+        return lambda *given: jnp.sum(jnp.sin(function(*given)))
+
+    def plain(x, weight, bias):
+        return x @ weight.T + (0 if bias is None else bias)
+
+    found, expected = (
+        jax.grad(loss(f), (0, 1, 2))(x, weight, bias) for f in (network._product, plain)
+    )
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), found, expected)

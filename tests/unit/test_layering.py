@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mlm.asking.past_run import SHOWING_MODULES
 from mlm.foundations.code_digests import code_digests
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -30,6 +31,7 @@ ORDER = (
     "finetuning",
     "preflight",
     "publishing",
+    "asking",
     "report",
 )
 
@@ -41,13 +43,13 @@ COMPUTES_NO_BITS = {
     "mlm.foundations.child_process": "starts processes",
     "mlm.foundations.code_digests": "what a state is compared by",
     "mlm.foundations.digests": "what a state is compared by",
+    "mlm.foundations.environment": "says what is installed",
     "mlm.foundations.errors": "messages",
     "mlm.foundations.progress_line": "messages",
     "mlm.foundations.weight_files": "writes files",
     "mlm.pretraining.accelerator_settings": "what the devices come to is part of the state",
     "mlm.pretraining.export": "writes files",
     "mlm.pretraining.in_jax.accelerators": "finds the devices",
-    "mlm.pretraining.in_jax.framework": "finds the devices",
     "mlm.pretraining.in_tensorflow.accelerators": "finds the devices",
     "mlm.pretraining.local_devices": "finds the devices",
     "mlm.results.artefacts": "reads and writes JSON",
@@ -150,7 +152,11 @@ def computing_modules():
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Assign) and ast.unparse(node.targets) == "COMPUTING_MODULES":
                 named = ast.literal_eval(node.value)
-                found |= named if isinstance(named, dict) else {file.parent.name: named}
+                if isinstance(named, dict):
+                    both = named.pop("both")
+                    found |= {engine: both + own for engine, own in named.items()}
+                else:
+                    found[file.parent.name] = named
     return found
 
 
@@ -160,6 +166,12 @@ def test_a_state_knows_all_code_that_computes_its_bits(computed_by):
     reached = code_digests(SCRIPTS, named)
     assert set(named) <= set(reached), "a module is named that is not there"
     assert set(reached) - set(named) <= set(COMPUTES_NO_BITS)
+
+
+def test_what_shows_a_step_its_tokens_is_named_with_what_computes():
+    """A saved state has the digests that a question about it is answered by."""
+    both = computing_modules()
+    assert set(SHOWING_MODULES) <= set(both["tensorflow"]) & set(both["jax"])
 
 
 def test_what_computes_no_bits_is_there():

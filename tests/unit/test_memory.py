@@ -1,7 +1,13 @@
 """The memory that jobs ask for is not less than what they take."""
 
-import pytest
+import json
+from types import SimpleNamespace
 
+import numpy as np
+import pytest
+from small_pretraining import small_pretraining
+
+from mlm.batches.masking import MaskingPlan
 from mlm.config import memory
 from mlm.config.memory import (
     LARGEST_MODEL,
@@ -13,6 +19,10 @@ from mlm.config.memory import (
 )
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.corpus import counts
+from mlm.encoder import masked_loss
+from mlm.encoder.architecture import Architecture, parameter_shapes
+from mlm.pretraining.models import ModelRequest, model_configuration
+from mlm.tokenizer.encoding import SpecialIds
 
 SIZES = {
     "hidden_size": 128,
@@ -99,6 +109,64 @@ BUILT = {
 def test_no_family_has_more_parameters_than_are_taken(family, built):
     given = model({"family": family, "initialisation": {"attention": "standard"}, "config": SIZES})
     assert built <= parameters(given, 8000, 128) < 1.4 * built
+
+
+def configuration_of(given: dict):
+    """transformers' configuration of a section `model`, for 8,000 ids and 128 tokens."""
+    ids = SpecialIds(cls=0, pad=1, sep=2, unk=3, mask=4)
+    tokenizer = SimpleNamespace(vocabulary_size=8000, special_ids=ids)
+    return model_configuration(ModelRequest.of(model(given)), tokenizer, 128)
+
+
+@pytest.mark.parametrize("inner", [128, 2048])
+def test_a_gated_layer_has_three_matrices_of_inner_values(inner):
+    given = {"family": "modernbert", "config": SIZES | {"intermediate_size": inner}}
+    shapes = parameter_shapes(Architecture.of(configuration_of(given).to_dict()))
+    built = sum(int(np.prod(shape)) for shape in shapes.values())
+    assert built <= parameters(model(given), 8000, 128) < 1.4 * built
+
+
+def test_the_blocks_of_logits_are_those_of_the_loss_in_jax():
+    assert memory.LOGITS_OVER_TABLE == masked_loss._LOGITS_OVER_TABLE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "family, rematerialise", [("roberta-prelayernorm", False), ("modernbert", False)]
+)
+def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family, rematerialise):
+    """For a batch that is compiled and never run: there is no more of the frameworks than asked."""
+    import jax
+    from jax.sharding import Mesh
+
+    from mlm.preflight.described_steps import AXIS, _lowered, describe_training
+
+    dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    given = {
+        "model": {
+            "family": family,
+            "config": SIZES | dropout,
+            "initialisation": {"embeddings": "random"},
+        },
+        "pretraining": {
+            "engine": "jax",
+            "per_replica_batch_size": 1024,
+            "rematerialise": rematerialise,
+        },
+    }
+    run = small_pretraining(
+        tmp_path,
+        model_config=configuration_of(given["model"]),
+        plan=MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 8000, 128),
+        per_replica_batch_size=1024,
+        rematerialise=rematerialise,
+    )
+    program = tmp_path / "step"
+    describe_training(run, "float32", str(program))
+    mesh = Mesh(np.array(jax.devices()[:1]), (AXIS,))
+    found = _lowered(mesh, json.loads(program.read_text())).compile().memory_analysis()
+    taken = (found.temp_size_in_bytes + found.argument_size_in_bytes) / 1e6
+    assert 3500 < taken < asked(given) - memory._FRAMEWORKS_MB < 1.5 * taken
 
 
 def test_families_with_a_head_at_the_masked_positions_are_those_of_the_step():

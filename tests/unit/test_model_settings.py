@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from mlm.config import configuration
 from mlm.config.families import FAMILIES, REFUSED_FAMILIES, engine_for
 from mlm.config.resolution import model_of_run, resolve
 from mlm.foundations.errors import ConfigError
@@ -155,6 +156,24 @@ def test_what_an_engine_does_not_have_is_refused(section, pretraining, said):
     with pytest.raises(ConfigError) as caught:
         resolve({"model": section, "pretraining": pretraining})
     assert any(said in problem for problem in caught.value.problems)
+
+
+def test_what_jax_cannot_train_on_is_told_with_all_other_problems(monkeypatch):
+    node = {"kind": "tpu", "tpu": {"name": "node", "zone": "z", "project": "p"}}
+    wrong = {"seed": -1, "accelerator": node, "pretraining": {"engine": "jax"}}
+    monkeypatch.setattr(configuration, "installed_version", lambda package: None)
+    with pytest.raises(ConfigError) as caught:
+        resolve(wrong)
+    seed, tpu, missing = caught.value.problems
+    assert seed.startswith("seed: found -1")
+    assert tpu.startswith("accelerator.tpu.name: node, but pretraining.engine: jax trains on the")
+    assert missing.startswith("JAX is not installed here, which pretraining.engine: jax")
+    resolve({"accelerator": node})
+
+
+def test_virtual_replicas_are_no_gpus():
+    with pytest.raises(ConfigError, match="virtual_replicas are logical CPU devices"):
+        resolve({"accelerator": {"kind": "gpu", "virtual_replicas": 2}})
 
 
 def test_a_family_takes_the_engine_that_has_it():

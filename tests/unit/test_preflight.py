@@ -227,9 +227,10 @@ def test_fewer_samples_than_one_global_batch_are_caught(tmp_path):
     assert errors(report) == {("full_global_batch", "v5e:2x2")}
 
 
-def check_reach(tmp_path, reach, hosts=1, place="results"):
+def check_reach(tmp_path, reach, hosts=1, place="results", engine="tensorflow"):
     manifest = Manifest.read(write_manifest_of(tmp_path / "train.json", place=place))
-    found = check_data(manifest, reach, target="v3:2x2", replicas=8, hosts=hosts, global_batch=8)
+    asked = {"target": "v3:2x2", "replicas": 8, "hosts": hosts, "global_batch": 8}
+    found = check_data(manifest, reach, engine, **asked)
     return [(f.rule, f.severity) for f in found]
 
 
@@ -245,6 +246,11 @@ def test_a_tpu_node_cannot_read_a_local_disk(tmp_path):
 def test_a_tpu_vm_can_read_its_own_disk_and_several_are_warned(tmp_path):
     assert check_reach(tmp_path, VM) == []
     assert check_reach(tmp_path, VM, hosts=2) == [("readable_paths", "warning")]
+
+
+def test_jax_trains_on_one_machine(tmp_path):
+    assert check_reach(tmp_path, VM, engine="jax") == []
+    assert ("settings", ERROR) in check_reach(tmp_path, VM, hosts=2, engine="jax")
 
 
 def test_the_gate_opens_for_a_passed_preflight_only(tmp_path, capsys):

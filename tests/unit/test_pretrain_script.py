@@ -44,7 +44,9 @@ def handed_in(monkeypatch, tmp_path):
                     "tpu": {},
                 },
             ),
-            input=SimpleNamespace(tokenizer="t/tokenizer.json", train="t", validation="v"),
+            input=SimpleNamespace(
+                tokenizer="t/tokenizer.json", train="t", validation="v", holes=[], continued=[]
+            ),
             output=SimpleNamespace(
                 weights=f"{trained}/model/model.safetensors",
                 log=f"{trained}/training.csv",

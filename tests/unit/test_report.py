@@ -329,3 +329,15 @@ def test_a_report_on_thousands_of_shards_and_files_stays_small(tmp_path):
     html = page_of(replace(results, manifests=manifests, corpus=corpora))
     assert len(html) < 1_000_000
     assert "And 29,750 more shards" in html and "and 29,750 more" in html
+
+
+def test_text_near_the_prompts_is_shown_or_why_it_is_not(tmp_path):
+    results = results_in(tmp_path)
+    assert "hidden there: <b><bdi>report</bdi></b> 1×" in page_of(results)
+    assert "word for word · never shown" in page_of(results)
+    without = [replace(run, asked=None) for run in results.runs]
+    page = page_of(replace(results, corpus={}, tokenizer=None, runs=without))
+    assert "came without their text" in page
+    large = [replace(r, asked=replace(r.asked, texts=(), too_large=10**9)) for r in results.runs]
+    assert "has 1,000 MB of text, which is not searched" in page_of(replace(results, runs=large))
+    assert 'id="asked"' not in page_of(replace(results, runs=without))

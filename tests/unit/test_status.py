@@ -1,22 +1,19 @@
 """What scripts/status.py answers to a question that is not about results."""
 
-import importlib.util
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from loaded_script import loaded
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "status.py"
 
 
 @pytest.fixture
 def status():
-    spec = importlib.util.spec_from_file_location("status", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("status")
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ RESULTS = [
     "results/runs/base/evaluation.json",
     "results/runs/base/fill_mask.json",
     "results/runs/base/preview.json",
+    "results/runs/base/asked.json",
     "results/report.html",
     "results/report.json",
     "results/figures/test_loss.svg",
@@ -145,7 +146,7 @@ def test_a_result_of_other_settings_with_an_old_date_is_noticed(built, intact):
     write_artefact(path, changed)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     try:
-        assert built.would_run() == {"report"}
+        assert built.would_run() == {"asked", "report"}
         assert "evaluation.json is another than" in (built.path / "dry-run.txt").read_text()
     finally:
         path.write_bytes(content)

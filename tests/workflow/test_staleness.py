@@ -19,15 +19,16 @@ pytestmark = pytest.mark.workflow
 
 #: What each rule's results feed, by hand: the expectation must not come from the workflow.
 FEEDS = {
-    "corpus": {"tokenizer", "shard", "manifest", "evaluate", "report"},
-    "tokenizer": {"shard", "manifest", "pretrain", "masked_samples", "report"},
+    "corpus": {"tokenizer", "shard", "manifest", "evaluate", "asked", "report"},
+    "tokenizer": {"shard", "manifest", "pretrain", "masked_samples", "asked", "report"},
     "shard": {"manifest"},
-    "manifest": {"pretrain", "evaluate", "masked_samples", "report"},
+    "manifest": {"pretrain", "evaluate", "masked_samples", "asked", "report"},
     "pretrain": {"keep_model"},
-    "keep_model": {"evaluate", "fill_mask", "report"},
+    "keep_model": {"evaluate", "fill_mask", "asked", "report"},
     "masked_samples": {"report"},
-    "evaluate": {"report"},
-    "fill_mask": {"report"},
+    "evaluate": {"asked", "report"},
+    "fill_mask": {"asked", "report"},
+    "asked": {"report"},
     "report": set(),
 }
 
@@ -59,11 +60,11 @@ def with_setting(path, value):
 SETTINGS = [
     ("report.title", "Another title", {"report"}),
     ("report.sections", ["summary", "evaluation"], {"report"}),
-    ("evaluation.prompts", ["We are [MASK]."], {"fill_mask", "report"}),
-    ("evaluation.top_k", 3, {"fill_mask", "report"}),
-    ("evaluation.bootstrap.resamples", 200, {"evaluate", "report"}),
-    ("evaluation.seed", 1, {"evaluate", "report"}),
-    ("evaluation.calibration_bins", 5, {"evaluate", "report"}),
+    ("evaluation.prompts", ["We are [MASK]."], downstream("fill_mask")),
+    ("evaluation.top_k", 3, downstream("fill_mask")),
+    ("evaluation.bootstrap.resamples", 200, downstream("evaluate")),
+    ("evaluation.seed", 1, downstream("evaluate")),
+    ("evaluation.calibration_bins", 5, downstream("evaluate")),
     ("pretraining.optimizer.learning_rate", 1.0e-4, downstream("pretrain")),
     ("pretraining.steps", 16, downstream("pretrain")),
     ("pretraining.seed", 7, downstream("pretrain", "masked_samples")),
@@ -174,6 +175,7 @@ def test_a_run_added_trains_that_run_and_remakes_the_report(built):
             "keep_model",
             "evaluate",
             "fill_mask",
+            "asked",
             "masked_samples",
             "report",
         }

@@ -45,6 +45,7 @@ def test_every_declared_result_is_there(built):
         "runs/base/evaluation.json",
         "runs/base/fill_mask.json",
         "runs/base/preview.json",
+        "runs/base/asked.json",
     ):
         assert name in found
 

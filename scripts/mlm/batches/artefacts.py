@@ -33,3 +33,31 @@ class Preview(Artefact):
 
     run: str
     samples: list[PreviewSample]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What one item of `pretraining.forget` names: documents of the train split, their tokens."""
+
+    what: str
+    documents: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class HolesOfRun(Artefact):
+    """What `results/holes/{run}.json` says: which tokens of the train split a run is to be trained
+    without.
+
+    `documents`, `tokens` and `samples` count each once, though several items name it. `holes` are
+    (sample, begin, end), in ascending order. `manifest` is the sha256 of the manifest whose samples
+    they are in.
+    """
+
+    run: str
+    forget: list[LeftOut]
+    documents: int
+    tokens: int
+    samples: int
+    manifest: str
+    holes: list[tuple[int, int, int]]

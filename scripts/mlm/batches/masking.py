@@ -11,6 +11,7 @@ that a host and an accelerator choose the same tokens, to the last bit.
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -61,6 +62,18 @@ class MaskingPlan:
             needed += _WHOLE_WORD_ROOM
         return max(1, min(needed, self.sequence_length))
 
+    @cached_property
+    def is_special(self) -> np.ndarray:
+        """Whether an id is never chosen, bool [vocabulary_size]."""
+        special = np.zeros(self.vocabulary_size, bool)
+        special[list(self.special_ids)] = True
+        return special
+
+    @cached_property
+    def ordinary_ids(self) -> np.ndarray:
+        """Those that random tokens are drawn from, int32, ascending."""
+        return np.flatnonzero(~self.is_special).astype(np.int32)
+
 
 def mask_batch(
     input_ids,
@@ -85,9 +98,7 @@ def mask_batch(
     """
     xp = input_ids.__array_namespace__()
     input_ids, attention_mask = input_ids.astype(xp.int32), attention_mask.astype(xp.int32)
-    special = np.zeros(plan.vocabulary_size, bool)
-    special[list(plan.special_ids)] = True
-    eligible = (attention_mask == 1) & ~xp.asarray(special)[input_ids]
+    eligible = (attention_mask == 1) & ~xp.asarray(plan.is_special)[input_ids]
     words = _random_words(xp, sample_index, plan.sequence_length, seed, epoch)
     choose = _whole_words if plan.whole_word else _single_tokens
     order, in_use, overflow = choose(xp, *words[:2], input_ids, eligible, plan)
@@ -129,9 +140,7 @@ def _uniform(bits, of: int = _SHARE_BITS):
 
 def _replacements(xp, input_ids, kind, token, plan: MaskingPlan):
     """What stands at each place if it is chosen, [batch, sequence] int32."""
-    ids = np.arange(plan.vocabulary_size, dtype=np.int32)
-    ordinary = ids[~np.isin(ids, plan.special_ids)]
-    kind = _uniform(kind)
+    kind, ordinary = _uniform(kind), plan.ordinary_ids
     random_ids = xp.asarray(ordinary)[below(token, len(ordinary))]
     as_random = kind < _parts(plan.mask_token + plan.random_token)
     shown = xp.where(as_random, random_ids, input_ids)

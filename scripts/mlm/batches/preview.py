@@ -1,12 +1,14 @@
 """A few samples as the model meets them: decoded, before and after masking."""
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlm.batches.artefacts import PreviewSample, PreviewToken
+from mlm.batches.holes import Holes, punched
 from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.batches.sample_order import SampleOrder
 from mlm.foundations.errors import MlmError
@@ -62,16 +64,22 @@ def preview_samples(
     tokenizer: Any,
     count: int,
     root: str | Path = ".",
+    holes: Sequence[tuple[int, int, int]] = (),
 ) -> list[PreviewSample]:
     """`count` samples of a split, masked as training masks them in its first epoch.
 
     `order` is that of the training, whose seed is also that of the masks. `tokenizer` is
-    transformers' fast tokenizer. Padding at the end is left out.
+    transformers' fast tokenizer. Padding at the end is left out, and stands in the run's `holes`,
+    each (sample, begin, end).
     """
     index, ids, mask = read_chosen(manifest, chosen_samples(manifest, count), root)
     if not len(index):
         return []
     batch = mask_batch(ids, mask, index, plan, order.seed, FIRST_EPOCH)
+    if holes:
+        hole = Holes.of(holes, tokenizer.pad_token_id).within(index, manifest.sequence_length)
+        batch = punched(batch, hole, tokenizer.pad_token_id)
+        ids = np.where(hole, tokenizer.pad_token_id, ids)
     turns = order.places(index, FIRST_EPOCH) + 1
     shown, positions = batch["input_ids"], batch["positions"]
     used = batch["weights"] > 0

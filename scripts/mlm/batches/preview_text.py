@@ -10,13 +10,13 @@ def in_words(previews: list[Preview]) -> str:
         for sample in preview.samples:
             lines += [
                 f"Run {preview.run}, sample {sample.index}, turn {sample.turn:,} of the first pass",
-                f"  text    {_printable(sample.text)}",
-                f"  masked  {_printable(sample.masked)}",
+                f"  text    {printable(sample.text)}",
+                f"  masked  {printable(sample.masked)}",
                 "",
             ]
     return "\n".join(lines)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """`text` on one line, without characters that would steer the terminal."""
     return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in text)

@@ -79,15 +79,22 @@ class BatchOrder:
     start_step: int
     steps: int
 
+    def of_samples(self, shards: ShardFiles) -> SampleOrder:
+        """The order of the split's samples that the batches are cut from."""
+        samples = tuple(shard.num_samples for shard in shards.blocks)
+        return SampleOrder(samples, self.seed, self.shuffle_window)
+
+    def updates_of(self, places: np.ndarray) -> np.ndarray:
+        """Numbers, from 1, of the updates that use the samples at `places` of the stream."""
+        return places // self.global_batch_size + 1
+
 
 def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
     """(epoch, sample index, serialized record) of each batch, [batch].
 
     While the samples of a group are handed out, those of the next are read.
     """
-    samples = SampleOrder(
-        tuple(s.num_samples for s in shards.blocks), order.seed, order.shuffle_window
-    )
+    samples = order.of_samples(shards)
     size = order.global_batch_size
     place, end = order.start_step * size, order.steps * size
     if place >= end:

@@ -43,6 +43,14 @@ class Accelerator(Section):
     )
     tpu: Tpu = section(Tpu)
 
+    def contradictions(self) -> list[str]:
+        if not self.virtual_replicas or self.kind != "gpu":
+            return []
+        return [
+            "accelerator: virtual_replicas are logical CPU devices; set kind to cpu, or to tpu for "
+            "a rehearsal, and not to gpu"
+        ]
+
 
 class Utilisation(Section):
     low: _Utilisation = 0.2

@@ -8,7 +8,7 @@ from pydantic import Field
 from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation
-from mlm.config.families import engine_for
+from mlm.config.families import engine_for, unfit_tpu
 from mlm.config.fields import SPLITS, Section, Seed, section
 from mlm.config.finetune import Finetune
 from mlm.config.model import Model
@@ -17,6 +17,7 @@ from mlm.config.publish import Publish
 from mlm.config.report import Report
 from mlm.config.shards import Shards
 from mlm.config.tokenizer import Tokenizer
+from mlm.foundations.environment import NO_JAX, installed_version
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -66,7 +67,10 @@ class Configuration(Section):
     def contradictions(self) -> list[str]:
         """What the sections contradict each other in, and each its own lines; not the runs'."""
         problems = []
-        for name in ("corpus", "tokenizer", "shards", "preflight", "finetune", "report", "publish"):
+        for name in (
+            *("corpus", "tokenizer", "shards", "accelerator"),
+            *("preflight", "finetune", "report", "publish"),
+        ):
             problems += getattr(self, name).contradictions()
         problems += [
             f"{path}: no run is called {name!r}; there are: {', '.join(self.runs)}"
@@ -134,6 +138,16 @@ class Configuration(Section):
         problems += run.model.contradictions_at(self.shards.sequence_length, run.pretraining.engine)
         problems += run.pretraining.contradictions_with(run.model.model_type)
         problems += self.finetune.contradictions_with(run.model.model_type)
+        if run.pretraining.forget and self.shards.source == "prebuilt":
+            problems.append(
+                "pretraining.forget: shards.source: prebuilt, whose shards came without text, so "
+                "that no document can be found in them. Set forget to [], or shards.source: corpus"
+            )
+        engine = engine_for(run.pretraining.engine, run.model.model_type)
+        problem = unfit_tpu(engine, self.accelerator)
+        problems += [problem] if problem else []
+        if engine == "jax" and installed_version("jax") is None:
+            problems.append(NO_JAX)
         if self.tokenizer.kind != "pretrained":
             problems += run.evaluation.unmasked_prompts(self.tokenizer.special_tokens.mask)
             # Of several words, a replacement may make one token.

@@ -3,10 +3,12 @@
 import types
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
+from pydantic_core import core_schema
 
 SPLITS = ("train", "validation", "test")
 
@@ -23,6 +25,21 @@ BelowOne = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
+
+
+@dataclass(frozen=True)
+class WordForNull:
+    """In an annotation that allows null: a word that says it as well, and says what it means."""
+
+    word: str
+
+    def __get_pydantic_core_schema__(self, source, handler):
+        return core_schema.no_info_before_validator_function(
+            lambda value: None if value == self.word else value, handler(source)
+        )
+
+    def __get_pydantic_json_schema__(self, schema, handler):
+        return {"anyOf": [*handler(schema)["anyOf"], {"const": self.word}]}
 
 
 class Section(BaseModel):
@@ -82,6 +99,8 @@ def expected(hint: Any) -> str:
     else:
         words = {int: "integer", float: "number", bool: "boolean", str: "string"}[bare]
         words += _in_words(limits)
+    if said := [bound.word for bound in bounds if isinstance(bound, WordForNull)]:
+        return f"{words}, or {said[0]}"
     return words + (", or null" if nullable and _in_words(limits) else " or null" * nullable)
 
 

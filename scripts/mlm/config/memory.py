@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from mlm.config.families import engine_for
+
 #: Parameters taken for a model whose sizes are known to the Hub alone: about those of
 #: deberta-v2-xxlarge, the largest of a family that is trained here.
 LARGEST_MODEL = 1_600_000_000
@@ -32,6 +34,14 @@ _SUBSPACES = 8
 #: weights by PyTorch's names, transposed, and the file's content. Muon has one moment, and what its
 #: iterations hold at one time comes to five copies of the gradient, when nothing is saved.
 _TRAINED_PARAMETER = {"adamw": 16 + 12, "muon": 12 + 20}
+#: In JAX, either optimizer: weight and two moments, what an update holds beside them, and the
+#: content of a state's file while it is saved. As measured with 58 million parameters, of which
+#: there were 36 bytes each.
+_TRAINED_IN_JAX = 36
+#: Bytes of an inner value of a layer, by the layer's matrices of them.
+_INNER_IN_JAX = {2: 10, 3: 17}
+#: As in `mlm.encoder.masked_loss`.
+LOGITS_OVER_TABLE = 2
 #: float32: weight, and the file's content and its transposed copy while it is loaded.
 _LOADED_PARAMETER = 12
 #: A stored token with its attention, as read from a shard.
@@ -51,10 +61,14 @@ _NAMES = {
     "num_attention_heads": ("num_attention_heads", "n_heads"),
     "intermediate_size": ("intermediate_size", "hidden_dim"),
 }
+#: Matrices of a layer that are as wide as its inner values, where those are not two: a gated layer
+#: has three.
+_INNER = "inner_matrices"
 #: Fields of a few families that make more of the same sizes, as transformers sets them.
 _UNUSUAL = {
     "layoutlm": {"max_2d_position_embeddings": 1024},
     "mobilebert": {"embedding_size": 128, "num_feedforward_networks": 4},
+    "modernbert": {_INNER: 3},
     "rembert": {"input_embedding_size": 256, "output_embedding_size": 1664},
 }
 #: Widths of tables of embeddings that are not the layers'.
@@ -88,7 +102,8 @@ def parameters(model: Mapping[str, Any], vocabulary: int | None, sequence_length
     tables = width + sum(fields.get(name) or 0 for name in _TABLES)
     # Some attend with a second set of projections: eight squares of the width where BERT has four.
     squares = fields.get("num_feedforward_networks", 0) + 1
-    a_layer = 8 * width**2 + squares * 2 * width * inner + 20 * (width + inner)
+    matrices = fields.get(_INNER, 2)
+    a_layer = 8 * width**2 + squares * matrices * width * inner + 20 * (width + inner)
     return (ids + positions) * tables + layers * a_layer + 2 * width**2 + ids
 
 
@@ -110,10 +125,15 @@ def training_mb(
 
     `replicas` of the model are in this machine's memory; `on_host` says that they compute there,
     so that their activations are there as well (Korthikanti et al., "Reducing Activation
-    Recomputation in Large Transformer Models", 2022, equation 2, in float32).
+    Recomputation in Large Transformer Models", 2022, equation 2, in float32; in JAX what XLA sets
+    aside). `pretraining.rematerialise` takes nothing off: on a CPU XLA computes next to nothing
+    again.
     """
     fields = _fields(model)
-    a_parameter = _TRAINED_PARAMETER[pretraining["optimizer"]["name"]]
+    family = fields.get("model_type", model["family"])
+    in_jax = engine_for(pretraining["engine"], family) == "jax"
+    optimizer = pretraining["optimizer"]["name"]
+    a_parameter = _TRAINED_IN_JAX if in_jax else _TRAINED_PARAMETER[optimizer]
     weights = replicas * a_parameter * parameters(model, vocabulary, sequence_length)
     validation = pretraining["validation"]["samples"] or 0
     data = (2 * pretraining["shuffle_window"] + validation) * sequence_length * _STORED_TOKEN
@@ -122,14 +142,21 @@ def training_mb(
         width = _size(fields, "hidden_size") or 2048
         layers = _size(fields, "num_hidden_layers") or 48
         heads = _size(fields, "num_attention_heads") or width // 64 + 1
+        batch = pretraining["per_replica_batch_size"]
         a_token = layers * (68 * width + 10 * heads * sequence_length)
-        family = fields.get("model_type", model["family"])
         logits = _slots(pretraining["masking"], sequence_length)
         if model["hub"]["id"] or family not in MASKED_HEADS:
             logits = sequence_length
+        logits *= batch
+        if in_jax:
+            # Of dropout's masks as well; a block of the logits is there at a time.
+            inner = _size(fields, "intermediate_size") or 4 * width
+            inner *= _INNER_IN_JAX[fields.get(_INNER, 2)]
+            a_token = layers * (60 * width + inner + 14 * heads * sequence_length)
+            logits = min(logits, LOGITS_OVER_TABLE * width)
         # Logits, their softmax and their gradient.
-        a_sample = sequence_length * a_token + logits * _vocabulary(fields, vocabulary) * 12
-        activations = replicas * pretraining["per_replica_batch_size"] * a_sample
+        of_logits = logits * _vocabulary(fields, vocabulary) * 12
+        activations = replicas * (batch * sequence_length * a_token + of_logits)
     total = weights + data + activations
     if model["initialisation"]["embeddings"] == "cooccurrence":
         columns = (_size(fields, "hidden_size") or 2048) + 16

@@ -17,8 +17,11 @@ from mlm.config.fields import (
     Section,
     Seed,
     Text,
+    WordForNull,
+    named_twice,
     section,
 )
+from mlm.config.forgetting import problems_of
 
 #: The keys that say how long a training is.
 LENGTHS = ("steps", "epochs", "tokens")
@@ -122,10 +125,12 @@ class Validation(Section):
 class Checkpoint(Section):
     every: Count = Field(
         500,
-        description="Steps between saved states, how many are kept (null: all), further steps whose"
-        " states are saved and stay, and the directory (or gs:// prefix).",
+        description="Steps between saved states, how many of them are kept (a number, or all),"
+        " further steps whose states are saved and stay, and the directory (or gs:// prefix)."
+        " scripts/ask.py --replay makes a step again from the nearest state before it. A state is"
+        " up to three times as large as the model.",
     )
-    keep: Count | None = 2
+    keep: Annotated[Count | None, WordForNull("all")] = 2
     keep_steps: list[Count] = Field([])
     directory: Text = "state"
 
@@ -162,6 +167,14 @@ class Pretraining(Section):
     epochs: Positive | None = None
     tokens: Count | None = None
     continue_from: ContinueFrom = section(ContinueFrom)
+    forget: list[Text] = Field(
+        [],
+        description="Documents of the train split that the run is trained without: document:247,"
+        " group:1799-Adams-1, file:data/letters.txt or pattern:REGEX. Holes of equal length stand"
+        " in their place, so that all other tokens keep their order and their masks. `ask.py"
+        " --forget` says from which step on a run depends on them, and from which state another can"
+        " go on (docs/ask.md).",
+    )
     optimizer: Optimizer = section(Optimizer)
     attend: Literal["sample", "document"] = Field(
         "sample",
@@ -171,7 +184,7 @@ class Pretraining(Section):
     rematerialise: bool = Field(
         False,
         description="Compute each layer again for its gradient instead of keeping what it computed:"
-        " less memory, a third more time (engine: jax).",
+        " less memory on an accelerator (none saved on a CPU), a third more time (engine: jax).",
     )
     shuffle_window: Count = Field(
         131_072,
@@ -213,7 +226,8 @@ class Pretraining(Section):
         ]
 
     def contradictions(self) -> list[str]:
-        problems = []
+        problems = problems_of("pretraining.forget", self.forget)
+        problems += named_twice("pretraining.forget", self.forget)
         lengths = {k: v for k in LENGTHS if (v := getattr(self, k))}
         if len(lengths) != 1:
             found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"

@@ -19,6 +19,7 @@ _Part = Literal[
     "evaluation",
     "fill_mask",
     "samples",
+    "asked",
     "finetune",
     "cost",
     "provenance",

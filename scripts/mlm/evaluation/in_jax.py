@@ -8,6 +8,7 @@ import numpy as np
 from mlm.evaluation.scoring import ASKED, AnsweringModel
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.in_jax.accelerators import open_accelerator
+from mlm.pretraining.in_jax.framework import shardings
 
 
 def open_model(
@@ -20,13 +21,11 @@ def open_model(
     devices = open_accelerator(accelerator)
 
     import jax
-    from jax.sharding import NamedSharding, PartitionSpec
 
     from mlm.encoder.exported import read_exported
 
     architecture, weights = read_exported(directory)
-    whole = NamedSharding(devices.mesh, PartitionSpec())
-    divided = NamedSharding(devices.mesh, PartitionSpec("data"))
+    whole, divided = shardings(devices.mesh)
     weights = jax.device_put(weights, whole)
     step = jax.jit(
         masked_answers(architecture, begins_document),
@@ -47,9 +46,29 @@ def masked_answers(architecture, begins_document: int | None = None):
     import jax
     import jax.numpy as jnp
 
-    from mlm.encoder.network import document_numbers, hidden_states, masked_logits
+    logits_at = masked_positions(architecture, begins_document)
 
     def step(weights, batch):
+        logits, labels = logits_at(weights, batch), batch["labels"][..., None]
+        log_probabilities = jax.nn.log_softmax(logits)
+        of_label = jnp.take_along_axis(logits, labels, axis=-1)
+        earlier = jnp.arange(architecture.vocabulary) < labels
+        above = (logits > of_label) | ((logits == of_label) & earlier)
+        return {
+            "log_probability": jnp.take_along_axis(log_probabilities, labels, axis=-1)[..., 0],
+            "rank": 1 + jnp.sum(above, axis=-1, dtype=jnp.int32),
+            "top": jnp.argmax(logits, axis=-1).astype(jnp.int32),
+            "top_probability": jnp.exp(jnp.max(log_probabilities, axis=-1)),
+        }
+
+    return step
+
+
+def masked_positions(architecture, begins_document: int | None = None):
+    """The function (weights, batch) -> logits at the batch's `positions`, float32."""
+    from mlm.encoder.network import document_numbers, hidden_states, masked_logits
+
+    def logits_at(weights, batch):
         hidden = hidden_states(
             weights,
             architecture,
@@ -63,16 +82,6 @@ def masked_answers(architecture, begins_document: int | None = None):
                 else document_numbers(batch["input_ids"], begins_document)
             ),
         )
-        logits, labels = masked_logits(weights, architecture, hidden), batch["labels"][..., None]
-        log_probabilities = jax.nn.log_softmax(logits)
-        of_label = jnp.take_along_axis(logits, labels, axis=-1)
-        earlier = jnp.arange(architecture.vocabulary) < labels
-        above = (logits > of_label) | ((logits == of_label) & earlier)
-        return {
-            "log_probability": jnp.take_along_axis(log_probabilities, labels, axis=-1)[..., 0],
-            "rank": 1 + jnp.sum(above, axis=-1, dtype=jnp.int32),
-            "top": jnp.argmax(logits, axis=-1).astype(jnp.int32),
-            "top_probability": jnp.exp(jnp.max(log_probabilities, axis=-1)),
-        }
+        return masked_logits(weights, architecture, hidden)
 
-    return step
+    return logits_at

@@ -64,8 +64,7 @@ def read_evaluation_data(
         raise MlmError(f"The splits differ in sequence length: {lengths}. {_REMAKE}")
     for manifest in manifests.values():
         check_shards(manifest, root)
-    asked = max(1, max_tokens // manifests["test"].sequence_length)
-    test = spread_samples(manifests["test"], root, asked)
+    test = spread_samples(manifests["test"], root, evaluated(manifests["test"], max_tokens))
     if not len(test):
         raise MlmError(
             "The test split has no samples, so that there is nothing to evaluate. Raise "
@@ -95,6 +94,11 @@ def read_evaluation_data(
         fitted=_text_positions(manifests["validation"], root, special_ids),
         sequence_length=train.sequence_length,
     )
+
+
+def evaluated(manifest: Manifest, max_tokens: int) -> int:
+    """How many samples of the test split are evaluated, at equal distances."""
+    return min(manifest.num_samples, max(1, max_tokens // manifest.sequence_length))
 
 
 def text_of(manifest: Manifest, characters: int | None) -> Text:

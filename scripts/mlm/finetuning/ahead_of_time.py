@@ -19,7 +19,7 @@ from mlm.finetuning.finetuning_step import (
     train_step,
 )
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.in_jax.framework import prepare
+from mlm.pretraining.in_jax.framework import AXIS, prepare
 from mlm.tpu.compiler import REFUSED, Compilation, answer, ask, compile_here
 
 
@@ -93,7 +93,7 @@ def _compiled(devices, config: dict, section: dict, labels: int, bfloat16: bool,
     from jax.sharding import Mesh
 
     ahead = abstract_step(config, section, labels, len(devices), bfloat16)
-    mesh = Mesh(np.array(devices), ("data",))
+    mesh = Mesh(np.array(devices), (AXIS,))
     trained, _ = lowered(mesh, ahead.step, ahead.predict, ahead.state, ahead.batch)
     if quick:
         jax.config.update("jax_exec_time_optimization_effort", -1.0)

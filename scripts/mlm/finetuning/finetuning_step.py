@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlm.pretraining.in_jax.framework import shardings
+
 
 @dataclass(frozen=True)
 class Tokenised:
@@ -181,12 +183,8 @@ def lowered(mesh, step, predict, state: dict, batch: dict):
     `state` and `batch` may hold arrays or their shapes.
     """
     import jax
-    from jax.sharding import NamedSharding, PartitionSpec
 
-    whole, divided = (
-        NamedSharding(mesh, PartitionSpec()),
-        NamedSharding(mesh, PartitionSpec("data")),
-    )
+    whole, divided = shardings(mesh)
     asked = {k: batch[k] for k in ("input_ids", "attention_mask")}
     trained = jax.jit(
         step, in_shardings=(whole, divided), out_shardings=(whole, whole), donate_argnums=0

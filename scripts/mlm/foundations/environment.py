@@ -34,6 +34,11 @@ PACKAGES = (
     "transformers",
     "zstandard",
 )
+NO_JAX = (
+    "JAX is not installed here, which pretraining.engine: jax and fine-tuning need. It comes with "
+    "envs/requirements.txt; on a TPU VM it wants an environment of its own (pip install "
+    "'jax[tpu]'), since TensorFlow's there needs an older libtpu"
+)
 _ALTERNATIVES = {"tensorflow": ("tensorflow-tpu", "tensorflow-cpu")}
 
 

@@ -214,6 +214,7 @@ def preflight(
         return check_data(
             manifest,
             reach,
+            lowering.engine,
             target=report.target,
             replicas=report.replicas,
             hosts=report.hosts,

@@ -21,10 +21,28 @@ class Reach:
 
 
 def check_data(
-    manifest: Manifest, reach: Reach, *, target: str, replicas: int, hosts: int, global_batch: int
+    manifest: Manifest,
+    reach: Reach,
+    engine: str | None,
+    *,
+    target: str,
+    replicas: int,
+    hosts: int,
+    global_batch: int,
 ) -> list[Finding]:
-    """What the train split lacks for a target of `replicas` replicas on `hosts` hosts."""
+    """What the train split and the engine lack for a target of `replicas` replicas on `hosts`
+    hosts."""
     found = []
+    if engine == "jax" and hosts > 1:
+        found.append(
+            Finding(
+                "settings",
+                ERROR,
+                f"the target has {hosts} hosts, and pretraining.engine: jax trains on the TPU of "
+                "one. Take the target out of preflight.targets, or set engine: tensorflow",
+                target=target,
+            )
+        )
     if manifest.num_samples < global_batch:
         found.append(
             Finding(

@@ -19,10 +19,10 @@ from mlm.encoder.architecture import Architecture, parameter_shapes
 from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.atomic import write_text
 from mlm.preflight.artefacts import ForwardRows
-from mlm.pretraining.in_jax.framework import prepare
+from mlm.pretraining.in_jax.framework import AXIS, prepare, shardings
 from mlm.pretraining.optimisation import OptimizerSettings, orthogonalising_flops
 from mlm.pretraining.resolved_run import VALIDATION_SEED, Pretraining
-from mlm.tpu.compiler import Compilation, answer, ask, compile_for, compile_here
+from mlm.tpu.compiler import Compilation, answer, compile_for, compile_here
 
 TRAINING, VALIDATION, EVALUATION = "training", "validation", "evaluation"
 
@@ -73,21 +73,33 @@ def describe_forward(run: Pretraining, precision: str, steps) -> ForwardRows:
 def _write(
     path: str, step: str, run: Pretraining, plan: MaskingPlan, precision: str, samples: int
 ) -> None:
+    description = description_of(
+        step,
+        run.model_config.to_dict(),
+        plan,
+        run.optimizer,
+        attend=run.attend,
+        rematerialise=run.rematerialise,
+        precision=precision,
+        begins_document=run.model_config.cls_token_id,
+        samples=samples,
+        seed=run.seed,
+    )
+    write_text(path, json.dumps(description, sort_keys=True) + "\n")
+
+
+def description_of(
+    step: str, config: dict, plan: MaskingPlan, optimizer: OptimizerSettings, **fields
+) -> dict:
+    """The description of a step; `fields` are its others, by their names there."""
     starts = plan.word_starts
-    description = {
+    return fields | {
         "step": step,
-        "config": run.model_config.to_dict(),
+        "config": config,
         "plan": asdict(plan)
         | {"word_starts": None if starts is None else [bool(s) for s in starts]},
-        "optimizer": asdict(run.optimizer),
-        "attend": run.attend,
-        "rematerialise": run.rematerialise,
-        "precision": precision,
-        "begins_document": run.model_config.cls_token_id,
-        "samples": samples,
-        "seed": run.seed,
+        "optimizer": asdict(optimizer),
     }
-    write_text(path, json.dumps(description, sort_keys=True) + "\n")
 
 
 def is_described(program: str | Path) -> bool:
@@ -104,15 +116,11 @@ def compile_step(
     others_quick: bool = False,
 ) -> Compilation:
     """`compile_for` of StableHLO or of a description."""
-    if not is_described(program):
-        return compile_for(target, program, quick, others, others_quick)
-    programs = [(str(program), quick), *((other, others_quick) for other in others)]
-    requests = [{"target": target, "program": p, "quick": q} for p, q in programs]
-    first, *rest = ask("mlm.preflight.described_steps", requests)
-    return replace(first, others=tuple(rest))
+    own = {"module": "mlm.preflight.described_steps"} if is_described(program) else {}
+    return compile_for(target, program, quick, others, others_quick, **own)
 
 
-def _compiled(devices, program: str, quick: bool):
+def compiled(devices, program: str, quick: bool):
     """The executable for all `devices`, and the number of its all-reduces."""
     import jax
     from jax.sharding import Mesh
@@ -120,14 +128,13 @@ def _compiled(devices, program: str, quick: bool):
     description = json.loads(Path(program).read_text(encoding="utf-8"))
     if quick:
         jax.config.update("jax_exec_time_optimization_effort", -1.0)
-    mesh = Mesh(np.array(devices), ("data",))
-    compiled = _lowered(mesh, description).compile()
-    return compiled.runtime_executable(), compiled.as_text().count(" all-reduce(")
+    mesh = Mesh(np.array(devices), (AXIS,))
+    found = _lowered(mesh, description).compile()
+    return found.runtime_executable(), found.as_text().count(" all-reduce(")
 
 
 def _lowered(mesh, description: dict):
     import jax
-    from jax.sharding import NamedSharding, PartitionSpec
 
     from mlm.encoder.weights import initial_parameters
     from mlm.evaluation.in_jax import masked_answers
@@ -145,10 +152,7 @@ def _lowered(mesh, description: dict):
         *(description[name] for name in ("attend", "rematerialise", "precision")),
         description["begins_document"],
     )
-    whole, divided = (
-        NamedSharding(mesh, PartitionSpec()),
-        NamedSharding(mesh, PartitionSpec("data")),
-    )
+    whole, divided = shardings(mesh)
     samples = description["samples"] * mesh.size
 
     def shaped(tree, sharding):
@@ -189,7 +193,7 @@ def _lowered(mesh, description: dict):
 
 def _answer(request: dict) -> Compilation:
     target = request.pop("target")
-    return compile_here(target, lambda devices: _compiled(devices, **request))
+    return compile_here(target, lambda devices: compiled(devices, **request))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ ERROR, WARNING, ADVICE = "error", "warning", "advice"
 
 #: Every rule by name, with what it asks, in the order in which they are shown.
 RULES: dict[str, str] = {
-    "settings": "the run's settings fit its data and its model",
+    "settings": "the run's settings fit its data, its model and the target",
     "pad_id": "the pad token has the id that the model's family takes for padding",
     "static_control_flow": "no branch or loop of the step depends on data",
     "static_shapes": "no shape in the step depends on data",

@@ -13,7 +13,7 @@ from mlm.preflight.artefacts import Preflight
 def require_passed(report: str, run: str, step: dict) -> None:
     """Raise MlmError unless the preflight.json `report` says that run `run` passed with `step`.
 
-    `step` holds the sizes of the step that is to be trained, by their names in that file.
+    `step` holds what shapes the step that is to be trained, by the names in that file.
     """
     fault = _fault(report, step)
     if fault:

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from mlm.foundations.errors import MlmError
-
 
 @dataclass(frozen=True)
 class TpuNode:
@@ -23,14 +21,6 @@ class AcceleratorSettings:
     virtual_replicas: int | None
     cpu_threads: int
     tpu: TpuNode = field(default_factory=TpuNode)
-
-    def check(self) -> None:
-        """Raise MlmError where the settings contradict each other."""
-        if self.virtual_replicas and self.kind == "gpu":
-            raise MlmError(
-                "accelerator: virtual_replicas are logical CPU devices; set kind to cpu, or to tpu "
-                "for a rehearsal, and not to gpu"
-            )
 
     @classmethod
     def of(cls, section: dict) -> "AcceleratorSettings":

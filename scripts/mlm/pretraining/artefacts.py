@@ -28,12 +28,29 @@ class TrainingDigests:
 
 
 @dataclass(frozen=True)
+class WithoutDocuments:
+    """What of the train split the run was trained without (`pretraining.forget`).
+
+    `what` are the items of the configuration. `first_step` is the first update that would have used
+    one of the `tokens`, None where none would have. `holes` is a digest of where they stood.
+    """
+
+    what: list[str]
+    documents: int
+    tokens: int
+    samples: int
+    first_step: int | None
+    holes: str
+
+
+@dataclass(frozen=True)
 class Training(Artefact):
     """What was trained how, without anything that differs between two runs of the same.
 
     `engine` is "tensorflow" or "jax"; attention stays within what `attend` names, the "sample" or
     the "document". `overflow` counts masked tokens that found no prediction slot. `code` is the
-    digest of the code that trained, added where the model is kept.
+    digest of the code that trained, added where the model is kept. `shuffle_window` is in samples,
+    None in the files of earlier versions. `without` is None where all of the train split was used.
     """
 
     run: str
@@ -63,3 +80,5 @@ class Training(Artefact):
     digests: TrainingDigests
     packages: dict[str, str]
     code: str | None = field(default=None, metadata=OPTIONAL)
+    shuffle_window: int | None = field(default=None, metadata=OPTIONAL)
+    without: WithoutDocuments | None = field(default=None, metadata=OPTIONAL)

@@ -116,6 +116,13 @@ class StateDirectory:
             marker, _ = _marker_or_fault(f"{other}/step-{step:08d}")
             if "basis" in marker:
                 lines = differences(marker["basis"], self.basis)
+                # First what a user sets, last what an engine brings along.
+                lines.sort(
+                    key=lambda line: (
+                        line.startswith(("code ", "packages.")),
+                        not line.startswith(("pretraining.", "settings.")),
+                    )
+                )
                 return "; ".join(lines[:6]) + ("; and more" if len(lines) > 6 else "")
         return "it does not say what it was made from"
 

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from mlm.batches.holes import Holes
 from mlm.corpus.counts import COUNTED_TOKENS, ContextCounts, TokenCounts, count_tokens
 from mlm.foundations.child_process import child_environment
 from mlm.foundations.errors import MlmError
@@ -58,7 +59,8 @@ class Strengths:
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be counted: the shards of the train split, and the size of the result."""
+    """What is to be counted: the shards of the train split, but for `holes`, each (sample, begin,
+    end), and the size of the result."""
 
     files: tuple[str, ...]
     num_samples: int
@@ -69,6 +71,7 @@ class Request:
     power: float
     distances: tuple[float, ...]
     seed: int
+    holes: tuple[tuple[int, int, int], ...] = ()
 
 
 def begin_at_counts(weights: StartingWeights, run) -> None:
@@ -78,7 +81,7 @@ def begin_at_counts(weights: StartingWeights, run) -> None:
         columns = columns_of_words(run.model_config)
     else:
         columns = positions_apart_from_words(weights, run.model_config, run.seed)
-    start_from_counts(weights, run.train, run.plan.special_ids, columns, run.seed)
+    start_from_counts(weights, run.train, run.plan.special_ids, columns, run.seed, holes=run.holes)
 
 
 def start_from_counts(
@@ -88,9 +91,10 @@ def start_from_counts(
     columns: int | None,
     seed: int,
     strengths: Strengths | None = None,
+    holes: Holes | None = None,
 ) -> None:
     """Overwrite the last `columns` columns of a model's word embeddings (None: all of them) and
-    its output bias, in place, by counts of the train split.
+    its output bias, in place, by counts of the train split without what stands in `holes`.
 
     `shards` is the split's ShardFiles. Tokens that were counted beside no other, such as the
     special ones, keep their embeddings. Raises MlmError where the shards cannot be read.
@@ -108,6 +112,7 @@ def start_from_counts(
         power=strengths.power,
         distances=tuple(strengths.distances),
         seed=seed,
+        holes=() if holes is None else tuple(map(tuple, holes.spans)),
     )
     vectors, log_frequencies = _counted(request)
     usual = words[:, -columns:]
@@ -219,27 +224,32 @@ def _read(request: Request) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Ids and attention mask, [batch, sequence], of as many evenly spread samples as count."""
     every = max(1, -(-request.num_samples * request.sequence_length // COUNTED_TOKENS))
     progress = Progress("counting neighbours", request.num_samples, "samples")
+    holes = Holes.of(request.holes, padding_id=0)
     index, waiting = 0, []
     for path in request.files:
         with local_copy(path) as copy, open(copy, "rb") as stream:
             for record in read_records(stream, path):
                 if index % every == 0:
-                    waiting.append(record)
+                    waiting.append((index, record))
                 index += 1
                 if len(waiting) == _BATCH:
-                    yield _decoded(waiting, request, path)
+                    yield _decoded(waiting, request, path, holes)
                     progress.to(index)
                     waiting = []
         if waiting:
-            yield _decoded(waiting, request, path)
+            yield _decoded(waiting, request, path, holes)
             waiting = []
 
 
-def _decoded(records: list[bytes], request: Request, path: str) -> tuple[np.ndarray, np.ndarray]:
+def _decoded(
+    waiting: list[tuple[int, bytes]], request: Request, path: str, holes: Holes
+) -> tuple[np.ndarray, np.ndarray]:
+    indices, records = zip(*waiting, strict=True)
     try:
-        return decode_samples(records, request.sequence_length)
+        ids, mask = decode_samples(records, request.sequence_length)
     except SampleError as error:
         raise MlmError(f"{path}: a sample {error}") from None
+    return ids, np.where(holes.within(np.array(indices), request.sequence_length), 0, mask)
 
 
 def _main() -> None:

@@ -127,6 +127,7 @@ def _body(
         "`model.safetensors`.",
         "## Training",
         "| | |\n|---|---|\n" + "\n".join(f"| {k} | {v} |" for k, v in shown.items()),
+        *_left_out(training),
         "## Evaluation",
         "Of masked tokens only.",
         "| split | loss, nats | accuracy |\n|---|---|---|\n"
@@ -139,4 +140,22 @@ def _body(
         "prejudice included. It fills gaps in text; what it says is not knowledge.",
         "## Made with",
         ", ".join(f"{k} {v}" for k, v in sorted(training.packages.items())) + ".",
+    ]
+
+
+def _left_out(training: Training) -> list[str]:
+    """What the model was trained without, where something was left out."""
+    if (without := training.without) is None:
+        return []
+    first = (
+        "which no step would have used"
+        if without.first_step is None
+        else f"which step {without.first_step:,} would have been the first to use"
+    )
+    # Backticks within would end the code that they stand in.
+    what = ", ".join("`" + " ".join(item.replace("`", "'").split()) + "`" for item in without.what)
+    several = "" if without.documents == 1 else "s"
+    return [
+        f"Trained without {without.documents:,} document{several} of the corpus "
+        f"({without.tokens:,} tokens), {first}: {what}. The tokenizer was not made anew."
     ]

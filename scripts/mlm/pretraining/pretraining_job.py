@@ -6,14 +6,16 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from mlm.batches.artefacts import HolesOfRun
 from mlm.foundations.atomic import write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
-from mlm.pretraining.artefacts import FinalFigures, Training, TrainingDigests
+from mlm.pretraining.artefacts import FinalFigures, Training, TrainingDigests, WithoutDocuments
 from mlm.pretraining.branching import branch_of
 from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.engine import Accelerator, open_devices
+from mlm.pretraining.first_use import first_use
 from mlm.pretraining.model_card import model_card
 from mlm.pretraining.periodic_actions import PeriodicAction
 from mlm.pretraining.resolved_run import Pretraining
@@ -59,15 +61,16 @@ def train_and_export(
     accelerator = open_devices(settings.engine, AcceleratorSettings.of(settings.accelerator))
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
     if settings.accelerator["kind"] == "auto" and accelerator.kind == "tpu":
-        before_found_tpu(run.name, run.step_sizes() | {"precision": accelerator.precision})
+        computed = {"engine": accelerator.framework, "precision": accelerator.precision}
+        before_found_tpu(run.name, computed | run.step_sizes())
     basis = state_basis(run, files, accelerator)
-    states = _states(settings, run, basis)
+    states = states_of(settings, run, basis)
     branch = None
     if parent := settings.parent:
         parent_run = pretraining_of(parent, files, manifests, accelerator.replicas)
-        parent_states = _states(parent, parent_run, basis | {"settings": parent_run.basis()})
+        parent_states = states_of(parent, parent_run, basis | {"settings": parent_run.basis()})
         step = settings.pretraining["continue_from"]["step"]
-        branch = branch_of(run, parent_run, parent_states, step)
+        branch = branch_of(run, parent_run, parent_states, step, accelerator.replicas)
     print(
         f"{run.name}: {run.model_config.model_type}, {accelerator.name} with "
         f"{accelerator.replicas} replica(s), {accelerator.precision}; {run.steps} steps of "
@@ -97,7 +100,7 @@ def train_and_export(
         summary.write(results.summary)
 
 
-def _states(settings: RunSettings, run: Pretraining, basis: dict) -> StateDirectory:
+def states_of(settings: RunSettings, run: Pretraining, basis: dict) -> StateDirectory:
     """Where the states of `run` are, or will be."""
     checkpoint = settings.pretraining["checkpoint"]
     directory = f"{checkpoint['directory'].rstrip('/')}/{settings.name}"
@@ -149,4 +152,21 @@ def _summary(
             manifests={s: file_sha256(p) for s, p in sorted(files.manifests.items())},
         ),
         packages=package_versions(),
+        shuffle_window=run.shuffle_window,
+        without=_without(settings, run, accelerator.replicas),
+    )
+
+
+def _without(settings: RunSettings, run: Pretraining, replicas: int) -> WithoutDocuments | None:
+    """What the run was trained without, if anything."""
+    if run.holes is None:
+        return None
+    found = HolesOfRun.read(settings.holes)
+    return WithoutDocuments(
+        what=[left_out.what for left_out in found.forget],
+        documents=found.documents,
+        tokens=found.tokens,
+        samples=found.samples,
+        first_step=first_use(run, replicas, {sample for sample, _, _ in found.holes}),
+        holes=run.holes.sha256,
     )

@@ -3,8 +3,9 @@
 import json
 from dataclasses import asdict, dataclass, fields
 
+from mlm.batches.holes import Holes
 from mlm.batches.masking import MaskingPlan
-from mlm.batches.stored_batches import ShardFiles
+from mlm.batches.stored_batches import BatchOrder, ShardFiles
 from mlm.foundations.digests import value_sha256
 from mlm.pretraining.initialisation import Initialisation
 from mlm.pretraining.optimisation import OptimizerSettings
@@ -46,6 +47,7 @@ class Pretraining:
     rematerialise: bool = False
     profile: tuple[int, int] | None = None
     export_every_epochs: int | None = None
+    holes: Holes | None = None
 
     def global_batch_size(self, replicas: int) -> int:
         """Samples in one update, over all replicas and accumulated batches."""
@@ -58,9 +60,21 @@ class Pretraining:
         """
         return self.per_replica_batch_size * replicas
 
+    def order_from(self, step: int, global_batch_size: int) -> BatchOrder:
+        """The batches of the training after `step` updates."""
+        return BatchOrder(
+            seed=self.seed,
+            global_batch_size=global_batch_size,
+            shuffle_window=self.shuffle_window,
+            start_step=step,
+            steps=self.steps,
+        )
+
     def step_sizes(self) -> dict:
-        """The sizes of its step, by their names in preflight.json."""
+        """What shapes its step, by the names in preflight.json."""
         return {
+            "attend": self.attend,
+            "rematerialise": self.rematerialise,
             "model_type": self.model_config.model_type,
             "per_replica_batch_size": self.per_replica_batch_size,
             "gradient_accumulation_steps": self.optimizer.gradient_accumulation_steps,
@@ -77,6 +91,9 @@ class Pretraining:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         for name in ("name", "train", "validation", "checkpoint_every", "keep_steps"):
             del values[name]
+        # Only where there are some: a state from before there were holes belongs to a run without.
+        if (holes := values.pop("holes")) is not None:
+            values["holes"] = holes.sha256
         model = json.loads(values.pop("model_config").to_json_string())
         model.pop("transformers_version", None)
         values |= {

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
+from mlm.batches.artefacts import HolesOfRun
+from mlm.batches.holes import Holes
 from mlm.batches.masking_plan import masking_plan
 from mlm.batches.stored_batches import ShardFiles
 from mlm.config.families import engine_for
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, remedy
 from mlm.pretraining.length import number_of_updates
 from mlm.pretraining.models import ModelRequest, model_configuration
 from mlm.pretraining.optimisation import OptimizerSettings
@@ -19,7 +21,8 @@ from mlm.tokenizer.encoding import Encoder
 class RunSettings:
     """What the configuration says of one run, in resolved sections.
 
-    `parent` are the settings of the run that it continues, if any.
+    `parent` are the settings of the run that it continues, if any. `holes` is the file that says
+    what the run is trained without, None where it forgets nothing.
     """
 
     name: str
@@ -30,6 +33,7 @@ class RunSettings:
     sequence_length: int
     corpus: str
     parent: "RunSettings | None" = None
+    holes: str | None = None
 
     @property
     def engine(self) -> str:
@@ -51,6 +55,17 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
 
     Raises MlmError before anything is trained on data that is not what it claims to be.
     """
+    manifests = read_manifests(files, sequence_length)
+    for split, manifest in manifests.items():
+        check_shards(manifest, shards_root(manifest, files.manifests[split]))
+    return manifests
+
+
+def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
+    """The manifests of the run, checked against the tokenizer and the length: no shard is read.
+
+    Raises MlmError where they do not belong together.
+    """
     manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
     tokenizer_sha256 = file_sha256(files.tokenizer)
     for split, manifest in manifests.items():
@@ -71,7 +86,6 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
                 f"({manifest.tokenizer_sha256[:12]}…) than {files.tokenizer} "
                 f"({tokenizer_sha256[:12]}…). {mended}"
             )
-        check_shards(manifest, shards_root(manifest, files.manifests[split]))
     return manifests
 
 
@@ -90,11 +104,21 @@ def number_of_steps(section: dict, samples: int, sequence_length: int, batch: in
 
 
 def pretraining_of(
-    settings: RunSettings, files: RunFiles, manifests: dict[str, Manifest], replicas: int
+    settings: RunSettings,
+    files: RunFiles,
+    manifests: dict[str, Manifest],
+    replicas: int,
+    with_model: bool = True,
+    encoder: Encoder | None = None,
 ) -> Pretraining:
-    """The run with every setting resolved against its data and the number of replicas."""
+    """The run with every setting resolved against its data and the number of replicas.
+
+    Without its model, whose configuration takes transformers and a second, for those who ask
+    which samples it is shown and how they are masked. `encoder` is that of the tokenizer, where it
+    is loaded already.
+    """
     section = settings.pretraining
-    encoder = Encoder.load(files.tokenizer)
+    encoder = encoder or Encoder.load(files.tokenizer)
     request = ModelRequest.of(settings.model)
     length = settings.sequence_length
     batch = (
@@ -107,7 +131,9 @@ def pretraining_of(
     shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
     return Pretraining(
         name=settings.name,
-        model_config=model_configuration(request, encoder, length, section["engine"]),
+        model_config=(
+            model_configuration(request, encoder, length, section["engine"]) if with_model else None
+        ),
         initialisation=request.initialisation,
         seed=settings.seed if section["seed"] is None else section["seed"],
         plan=plan,
@@ -128,4 +154,19 @@ def pretraining_of(
         rematerialise=section["rematerialise"],
         profile=tuple(section["profile"]) if section["profile"] else None,
         export_every_epochs=section["export_every_epochs"],
+        holes=holes_in(settings.holes, files, encoder) if settings.holes else None,
     )
+
+
+def holes_in(path: str, files: RunFiles, encoder: Encoder) -> Holes:
+    """The holes that the file `path` names, in the samples of the train split.
+
+    Raises MlmError where they were found in other samples.
+    """
+    found = HolesOfRun.read(path)
+    if found.manifest != file_sha256(files.manifests["train"]):
+        raise MlmError(
+            f"{path}: its holes are in other samples than those of {files.manifests['train']}. "
+            f"{remedy(path)}"
+        )
+    return Holes.of(found.holes, encoder.special_ids.pad)

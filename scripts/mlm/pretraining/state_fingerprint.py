@@ -12,12 +12,13 @@ from mlm.pretraining.training_log import Row
 
 SCRIPTS = Path(__file__).parents[2]
 
-#: By engine, the modules that decide the bits of the weights: the model and where it starts, the
-#: order of the samples, their masks, the step, the optimizer. An edit elsewhere keeps the states;
-#: what the modules that read settings and data come to is held by its values.
+#: The modules that decide the bits of the weights, in both engines and in each: the model and
+#: where it starts, the order of the samples, their masks, the step, the optimizer. An edit
+#: elsewhere keeps the states; what the modules that read settings and data come to is held by its
+#: values.
 COMPUTING_MODULES = {
-    "tensorflow": (
-        "mlm.batches.input_pipeline",
+    "both": (
+        "mlm.batches.holes",
         "mlm.batches.keyed_random",
         "mlm.batches.masking",
         "mlm.batches.sample_order",
@@ -26,6 +27,13 @@ COMPUTING_MODULES = {
         "mlm.corpus.counts",
         "mlm.foundations.framework",
         "mlm.pretraining.cooccurrence",
+        "mlm.pretraining.initialisation",
+        "mlm.pretraining.models",
+        "mlm.pretraining.optimisation",
+        "mlm.pretraining.resolved_run",
+    ),
+    "tensorflow": (
+        "mlm.batches.input_pipeline",
         "mlm.pretraining.in_tensorflow.activations",
         "mlm.pretraining.in_tensorflow.adamw",
         "mlm.pretraining.in_tensorflow.engine",
@@ -34,31 +42,16 @@ COMPUTING_MODULES = {
         "mlm.pretraining.in_tensorflow.optimizers",
         "mlm.pretraining.in_tensorflow.prediction",
         "mlm.pretraining.in_tensorflow.train_step",
-        "mlm.pretraining.initialisation",
-        "mlm.pretraining.models",
-        "mlm.pretraining.optimisation",
-        "mlm.pretraining.resolved_run",
     ),
     "jax": (
-        "mlm.batches.keyed_random",
-        "mlm.batches.masking",
-        "mlm.batches.sample_order",
-        "mlm.batches.stored_batches",
-        "mlm.config.families",
-        "mlm.corpus.counts",
         "mlm.encoder.architecture",
         "mlm.encoder.masked_loss",
         "mlm.encoder.network",
         "mlm.encoder.weights",
-        "mlm.foundations.framework",
-        "mlm.pretraining.cooccurrence",
         "mlm.pretraining.in_jax.engine",
+        "mlm.pretraining.in_jax.framework",
         "mlm.pretraining.in_jax.optimizers",
         "mlm.pretraining.in_jax.train_step",
-        "mlm.pretraining.initialisation",
-        "mlm.pretraining.models",
-        "mlm.pretraining.optimisation",
-        "mlm.pretraining.resolved_run",
     ),
 }
 
@@ -72,13 +65,15 @@ COMPUTING_PACKAGES = {
 def state_basis(run: Pretraining, files: RunFiles, accelerator: Accelerator) -> dict:
     """What a saved state must have been made from for this run to go on from it.
 
-    The run's resolved settings, what the device came to, manifests, tokenizer, the packages and
-    the modules that compute, and the columns of the log, whose rows a state holds. Where and how
-    often states are saved, which TPU it is, and code that logs, reports or uploads is left out.
+    The engine, the run's resolved settings, what the device came to, manifests, tokenizer, the
+    packages and the modules that compute, and the columns of the log, whose rows a state holds.
+    Where and how often states are saved, which TPU it is, and code that logs, reports or uploads
+    is left out.
     """
-    modules = COMPUTING_MODULES[accelerator.framework]
+    modules = COMPUTING_MODULES["both"] + COMPUTING_MODULES[accelerator.framework]
     code = code_digests(SCRIPTS, modules)
     return {
+        "pretraining.engine": accelerator.framework,
         "settings": run.basis(),
         "device": {
             "kind": accelerator.kind,

@@ -105,7 +105,10 @@ def _begun(
         print(f"{run.name}: starts anew. States of other trainings are there:", file=sys.stderr)
         for other in others:
             print(f"  {other}: {states.difference(other)}", file=sys.stderr)
-        print("They are not used, and can be deleted", file=sys.stderr)
+        print(
+            "They are not used: set back what differs to go on from one, or delete them",
+            file=sys.stderr,
+        )
     record = Record()
     if run.initialisation.embeddings == "cooccurrence":
         begun = time.monotonic()

@@ -96,7 +96,8 @@ def numbers_of(results: Results) -> dict[str, Any]:
                 **{
                     stage: as_json(made)
                     for stage in OF_RUNS
-                    if stage != "preview" and (made := getattr(run, stage)) is not None
+                    if stage not in ("preview", "asked")
+                    and (made := getattr(run, stage)) is not None
                 },
             }
             for run in results.runs

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlm.asking.artefacts import Asked
 from mlm.batches.artefacts import Preview
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import Evaluation, FillMask
@@ -46,6 +47,7 @@ class RunResults:
     evaluation: Evaluation
     fill_mask: FillMask
     preview: Preview | None = None
+    asked: Asked | None = None
     finetune: Finetuning | None = None
     preflight: Preflight | None = None
     preflight_finetune: Preflight | None = None
@@ -57,6 +59,7 @@ OF_RUNS = {
     "training": Training,
     "evaluation": Evaluation,
     "fill_mask": FillMask,
+    "asked": Asked,
     "finetune": Finetuning,
     "preflight": Preflight,
     "preflight_finetune": Preflight,
@@ -111,7 +114,7 @@ def read_speed(path: str | Path) -> float | None:
 
 def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults:
     """The results of run `name`. `files` has the paths of `curves` and of the stages in OF_RUNS,
-    of which preview, finetune and the preflights may be left out.
+    of which preview, asked, finetune and the preflights may be left out.
 
     Raises MlmError where an artefact belongs to another run, or cannot be read.
     """

@@ -215,6 +215,7 @@ SECTIONS = {
     "evaluation": Section("Evaluation", sections_of_runs.evaluation),
     "fill_mask": Section("Fill in the mask", sections_of_runs.fill_mask),
     "samples": Section("Best and worst samples", sections_of_runs.samples),
+    "asked": Section("The nearest training text", sections_of_runs.asked),
     "finetune": Section("Fine-tuning", sections_of_finetuning.finetuning),
     "cost": Section("Cost", cost),
     "provenance": Section("Provenance", provenance),

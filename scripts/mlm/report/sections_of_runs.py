@@ -116,3 +116,23 @@ def samples(results: Results) -> dict | None:
     ]
     groups = [g for g in groups if g["best"] or g["worst"]]
     return {"groups": groups, "best": best_run(results.runs).name} if groups else None
+
+
+def asked(results: Results) -> dict | None:
+    """What each run was shown near its prompts and samples; without the text, why not."""
+    if not results.corpus:
+        return {"groups": [], "best": None, "without_text": True, "too_large": None}
+    groups = [
+        {"run": run.name, "texts": found.texts, "steps": found.steps}
+        for run in results.runs
+        if (found := run.asked) and found.texts
+    ]
+    too_large = next((run.asked.too_large for run in results.runs if run.asked), None)
+    if not groups and not too_large:
+        return None
+    return {
+        "groups": groups,
+        "best": best_run(results.runs).name,
+        "without_text": False,
+        "too_large": too_large,
+    }

@@ -107,6 +107,13 @@ class Encoder:
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [[first, *encoding.ids, last] for encoding in encodings]
 
+    def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of one text as `encode` gives them, and for each the characters of `text` that it
+        stands for, [start, end); (0, 0) for the two special ones."""
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        first, last = self.special_ids.cls, self.special_ids.sep
+        return [first, *encoding.ids, last], [(0, 0), *encoding.offsets, (0, 0)]
+
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `ids`, with or without the special tokens in it."""
         return self._whole().decode(list(ids), skip_special_tokens=skip_special_tokens)

@@ -58,8 +58,9 @@ OLDEST_LIBTPU = (0, 0, 42)
 
 #: What the processes that compile say when this machine has no memory left for them.
 _NO_HOST_MEMORY = re.compile(
-    r"MemoryError|bad_alloc|Cannot allocate memory|failed to map segment|"
-    r"pthread_create|can't start new thread|Resource temporarily unavailable"
+    r"MemoryError|bad_alloc|Cannot allocate memory|Memory allocation|failed to map segment|"
+    r"pthread_create|can't start new thread|Resource temporarily unavailable",
+    re.IGNORECASE,
 )
 
 #: What a line of a compiling process begins with that is an answer.
@@ -122,6 +123,7 @@ def compile_for(
     quick: bool = False,
     others: Sequence[str] = (),
     others_quick: bool = False,
+    module: str = "mlm.tpu.compiler",
 ) -> Compilation:
     """Compile the StableHLO in the file `program` for all devices of `target`, in a process.
 
@@ -131,11 +133,11 @@ def compile_for(
 
     The program's all-reduces, whatever group they were written for, go over every replica of
     the target. Never raises for what is wrong with the target or the program: that is the
-    answer.
+    answer. Another `module` that ends in `answer` may take programs in another form.
     """
     programs = [(str(program), quick), *((other, others_quick) for other in others)]
     requests = [{"target": target, "program": p, "quick": q} for p, q in programs]
-    first, *rest = ask("mlm.tpu.compiler", requests)
+    first, *rest = ask(module, requests)
     return replace(first, others=tuple(rest))
 
 
@@ -159,22 +161,24 @@ def ask(module: str, requests: list[dict]) -> list[Compilation]:
 
 def _died(process: subprocess.CompletedProcess) -> Compilation:
     last = _first_lines("\n".join(process.stderr.strip().splitlines()[-3:]))
-    killed = process.returncode == -signal.SIGKILL
-    # Under a limit of the address space, a library that gets no memory may die at once.
+    # A compiler that refuses a program answers so. One that dies without an answer while its
+    # address space is limited found no room: each library says that in words of its own, or
+    # in none, and ends with whatever status it likes.
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    killed |= limited and process.returncode in (-signal.SIGSEGV, -signal.SIGBUS)
-    if killed or _NO_HOST_MEMORY.search(process.stderr):
-        return _out_of_host_memory(resource.RUSAGE_CHILDREN)
+    killed = process.returncode == -signal.SIGKILL
+    if killed or limited or _NO_HOST_MEMORY.search(process.stderr):
+        return _out_of_host_memory(resource.RUSAGE_CHILDREN, last)
     return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {last}")
 
 
-def _out_of_host_memory(whose: int) -> Compilation:
+def _out_of_host_memory(whose: int, last: str = "") -> Compilation:
     peak = resource.getrusage(whose).ru_maxrss // 1024
     return Compilation(
         HOST_MEMORY,
         f"the compiler ran out of this machine's memory (the largest compilation so far took "
         f"{peak} MB). Give the job more (--set-resources compile_train_step:mem_mb=8000, or a "
-        "larger machine), or name fewer targets in preflight.targets",
+        "larger machine), or name fewer targets in preflight.targets"
+        + (f". Its last words: {last}" if last else ""),
     )
 
 
@@ -191,12 +195,18 @@ def compiler_versions() -> dict[str, str]:
 
 
 def missing_private_interface() -> list[str]:
-    """What of `PRIVATE_INTERFACE` the installed JAX no longer has."""
+    """What of `PRIVATE_INTERFACE` the installed JAX no longer has.
+
+    Raises ImportError where this machine's memory does not hold it.
+    """
     missing = []
     for module, attribute in PRIVATE_INTERFACE:
         try:
             found = hasattr(importlib.import_module(module), attribute)
-        except ImportError:
+        except ImportError as error:
+            # There, but with no room to be loaded: the process dies of it.
+            if _NO_HOST_MEMORY.search(str(error)):
+                raise
             found = False
         if not found:
             missing.append(f"{module}.{attribute}")

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from mlm.config.families import unfit_tpu
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.in_jax.framework import data_mesh, prepare
@@ -38,13 +39,8 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
 
     Raises MlmError when there is no such device, saying what was looked for.
     """
-    if settings.tpu.name != "local" and settings.kind == "tpu" and not settings.virtual_replicas:
-        raise MlmError(
-            f"accelerator.tpu.name: {settings.tpu.name}, but pretraining.engine: jax trains on the "
-            "TPU of the machine that it runs on. Run there with name: local, or set engine: "
-            "tensorflow"
-        )
-    settings.check()
+    if problem := unfit_tpu("jax", settings):
+        raise MlmError(problem)
     prepare(settings.kind, settings.cpu_threads, settings.virtual_replicas)
     mesh = data_mesh(settings.kind, settings.virtual_replicas)
     if "tensorflow" in sys.modules:

@@ -9,18 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
 
-from mlm.batches.stored_batches import BatchOrder, samples_in_order, stored_batches
+from mlm.batches.stored_batches import samples_in_order, stored_batches
 from mlm.encoder.architecture import Architecture
 from mlm.encoder.weights import initial_parameters
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.cooccurrence import begin_at_counts
 from mlm.pretraining.export import ExportedModel
 from mlm.pretraining.in_jax.accelerators import Accelerator
+from mlm.pretraining.in_jax.framework import shardings
 from mlm.pretraining.in_jax.optimizers import all_finite, first_moments, hidden_parts
 from mlm.pretraining.in_jax.train_step import (
-    AXIS,
     FILLING,
     Computation,
     on_mesh,
@@ -83,8 +82,7 @@ class Engine:
     def __init__(self, run: Pretraining, accelerator: Accelerator):
         self._run = run
         self._architecture = Architecture.of(run.model_config.to_dict())
-        self._whole = NamedSharding(accelerator.mesh, PartitionSpec())
-        self._divided = NamedSharding(accelerator.mesh, PartitionSpec(AXIS))
+        self._whole, self._divided = shardings(accelerator.mesh)
         self.batch_size = run.global_batch_size(accelerator.replicas)
         self._validation_size = run.validation_batch_size(accelerator.replicas)
         self.step = 0
@@ -114,20 +112,19 @@ class Engine:
         return self
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
-        hidden = hidden_parts(self._architecture)
-        self._put(
-            {
-                "parameters": weights,
-                "moments": first_moments(weights, self._run.optimizer, hidden),
-                "step": np.int32(0),
-            }
-        )
+        def begun(weights):
+            hidden = hidden_parts(self._architecture)
+            moments = first_moments(weights, self._run.optimizer, hidden)
+            return {"parameters": weights, "moments": moments, "step": jnp.int32(0)}
 
-    def _put(self, state: dict) -> None:
+        self._put(begun, weights)
+
+    def _put(self, state_of: Callable[[dict], dict], given: dict) -> None:
+        self._state = None  # One state at a time is in memory.
         # Copied by a computation: what is donated later must not be the host's own memory.
-        self._state = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree), out_shardings=self._whole)(
-            state
-        )
+        self._state = jax.jit(
+            lambda tree: jax.tree.map(jnp.copy, state_of(tree)), out_shardings=self._whole
+        )(given)
 
     def start_from_counts(self) -> None:
         weights = {name: np.array(v) for name, v in self._state["parameters"].items()}
@@ -183,30 +180,30 @@ class Engine:
         """Take the state from there; MlmError where it is that of another model."""
         from safetensors.numpy import load
 
+        expected = jax.eval_shape(lambda state: state, self._state)
+        self._state = None
         with _opened(f"{place}/{_FILE}", "rb") as stream:
             stored = load(stream.read())
-        shapes = {
-            _name(path): value.shape
-            for path, value in jax.tree_util.tree_leaves_with_path(self._state)
-        }
+        leaves = jax.tree_util.tree_leaves_with_path(expected)
+        shapes = {_name(path): value.shape for path, value in leaves}
         if {name: value.shape for name, value in stored.items()} != shapes:
             raise MlmError(f"{place}/{_FILE}: does not hold the weights and moments of this run")
-        self._put(jax.tree_util.tree_map_with_path(lambda p, _: stored[_name(p)], self._state))
+        self._put(
+            lambda given: jax.tree_util.tree_map_with_path(lambda p, _: given[_name(p)], expected),
+            stored,
+        )
 
     def _given(self, batch: dict) -> dict:
         return jax.device_put(batch, self._divided)
 
     def _training_batches(self) -> Iterator[dict]:
-        run = self._run
-        order = BatchOrder(
-            seed=run.seed,
-            global_batch_size=self.batch_size,
-            shuffle_window=run.shuffle_window,
-            start_step=self.step,
-            steps=run.steps,
-        )
-        for epochs, indices, records in stored_batches(run.train, order):
-            yield self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)}
+        order = self._run.order_from(self.step, self.batch_size)
+        holes = self._run.holes
+        for epochs, indices, records in stored_batches(self._run.train, order):
+            batch = self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)}
+            if holes is not None:
+                batch["hole"] = holes.within(indices, self._run.train.sequence_length)
+            yield batch
 
     def _validation_samples(self) -> Iterator[dict]:
         """Batches of one shape; a part of the split is kept in memory, and read once."""
@@ -240,6 +237,7 @@ def computation_of(run: Pretraining, architecture: Architecture, precision: str)
         run.rematerialise,
         precision,
         run.model_config.cls_token_id,
+        0 if run.holes is None else run.holes.padding_id,
     )
 
 

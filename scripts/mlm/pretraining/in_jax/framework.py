@@ -3,11 +3,19 @@
 transformers is told to leave TensorFlow and PyTorch alone, which takes seconds off a start.
 """
 
+import ctypes
 import os
 import sys
 
+from mlm.foundations.environment import NO_JAX
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.local_devices import local_gpu, local_tpu
+
+#: The mesh's one axis, over which batches are divided.
+AXIS = "data"
+
+#: Products on a CPU by Eigen: those of XLA's newer library take a third longer at larger widths.
+_BY_EIGEN = "--xla_cpu_experimental_ynn_fusion_type="
 
 os.environ.setdefault("USE_TF", "0")
 os.environ.setdefault("USE_TORCH", "0")
@@ -45,11 +53,31 @@ def prepare(kind: str, cpu_threads: int, virtual_devices: int | None) -> None:
     devices = virtual_devices or 1
     os.environ["NPROC"] = str(max(cpu_threads, devices))
     flags = [f for f in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in f]
+    if kind == "cpu":
+        _keep_memory()
     if kind == "gpu":
         flags.append("--xla_gpu_deterministic_ops=true")
     if virtual_devices:
         flags.append(f"--xla_force_host_platform_device_count={devices}")
     os.environ["XLA_FLAGS"] = " ".join(flags)
+
+
+def _keep_memory() -> None:
+    """Have glibc keep what is freed: the buffers of a step are asked for again by the next one, and
+    what the system gives anew it fills with zeros, page by page (mallopt(3))."""
+    trim_threshold, mmap_max, arena_max = -1, -4, -8
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(trim_threshold, -1)
+        libc.mallopt(mmap_max, 0)
+        libc.mallopt(arena_max, 1)
+
+
+def shardings(mesh):
+    """On a mesh of `data_mesh`: whole on every device, and divided by the first axis."""
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec(AXIS))
 
 
 def data_mesh(kind: str, virtual_devices: int | None):
@@ -61,26 +89,34 @@ def data_mesh(kind: str, virtual_devices: int | None):
     try:
         import jax
     except ImportError:
-        raise MlmError(
-            "JAX is not installed here, which pretraining.engine: jax and fine-tuning need. It "
-            "comes with envs/requirements.txt; on a TPU VM it wants an environment of its own "
-            "(pip install 'jax[tpu]'), since TensorFlow's there needs an older libtpu"
-        ) from None
+        raise MlmError(NO_JAX) from None
     import numpy as np
     from jax.sharding import Mesh
 
     asked = "cpu" if virtual_devices else kind
+    flags = os.environ.get("XLA_FLAGS", "")
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        os.environ["XLA_FLAGS"] = f"{flags} {_BY_EIGEN}".strip()
     try:
         devices = jax.devices()
         reason = f"it has only {devices[0].platform}"
     except RuntimeError as error:
         devices, reason = [], str(error).splitlines()[0]
+    finally:
+        # XLA has read them; TensorFlow's, in this process or in one that it starts, does not know
+        # this one and would end there.
+        os.environ["XLA_FLAGS"] = flags
     if not devices or asked not in ("auto", devices[0].platform):
         settled = f"{kind} found a TPU ({local_tpu()})" if kind == "auto" else kind
         raise MlmError(
             f"accelerator.kind: {settled}, but JAX finds no such device ({reason}). Install JAX "
             "for the accelerator (pip install 'jax[cuda12]' or 'jax[tpu]', at the version that "
             "is here), or set accelerator.kind: cpu"
+        )
+    if virtual_devices and len(devices) < virtual_devices:
+        raise MlmError(
+            f"accelerator.virtual_replicas: {virtual_devices}, but JAX already runs here with "
+            f"{len(devices)}; start another process"
         )
     if asked == "auto" and "cuda" in os.environ["JAX_PLATFORMS"] and devices[0].platform == "cpu":
         print(
@@ -89,4 +125,4 @@ def data_mesh(kind: str, virtual_devices: int | None):
             "or set accelerator.kind: cpu where that is meant",
             file=sys.stderr,
         )
-    return Mesh(np.array(devices[: virtual_devices or None]), ("data",))
+    return Mesh(np.array(devices[: virtual_devices or None]), (AXIS,))

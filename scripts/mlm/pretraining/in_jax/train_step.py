@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from mlm.batches.holes import punched
 from mlm.batches.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.encoder.architecture import Architecture
 from mlm.encoder.masked_loss import masked_cross_entropy
 from mlm.encoder.network import document_numbers, hidden_states, projection
+from mlm.pretraining.in_jax.framework import AXIS
 from mlm.pretraining.in_jax.optimizers import clipped, hidden_parts, updated
 from mlm.pretraining.optimisation import OptimizerSettings
 
-#: The mesh's axis over which batches are divided.
-AXIS = "data"
 #: The number of the sample that fills up a last batch: nothing of it is predicted.
 FILLING = 2**32 - 1
 
@@ -29,7 +29,7 @@ class Computation:
     """How the network is computed: `attend` within the "sample" or the "document", whether layers
     are computed again for the gradient, and the precision of products, "float32" or "bfloat16".
 
-    `begins_document` is the token that each document begins with.
+    `begins_document` is the token that each document begins with, `padding` what stands in a hole.
     """
 
     architecture: Architecture
@@ -37,6 +37,7 @@ class Computation:
     rematerialise: bool
     precision: str
     begins_document: int
+    padding: int = 0
 
     @property
     def dtype(self):
@@ -73,8 +74,9 @@ def train_step(
     axis "data" runs on its share of the batch.
 
     `state` has `parameters`, `moments` (`first_moments`) and `step`, int32. `stored` has `tokens`
-    [batch, sequence] as `packed` gives them, `index` and `epoch`, uint32 [batch]. The sums are
-    float32: the mean loss of the batch's predictions, their share that is right, the overflow.
+    [batch, sequence] as `packed` gives them, `index` and `epoch`, uint32 [batch], and in a run with
+    holes `hole`, bool [batch, sequence]. The sums are float32: the mean loss of the batch's
+    predictions, their share that is right, the overflow.
     """
     hidden = hidden_parts(computation.architecture)
     parts = settings.gradient_accumulation_steps
@@ -150,6 +152,9 @@ def _over_devices(addends):
 def _masked(computation: Computation, stored: dict, plan: MaskingPlan, seed: int, epoch) -> dict:
     ids, attention = unpacked(stored["tokens"], computation.architecture.vocabulary)
     batch = mask_batch(ids, attention, stored["index"], plan, seed, epoch)
+    if "hole" in stored:
+        batch = punched(batch, stored["hole"], computation.padding)
+        ids = jnp.where(stored["hole"], computation.padding, ids)
     if computation.attend == "document":
         batch["documents"] = document_numbers(ids, computation.begins_document)
     return batch

@@ -40,7 +40,6 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
 
     Raises MlmError when there is no such device, saying what was looked for.
     """
-    settings.check()
     # The order in which a CPU adds up depends on its number of threads, so that this number
     # is part of the result and never what the scheduler happens to give.
     tf.config.threading.set_intra_op_parallelism_threads(settings.cpu_threads)

@@ -12,7 +12,6 @@ from mlm.batches.input_pipeline import (
     replica_shares,
     training_batches,
 )
-from mlm.batches.stored_batches import BatchOrder
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.cooccurrence import begin_at_counts
 from mlm.pretraining.export import ExportedModel
@@ -90,9 +89,8 @@ class Engine:
         self._batches = self._validation_batches = None
 
     def start_from_counts(self) -> None:
-        run = self._run
         with self._strategy.scope():
-            begin_at_counts(KerasWeights(self.model), run)
+            begin_at_counts(KerasWeights(self.model), self._run)
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:
@@ -127,18 +125,8 @@ class Engine:
         tf.profiler.experimental.stop()
 
     def _training_batches(self) -> tf.data.Dataset:
-        run = self._run
-        return training_batches(
-            run.train,
-            run.plan,
-            BatchOrder(
-                seed=run.seed,
-                global_batch_size=self.batch_size,
-                shuffle_window=run.shuffle_window,
-                start_step=self.step,
-                steps=run.steps,
-            ),
-        )
+        order = self._run.order_from(self.step, self.batch_size)
+        return training_batches(self._run.train, self._run.plan, order, self._run.holes)
 
     def _distributed(self, make_batches, batch_size: int):
         """The batches of `batch_size` that `make_batches()` gives, divided among the replicas."""

@@ -1,0 +1,75 @@
+# What a training was shown, by what is recorded of it; and an index of the words of each split, with
+# which scripts/ask.py answers soon on large corpora, made only when asked for: target `index`.
+#
+# Requires results/corpus/{split}.parquet, results/manifests/{split}.json with the shards that it
+#          names, results/tokenizer/tokenizer.json, and training.json, evaluation.json and
+#          fill_mask.json below results/runs/{run}/.
+# Gives    results/runs/{run}/asked.json, and results/index/{split}.sqlite with
+#          results/index/{split}.json, which says what it is of.
+
+
+rule asked:
+    """Look up what a training was shown near the prompts and samples of its report."""
+    input:
+        training="results/runs/{run}/training.json",
+        evaluation="results/runs/{run}/evaluation.json",
+        fill_mask="results/runs/{run}/fill_mask.json",
+        corpus="results/corpus/train.json",
+        text="results/corpus/train.parquet",
+        manifest="results/manifests/train.json",
+        holes=lambda wildcards: holes_of(wildcards.run),
+        staged=staged_shards("train"),
+        tokenizer=TOKENIZER_FILES[0],
+        tokenizer_settings=TOKENIZER_FILES[1:],
+        record=TOKENIZER_RECORD,
+    output:
+        "results/runs/{run}/asked.json",
+    log:
+        "logs/asked/{run}.log",
+    benchmark:
+        "logs/benchmarks/asked/{run}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=2000,
+        runtime=30,
+    params:
+        code=code("asked"),
+        filters=canonical(settings["corpus"]["filters"]),
+    script:
+        "../scripts/asked.py"
+
+
+rule index_split:
+    """Note which words stand where in a split, and how its documents were packed."""
+    input:
+        corpus="results/corpus/{split}.parquet",
+        manifest="results/manifests/{split}.json",
+        staged=lambda wildcards: staged_shards(wildcards.split),
+        tokenizer=TOKENIZER_FILES[0],
+        tokenizer_settings=TOKENIZER_FILES[1:],
+        records=["results/corpus/{split}.json", TOKENIZER_RECORD],
+    output:
+        index="results/index/{split}.sqlite",
+        record="results/index/{split}.json",
+    log:
+        "logs/index_split/{split}.log",
+    benchmark:
+        "logs/benchmarks/index_split/{split}.tsv"
+    conda:
+        "../envs/environment.yaml"
+    threads: 1
+    resources:
+        mem_mb=1000,
+        runtime=240,
+    params:
+        code=code("index_split"),
+    script:
+        "../scripts/index_split.py"
+
+
+rule index:
+    """Index all splits. A target."""
+    input:
+        indexes,

@@ -1,0 +1,242 @@
+"""What it takes to train a run without some documents: from which step on it depends on them, and
+which saved state does not.
+
+Order and shards are functions of seed, epoch and index, so that both are computed.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from mlm.asking.answer import TrainingSoFar
+from mlm.asking.asking import RESULTS, files_of_training, known_run, records_of, so_far
+from mlm.asking.in_words import counted
+from mlm.asking.origin import check_corpus
+from mlm.asking.past_run import SCRIPTS, PastRun, saved_by
+from mlm.batches.artefacts import LeftOut
+from mlm.batches.holes import Holes
+from mlm.batches.making_holes import TrainSplit, holes_of
+from mlm.batches.preview_text import printable
+from mlm.config.problems import merged
+from mlm.config.resolution import Settings, run_section
+from mlm.corpus.artefacts import CorpusSplit
+from mlm.corpus.file_patterns import used_settings
+from mlm.foundations.code_digests import code_digests
+from mlm.foundations.digests import FileMemory
+from mlm.foundations.errors import MlmError
+from mlm.pretraining.first_use import first_difference
+from mlm.pretraining.run_inputs import read_manifests
+from mlm.shards.manifests import Manifest
+from mlm.tokenizer.encoding import Encoder
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """What it takes to have a run without some documents of the train split.
+
+    `left_out` are these, item by item; `documents`, `tokens` and `samples` count each once, and
+    `of_documents` and `of_tokens` the whole split. `first_step` is the first update that depends
+    on them, 0 where the initial weights do, None where the run never does. `states` are the steps
+    whose saved states can be gone on from, and `go_on_from` the run and the step of the last one
+    before `first_step`, None where there is none. `configuration` are the lines for a run without
+    them, None where the run is one already. `notes` are sentences on what that does not undo.
+    """
+
+    run: str
+    left_out: tuple[LeftOut, ...]
+    documents: int
+    tokens: int
+    samples: int
+    of_documents: int
+    of_tokens: int
+    training: TrainingSoFar
+    first_step: int | None
+    states: tuple[int, ...]
+    go_on_from: tuple[str, int] | None
+    configuration: str | None
+    notes: tuple[str, ...]
+    format_version: int = 1
+
+
+def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str) -> Forgetting:
+    """What it takes to have `run` without what the items of `forget` name.
+
+    `command` is the snakemake command of the configuration, without targets. Raises MlmError for an
+    item that finds nothing, results that are not there yet, and where configuration, code or data
+    are not those of the training.
+    """
+    if run not in settings["runs"]:
+        raise MlmError(f"No run is called {run!r}; there are: {', '.join(settings['runs'])}")
+    split, files = _train_split(settings, command), files_of_training()
+    manifests = read_manifests(files, settings["shards"]["sequence_length"])
+    encoder = Encoder.load(files.tokenizer)
+    memory = FileMemory(".snakemake/remembered-digests.json")
+    section, records = run_section(settings, run, "pretraining"), records_of(settings, run)
+    past = known_run(settings, run, files, manifests, encoder, records, memory)
+    items = list(dict.fromkeys([*section["forget"], *forget]))
+    found, asked = holes_of(run, items, split), holes_of(run, forget, split)
+    left_out = replace(past.run, holes=Holes.of(found.holes, encoder.special_ids.pad))
+    # Of what it does not leave out already.
+    first = first_difference(past.run, left_out, past.replicas)
+    saved = [r for r in records if not r.finished and saved_by(r, past, files, memory)]
+    states = sorted(r.reached for r in saved if r.reached and _of_todays_code(r.file, memory))
+    start = _start(section["continue_from"], run, states, first)
+    described = CorpusSplit.read(split.described)
+    return Forgetting(
+        run=run,
+        left_out=tuple(asked.forget),
+        documents=asked.documents,
+        tokens=asked.tokens,
+        samples=asked.samples,
+        of_documents=described.documents,
+        of_tokens=manifests["train"].num_tokens,
+        training=so_far(past),
+        first_step=first,
+        states=tuple(states),
+        go_on_from=start,
+        configuration=None if first is None else _configuration(settings, run, items, start),
+        notes=(*past.notes, *_notes(settings, section, past, bool(saved) and not states)),
+    )
+
+
+def _train_split(settings: Settings, command: str) -> TrainSplit:
+    """The files of the train split; MlmError where one is not there, or is of another corpus."""
+    files, corpus = files_of_training(), settings["corpus"]
+    train = Path(files.manifests["train"])
+    if train.exists() and Manifest.read(train).corpus_sha256 is None:
+        raise MlmError(
+            f"{train}: its shards came without text (shards.source: prebuilt), so that no document "
+            "can be found in them, and none forgotten. A sentence can be asked for all the same"
+        )
+    text, described = (RESULTS / "corpus" / f"train{ending}" for ending in (".parquet", ".json"))
+    needed = [text, described, files.tokenizer, *files.manifests.values()]
+    if missing := [str(path) for path in needed if not Path(path).exists()]:
+        raise MlmError(
+            f"{', '.join(missing)}: not there yet, so that nothing is known of what a training is "
+            f"shown. To have all made: {command}"
+        )
+    check_corpus(described, CorpusSplit.read(described), corpus, settings["seed"])
+    used = used_settings(corpus, settings["seed"])
+    return TrainSplit(text, described, train, files.tokenizer, used)
+
+
+def _of_todays_code(state: str, memory: FileMemory) -> bool:
+    """Whether the modules that computed a saved state compute the same today."""
+    code: dict[str, Any] = json.loads(Path(state, "complete.json").read_bytes())["basis"]["code"]
+    now = code_digests(SCRIPTS, sorted(code), memory)
+    return all(now.get(name) == digest for name, digest in code.items())
+
+
+def _start(section: dict, run: str, states: list[int], first: int | None) -> tuple[str, int] | None:
+    """The last state before `first`: one of the run's own, or that which it began with itself."""
+    if not first:
+        return None
+    early = [step for step in states if step < first]
+    if early:
+        return run, early[-1]
+    if section["run"] is not None and section["step"] < first:
+        return section["run"], section["step"]
+    return None
+
+
+def _configuration(
+    settings: Settings, run: str, items: list[str], start: tuple[str, int] | None
+) -> str:
+    """The lines of an overlay with all runs of the configuration, and one without `items`."""
+    runs = settings["runs"]
+    own: dict[str, Any] = {"forget": items}
+    continued = run_section(settings, run, "pretraining")["continue_from"]["run"]
+    if start is not None or continued is not None:
+        own["continue_from"] = dict(zip(("run", "step"), start or (None, None), strict=True))
+    name, number = "without", 2
+    while name in runs:
+        name, number = f"without-{number}", number + 1
+    lines = {"runs": {**runs, name: merged(runs[run], {"pretraining": own})}}
+    return yaml.safe_dump(
+        lines, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
+    ).rstrip()
+
+
+def _notes(settings: Settings, section: dict, past: PastRun, edited: bool) -> list[str]:
+    notes = []
+    if past.run.initialisation.embeddings == "cooccurrence":
+        notes.append(
+            "The word embeddings begin at counts of the train split (model.initialisation."
+            "embeddings: cooccurrence). A run without these documents counts the others anew, and "
+            "begins at its first step."
+        )
+    if settings["tokenizer"]["kind"] != "pretrained":
+        notes.append(
+            "Not undone: the tokenizer learned its pieces from the train split, these documents "
+            "among it. To be rid of that as well, take them out of the corpus, and train all anew."
+        )
+    notes.append(
+        "Not undone: what other documents say alike; and this run itself, its states and what was "
+        "published of it, which stay as they are."
+    )
+    if edited:
+        notes.append(
+            "The code that trains was edited since the states were saved, so that no training can "
+            "go on from them."
+        )
+    if "://" in section["checkpoint"]["directory"]:
+        notes.append("States in a bucket are not looked at.")
+    return notes
+
+
+def forgetting_in_words(answer: Forgetting, so_far_in_words: str) -> str:
+    """`answer` as text that ends without a line feed, after a line on the training."""
+    lines = [so_far_in_words]
+    share = 100 * answer.tokens / max(answer.of_tokens, 1)
+    lines.append(
+        f"To be forgotten: {counted(answer.documents, 'document')} of {answer.of_documents:,}, "
+        f"{counted(answer.tokens, 'token')} ({share:.2g} %), in "
+        f"{counted(answer.samples, 'sample')}."
+    )
+    if len(answer.left_out) > 1:
+        lines += [
+            f"  {printable(one.what)}: {counted(one.documents, 'document')}, "
+            f"{counted(one.tokens, 'token')}"
+            for one in answer.left_out
+        ]
+    lines += [_depends(answer), *_begins(answer)]
+    if answer.configuration is not None:
+        lines += ["", answer.configuration]
+    return "\n".join([*lines, "", *answer.notes])
+
+
+def _depends(answer: Forgetting) -> str:
+    if answer.first_step is None:
+        return "No step of this run uses it: its weights do not depend on it."
+    if not answer.first_step:
+        return "The weights depend on it from the beginning, before step 1."
+    far = "" if answer.first_step <= answer.training.reached else ", which is not reached yet"
+    return f"The weights depend on it from step {answer.first_step:,} on{far}."
+
+
+def _begins(answer: Forgetting) -> list[str]:
+    """Where a run without it begins."""
+    if answer.first_step is None:
+        return []
+    begun = "A run without it, in an overlay to give to snakemake beside the others:"
+    if answer.go_on_from is not None:
+        run, step = answer.go_on_from
+        last = f"The last saved state before that is that of run {run} after step {step:,}."
+        return [last, begun]
+    if not answer.first_step:
+        return [begun]
+    kept = ", ".join(f"{step:,}" for step in answer.states) or "none"
+    lines = [
+        f"No saved state is from before that (states that are left: {kept}), so that a run without "
+        "it begins at its first step."
+    ]
+    if answer.first_step > 1:
+        lines.append(
+            f"pretraining.checkpoint.keep_steps: [{answer.first_step - 1}] would keep the state "
+            "that it could have gone on from."
+        )
+    return [*lines, begun]

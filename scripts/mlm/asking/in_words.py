@@ -1,0 +1,134 @@
+"""An answer for people, in lines for the terminal."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from mlm.asking.answer import Answer, Masked, Part, Passage, Token, TrainingSoFar
+from mlm.batches.preview_text import printable
+
+_KINDS = {"mask": "hidden", "random": "another in its place", "itself": "left to see"}
+
+
+def in_words(answer: Answer) -> str:
+    """`answer` as text that ends without a line feed."""
+    lines = [training_in_words(answer.run, answer.training), _found(answer), *_all_so_far(answer)]
+    for number, passage in enumerate(answer.passages, start=1):
+        lines += ["", *_passage(number, passage, answer)]
+    if answer.notes:
+        lines += ["", *answer.notes]
+    return "\n".join(lines)
+
+
+def training_in_words(run: str, training: TrainingSoFar) -> str:
+    """How far the training of `run` is known to be, in a sentence."""
+    size = f"{training.steps:,} steps of {training.samples_per_step:,} samples"
+    if training.state == "finished":
+        return f"Run {run}: trained to its end, {size}."
+    if training.state == "under way":
+        return (
+            f"Run {run}: has made {training.reached:,} of {size} by its last saved state, "
+            f"{training.record}."
+        )
+    return f"Run {run}: no training of it is known. It would make {size}."
+
+
+def _found(answer: Answer) -> str:
+    place = "the shards" if _without_text(answer) else "the corpus"
+    if answer.exact:
+        times = _times(answer.found)
+        more = answer.found - len(answer.passages)
+        left_out = f"; {more:,} more with --most {answer.found}" if more else ""
+        return f"The sentence stands in {place} {times}{left_out}."
+    if not answer.passages:
+        return f"The sentence stands nowhere in {place}, and nothing shares a word with it."
+    return f"The sentence stands nowhere in {place}. Nearest to it:"
+
+
+def _without_text(answer: Answer) -> bool:
+    return any(passage.document is None for passage in answer.passages)
+
+
+def _passage(number: int, passage: Passage, answer: Answer) -> Iterator[str]:
+    where = "" if passage.document is None else f"document {passage.document:,} of "
+    source = f" ({printable(passage.source)})" if passage.source else ""
+    yield f"{number}. In {where}{passage.split}{source}"
+    if not answer.exact:
+        unit = "tokens" if _without_text(answer) else "words"
+        yield f"   “{printable(passage.text)}”: {passage.shared} of {answer.words} {unit}"
+    if passage.split != "train":
+        yield f"   Never trained on: the {passage.split} split is held out."
+    for part in passage.parts:
+        yield from (f"   {line}" for line in _part(part, passage.split))
+    yield from (f"   {line}" for line in _so_far(passage))
+
+
+def _part(part: Part, split: str) -> Iterator[str]:
+    first, last = part.tokens[0], part.tokens[-1]
+    places = f"tokens {first.place} to {last.place}" if last != first else f"token {first.place}"
+    yield (
+        f"Sample {part.sample:,}, which is {part.shard_sample:,} in {part.shard}: {places}, "
+        f"“{printable(' '.join(t.text for t in part.tokens))}”"
+    )
+    for use in part.uses:
+        shown = _masked(part.tokens, use.masked)
+        far = "" if use.reached else " (not reached)"
+        yield f"  step {use.step:,}, epoch {use.epoch}{far}: {shown}"
+    if part.left_out:
+        yield "  left out of this run (pretraining.forget): a hole stood in its place"
+    elif split == "train" and not part.uses:
+        yield "  used at no step"
+    for check in part.checks:
+        masked = "" if check.masked is None else f": {_masked(part.tokens, check.masked)}"
+        yield f"  looked at {check.where}{masked}"
+    if split != "train" and not part.checks:
+        yield "  not looked at by validation or evaluation, as far as is known"
+
+
+def _masked(tokens: tuple[Token, ...], masked: tuple[Masked, ...]) -> str:
+    texts = {token.place: token.text for token in tokens}
+    return printable(
+        ", ".join(
+            f"{texts[m.place]} → {m.shown if m.kind != 'itself' else 'itself'}" for m in masked
+        )
+        or "none of them asked for"
+    )
+
+
+def _so_far(passage: Passage) -> Iterator[str]:
+    """How often each token was asked for in the steps that were made."""
+    told = []
+    for part in passage.parts:
+        masked = [m for use in part.uses if use.reached for m in use.masked]
+        for token in part.tokens:
+            if of_token := [m for m in masked if m.place == token.place]:
+                told.append(f"{printable(token.text)} ({_kinds(of_token)})")
+    if told:
+        yield f"Asked for so far: {'; '.join(told)}"
+
+
+def _all_so_far(answer: Answer) -> Iterator[str]:
+    """The same of several passages together."""
+    parts = [part for passage in answer.passages for part in passage.parts]
+    uses = {(part.sample, use.step) for part in parts for use in part.uses if use.reached}
+    masked = [m for part in parts for use in part.uses if use.reached for m in use.masked]
+    if len(answer.passages) > 1 and uses:
+        steps = len({step for _, step in uses})
+        times = counted(steps, "step")
+        yield (
+            f"Those below were used at {times} so far, and tokens of them asked for "
+            f"{_times(len(masked))}{f': {_kinds(masked)}' if masked else ''}."
+        )
+
+
+def counted(number: int, what: str) -> str:
+    """`number` of `what`, a noun in the singular."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _kinds(masked: Sequence[Masked]) -> str:
+    counts = Counter(m.kind for m in masked)
+    return ", ".join(f"{counts[kind]:,} {how}" for kind, how in _KINDS.items() if counts[kind])

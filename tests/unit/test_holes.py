@@ -1,0 +1,415 @@
+"""What a run forgets: which tokens, from which step on, and what is said of it."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import report_artefacts as made
+import yaml
+from asked_project import (
+    CONFIG,
+    LENGTH,
+    copied,
+    lines,
+    new_project,
+    the_run,
+    write_project,
+    write_state,
+    write_training,
+)
+
+from mlm.asking.asking import Question, ask
+from mlm.asking.forgetting import forgetting, forgetting_in_words
+from mlm.asking.in_words import in_words, training_in_words
+from mlm.batches.holes import Holes, punched
+from mlm.batches.making_holes import TrainSplit, holes_of
+from mlm.batches.masking import mask_batch
+from mlm.batches.stored_batches import stored_batches
+from mlm.config.problems import merged
+from mlm.config.resolution import resolve, run_section
+from mlm.corpus.file_patterns import used_settings
+from mlm.foundations.errors import ConfigError, MlmError
+from mlm.pretraining.artefacts import WithoutDocuments
+from mlm.pretraining.first_use import first_difference, first_use
+from mlm.pretraining.model_card import model_card
+from mlm.results.artefacts import write_artefact
+from mlm.shards.document_spans import merged_spans
+from mlm.shards.manifests import Manifest
+from mlm.shards.split_samples import spread_samples
+from mlm.shards.tf_example import decode_samples
+from mlm.tokenizer.encoding import Encoder
+
+TEXTS = list(lines(260))
+PLANTED = "Of the zebra and the quagga no message has spoken."
+DOCUMENTS = {
+    "one": [*TEXTS[:100], PLANTED],
+    "two": TEXTS[100:200],
+    "validation": TEXTS[200:230],
+    "test": TEXTS[230:260],
+}
+COMMAND = "snakemake --cores 2"
+
+
+@pytest.fixture(scope="module")
+def made_project(tmp_path_factory):
+    with new_project(tmp_path_factory, "forgotten") as place:
+        write_project(DOCUMENTS)
+    return place
+
+
+@pytest.fixture
+def project(made_project, tmp_path, monkeypatch):
+    """A copy in the working directory, which a test may edit; nothing was trained there."""
+    return copied(made_project, tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def unedited(made_project, monkeypatch):
+    monkeypatch.chdir(made_project)
+
+
+def train_split(settings) -> TrainSplit:
+    return TrainSplit(
+        "results/corpus/train.parquet",
+        "results/corpus/train.json",
+        "results/manifests/train.json",
+        "results/tokenizer/tokenizer.json",
+        used_settings(settings["corpus"], settings["seed"]),
+    )
+
+
+def found(*forget):
+    return holes_of("without", forget, train_split(resolve(CONFIG)))
+
+
+def stored() -> np.ndarray:
+    return spread_samples(Manifest.read("results/manifests/train.json")).input_ids
+
+
+def encoded(*texts) -> list[int]:
+    encoder = Encoder.load("results/tokenizer/tokenizer.json")
+    return [i for ids in encoder.encode(texts) for i in ids]
+
+
+@pytest.mark.parametrize(
+    "what, texts",
+    [
+        ("document:0", TEXTS[:1]),
+        ("document:100", [PLANTED]),
+        ("document:200", TEXTS[199:200]),
+        ("pattern:zebra and .* quagga", [PLANTED]),
+        ("pattern:(?i)FELLOW-CITIZENS", [t for t in TEXTS[:200] if "fellow-citizens" in t.lower()]),
+        ("file:data/two.txt", TEXTS[100:200]),
+    ],
+)
+def test_a_hole_is_as_long_as_the_documents_and_where_they_are(unedited, what, texts):
+    ids, holes = stored(), found(what)
+    taken = [int(i) for sample, begin, end in holes.holes for i in ids[sample, begin:end]]
+    assert texts and taken == encoded(*texts)
+    assert (holes.documents, holes.tokens) == (len(texts), len(taken))
+    assert [(one.what, one.documents, one.tokens) for one in holes.forget] == [
+        (what, len(texts), len(taken))
+    ]
+    assert holes.samples == len({sample for sample, _, _ in holes.holes})
+
+
+def test_what_several_items_name_is_counted_once(unedited):
+    both = found("document:3", "document:4", "file:data/one.txt")
+    assert both.holes == found("file:data/one.txt").holes
+    assert both.documents == 101
+    assert [one.documents for one in both.forget] == [1, 1, 101]
+
+
+def test_a_group_is_forgotten_by_its_name(project):
+    settings = resolve(merged(CONFIG, {"corpus": {"group_per": "file"}}))
+    shutil.rmtree("results")
+    shutil.rmtree("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(CONFIG["corpus"], "group_per", "file")
+        write_project(DOCUMENTS)
+    by_group = holes_of("without", ["group:data/two.txt"], train_split(settings))
+    by_file = holes_of("without", ["file:data/two.txt"], train_split(settings))
+    assert by_group.documents == 100 and by_group.holes == by_file.holes
+    with pytest.raises(MlmError, match=r"no file of the train split is called so.*group:data/two"):
+        holes_of("without", ["group:data/tow.txt"], train_split(settings))
+    with pytest.raises(MlmError, match="it is in the test split, which no run is trained on"):
+        holes_of("without", ["group:data/test.txt"], train_split(settings))
+
+
+def test_a_batch_has_every_hole_of_its_samples():
+    holes = Holes.of([(2, 0, 3), (2, 5, 6), (4, 1, 2), (9, 0, 8)], 1)
+    found = holes.within(np.array([4, 2, 3]), 8)
+    assert [np.flatnonzero(row).tolist() for row in found] == [[1], [0, 1, 2, 5], []]
+    assert holes.covers(2, 5) and not holes.covers(2, 4) and not holes.covers(3, 0)
+
+
+def test_spans_that_touch_become_one():
+    spans = [(1, 5, 9), (0, 2, 4), (1, 9, 16), (2, 0, 3), (2, 4, 5)]
+    assert merged_spans(spans) == [(0, 2, 4), (1, 5, 16), (2, 0, 3), (2, 4, 5)]
+
+
+@pytest.mark.parametrize("whole_word", [False, True])
+@pytest.mark.parametrize("kind", ["numpy", pytest.param("jax", marks=pytest.mark.slow)])
+def test_all_other_tokens_keep_order_masks_and_replacements(unedited, whole_word, kind):
+    changes = {"pretraining": {"masking": {"whole_word": whole_word}}}
+    run, _ = the_run(resolve(merged(CONFIG, changes)))
+    holes = Holes.of(found("file:data/two.txt", "document:3").holes, 1)
+    order = run.order_from(0, run.global_batch_size(1))
+    arrays = np if kind == "numpy" else pytest.importorskip("jax.numpy")
+    hidden = asked_in_holes = 0
+    for epochs, index, records in stored_batches(run.train, replace(order, steps=40)):
+        ids, attention = decode_samples(records, LENGTH)
+        hole = holes.within(index, LENGTH)
+        given = [arrays.asarray(a) for a in (ids, attention, index.astype(np.uint32))]
+        base = mask_batch(*given, run.plan, run.seed, epochs.astype(np.uint32))
+        without = punched(base, arrays.asarray(hole), 1)
+        base, without = ({k: np.asarray(v) for k, v in b.items()} for b in (base, without))
+        for name in ("input_ids", "attention_mask"):
+            np.testing.assert_array_equal(base[name][~hole], without[name][~hole])
+        assert (without["input_ids"][hole] == 1).all()
+        assert not without["attention_mask"][hole].any()
+        asked = np.take_along_axis(hole, base["positions"], axis=1)
+        np.testing.assert_array_equal(base["positions"], without["positions"])
+        np.testing.assert_array_equal(base["weights"] * ~asked, without["weights"])
+        np.testing.assert_array_equal(base["labels"][~asked], without["labels"][~asked])
+        assert (without["labels"][asked] == 1).all()
+        assert all(base[k].dtype == without[k].dtype for k in base)
+        hidden += hole.sum()
+        asked_in_holes += (base["weights"] * asked).sum()
+    assert hidden > 1000 and asked_in_holes > 100
+
+
+def test_the_first_use_is_that_of_the_batches(unedited):
+    run, _ = the_run(resolve(CONFIG), 2)
+    order = run.order_from(0, run.global_batch_size(2))
+    first = {}
+    for step, (_, index, _) in enumerate(stored_batches(run.train, order), start=1):
+        for sample in index.tolist():
+            first.setdefault(sample, step)
+    for sample in range(0, run.train.num_samples, 7):
+        assert first_use(run, 2, [sample]) == first.get(sample)
+    some = list(range(5, run.train.num_samples, 40))
+    assert first_use(run, 2, some) == min(first[s] for s in some)
+    assert first_use(replace(run, steps=1), 2, [s for s in first if first[s] > 1]) is None
+    assert first_use(run, 2, []) is None
+
+
+def test_runs_with_equal_holes_never_differ_and_others_from_their_first_use(unedited):
+    run, _ = the_run(resolve(CONFIG))
+    some, more = (Holes.of(spans, 1) for spans in ([(4, 0, 3)], [(4, 0, 3), (9, 2, 5)]))
+    one, two = (replace(run, holes=holes) for holes in (some, more))
+    assert first_difference(one, one, 1) is None
+    assert first_difference(one, two, 1) == first_difference(two, one, 1) == first_use(run, 1, [9])
+    assert first_difference(run, two, 1) == first_use(run, 1, [4, 9])
+    counted = replace(run.initialisation, embeddings="cooccurrence")
+    one, two = (replace(r, initialisation=counted) for r in (one, two))
+    assert first_difference(one, two, 1) == 0
+
+
+def test_a_run_without_holes_belongs_to_the_states_that_it_always_did(unedited):
+    """Where the holes are is all that a state knows of what was forgotten, and of none nothing."""
+    from types import SimpleNamespace
+
+    run, _ = the_run(resolve(CONFIG))
+    run = replace(run, model_config=SimpleNamespace(to_json_string=lambda: "{}"))
+    assert "holes" not in run.basis()
+    holes = Holes.of([(4, 0, 3)], 1)
+    assert replace(run, holes=holes).basis() == run.basis() | {"holes": holes.sha256}
+
+
+# What is asked with --forget.
+
+
+def said(answer) -> str:
+    return forgetting_in_words(answer, training_in_words(answer.run, answer.training))
+
+
+def asked_to_forget(*what, config=CONFIG, run="base"):
+    return forgetting(what, resolve(config), run, COMMAND)
+
+
+def first_of(what: str, **how) -> int:
+    run, _ = the_run(resolve(CONFIG), **how)
+    return first_use(run, 1, {sample for sample, _, _ in found(what).holes})
+
+
+def late_document() -> str:
+    """A document that no early step uses."""
+    return max((f"document:{n}" for n in range(0, 200, 9)), key=first_of)
+
+
+def trained():
+    settings = resolve(CONFIG)
+    run, files = the_run(settings)
+    write_training(run, files, run_section(settings, "base", "pretraining")["masking"])
+    return run, files
+
+
+def test_the_first_step_and_the_last_state_before_it_are_named(project):
+    what = late_document()
+    first = first_of(what)
+    run, files = trained()
+    for step in (first - 3, first - 1, first, run.steps):
+        write_state(run, files, step)
+    answer = asked_to_forget(what)
+    assert (answer.first_step, answer.go_on_from) == (first, ("base", first - 1))
+    assert answer.states == (first - 3, first - 1, first, run.steps)
+    assert answer.documents == 1 and answer.of_documents == 201
+    words = said(answer)
+    assert f"The weights depend on it from step {first} on." in words
+    assert f"is that of run base after step {first - 1}." in words
+    assert "the tokenizer learned its pieces from the train split" in words
+    own = {"pretraining": {"forget": [what], "continue_from": {"run": "base", "step": first - 1}}}
+    assert yaml.safe_load(answer.configuration) == {"runs": {"base": {}, "without": own}}
+    # It is what the workflow takes.
+    settings = resolve(merged(CONFIG, yaml.safe_load(answer.configuration)))
+    assert run_section(settings, "without", "pretraining")["forget"] == [what]
+
+
+def test_without_an_early_state_the_run_begins_anew(project):
+    what = late_document()
+    run, files = trained()
+    write_state(run, files, first_of(what))
+    answer = asked_to_forget(what)
+    assert answer.go_on_from is None
+    assert f"No saved state is from before that (states that are left: {first_of(what)})" in said(
+        answer
+    )
+    assert "continue_from" not in answer.configuration
+
+
+def test_states_of_other_code_are_not_offered(project):
+    what = late_document()
+    run, files = trained()
+    place = write_state(run, files, first_of(what) - 1)
+    content = json.loads(place.read_text())
+    content["basis"]["code"]["mlm.pretraining.optimisation"] = "0" * 16
+    place.write_text(json.dumps(content))
+    answer = asked_to_forget(what)
+    assert answer.states == () and answer.go_on_from is None
+    assert "The code that trains was edited since the states were saved" in said(answer)
+
+
+def test_counted_embeddings_depend_on_every_document_from_the_beginning(project):
+    config = merged(CONFIG, {"model": {"initialisation": {"embeddings": "cooccurrence"}}})
+    answer = asked_to_forget(late_document(), config=config)
+    assert answer.first_step == 0 and answer.go_on_from is None
+    assert "from the beginning, before step 1" in said(answer)
+    assert "counts the others anew, and begins at its first step" in said(answer)
+
+
+def test_what_no_step_uses_needs_no_other_run(project):
+    what = late_document()
+    config = merged(CONFIG, {"pretraining": {"epochs": None, "steps": first_of(what) - 1}})
+    answer = asked_to_forget(what, config=config)
+    assert answer.first_step is None and answer.configuration is None
+    assert "No step of this run uses it" in said(answer)
+
+
+def with_holes(*forget):
+    """The configuration with a run that forgets, and its holes."""
+    config = merged(CONFIG, {"runs": {"base": {}, "less": {"pretraining": {"forget": [*forget]}}}})
+    holes_of("less", forget, train_split(resolve(config))).write(_made("results/holes/less.json"))
+    return config
+
+
+def _made(path: str) -> str:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def test_a_passage_that_was_left_out_says_so(project):
+    config = with_holes("document:100")
+    answer = ask(Question(PLANTED, resolve(config), "less"))
+    assert [part.left_out for p in answer.passages for part in p.parts] == [True] * len(
+        answer.passages[0].parts
+    )
+    assert not any(part.uses for part in answer.passages[0].parts)
+    assert "left out of this run (pretraining.forget)" in in_words(answer)
+    # Its neighbours in the same samples are shown as ever, and so is it by the other run.
+    for sentence, run in ((TEXTS[99], "less"), (PLANTED, "base")):
+        other = ask(Question(sentence, resolve(config), run))
+        assert any(part.uses for part in other.passages[0].parts)
+        assert "left out" not in in_words(other)
+
+
+def test_a_run_that_forgets_can_be_asked_to_forget_more(project):
+    config = with_holes("document:100")
+    assert asked_to_forget("document:100", config=config, run="less").first_step is None
+    more = asked_to_forget("document:7", config=config, run="less")
+    assert more.first_step == first_of("document:7")
+    own = yaml.safe_load(more.configuration)["runs"]["without"]
+    assert own == {"pretraining": {"forget": ["document:100", "document:7"]}}
+
+
+def test_holes_of_another_list_are_refused(project):
+    config = with_holes("document:100")
+    config["runs"]["less"]["pretraining"]["forget"] = ["document:99"]
+    with pytest.raises(MlmError, match=r"less\.json: was made from another list"):
+        ask(Question(PLANTED, resolve(config), "less"))
+    Path("results/holes/less.json").unlink()
+    with pytest.raises(MlmError, match=r"less\.json: not there yet"):
+        ask(Question(PLANTED, resolve(config), "less"))
+
+
+@pytest.mark.parametrize(
+    "what, words",
+    [
+        ("document:201", "the train split has 201 documents, 0 to 200"),
+        ("document:first", "'first' is not the number of a document"),
+        ("group:1799-Adams-1", "the documents of this corpus have no groups"),
+        ("file:data/tow.txt", "no file of the train split is called so. Nearest: file:data/two"),
+        ("pattern:(zebra", "no regular expression: missing \\)"),
+        ("pattern:Xyzzy", "matches nothing in the 201 documents"),
+        ("pattern:.", "these are all 201 documents of the train split"),
+        ("zebra", "names nothing; expected something like document:247, group:1799-Adams-1"),
+    ],
+)
+def test_what_cannot_be_forgotten_is_told(unedited, what, words):
+    with pytest.raises(MlmError, match=words):
+        asked_to_forget(what)
+    assert not Path("results/holes").exists()
+
+
+def test_shards_without_text_forget_no_document(project):
+    manifest = json.loads(Path("results/manifests/train.json").read_text())
+    write_artefact("results/manifests/train.json", manifest | {"corpus_sha256": None})
+    with pytest.raises(MlmError, match=r"train\.json: its shards came without text"):
+        asked_to_forget("document:1")
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"pretraining": {"forget": ["zebra"]}}, "pretraining.forget: 'zebra' names nothing"),
+        ({"pretraining": {"forget": ["pattern:("]}}, "pretraining.forget: 'pattern:\\(' is no"),
+        ({"pretraining": {"forget": ["document:1"] * 2}}, "'document:1' is named 2 times"),
+        (
+            {
+                "runs": {"less": {"pretraining": {"forget": ["document:1"]}}},
+                "shards": {
+                    "source": "prebuilt",
+                    "prebuilt": dict.fromkeys(("train", "validation", "test"), "there"),
+                },
+            },
+            "runs.less: pretraining.forget: shards.source: prebuilt, whose shards came without",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_forget_is_refused(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        resolve(merged(CONFIG, changes))
+
+
+def test_the_card_says_what_was_left_out():
+    without = WithoutDocuments(["group:a`b", "document:7"], 3, 1234, 9, 17, "0" * 64)
+    training = replace(made.training("base"), without=without)
+    card = model_card(training, corpus="embedded")
+    assert (
+        "Trained without 3 documents of the corpus (1,234 tokens), which step 17 would have been "
+        "the first to use: `group:a'b`, `document:7`. The tokenizer was not made anew."
+    ) in card
+    assert "Trained without" not in model_card(made.training("base"), corpus="embedded")

@@ -1,0 +1,135 @@
+"""Attention of long rows, some queries at a time, against that of the whole row."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tiny_encoder import QUICKLY
+
+from mlm.encoder import network
+from mlm.encoder.network import Tokens
+
+#: Not a multiple of the queries at a time, so that blocks are filled up.
+BATCH, LENGTH, HEADS, WIDTH = 2, 45, 2, 8
+
+
+@pytest.fixture(autouse=True)
+def small_sizes(monkeypatch):
+    monkeypatch.setattr(network, "LONG", 16)
+    monkeypatch.setattr(network, "_QUERIES", 8)
+
+
+def sample():
+    """(query, key, value, tokens): the second row ends in padding, each has three documents."""
+    random = np.random.default_rng(0)
+    shape = (BATCH, LENGTH, HEADS, WIDTH)
+    vectors = [random.normal(0, 1, shape).astype(np.float32) for _ in range(3)]
+    seen = np.ones((BATCH, LENGTH), bool)
+    seen[1, -7:] = False
+    # Documents begin in other blocks than those of the queries.
+    documents = np.repeat([[5, 0, 9], [1, 2, 3]], (13, 20, 12), axis=1).astype(np.int32)
+    return *vectors, Tokens(jnp.arange(LENGTH)[None], jnp.asarray(seen), jnp.asarray(documents))
+
+
+@partial(jax.jit, static_argnums=(0, 5, 6), compiler_options=QUICKLY)
+def attended(attention, query, key, value, tokens, reach, rate, dropout_key, queries):
+    """What `attention` gives, and the gradients of a function of what it gives to real tokens."""
+
+    def loss(query, key, value):
+        found = attention(query, key, value, queries, tokens, reach, rate, dropout_key)
+        real = queries.seen[:, :, None, None]
+        return jnp.sum(jnp.where(real, jnp.sin(found), 0)), jnp.where(real, found, 0)
+
+    gradients, found = jax.grad(loss, argnums=(0, 1, 2), has_aux=True)(query, key, value)
+    return found, *gradients
+
+
+@pytest.mark.parametrize("documents", [False, True])
+@pytest.mark.parametrize("reach", [None, 3, 20])
+def test_in_blocks_it_and_its_gradients_are_those_of_the_whole(reach, documents):
+    query, key, value, tokens = sample()
+    tokens = tokens if documents else tokens._replace(document=None)
+    given = (query, key, value, tokens, reach, 0.0, None, tokens)
+    blocks, whole = (
+        attended(f, *given) for f in (network._attention_by_queries, network._attention)
+    )
+    for one, other in zip(blocks, whole, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+        assert np.abs(other).max() > 0.1
+    if reach is not None:
+        local = attended(network._local_attention, *given)
+        for one, other in zip(local, whole, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_what_is_dropped_for_the_gradient_is_what_was_dropped():
+    """Of values that are ones, what is attended to is the sum of the shares that were kept, and
+    its gradient is the share of each, which a sum over the queries tells."""
+    query, key, _, tokens = sample()
+    tokens = tokens._replace(document=None, seen=jnp.ones_like(tokens.seen))
+    value = np.ones_like(key)
+
+    def total(value, number):
+        drawn = jax.random.key(number)
+        return jnp.sum(
+            network._attention_by_queries(query, key, value, tokens, tokens, None, 0.5, drawn)
+        )
+
+    found, gradient = jax.jit(jax.value_and_grad(total))(value, 0)
+    assert float(found) == pytest.approx(float(gradient.sum()), rel=1e-5)
+    assert float(found) == pytest.approx(float(jax.jit(total)(value, 0)), rel=1e-5)
+    assert abs(found - jax.jit(total)(value, 1)) > 1e-2
+    assert float(found) == pytest.approx(value.size, rel=0.2)
+
+
+def test_blocks_do_not_drop_alike():
+    # All queries and keys are alike: what differs between blocks is what they dropped.
+    query = np.zeros((1, 32, 1, 4), np.float32)
+    value = np.random.default_rng(0).normal(0, 1, query.shape).astype(np.float32)
+    tokens = Tokens(jnp.arange(32)[None], jnp.ones((1, 32), bool), None)
+    drawn = jax.random.key(0)
+    found = network._attention_by_queries(query, query, value, tokens, tokens, None, 0.5, drawn)
+    blocks = np.asarray(found).reshape(4, 8, 4)
+    assert len({block.tobytes() for block in blocks}) == 4
+
+
+@pytest.mark.parametrize("reach", [None, 3])
+def test_memory_grows_with_the_length_and_not_with_its_square(reach):
+    def temporaries(length):
+        vector = jax.ShapeDtypeStruct((1, length, 1, 8), jnp.float32)
+        places = jax.ShapeDtypeStruct((1, length), jnp.int32)
+        tokens = Tokens(places, jax.ShapeDtypeStruct((1, length), bool), None)
+
+        def loss(query, key, value, tokens):
+            # As in four layers: what the first one keeps is in memory with the last.
+            attention = network._attention_by_queries if reach is None else network._local_attention
+            for _ in range(4):
+                query = attention(query, key, value, tokens, tokens, reach, 0.0, None)
+            return jnp.sum(jnp.sin(query))
+
+        compiled = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(vector, vector, vector, tokens)
+        return compiled.compile(QUICKLY).memory_analysis().temp_size_in_bytes
+
+    assert temporaries(2048) < 2.5 * temporaries(1024)
+
+
+def test_in_bfloat16_gradients_of_many_blocks_are_added_up_in_float32(monkeypatch):
+    """They are no further from float32's than those of the whole row."""
+    monkeypatch.setattr(network, "_QUERIES", 4)
+    random = np.random.default_rng(0)
+    vectors = [random.normal(0, 1, (1, 512, 1, 16)).astype(np.float32) for _ in range(3)]
+    tokens = Tokens(jnp.arange(512)[None], jnp.ones((1, 512), bool), None)
+
+    def gradients(attention, dtype):
+        given = (jnp.asarray(x, dtype) for x in vectors)
+        found = attended(attention, *given, tokens, None, 0.0, None, tokens)[2:]
+        return [np.asarray(x, np.float32) for x in found]
+
+    exact = gradients(network._attention, jnp.float32)
+    whole, blocks = (
+        gradients(f, jnp.bfloat16) for f in (network._attention, network._attention_by_queries)
+    )
+    for right, one, other in zip(exact, whole, blocks, strict=True):
+        assert np.square(other - right).mean() < 1.5 * np.square(one - right).mean()

@@ -1,0 +1,194 @@
+"""Which step of a training is made again, and what is told of it."""
+
+from dataclasses import replace
+
+import pytest
+from loaded_script import loaded
+
+from mlm.asking.answer import Answer, Masked, Part, Passage, Token, TrainingSoFar, Use
+from mlm.asking.replay import chosen_uses
+from mlm.asking.replay_in_words import replay_in_words
+from mlm.asking.replayed import Asked, Guess, LogRow, Replay, ReplayedToken, ReplayedUse
+from mlm.config.resolution import resolve
+from mlm.foundations.errors import ConfigError, MlmError
+
+TOKEN, MASKED = Token(3, 17, "Ocean"), Masked(3, "mask", 4, "[MASK]")
+
+
+def answer(
+    *steps: tuple[int, bool, bool], split: str = "train", state="under way", exact=True
+) -> Answer:
+    """One passage, used at `steps`: each with whether it was reached, and asked for the token."""
+    uses = tuple(Use(s, 1, reached, (MASKED,) if asked else ()) for s, reached, asked in steps)
+    part = Part(5, "train-00000-of-00001.tfrecord", 5, (TOKEN,), uses, ())
+    return Answer(
+        run="base",
+        question="Ocean",
+        exact=exact,
+        words=1,
+        found=1,
+        passages=(Passage(split, 0, None, "Ocean", 1, (part,)),),
+        training=TrainingSoFar(state, 100, 200, 8, 50, "state/base/abc/step-00000100"),
+        notes=(),
+    )
+
+
+USED = answer((7, True, False), (19, True, True), (60, True, True), (140, False, True))
+
+
+def steps(of: Answer, step: int | None = None) -> list[int]:
+    return [one.use.step for one in chosen_uses(of, step)]
+
+
+def test_without_a_number_it_is_the_first_step_that_asked_for_a_token():
+    assert steps(USED) == [19]
+    assert steps(answer((7, True, False), (9, True, False), (140, False, True))) == [7]
+    assert steps(USED, 7) == [7]
+    twice = replace(USED, passages=USED.passages * 2)
+    assert [(one.passage, one.use.step) for one in chosen_uses(twice)] == [(0, 19), (1, 19)]
+
+
+@pytest.mark.parametrize(
+    "of, step, words",
+    [
+        (
+            USED,
+            20,
+            "--replay 20: this step of run base did not use the passage. Steps that do: 7, 19, 60, "
+            "140 (not reached)",
+        ),
+        (USED, 201, "--replay 201: run base has 200 steps"),
+        (
+            USED,
+            140,
+            "--replay 140: run base has made 100 of its 200 steps by its last saved state, "
+            "state/base/abc/step-00000100. This one can be made again once the training has made "
+            "it",
+        ),
+        (
+            answer((140, False, True)),
+            None,
+            "Run base has made 100 of its 200 steps, none of which used the passage. Steps that "
+            "will: 140 (not reached)",
+        ),
+        (
+            answer((7, False, True), state="not begun"),
+            None,
+            "Run base: no training of it is known, so that no step can be made again",
+        ),
+        (
+            answer(split="validation"),
+            None,
+            "The sentence stands in validation alone, which is held out: no step trained on it, so "
+            "that there is none to be made again",
+        ),
+        (
+            answer(split="test", exact=False),
+            3,
+            "What is nearest to the sentence stands in test alone, which is held out: no step "
+            "trained on it, so that there is none to be made again",
+        ),
+        (
+            answer(),
+            None,
+            "The sentence stands in samples that none of the 200 steps of run base uses, so that "
+            "there is none to be made again",
+        ),
+        (
+            replace(answer(), passages=()),
+            None,
+            "The sentence stands nowhere, so that there is no step to be made again",
+        ),
+    ],
+)
+def test_a_step_that_cannot_be_made_again_is_refused_with_the_reason(of, step, words):
+    with pytest.raises(MlmError) as refused:
+        chosen_uses(of, step)
+    assert str(refused.value) == words
+
+
+def test_a_message_names_no_more_than_twenty_steps():
+    many = answer(*((s, True, True) for s in range(2, 100, 2)))
+    with pytest.raises(MlmError, match=r"Steps that do: 2, .*, 40, 29 more$"):
+        chosen_uses(many, 3)
+
+
+REPLAY = Replay(
+    step=19,
+    loss=5.25,
+    samples=8,
+    begun_at=16,
+    state="state/base/abc/step-00000016",
+    last_step=100,
+    last_model="state/base/abc/step-00000100",
+    log=(LogRow(18, 5.125, 5.1250002), LogRow(19, 5.25, 5.25)),
+    uses=(
+        ReplayedUse(
+            0,
+            5,
+            (
+                ReplayedToken(
+                    TOKEN,
+                    MASKED,
+                    Asked(7.125, (Guess(9, "sea", 0.25), Guess(17, "Ocean", 0.125))),
+                    Asked(0.5, (Guess(17, "Ocean", 0.6),)),
+                ),
+            ),
+        ),
+    ),
+)
+
+
+def test_a_replay_is_told_in_words():
+    assert replay_in_words(REPLAY, USED).splitlines() == [
+        "Step 19 made again, 3 steps from state/base/abc/step-00000016: its loss was "
+        "5.250000, the mean over its 8 samples.",
+        "All 2 rows of the log on the way had the same loss.",
+        "Sample 5, as it was shown to step 19:",
+        "  Ocean → [MASK]",
+        "    before step 19: loss 7.125; “sea” 25.0 %, “Ocean” 12.5 %",
+        "    after step 100: loss 0.500; “Ocean” 60.0 %",
+    ]
+
+
+def test_figures_that_are_not_the_trainings_are_told():
+    other = replace(REPLAY, log=(LogRow(18, 5.125, 5.126), LogRow(19, 5.25, 5.25)))
+    said = replay_in_words(other, USED)
+    assert "The log says otherwise: 5.125000 at step 18, where 5.126000 was found." in said
+    assert "had the same loss" not in said
+    none = replay_in_words(replace(REPLAY, log=()), USED)
+    assert "No row of the log ends on the way, to compare with." in none
+
+
+def test_passages_that_were_not_looked_at_are_named():
+    more = replace(USED, found=1245)
+    named = "Of the 1,245 passages only the 1 above were looked at: --most 1245 takes in all."
+    assert named in replay_in_words(REPLAY, more)
+    with pytest.raises(MlmError, match=r"--most 1245 takes in all$"):
+        chosen_uses(more, 3)
+
+
+def test_all_states_are_kept_where_keep_says_all():
+    def keep(value):
+        given = {"pretraining": {"checkpoint": {"keep": value}}}
+        return resolve(given)["pretraining"]["checkpoint"]["keep"]
+
+    assert keep("all") is None is keep(None)
+    assert keep("3") == 3
+    with pytest.raises(ConfigError, match="keep: found 'al', expected integer, 1 or more, or all"):
+        keep("al")
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--replay", "A sentence."], "'A sentence.'; the number of a step is expected, from 1"),
+        (["A sentence.", "--replay", "0"], "'0'; the number of a step is expected, from 1"),
+        (["A sentence.", "--from-start"], "--from-start goes with --replay"),
+    ],
+)
+def test_wrong_options_are_told_at_once(capsys, arguments, words):
+    script = loaded("ask")
+    with pytest.raises(SystemExit) as ended:
+        script.main(arguments)
+    assert ended.value.code == 2 and words in capsys.readouterr().err

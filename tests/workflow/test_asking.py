@@ -1,0 +1,178 @@
+"""The example of docs/ask.md, asked of a training that ran."""
+
+import copy
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from mlm.batches.masking import mask_batch
+from mlm.batches.masking_plan import masking_plan
+from mlm.batches.stored_batches import BatchOrder, ShardFiles, stored_batches
+from mlm.shards.manifests import Manifest
+from mlm.shards.tf_example import decode_samples
+from mlm.tokenizer.encoding import Encoder
+from tests.conftest import users_environment
+
+from .conftest import ROOT, TINY
+
+pytestmark = pytest.mark.workflow
+
+#: The lines of an answer.
+FORMS = [
+    r"Run base: trained to its end, [\d,]+ steps of [\d,]+ samples\.",
+    r"The sentence stands in the corpus (once|[\d,]+ times)\.",
+    r"",
+    r"\d+\. In document [\d,]+ of train \(.+\)",
+    r"   Sample [\d,]+, which is [\d,]+ in train-\d{5}-of-\d{5}\.tfrecord: "
+    r"tokens? \d+( to \d+)?, “.+”",
+    r"     step [\d,]+, epoch \d+: (none of them asked for|.+ → .+)",
+    r"     used at no step",
+    r"     looked at in the evaluation, for the gap between train and test",
+    r"   Asked for so far: .+ \(.+\)",
+    r"Before step 1 the word embeddings were set from counts of the train split .*\.",
+]
+
+
+def example() -> tuple[list[str], list[str]]:
+    """The command of the page, in parts, and the lines that stand below it."""
+    page = (ROOT / "docs" / "ask.md").read_text(encoding="utf-8")
+    command, *lines = page.split("```console\n$ ")[1].split("\n```")[0].split("\n")
+    return shlex.split(command), lines
+
+
+def command_here(*more: str) -> list[str]:
+    """The command of the page, about the small workflow."""
+    program, *arguments = example()[0]
+    assert program == ".venv/bin/python"
+    here = ["tiny.yaml" if a == "presets/tiny.yaml" else a for a in arguments]
+    assert here != arguments
+    return [sys.executable, *here, *more]
+
+
+def asked(project, *more: str) -> str:
+    ran = subprocess.run(
+        command_here(*more),
+        cwd=project.path,
+        env=users_environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout
+
+
+def kinds_of(lines: list[str]) -> list[str]:
+    found = [[form for form in FORMS if re.fullmatch(form, line)] for line in lines]
+    assert all(found), [line for line, forms in zip(lines, found, strict=True) if not forms]
+    return [forms[0] for forms in found]
+
+
+def test_the_example_of_the_page_has_the_lines_of_an_answer(built):
+    shown, told = kinds_of(example()[1]), kinds_of(asked(built).splitlines())
+    # Both found the sentence once, in one sample or two.
+    assert shown[:4] == told[:4] and FORMS[4] in shown and FORMS[4] in told
+    assert FORMS[5] in shown
+
+
+@pytest.mark.slow
+def test_an_index_is_made_when_asked_for_and_changes_no_answer(built):
+    sentences = [example()[0][2], f"{example()[0][2]} zebra"]
+
+    def answers() -> list[str]:
+        program, found = command_here("--json"), []
+        for program[2] in sentences:
+            found.append(
+                subprocess.run(
+                    program,
+                    cwd=built.path,
+                    env=users_environment(),
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout
+            )
+        return found
+
+    assert "index_split" not in built.would_run("results/report.html")
+    without = answers()
+    assert built.would_run("index") == {"index", "index_split"}
+    built.snakemake("index")
+    try:
+        assert built.would_run("index") == built.would_run() == set()
+        assert answers() == without
+        # The index of what was there before is in nobody's way.
+        config = copy.deepcopy(TINY)
+        config["shards"]["count"]["train"] += 1
+        built.write_config(config)
+        assert "index_split" not in built.would_run()
+        assert "index_split" in built.would_run("index")
+    finally:
+        built.write_config(TINY)
+        shutil.rmtree(built.path / "results" / "index")
+
+
+def test_the_example_of_the_page_is_answered_as_it_was_trained(built):
+    """By what training.json says, and the batches that follow from it."""
+    results = built.path / "results"
+    training = json.loads((results / "runs/base/training.json").read_text())
+    manifest = Manifest.read(results / "manifests/train.json")
+    tokenizer = str(results / "tokenizer/tokenizer.json")
+    encoder = Encoder.load(tokenizer)
+    plan = masking_plan(training["masking"], encoder, tokenizer, training["sequence_length"])
+    order = BatchOrder(
+        seed=training["seed"],
+        global_batch_size=training["global_batch_size"],
+        shuffle_window=training["shuffle_window"],
+        start_step=0,
+        steps=training["steps"],
+    )
+    used, rows = {}, {}
+    shards = ShardFiles.of(manifest, built.path)
+    for step, (epochs, index, records) in enumerate(stored_batches(shards, order), start=1):
+        ids, attention = decode_samples(records, plan.sequence_length)
+        batch = mask_batch(ids, attention, index, plan, order.seed, epochs)
+        for row, sample in enumerate(index.tolist()):
+            asked_for = batch["positions"][row][batch["weights"][row] > 0]
+            used.setdefault(sample, {})[step] = batch["input_ids"][row], asked_for.tolist()
+            rows[sample] = ids[row]
+
+    # The sentence of the page, and a few that stand in samples that were used.
+    sentences = [example()[0][2]]
+    for sample in sorted(rows)[:3]:
+        text = encoder.decode(rows[sample][np.flatnonzero(rows[sample] > 4)[2:6]].tolist())
+        sentences.append(text.strip())
+    asked_of = [json.loads(asked(built, "--json"))]
+    program = command_here()
+    for sentence in sentences[1:]:
+        program[2] = sentence
+        ran = subprocess.run(
+            [*program, "--json", "--most", "100000"],
+            cwd=built.path,
+            env=users_environment(),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        asked_of.append(json.loads(ran.stdout))
+    seen = 0
+    for answer in asked_of:
+        assert answer["training"]["state"] == "finished"
+        for passage in answer["passages"]:
+            for part in passage["parts"] if passage["split"] == "train" else []:
+                told = {use["step"]: use for use in part["uses"]}
+                assert told.keys() == used.get(part["sample"], {}).keys()
+                for step, use in told.items():
+                    shown, asked_for = used[part["sample"]][step]
+                    places = {token["place"] for token in part["tokens"]}
+                    masked = {m["place"]: m["shown_id"] for m in use["masked"]}
+                    assert masked == {p: shown[p] for p in asked_for if p in places}
+                    assert use["reached"]
+                    seen += len(masked)
+    assert asked_of[0]["exact"] and asked_of[0]["found"] == 1
+    assert seen

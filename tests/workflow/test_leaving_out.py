@@ -1,0 +1,95 @@
+"""A document that a run is to forget, through the whole workflow."""
+
+import copy
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from mlm.foundations.digests import file_sha256
+from mlm.jobs.rerun_reasons import planned_jobs
+from tests.conftest import users_environment
+from tests.workflow.conftest import TINY, Project
+
+pytestmark = [pytest.mark.workflow, pytest.mark.slow]
+
+
+def asked(project, *arguments: str) -> str:
+    command = [sys.executable, "scripts/ask.py", *arguments, "--configfile", "tiny.yaml"]
+    ran = subprocess.run(
+        command, cwd=project.path, env=users_environment(), capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def jobs(project) -> set[tuple[str, str]]:
+    """Rule and run of each job that a dry run announces."""
+    planned = planned_jobs(project.dry_run())
+    return {(job.rule, job.wildcards.removeprefix("run=")) for job in planned if job.rule != "all"}
+
+
+def test_a_document_is_forgotten_by_going_on_from_before_its_first_step(built, tmp_path):
+    project = Project(tmp_path / "forgetting")
+    shutil.copytree(built.path, project.path, symlinks=True)
+    config = copy.deepcopy(TINY)
+    config["model"]["initialisation"] = {"embeddings": "random"}
+    config["pretraining"] |= {"checkpoint": {"every": 4, "keep": None}}
+    project.write_config(config)
+    project.snakemake()
+
+    # One that is first used when there is a state already.
+    for number in range(0, 400, 3):
+        what = f"document:{number}"
+        answer = json.loads(asked(project, "--forget", what, "--json"))
+        if (answer["first_step"] or 0) > 4:
+            break
+    assert answer["go_on_from"][0] == "base" and answer["go_on_from"][1] in (4, 8)
+    runs = yaml.safe_load(answer["configuration"])["runs"]
+    runs["whole"] = {"pretraining": {"forget": [what]}}
+    project.write_config(config | {"runs": runs})
+    new = {"holes", "pretrain", "keep_model", "evaluate", "fill_mask", "masked_samples", "asked"}
+    expected = {(rule, run) for rule in new for run in ("without", "whole")} | {("report", "")}
+    assert jobs(project) == expected
+    project.snakemake()
+    assert "continues run base" in (project.path / "logs/pretrain/without.log").read_text()
+    base, without, whole = (
+        file_sha256(project.path / f"results/runs/{run}/model/model.safetensors")
+        for run in ("base", "without", "whole")
+    )
+    assert without == whole != base
+    page = (project.path / "results" / "report.html").read_text()
+    assert "without was trained without 1 document of the train split" in page
+    assert "base was trained without" not in page
+    assert project.would_run() == set()
+
+    # Another list is another training of that run, and of no other.
+    runs["whole"]["pretraining"]["forget"].append("document:1")
+    project.write_config(config | {"runs": runs})
+    assert jobs(project) == {(rule, run) for rule, run in expected if run != "without"}
+
+    # A passage that the run was not shown.
+    import pyarrow.parquet as pq
+
+    texts = pq.read_table(project.path / "results/corpus/train.parquet")["text"].to_pylist()
+    project.write_config(config | {"runs": runs})
+    said = asked(project, texts[int(what.split(":")[1])], "--run", "without")
+    assert "left out of this run (pretraining.forget)" in said
+
+
+def test_what_finds_nothing_ends_in_one_sentence_before_any_training(built, tmp_path):
+    project = Project(tmp_path / "nothing")
+    shutil.copytree(built.path, project.path, symlinks=True)
+    config = copy.deepcopy(TINY)
+    config["runs"] = {"base": {}, "less": {"pretraining": {"forget": ["pattern:Xyzzy"]}}}
+    project.write_config(config)
+    ran = project.snakemake("results/runs/less/training.json", check=False)
+    assert ran.returncode != 0
+    assert "Error in rule holes: pattern:Xyzzy: matches nothing in the" in ran.stdout
+    assert not (project.path / "results/holes").exists() or not list(
+        (project.path / "results/holes").iterdir()
+    )
+    assert not (project.path / "state" / "less").exists()
