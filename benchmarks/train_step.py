@@ -12,7 +12,7 @@ beside it says how much of that is work saved, whatever else runs on the machine
     python benchmarks/train_step.py --optimizers
 
 compares, in the same way, the processor seconds of a step with Muon and with AdamW, at the sizes of
-config.yaml.
+config.yaml and in either precision.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import numpy as np
 
 from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.config.pretraining import Optimizer
-from mlm.foundations.framework import make_deterministic, tf  # before TensorFlow itself
+from mlm.foundations.framework import make_deterministic, tf, tf_keras  # before TensorFlow itself
 from mlm.pretraining.in_tensorflow.model import build_model
 from mlm.pretraining.in_tensorflow.optimizers import build_optimizer
 from mlm.pretraining.in_tensorflow.train_step import distributed_train_step, replica_train_step
@@ -141,8 +141,9 @@ def compare(name: str, turns: int, steps: int) -> dict:
     }
 
 
-def compare_optimizers(turns: int, steps: int) -> dict:
+def compare_optimizers(precision: str, turns: int, steps: int) -> dict:
     """Processor seconds of a step with Muon over those with AdamW; medians of the turns."""
+    tf_keras.mixed_precision.set_global_policy(precision)
     layers, width, vocabulary, size, sequence = 2, 128, 8_000, 64, 64
     batch = masked_batch(vocabulary, size, sequence, probability=0.3)
     calls = {}
@@ -155,6 +156,7 @@ def compare_optimizers(turns: int, steps: int) -> dict:
     pairs = [[seconds(c, steps, True)[1] for c in calls.values()] for _ in range(turns)]
     return {
         "case": "optimizers",
+        "precision": precision,
         "milliseconds_with_adamw": round(1e3 * statistics.median(a for a, _ in pairs), 1),
         "milliseconds_with_muon": round(1e3 * statistics.median(m for _, m in pairs), 1),
         "ratio": round(statistics.median(m / a for a, m in pairs), 3),
@@ -171,7 +173,9 @@ def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(2)
     make_deterministic(0)
     if given.optimizers:
-        print(json.dumps(compare_optimizers(given.turns, given.steps)))
+        for precision in ("float32", "mixed_bfloat16"):
+            found = compare_optimizers(precision, given.turns, given.steps)
+            print(json.dumps(found), flush=True)
         return
     for name in given.cases:
         print(json.dumps(compare(name, given.turns, given.steps)), flush=True)
