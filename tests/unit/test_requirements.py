@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from loaded_script import loaded
 
 from mlm.foundations.environment import PACKAGES, pinned_versions
 
@@ -40,6 +41,16 @@ def test_every_package_has_a_hash_and_no_index_is_named(lock):
     assert [
         b for b in blocks if b.strip() and not b.lstrip().startswith("#") and "--hash=" not in b
     ] == []
+
+
+def test_conda_installs_the_same_packages_by_the_same_hashes():
+    """Snakemake copies environment.yaml alone: a file that it named would not be found."""
+    pins = (ROOT / "envs" / "requirements.txt").read_text()
+    environment = (ROOT / "envs" / "environment.yaml").read_text()
+    assert environment == loaded("generate_environment").environment_yaml(pins)
+    (pip,) = (d["pip"] for d in yaml.safe_load(environment)["dependencies"] if isinstance(d, dict))
+    # conda writes these lines to a requirements file.
+    assert pip == ["--require-hashes", *re.sub(r" *\\\n +", " ", pins).splitlines()]
 
 
 @pytest.mark.parametrize("profile", sorted((ROOT / "profiles").iterdir()), ids=lambda p: p.name)

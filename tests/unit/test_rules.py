@@ -29,6 +29,8 @@ def test_a_rule_is_complete(name):
     assert body.lstrip().startswith('"""'), "a docstring in one line comes first"
     assert [n for n in NEEDED if n not in body] == []
     assert "code=code(" in body, "digests of the library modules are params"
+    (environment,) = re.findall(r'conda:\s+"(.+)"', body)
+    assert (ROOT / "rules" / environment).is_file()
 
 
 @pytest.mark.parametrize("name", sorted(WITH_SCRIPT))
