@@ -108,7 +108,10 @@ def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
     assert lowering.forward_rows.evaluation == {4: 4}
     found = compile_step("v5e:2x2", program, True, [validation, evaluation], True)
     assert [f.outcome for f in (found, *found.others)] == [COMPILED] * 3
-    assert found.replicas == 4 and found.all_reduces >= 1
+    # The gradients, in float32.
+    (summed,) = found.collectives
+    assert (found.replicas, summed.kind, summed.replicas) == (4, "all-reduce", 4)
+    assert summed.bytes == pytest.approx(4 * lowering.parameters, rel=0.01)
     # Weights and two moments of AdamW, one of Muon, in float32, and they are updated in place.
     assert found.aliased > 0.95 * found.outputs
     assert found.arguments > 8 * lowering.parameters

@@ -39,7 +39,7 @@ def test_the_step_of_a_small_model_is_compiled_with_its_all_reduce():
     found = compile_step()
     assert found.outcome == COMPILED, found.message
     assert (found.replicas, found.chips) == (4, 4)
-    assert found.all_reduces > 0
+    assert sum(c.bytes for c in found.collectives if c.kind == "all-reduce") > 4 * 1000 * 64
     # Weights and both moments, and they are updated in place.
     assert found.arguments > 3 * 4 * 1000 * 64
     assert found.aliased >= 0.9 * found.outputs

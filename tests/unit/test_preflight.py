@@ -7,13 +7,14 @@ import pytest
 from small_pretraining import LENGTH, write_manifest_of
 
 from mlm.foundations.errors import MlmError
-from mlm.preflight.artefacts import ForwardRows, Lowering, Survey
+from mlm.preflight.artefacts import Batches, ForwardRows, Lowering, Search, Survey
 from mlm.preflight.checks import PreflightFiles, PreflightSettings, compile_all, preflight
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
 from mlm.preflight.table import show_and_require, shown_seconds, table
 from mlm.pretraining.length import number_of_updates
 from mlm.shards.manifests import Manifest
+from mlm.tpu.collectives import Collective
 from mlm.tpu.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 
 VM = Reach("local", "state")
@@ -37,6 +38,7 @@ def judge(
     gradient_accumulation_steps=1,
     muon_flops=None,
     forward=None,
+    searched=None,
     **manifest,
 ):
     """The preflight.json for what `compiler` answers by target."""
@@ -61,7 +63,9 @@ def judge(
         manifest=str(write_manifest_of(tmp_path / "train.json", **manifest)),
         validation=str(program),
         evaluation={4: str(program)},
+        batches=str(tmp_path / "batches.json") if searched else None,
     )
+    Batches("estimate", dict.fromkeys(targets, searched)).write(tmp_path / "batches.json")
     settings = PreflightSettings(targets, (0.2, 0.6))
     verdict = preflight(
         settings,
@@ -225,11 +229,40 @@ def test_one_machine_of_eight_chips_needs_one_shard(tmp_path, target):
 def test_fewer_samples_than_one_global_batch_are_caught(tmp_path):
     report = judge(tmp_path, {"v5e:2x2": answer()}, samples=31)
     assert errors(report) == {("full_global_batch", "v5e:2x2")}
+    assert "per_replica_batch_size from 8 to 7 or less" in report.findings[0].message
+    few = judge(tmp_path, {"v5e:2x2": answer()}, samples=15, gradient_accumulation_steps=4)
+    assert "takes 128. Not even a batch of 1 is filled" in few.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("searched", "advice"),
+    [
+        (None, "preflight.find_batch: true finds the largest that fits"),
+        ({"bfloat16": Search(6), "float32": Search(0)}, "fits: bfloat16 6, float32 none"),
+        ({"bfloat16": None, "float32": None}, "preflight.find_batch"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_named_with_the_largest_that_does(tmp_path, searched, advice):
+    report = judge(tmp_path, {"v5e:2x2": answer(NO_MEMORY)}, searched=searched)
+    (finding,) = report.findings
+    assert "pretraining.per_replica_batch_size is 8" in finding.message
+    assert advice in finding.message
+
+
+def test_the_time_of_collectives_is_that_of_a_ring_at_the_datasheets_bandwidth(tmp_path):
+    """A v5e sends 200 GB a second; of four on a ring, each sends an array 2 · 3/4 times."""
+    summed = [Collective("all-reduce", 4, count=2, bytes=4 * 10**9)]
+    report = judge(tmp_path, {"v5e:2x2": answer(collectives=summed)})
+    (target,) = report.targets
+    assert target.collectives == summed
+    assert target.estimate.collective_seconds == 0.03
+    told = table(report)
+    assert "not measured" in told and "30 ms" in told
 
 
 def check_reach(tmp_path, reach, hosts=1, place="results", engine="tensorflow"):
     manifest = Manifest.read(write_manifest_of(tmp_path / "train.json", place=place))
-    asked = {"target": "v3:2x2", "replicas": 8, "hosts": hosts, "global_batch": 8}
+    asked = {"target": "v3:2x2", "replicas": 8, "hosts": hosts, "batch": 1, "accumulated": 1}
     found = check_data(manifest, reach, engine, **asked)
     return [(f.rule, f.severity) for f in found]
 
@@ -248,9 +281,11 @@ def test_a_tpu_vm_can_read_its_own_disk_and_several_are_warned(tmp_path):
     assert check_reach(tmp_path, VM, hosts=2) == [("readable_paths", "warning")]
 
 
-def test_jax_trains_on_one_machine(tmp_path):
-    assert check_reach(tmp_path, VM, engine="jax") == []
-    assert ("settings", ERROR) in check_reach(tmp_path, VM, hosts=2, engine="jax")
+def test_processes_of_jax_read_samples_by_their_number_from_however_few_shards(tmp_path):
+    shared = Reach("local", "gs://bucket/state")
+    given = {"hosts": 16, "place": "gs://bucket/shards"}
+    assert check_reach(tmp_path, shared, **given) == [("shards_for_workers", ERROR)]
+    assert check_reach(tmp_path, shared, engine="jax", **given) == []
 
 
 def test_the_gate_opens_for_a_passed_preflight_only(tmp_path, capsys):

@@ -56,7 +56,8 @@ def test_the_guess_fills_what_the_weights_leave():
 
 
 def test_every_target_and_precision_is_searched_up_to_the_size_of_the_split(tmp_path, monkeypatch):
-    """With a compiler that holds 20 samples in float32 and 40 in bfloat16, of 36."""
+    """With a compiler that holds 20 samples in float32 and 40 in bfloat16, of 36 for each of four
+    replicas."""
 
     def compiler(target, program, quick):
         precision, batch = program.stem.split("-")
@@ -74,7 +75,7 @@ def test_every_target_and_precision_is_searched_up_to_the_size_of_the_split(tmp_
     monkeypatch.setattr(batch_search.Programs, "path", lowered)
     request = {
         "settings": {"pretraining": {"optimizer": {"gradient_accumulation_steps": 1}}},
-        "files": {"manifests": {"train": write_manifest_of(tmp_path / "train.json", samples=36)}},
+        "files": {"manifests": {"train": write_manifest_of(tmp_path / "train.json", samples=144)}},
     }
     find_batches(request, ["v5e:2x2", "v5e:6x6"], 8, 1024, tmp_path / "batches.json")
     found = Batches.read(tmp_path / "batches.json").targets

@@ -86,8 +86,10 @@ def test_the_estimate_gives_a_replica_its_share_of_the_chip():
         chips=4,
         steps=10,
         utilisation=(0.25, 0.5),
+        collectives=[],
     )
     # Two replicas on a chip have half its peak each: 2 s at the peak.
     assert found.step_seconds == (4.0, 8.0)
     assert found.run_seconds == (40.0, 80.0)
     assert found.bandwidth_seconds == 2.0
+    assert found.collective_seconds == 0.0

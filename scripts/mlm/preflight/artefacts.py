@@ -8,6 +8,7 @@ from typing import Any
 
 from mlm.preflight.findings import Finding
 from mlm.results.typed_artefacts import OPTIONAL, Artefact
+from mlm.tpu.collectives import Collective
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,7 @@ class RunEstimate:
     step_seconds: tuple[float, float]
     run_seconds: tuple[float, float]
     bandwidth_seconds: float
+    collective_seconds: float
     steps: int
     utilisation: tuple[float, float]
     label: str
@@ -183,7 +185,7 @@ class Target:
     flops_per_run: float | None = None
     muon_share: float | None = field(default=None, metadata=OPTIONAL)
     bytes_accessed: float | None = None
-    all_reduces: int = 0
+    collectives: list[Collective] = field(default_factory=list)
     global_batch_size: int | None = None
     estimate: RunEstimate | None = None
     largest_batch: Searches | None = None

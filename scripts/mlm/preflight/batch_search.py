@@ -19,7 +19,7 @@ from mlm.foundations.errors import MlmError
 from mlm.preflight.artefacts import Batches, Search, Searches, Trial
 from mlm.preflight.described_steps import compile_step
 from mlm.shards.manifests import Manifest
-from mlm.tpu.chips import CHIPS, generation_of
+from mlm.tpu.chips import CHIPS, generation_of, replicas_of
 from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation
 from mlm.tpu.roofline import LABEL
 
@@ -133,13 +133,13 @@ def find_batches(request: dict, targets: list[str], batch: int, largest: int, ou
     """
     samples = Manifest.read(request["files"]["manifests"]["train"]).num_samples
     accumulation = request["settings"]["pretraining"]["optimizer"]["gradient_accumulation_steps"]
-    largest = max(1, min(largest, samples // accumulation))
     found: dict[str, Searches] = {}
     with tempfile.TemporaryDirectory() as directory:
         programs = Programs(request, directory)
         for target in targets:
+            filled = max(1, min(largest, samples // (accumulation * replicas_of(target))))
             found[target] = {
-                precision: _find(programs, target, precision, batch, largest)
+                precision: _find(programs, target, precision, batch, filled)
                 for precision in PRECISIONS
             }
     Batches(LABEL, found).write(output)

@@ -18,6 +18,7 @@ from mlm.preflight.artefacts import (
     Preflight,
     RuleVerdict,
     RunEstimate,
+    Searches,
     Step,
     Target,
 )
@@ -83,12 +84,15 @@ class Load:
     """What one update asks of a target: samples on one replica, and batches accumulated.
 
     `steps_for` gives the run's updates for a global batch size; `muon_flops` as in `Step`.
+    `batch_key` is the setting of the batch, and `precision` that of the products.
     """
 
     per_replica_batch_size: int
     gradient_accumulation_steps: int
     steps_for: Callable[[int], int]
     muon_flops: int | None = None
+    batch_key: str = "pretraining.per_replica_batch_size"
+    precision: str = "bfloat16"
 
 
 def report_on(
@@ -97,10 +101,12 @@ def report_on(
     load: Load,
     utilisation: tuple[float, float],
     check: Callable[[TargetReport], list[Finding]] = lambda report: [],
+    largest: Searches | None = None,
 ) -> TargetReport:
     """The verdict on one target from the compiler's answer.
 
-    `check` looks at the data, once the target's replicas and hosts are known.
+    `check` looks at the data, once the target's replicas and hosts are known. `largest` are the
+    largest batches that fit, where they were searched.
     """
     report = TargetReport(
         target=target,
@@ -109,7 +115,8 @@ def report_on(
         replicas=found.replicas,
         chips=found.chips,
         hosts=hosts_of(target, found.hosts) if found.hosts else 0,
-        all_reduces=found.all_reduces,
+        collectives=found.collectives,
+        largest_batch=largest,
     )
     facts = CHIPS[generation_of(target)]
     if found.replicas:
@@ -120,7 +127,7 @@ def report_on(
         report.hbm_per_replica = facts.hbm_bytes * found.chips // found.replicas
     if found.outcome == NO_MEMORY:
         report.fits = False
-        report.findings.append(_too_large(target, found.message))
+        report.findings.append(_too_large(report, found.message, load))
     elif found.outcome != COMPILED:
         report.findings.append(Finding("compiles", ERROR, found.message, target=target))
     else:
@@ -128,9 +135,20 @@ def report_on(
     return report
 
 
-def _too_large(target: str, message: str) -> Finding:
-    advice = "Lower the batch of one replica, or use bfloat16"
-    return Finding("fits", ERROR, f"{message}. {advice}", target=target)
+def _too_large(report: TargetReport, message: str, load: Load) -> Finding:
+    searches = {kind: found for kind, found in (report.largest_batch or {}).items() if found}
+    asked = f"{load.batch_key} is {load.per_replica_batch_size}"
+    if searches:
+        fits = ", ".join(
+            f"{kind} {found.largest or 'none'}" for kind, found in sorted(searches.items())
+        )
+        advice = f"{asked}; the largest that fits: {fits}"
+    else:
+        half = "" if load.precision == "bfloat16" else ", or use bfloat16"
+        advice = f"{asked}: lower it{half}"
+        if load.batch_key == Load.batch_key:
+            advice += "; preflight.find_batch: true finds the largest that fits"
+    return Finding("fits", ERROR, f"{message.rstrip('.')}. {advice}", target=report.target)
 
 
 def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load: Load) -> None:
@@ -141,8 +159,9 @@ def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load
     if not report.fits:
         report.findings.append(
             _too_large(
-                report.target,
+                report,
                 f"one replica needs {needed} bytes and has {report.hbm_per_replica}",
+                load,
             )
         )
     # The compiler counts a loop's body once. What is outside of it, the update of the weights,
@@ -165,6 +184,7 @@ def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load
         chips=found.chips,
         steps=steps,
         utilisation=utilisation,
+        collectives=found.collectives,
     )
     report.estimate = RunEstimate(
         **asdict(seconds), steps=steps, utilisation=utilisation, label=LABEL
@@ -218,7 +238,8 @@ def preflight(
             target=report.target,
             replicas=report.replicas,
             hosts=report.hosts,
-            global_batch=report.global_batch_size,
+            batch=lowering.per_replica_batch_size,
+            accumulated=lowering.gradient_accumulation_steps,
         )
 
     reports = []
@@ -233,6 +254,7 @@ def preflight(
             lowering.gradient_accumulation_steps,
             steps_for,
             lowering.muon_flops,
+            precision=lowering.precision,
         )
         forward = {
             target: forward_programs(target, lowering, files.validation, files.evaluation)
@@ -252,12 +274,13 @@ def preflight(
 
         answers = compile_all(settings.targets, compiled, at_once)
         for target, found in zip(settings.targets, answers, strict=True):
-            report = report_on(target, found, load, settings.utilisation, check)
+            report = report_on(
+                target, found, load, settings.utilisation, check, batches.get(target)
+            )
             for program, other in zip(forward[target], found.others, strict=True):
                 said, faults = judge_forward(target, program, other, report.hbm_per_replica)
                 report.forward[program.name] = said
                 report.findings += faults
-            report.largest_batch = batches.get(target)
             reports.append(report)
     findings += [f for r in reports for f in r.findings]
     rules = _verdicts(findings, _unasked(lowering, compiled=bool(reports)))
@@ -344,8 +367,9 @@ def _unasked(lowering: Lowering, compiled: bool) -> set[str]:
     """The rules that could not be asked, since a step before them failed."""
     rules = set() if compiled else set(_OF_A_TARGET)
     if lowering.engine == "jax":
-        # Shapes are fixed by the engine; the compiler says the rest.
-        rules |= {*_OF_THE_STEP, *_OF_THE_DATA} - {"tile_sizes"}
+        # Shapes are fixed by the engine; the compiler says the rest. A process reads the samples
+        # of its own devices by their number, whatever shards they are in.
+        rules |= {*_OF_THE_STEP, *_OF_THE_DATA, "shards_for_workers"} - {"tile_sizes"}
     if lowering.parameters is None:
         rules |= {*_OF_THE_STEP, *_OF_THE_DATA}
     elif lowering.survey is None:

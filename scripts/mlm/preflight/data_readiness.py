@@ -28,32 +28,33 @@ def check_data(
     target: str,
     replicas: int,
     hosts: int,
-    global_batch: int,
+    batch: int,
+    accumulated: int,
 ) -> list[Finding]:
-    """What the train split and the engine lack for a target of `replicas` replicas on `hosts`
-    hosts."""
+    """What the train split lacks for a target of `replicas` replicas on `hosts` hosts.
+
+    Each replica takes `accumulated` batches of `batch` samples a step.
+    """
     found = []
-    if engine == "jax" and hosts > 1:
-        found.append(
-            Finding(
-                "settings",
-                ERROR,
-                f"the target has {hosts} hosts, and pretraining.engine: jax trains on the TPU of "
-                "one. Take the target out of preflight.targets, or set engine: tensorflow",
-                target=target,
-            )
-        )
-    if manifest.num_samples < global_batch:
+    taken = replicas * batch * accumulated
+    if manifest.num_samples < taken:
+        largest = manifest.num_samples // (replicas * accumulated)
         found.append(
             Finding(
                 "full_global_batch",
                 ERROR,
                 f"the train split has {manifest.num_samples} samples; one step of {replicas} "
-                f"replicas takes {global_batch}. Lower pretraining.per_replica_batch_size",
+                f"replicas takes {taken}. "
+                + (
+                    f"Lower pretraining.per_replica_batch_size from {batch} to {largest} or less"
+                    if largest
+                    else "Not even a batch of 1 is filled: take a smaller slice, or accumulate less"
+                ),
                 target=target,
             )
         )
-    if len(manifest.shards) < hosts:
+    # TensorFlow gives each worker shards of its own.
+    if engine != "jax" and len(manifest.shards) < hosts:
         found.append(
             Finding(
                 "shards_for_workers",

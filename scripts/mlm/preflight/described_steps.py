@@ -121,7 +121,7 @@ def compile_step(
 
 
 def compiled(devices, program: str, quick: bool):
-    """The executable for all `devices`, and the number of its all-reduces."""
+    """The executable for all `devices`."""
     import jax
     from jax.sharding import Mesh
 
@@ -129,8 +129,7 @@ def compiled(devices, program: str, quick: bool):
     if quick:
         jax.config.update("jax_exec_time_optimization_effort", -1.0)
     mesh = Mesh(np.array(devices), (AXIS,))
-    found = _lowered(mesh, description).compile()
-    return found.runtime_executable(), found.as_text().count(" all-reduce(")
+    return _lowered(mesh, description).compile().runtime_executable()
 
 
 def _lowered(mesh, description: dict):

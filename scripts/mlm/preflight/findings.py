@@ -20,7 +20,7 @@ RULES: dict[str, str] = {
     "compiles": "the TPU compiler takes the step for the target",
     "fits": "one replica's memory suffices",
     "full_global_batch": "the train split fills one global batch",
-    "shards_for_workers": "every input worker has a shard of its own",
+    "shards_for_workers": "every input worker of TensorFlow has a shard of its own",
     "readable_paths": "the target's hosts can read and write the paths of the run",
 }
 

@@ -57,7 +57,13 @@ def preflight_finetuning(
             bfloat16=precision == "bfloat16",
             quick=quick,
         )
-        load = Load(batch, 1, lambda size: section["epochs"] * -(-learned // size))
+        load = Load(
+            batch,
+            1,
+            lambda size: section["epochs"] * -(-learned // size),
+            batch_key="finetune.per_device_batch_size",
+            precision=precision,
+        )
         answers = compile_all(settings.targets, compiled, at_once)
         for target, found in zip(settings.targets, answers, strict=True):
             reports.append(report_on(target, found, load, settings.utilisation))

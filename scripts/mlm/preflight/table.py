@@ -16,6 +16,7 @@ HEADINGS = (
     "HBM",
     "largest batch",
     "FLOPs/step",
+    "collectives/step",
     "time of the run",
 )
 
@@ -68,9 +69,10 @@ def muon_in_words(report: Preflight) -> str | None:
 def row(target: Target) -> tuple[str, ...]:
     """What is told of one target of preflight.json, as text in the order of HEADINGS."""
     verdict = {True: "fits", False: "does not fit", None: target.outcome.replace("_", " ")}
-    time = "?"
+    time = collectives = "?"
     if target.estimate:
         time = " to ".join(map(shown_seconds, target.estimate.run_seconds))
+        collectives = shown_seconds(target.estimate.collective_seconds)
     largest = ", ".join(
         f"{kind} {found.largest}"
         for kind, found in sorted((target.largest_batch or {}).items())
@@ -85,6 +87,7 @@ def row(target: Target) -> tuple[str, ...]:
         shown_bytes(target.hbm_per_replica),
         largest or "-",
         f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
+        collectives,
         time,
     )
 

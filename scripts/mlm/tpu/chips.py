@@ -3,6 +3,11 @@
 One table, one source: the architecture page of each generation in the Cloud TPU
 documentation. It gives no figures of a v2, which is why v2 is not a target.
 
+Of the interconnect the page gives a chip's bandwidth in both directions together (v5e 400 GB/s, v5p
+1200), or that of an all-reduce over a whole pod (v3 340 TB/s on 1,024 chips, v4 1.1 PB/s on 4,096,
+v5e 51.2 and v6e 102.4 TB/s on 256). Where it gives both, on the v5e, a chip's part of the pod's is
+half of its own: one direction of all its links. That is what the table has of each generation.
+
 A v3 chip is two replicas, each a core with half of the HBM. A v4 or v5p chip has two cores as well,
 but its driver joins them ("megacore"), so that the chip is one replica with the whole HBM.
 TensorFlow's TPU strategy goes through the same driver, and its runtime counts four devices on the
@@ -26,14 +31,16 @@ class ChipFacts:
     """Datasheet figures of one chip.
 
     `hbm_bytes` and `hbm_bytes_per_second` are those of the whole chip, shared by its
-    `replicas_per_chip`; `bf16_flops` is its peak in operations per second. `largest_grid` is
-    the largest grid of chips in one slice.
+    `replicas_per_chip`; `bf16_flops` is its peak in operations per second, and
+    `interconnect_bytes_per_second` what it sends to other chips of its slice over all links
+    together. `largest_grid` is the largest grid of chips in one slice.
     """
 
     generation: str
     hbm_bytes: int
     hbm_bytes_per_second: float
     bf16_flops: float
+    interconnect_bytes_per_second: float
     replicas_per_chip: int
     largest_grid: tuple[int, ...]
     source: str
@@ -42,11 +49,11 @@ class ChipFacts:
 CHIPS: dict[str, ChipFacts] = {
     facts.generation: facts
     for facts in (
-        ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 2, (32, 32), _SOURCE + "v3"),
-        ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 1, (16, 16, 16), _SOURCE + "v4"),
-        ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 1, (16, 16), _SOURCE + "v5e"),
-        ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 1, (16, 16, 24), _SOURCE + "v5p"),
-        ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 1, (16, 16), _SOURCE + "v6e"),
+        ChipFacts("v3", 32 * _GIB, 900e9, 123e12, 332e9, 2, (32, 32), _SOURCE + "v3"),
+        ChipFacts("v4", 32 * _GIB, 1200e9, 275e12, 269e9, 1, (16, 16, 16), _SOURCE + "v4"),
+        ChipFacts("v5e", 16 * _GIB, 819e9, 197e12, 200e9, 1, (16, 16), _SOURCE + "v5e"),
+        ChipFacts("v5p", 95 * _GIB, 2765e9, 459e12, 600e9, 1, (16, 16, 24), _SOURCE + "v5p"),
+        ChipFacts("v6e", 32 * _GIB, 1638e9, 918e12, 400e9, 1, (16, 16), _SOURCE + "v6e"),
     )
 }
 

@@ -18,13 +18,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 from mlm.foundations.child_process import child_environment
 from mlm.tpu.chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
+from mlm.tpu.collectives import Collective, collectives_of
 
 #: What is used of JAX beyond its public interface: module, attribute.
 PRIVATE_INTERFACE = (
@@ -83,7 +84,7 @@ class Compilation:
     `allocated` adds up what is set aside for arguments, outputs that reuse none of them,
     temporaries and code.
     `flops`, `bytes_accessed` and `transcendentals` are XLA's own counts for one step, in which
-    a loop's body counts once.
+    a loop's body counts once; so it does in `collectives`.
     `processor_seconds` and `host_memory` (bytes) are what the compilation itself took.
     """
 
@@ -101,7 +102,7 @@ class Compilation:
     flops: float = 0.0
     bytes_accessed: float = 0.0
     transcendentals: float = 0.0
-    all_reduces: int = 0
+    collectives: list[Collective] = field(default_factory=list)
     processor_seconds: float = 0.0
     host_memory: int = 0
     #: The answers for further programs that were compiled in the same process.
@@ -154,9 +155,14 @@ def ask(module: str, requests: list[dict]) -> list[Compilation]:
         env=child_environment() | ENVIRONMENT,
     )
     said = [line for line in process.stdout.splitlines() if line.startswith(_ANSWER)]
-    answers = [Compilation(**json.loads(line.removeprefix(_ANSWER))) for line in said]
+    answers = [_read(json.loads(line.removeprefix(_ANSWER))) for line in said]
     missing = len(requests) - len(answers)
     return answers + [_died(process)] * missing if missing else answers
+
+
+def _read(answered: dict) -> Compilation:
+    collectives = [Collective(**each) for each in answered["collectives"]]
+    return Compilation(**answered | {"collectives": collectives})
 
 
 def _died(process: subprocess.CompletedProcess) -> Compilation:
@@ -221,7 +227,7 @@ def _compile_here(target: str, program: str, quick: bool = False) -> Compilation
 def compile_here(target: str, compiled: Callable) -> Compilation:
     """The answer of `compiled`, a function of the target's devices.
 
-    It returns XLA's executable and the number of its all-reduces. Only in a process that was
+    It returns XLA's executable. Only in a process that was
     started by `ask`, with `ENVIRONMENT`.
     """
     if find_spec("libtpu") is None:
@@ -265,7 +271,7 @@ def compile_here(target: str, compiled: Callable) -> Compilation:
         "chips": len({tuple(d.coords) for d in devices}),
     }
     try:
-        executable, all_reduces = compiled(devices)
+        executable = compiled(devices)
     except (jax.errors.JaxRuntimeError, RuntimeError) as error:
         text = str(error)
         if _NO_HOST_MEMORY.search(text):
@@ -285,12 +291,16 @@ def compile_here(target: str, compiled: Callable) -> Compilation:
         flops=float(costs["flops"]),
         bytes_accessed=float(costs["bytes accessed"]),
         transcendentals=float(costs.get("transcendentals", 0.0)),
-        all_reduces=all_reduces,
+        collectives=[
+            found
+            for module in executable.hlo_modules()
+            for found in collectives_of(module.to_string(), len(devices))
+        ],
     )
 
 
 def _compiled(devices, program: str, quick: bool):
-    """The executable for one replica on each device, and the number of its all-reduces."""
+    """The executable for one replica on each device."""
     import numpy as np
     from jax._src.interpreters import mlir
     from jaxlib import xla_client
@@ -306,37 +316,33 @@ def _compiled(devices, program: str, quick: bool):
     with mlir.make_ir_context():
         module = ir.Module.parse(Path(program).read_bytes())
         groups = ir.DenseElementsAttr.get(np.arange(len(devices), dtype=np.int64)[np.newaxis, :])
-        all_reduces = _adapt(module.operation, groups)
-        executable = devices[0].client.compile(
+        _adapt(module.operation, groups)
+        return devices[0].client.compile(
             module,
             executable_devices=xla_client.DeviceList(tuple(devices)),
             compile_options=options,
         )
-    return executable, all_reduces
 
 
-def _adapt(operation, groups) -> int:
-    """Make of a CPU's lowering what a TPU's would be; the number of all-reduces, over `groups`.
+def _adapt(operation, groups) -> None:
+    """Make of a CPU's lowering what a TPU's would be, with all-reduces over `groups`.
 
     The CPU's lowering has copies, which libtpu refuses, and draws random bits with Philox where
     the program leaves the generator to the device (`tf.random.Algorithm.AUTO_SELECT`, which all
     dropouts of Keras do). A TPU's has XLA's default there, the hardware's own generator.
     """
-    all_reduces = 0
     for region in operation.regions:
         for block in region:
             for inner in list(block):
                 inner = inner.operation
-                all_reduces += _adapt(inner, groups)
+                _adapt(inner, groups)
                 if inner.name == "mhlo.copy":
                     inner.results[0].replace_all_uses_with(inner.operands[0])
                     inner.erase()
                 elif inner.name == "stablehlo.all_reduce":
                     inner.attributes["replica_groups"] = groups
-                    all_reduces += 1
                 elif inner.name == "stablehlo.rng_bit_generator":
                     _draw_as_the_device_does(inner)
-    return all_reduces
 
 
 def _draw_as_the_device_does(philox) -> None:

@@ -8,6 +8,7 @@ share of it. A compiler and datasheet estimate, not measured.
 from dataclasses import dataclass
 
 from mlm.tpu.chips import ChipFacts
+from mlm.tpu.collectives import Collective, bytes_sent
 
 LABEL = "compiler and datasheet estimate, not measured"
 
@@ -18,11 +19,15 @@ class Estimate:
 
     `bandwidth_seconds` is what moving XLA's count of bytes alone would take at the peak of the
     memory; where it is above the fastest time, the memory may bound the step.
+    `collective_seconds` is what sending between chips alone would take with all links of every chip
+    at their full rate in one direction: a step takes longer by as much of it as does not happen
+    beside the arithmetic, and a slice whose ends are not joined has not all of the links.
     """
 
     step_seconds: tuple[float, float]
     run_seconds: tuple[float, float]
     bandwidth_seconds: float
+    collective_seconds: float
 
 
 def estimate(
@@ -34,8 +39,9 @@ def estimate(
     chips: int,
     steps: int,
     utilisation: tuple[float, float],
+    collectives: list[Collective],
 ) -> Estimate:
-    """The range for a step of `flops` operations on each replica.
+    """The range for a step of `flops` operations and `collectives` on each replica.
 
     `utilisation` is the (low, high) share of the chip's bf16 peak that is assumed.
     """
@@ -43,10 +49,12 @@ def estimate(
     low, high = utilisation
     at_peak = flops / (facts.bf16_flops * share)
     step = (_rounded(at_peak / high), _rounded(at_peak / low))
+    sent = sum(bytes_sent(each, facts.replicas_per_chip) for each in collectives)
     return Estimate(
         step_seconds=step,
         run_seconds=(_rounded(at_peak / high * steps), _rounded(at_peak / low * steps)),
         bandwidth_seconds=_rounded(bytes_accessed / (facts.hbm_bytes_per_second * share)),
+        collective_seconds=_rounded(sent / facts.interconnect_bytes_per_second),
     )
 
 

@@ -1,0 +1,32 @@
+"""Slices of several hosts through the real TPU compiler, the steps of either engine."""
+
+import pytest
+import small_run
+
+from mlm.preflight.described_steps import compile_step
+from mlm.tpu.chips import replicas_of
+from mlm.tpu.compiler import COMPILED
+from tests.preflight.test_planted_faults import lower_in_a_process
+
+pytestmark = pytest.mark.slow
+
+#: Targets, and the machines that the compiler describes: one for four chips.
+SLICES = {"v5e:16x16": 64, "v6e:8x8": 16, "v4:4x4x4": 16}
+
+
+@pytest.mark.parametrize("engine", ["tensorflow", "jax"])
+def test_a_whole_slice_compiles_and_sums_the_gradients_over_all_of_it(tmp_path, engine):
+    small_run.write_inputs(tmp_path)
+    summary = lower_in_a_process(tmp_path, {"pretraining": {"engine": engine}})
+    assert (summary["engine"], summary["lowered"]) == (engine, True)
+    gradients = 4 * summary["parameters"]
+    for target, hosts in SLICES.items():
+        found = compile_step(target, tmp_path / "train_step.stablehlo", quick=True)
+        assert found.outcome == COMPILED, found.message
+        assert (found.replicas, found.hosts) == (replicas_of(target), hosts)
+        assert {(c.kind, c.replicas) for c in found.collectives} == {
+            ("all-reduce", replicas_of(target))
+        }
+        summed = sum(c.bytes for c in found.collectives)
+        assert summed == pytest.approx(gradients, rel=0.02)
+        assert found.host_memory < 5 * 2**30
