@@ -61,6 +61,12 @@ TOKENIZER_FILES = [
 ]
 TOKENIZER_RECORD = "results/tokenizer/tokenizer_stats.json"
 INDEXES = expand("results/index/{split}.{suffix}", split=SPLITS, suffix=["sqlite", "json"])
+# By these sentence-transformers opens a model.
+SENTENCE_ENCODER = {
+    "sentence_modules": "model/modules.json",
+    "sentence_config": "model/sentence_bert_config.json",
+    "pooling": "model/1_Pooling/config.json",
+}
 TRAINED_FILES = {
     "weights": "model/model.safetensors",
     "config": "model/config.json",
@@ -68,6 +74,7 @@ TRAINED_FILES = {
     "tokenizer": "model/tokenizer.json",
     "tokenizer_config": "model/tokenizer_config.json",
     "special_tokens_map": "model/special_tokens_map.json",
+    **SENTENCE_ENCODER,
     "log": "training.csv",
     "summary": "training.json",
 }

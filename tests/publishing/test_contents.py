@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -21,6 +22,7 @@ from mlm.evaluation.artefacts import (
 from mlm.foundations.atomic import read_json, write_json
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.artefacts import Training
+from mlm.pretraining.export import SENTENCE_ENCODER_FILES, write_sentence_encoder
 from mlm.publishing.cards import CardSettings, dataset_card
 from mlm.publishing.destination import Destination
 from mlm.publishing.publishing_jobs import (
@@ -64,6 +66,7 @@ def results(small, tmp_path):
     small.write_tokenizer(directory)
     (directory / "model.safetensors").write_bytes(b"\0weights")
     write_json(directory / "config.json", {"model_type": "roberta"})
+    write_sentence_encoder(directory, SimpleNamespace(hidden_size=32), small.LENGTH)
     final = {"loss": 2.9, "accuracy": 0.3, "validation_loss": 3.0, "validation_accuracy": 0.25}
     training = made.training("base", model_type="roberta", parameters=1000, steps=10, final=final)
     token = PredictedToken(SECRET_TEXT, False, None)
@@ -75,7 +78,8 @@ def results(small, tmp_path):
     )
     training.write(tmp_path / "training.json")
     evaluation.write(tmp_path / "evaluation.json")
-    record_job("pretrain", {}, {}, map(str, [tmp_path / "training.json", *directory.iterdir()]))
+    made_files = [path for path in directory.rglob("*") if path.is_file()]
+    record_job("pretrain", {}, {}, map(str, [tmp_path / "training.json", *made_files]))
     return {name: str(tmp_path / f"{name}.json") for name in ("training", "evaluation")}
 
 
@@ -93,6 +97,7 @@ def test_a_model_goes_with_card_tokenizer_and_figures(hub, results, tmp_path):
     assert set(found) == {
         *("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"),
         *("special_tokens_map.json", "training.json", "evaluation.json", "README.md"),
+        *SENTENCE_ENCODER_FILES,
     }
     told = header(found["README.md"])
     assert (told["license"], told["language"]) == ("cc-by-4.0", "en")
@@ -224,7 +229,7 @@ def publish_own_tokenizer(tmp_path, of_corpus: bool = True) -> None:
 MODEL = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
 
 
-@pytest.mark.parametrize("name", [*MODEL, "special_tokens_map.json"])
+@pytest.mark.parametrize("name", [*MODEL, "special_tokens_map.json", *SENTENCE_ENCODER_FILES])
 def test_a_damaged_model_is_not_published(hub, results, tmp_path, name):
     """One flipped byte beside a card and a training.json with the good digest."""
     path = tmp_path / "model" / name

@@ -14,13 +14,18 @@ def open_in_pytorch(root: Path) -> None:
     run_in_pytorch("logits.py", root)
 
 
-def run_in_pytorch(script: str, *arguments) -> str:
-    """What the script prints; skips the test where there is no PyTorch, and fails it in CI."""
+def python_of_pytorch() -> Path:
+    """Its Python; skips the test where there is no PyTorch, and fails it in CI."""
     python = HERE.parents[1] / ".venv-pytorch" / "bin" / "python"
     if not python.exists():
         message = "no .venv-pytorch; make it with tests/pytorch/make_environment.sh"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
-    command = [python, HERE / script, *arguments]
+    return python
+
+
+def run_in_pytorch(script: str, *arguments) -> str:
+    """What the script prints."""
+    command = [python_of_pytorch(), HERE / script, *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -30,6 +30,7 @@ RESULTS = [
     "results/runs/base/trained/training.json",
     "results/runs/base/model/model.safetensors",
     "results/runs/base/model/config.json",
+    "results/runs/base/model/1_Pooling/config.json",
     "results/runs/base/model/README.md",
     "results/runs/base/training.json",
     "results/runs/base/training.csv",

@@ -41,6 +41,7 @@ def test_every_declared_result_is_there(built):
         "runs/base/model/model.safetensors",
         "runs/base/model/config.json",
         "runs/base/model/README.md",
+        "runs/base/model/1_Pooling/config.json",
         "runs/base/training.json",
         "runs/base/evaluation.json",
         "runs/base/fill_mask.json",

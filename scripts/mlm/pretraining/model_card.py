@@ -124,7 +124,8 @@ def _body(
         "them is left out, and the mask has to stand before that; without, longer text is an "
         "error.",
         "TensorFlow, PyTorch and, where the family has a Flax model, Flax open the one "
-        "`model.safetensors`.",
+        "`model.safetensors`. sentence-transformers opens the model as an encoder; the vector of "
+        "a text is the mean of its tokens' vectors.",
         "## Training",
         "| | |\n|---|---|\n" + "\n".join(f"| {k} | {v} |" for k, v in shown.items()),
         *_left_out(training),

@@ -15,6 +15,7 @@ from mlm.pretraining.artefacts import FinalFigures, Training, TrainingDigests, W
 from mlm.pretraining.branching import branch_of
 from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.engine import Accelerator, open_devices
+from mlm.pretraining.export import write_sentence_encoder
 from mlm.pretraining.first_use import first_use
 from mlm.pretraining.model_card import model_card
 from mlm.pretraining.periodic_actions import PeriodicAction
@@ -93,6 +94,7 @@ def train_and_export(
             results.model_directory,
             model_max_length=settings.sequence_length,
         )
+        write_sentence_encoder(results.model_directory, run.model_config, settings.sequence_length)
         summary = _summary(settings, files, results, manifests, run, accelerator, trained)
         card = model_card(summary, corpus=settings.corpus)
         write_text(f"{results.model_directory}/README.md", card)

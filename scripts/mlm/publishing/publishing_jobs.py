@@ -3,20 +3,21 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from mlm.evaluation.artefacts import Evaluation
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.progress_line import Progress
 from mlm.pretraining.artefacts import Training
+from mlm.pretraining.export import SENTENCE_ENCODER_FILES
 from mlm.pretraining.model_card import model_card
 from mlm.publishing.artefacts import PublishRecord, PushedCheckpoint, PushedCheckpoints, SentFile
 from mlm.publishing.cards import CardSettings, dataset_card, tokenizer_card
 from mlm.publishing.destination import Destination
 from mlm.publishing.repository import PublishedFile
 from mlm.publishing.transfer import Upload, connected, publish
-from mlm.results.artefacts import MadeFrom
+from mlm.results.artefacts import MadeFrom, portable
 from mlm.results.typed_artefacts import as_json
 from mlm.shards.manifests import Manifest, ShardEntry, shards_root
 from mlm.tokenizer.artefacts import TokenizerStatistics
@@ -141,7 +142,7 @@ def publish_model(
         prompt=prompt,
         place=settings.destination.repository,
     )
-    names = ("model.safetensors", "config.json", *TOKENIZER_FILES)
+    names = ("model.safetensors", "config.json", *TOKENIZER_FILES, *SENTENCE_ENCODER_FILES)
     figures = {key: part for key, part in as_json(evaluation).items() if key in _FIGURES}
     files = [PublishedFile.of(name, directory / name) for name in names]
     _check_recorded(files, training.made_from.outputs, results["training"])
@@ -162,10 +163,9 @@ def _check_recorded(
 
     The job's inputs were looked over when it began; this is the digest of what will be sent.
     """
-    digests = {PurePath(path).name: sha256 for path, sha256 in recorded.items()}
     problems = {}
     for file in files:
-        expected = digests.get(PurePath(file.path).name)
+        expected = recorded.get(portable(file.content))
         if expected != file.sha256:
             told = f"{expected[:12]}… is recorded" if expected else "none is recorded"
             problems[file.content] = f"{file.content} (sha256 {file.sha256[:12]}…; {told})"

@@ -139,8 +139,15 @@ def is_artefact(path: str | os.PathLike) -> bool:
     return PurePath(path).name not in _OTHER_JSON
 
 
-#: JSON files in the layout of transformers, which has no place for a seal.
-_OTHER_JSON = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "config.json")
+#: JSON files in layouts of transformers and sentence-transformers, which have no place for a seal.
+_OTHER_JSON = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "config.json",
+    "modules.json",
+    "sentence_bert_config.json",
+)
 
 
 class Chain:

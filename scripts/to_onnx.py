@@ -1,0 +1,67 @@
+"""Turn a trained model to ONNX. Stands alone: needs torch, transformers, onnx and onnxscript.
+
+    python to_onnx.py results/runs/base/model model.onnx
+
+The inputs are input_ids and attention_mask, int64 [batch, tokens], of any size; the output is
+logits, float32 [batch, tokens, vocabulary].
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str]) -> int:
+    """Write the ONNX file; the status is 1 where it cannot be written."""
+    parser = argparse.ArgumentParser(prog="to_onnx.py", description=__doc__.splitlines()[0])
+    parser.add_argument("model", type=Path, help="the directory of the model")
+    parser.add_argument("onnx", type=Path, help="the file to write")
+    given = parser.parse_args(arguments)
+    missing = [n for n in ("config.json", "model.safetensors") if not (given.model / n).is_file()]
+    if missing:
+        print(
+            f"to_onnx.py: {given.model}: {' and '.join(missing)} not found. The directory of a "
+            "trained model is expected, such as results/runs/base/model",
+            file=sys.stderr,
+        )
+        return 1
+    if not given.onnx.parent.is_dir():
+        print(f"to_onnx.py: {given.onnx.parent}: there is no such directory", file=sys.stderr)
+        return 1
+    export(given.model, given.onnx)
+    return 0
+
+
+def export(model_directory: Path, file: Path) -> None:
+    """Write the model in `model_directory` to `file`, its weights included."""
+    import torch
+    from transformers import AutoModelForMaskedLM
+
+    # "eager": attention in plain products, which any version of ONNX has.
+    model = AutoModelForMaskedLM.from_pretrained(model_directory, attn_implementation="eager")
+
+    class Logits(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, input_ids, attention_mask):
+            return self.model(input_ids=input_ids, attention_mask=attention_mask).logits
+
+    names, sizes = ("input_ids", "attention_mask"), ("batch", "tokens")
+    # Sizes of 1 would be taken for constants.
+    example = torch.full((2, 8), model.config.pad_token_id + 1)
+    torch.onnx.export(
+        Logits().eval(),
+        (example, torch.ones_like(example)),
+        file,
+        input_names=names,
+        output_names=["logits"],
+        dynamic_shapes={name: dict(enumerate(sizes)) for name in names},
+        external_data=False,
+        dynamo=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
