@@ -97,6 +97,7 @@ PROMISES = {
     "Runs": [
         STALENESS + "test_a_run_added_trains_that_run_and_remakes_the_report",
         WHOLE + "test_what_snakemake_merges_away_is_still_known",
+        UNIT + "test_sweep.py::test_a_sweep_is_the_same_as_its_runs_written_out",
     ],
     "Presets": [
         UNIT + "test_configuration.py::test_the_schema_says_what_the_models_say",

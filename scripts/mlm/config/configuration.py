@@ -1,7 +1,7 @@
 """The whole configuration: its sections, its runs, and what one section says of another."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -62,6 +62,12 @@ class Configuration(Section):
         default_factory=lambda: {"base": Overrides()},
         description="Every run's name and what it overrides in model, pretraining and evaluation."
         " Runs that an overlay names replace those that stand here.",
+    )
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Each run once with each combination of these values, named by them:"
+        "\n  sweep: {pretraining.seed: [0, 1], pretraining.optimizer.learning_rate: [0.003, 0.006]}"
+        "\nmakes base_seed-0_learning_rate-0.003 and three more. Keys are a run's, with dots.",
     )
 
     def contradictions(self) -> list[str]:

@@ -58,7 +58,7 @@ def _field(holder: Section, name: str, indent: int) -> list[str]:
     if isinstance(value, Section):
         inner = [_field(value, key, indent + 2) for key in type(value).model_fields]
         return [*lines, f"{margin}{name}:", *itertools.chain(*inner)]
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:
         return [*lines, f"{margin}{name}:", *(f"{margin}  {key}: {{}}" for key in value)]
     line = f"{margin}{name}: {_flow(value)}"
     if len(line) <= WIDTH:

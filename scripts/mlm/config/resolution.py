@@ -6,14 +6,15 @@ from typing import Any
 from mlm.config.configuration import RUN_SECTIONS, Configuration, Overrides
 from mlm.config.pretraining import with_its_length_alone
 from mlm.config.problems import checked, merged
+from mlm.config.sweep import swept
 from mlm.foundations.errors import ConfigError
 
 
 class Settings(dict):
     """The resolved configuration as plain values, every default filled in.
 
-    `runs` holds each run's overrides alone; `run_section` merges them. `given` is the part that
-    was set, in the same types and without any default.
+    `runs` holds each run's overrides alone, a sweep's runs too; `run_section` merges them. `given`
+    is the part that was set, in the same types and without any default.
     """
 
     given: dict[str, Any]
@@ -27,8 +28,9 @@ def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
 
     Raises ConfigError with every problem.
     """
-    configuration, found = checked(Configuration, dict(given))
-    found = [*problems, *found, *configuration.contradictions()]
+    given, wrong = swept(given)
+    configuration, found = checked(Configuration, given)
+    found = [*problems, *wrong, *found, *configuration.contradictions()]
     plain = configuration.model_dump(exclude_unset=True)
     plain["runs"] = {
         name: overrides.model_dump(exclude_unset=True) if overrides else {}

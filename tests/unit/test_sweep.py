@@ -1,0 +1,92 @@
+"""A sweep stands for runs that could be written out, and says what is wrong in its own words."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mlm.config.resolution import resolve
+from mlm.config.sources import set_by_user
+from mlm.foundations.errors import ConfigError
+
+DEFAULTS = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
+RATE, SEED = "pretraining.optimizer.learning_rate", "pretraining.seed"
+
+
+def problems(config) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        resolve(config)
+    return caught.value.problems
+
+
+def names(sweep: dict, runs: dict | None = None) -> list[str]:
+    return list(resolve({"sweep": sweep} | ({"runs": runs} if runs else {}))["runs"])
+
+
+def test_a_sweep_is_the_same_as_its_runs_written_out():
+    written = {
+        f"base_seed-{seed}_learning_rate-{rate}": {
+            "pretraining": {"seed": seed, "optimizer": {"learning_rate": rate}}
+        }
+        for seed in (0, 1)
+        for rate in (0.003, 0.006)
+    }
+    assert resolve({"sweep": {SEED: [0, 1], RATE: [0.003, 0.006]}}) == resolve({"runs": written})
+
+
+def test_every_run_of_an_overlay_is_swept():
+    wide = {"model": {"config": {"hidden_size": 256}}}
+    overlay = {"runs": {"base": {}, "wide": wide}, "sweep": {SEED: [3, 4]}}
+    given, undecided = set_by_user(DEFAULTS | overlay, overlay)
+    settings = resolve(given, undecided)
+    assert list(settings["runs"]) == ["base_seed-3", "base_seed-4", "wide_seed-3", "wide_seed-4"]
+    assert settings["runs"]["wide_seed-4"] == wide | {"pretraining": {"seed": 4}}
+    assert settings["sweep"] == {}
+
+
+@pytest.mark.parametrize("values", [[1e-5, 2.0], ["1e-5", 2], ["0.00001", "2"]])
+def test_a_value_has_one_name_however_it_is_written(values):
+    assert names({RATE: values}) == ["base_learning_rate-1e-05", "base_learning_rate-2"]
+
+
+def test_words_and_settings_of_one_name_are_told_apart():
+    sweep = {
+        "pretraining.optimizer.name": ["adamw", "muon"],
+        "pretraining.masking.whole_word": [False],
+    }
+    words = [f"base_name-{name}_whole_word-false" for name in ("adamw", "muon")]
+    assert names(sweep) == words
+    sweep = {"evaluation.seed": [1], "pretraining.seed": [2]}
+    assert names(sweep) == ["base_evaluation.seed-1_pretraining.seed-2"]
+
+
+@pytest.mark.parametrize(
+    "sweep, words",
+    [
+        ({"pretraining.seeds": [1]}, "sweep: pretraining.seeds: unknown key; did you mean 'seed'?"),
+        ({"corpus.source": ["files"]}, "sweep: corpus: unknown key; known keys: evaluation, model"),
+        ({RATE: ["fast"]}, f"sweep: {RATE}: found 'fast', expected number"),
+        ({SEED: []}, f"sweep.{SEED}: found [], expected list with at least one item"),
+        ({SEED: 3}, f"sweep.{SEED}: found 3, expected list with at least one item"),
+        ({SEED: [1, 1]}, f"sweep: {SEED}: 1 stands twice; keep one"),
+        ({"model.config_file": ["a/b.json"]}, "'a/b.json' cannot be part of a run's name"),
+        ({"evaluation.prompts": [["a [MASK]"]]}, "['a [MASK]'] cannot be part of a run's name"),
+        ({"pretraining.masking.share": [0.2]}, "this key is called mlm_probability now"),
+        (3, "sweep: found 3, expected section of keys and values"),
+    ],
+)
+def test_what_is_wrong_with_a_sweep_is_told_once(sweep, words):
+    (problem,) = problems({"sweep": sweep})
+    assert words in problem
+
+
+def test_a_run_may_not_set_what_is_swept():
+    runs = {"own": {"pretraining": {"seed": 7}}, "other": None}
+    assert problems({"sweep": {SEED: [1, 2]}, "runs": runs}) == [
+        f"runs.own: sets {SEED}, which sweep varies; keep one of the two"
+    ]
+
+
+def test_a_name_that_becomes_too_long_is_told():
+    (problem,) = problems({"sweep": {SEED: [1]}, "runs": {"a" * 60: {}}})
+    assert "cannot be a file name" in problem and "at most 64" in problem
