@@ -77,7 +77,9 @@ rule pretrain:
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],
-        accelerator=of_accelerator("cpu_threads", "kind", "precision", "virtual_replicas"),
+        accelerator=of_accelerator(
+            "cpu_threads", "deterministic", "kind", "precision", "virtual_replicas"
+        ),
         sequence_length=settings["shards"]["sequence_length"],
         corpus=settings["corpus"]["source"],
         operational=operational(

@@ -19,6 +19,7 @@ STALENESS = WORKFLOW + "test_staleness.py::"
 DAMAGE = WORKFLOW + "test_damage.py::"
 PUBLISHING = WORKFLOW + "test_publishing.py::"
 EXPORT = "tests/training/test_export.py::"
+JAX = "tests/training/test_jax_framework.py::"
 
 #: The first words of a promise, and the tests that hold it.
 PROMISES = {
@@ -108,7 +109,13 @@ PROMISES = {
         UNIT + "test_sharding.py::test_memory_is_bounded_by_the_batch_and_not_by_the_corpus",
     ],
     # Never run on one: what is found and said where there is none.
-    "GPU": [UNIT + "test_local_devices.py::test_a_gpu_that_is_hidden_on_purpose_does_not_count"],
+    "GPU": [
+        UNIT + "test_local_devices.py::test_a_gpu_that_is_hidden_on_purpose_does_not_count",
+        UNIT + "test_requirements.py::test_the_gpu_environment_has_jaxs_plugin_and_the_cuda_that_"
+        "tensorflow_takes",
+        JAX + "test_a_gpu_that_is_asked_for_and_not_there_is_no_cpu",
+        JAX + "test_a_gpus_kernels_are_deterministic_unless_speed_is_asked_for",
+    ],
     "snakemake --cores 2": [WHOLE + "test_every_declared_result_is_there"],
     "snakemake --cores 2 verify": [WHOLE + "test_verify_and_preview_are_targets"],
     "snakemake --cores 2 preview": [WHOLE + "test_verify_and_preview_are_targets"],

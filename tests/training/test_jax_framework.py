@@ -1,5 +1,6 @@
 """The device that was asked for, or a message: JAX gives a CPU in silence where it has no other."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from tests.conftest import users_environment
 
 from mlm.foundations.errors import MlmError
+from mlm.pretraining.in_jax import framework
 from mlm.pretraining.in_jax.framework import data_mesh
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
@@ -20,11 +22,79 @@ def test_an_accelerator_that_jax_does_not_have_is_refused(kind):
         data_mesh(kind, None)
 
 
+PLUGIN = "jax-cuda12-plugin"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "plugin", "said"),
+    [
+        ("/dev/nvidia0", None, "no support for it here (it comes with envs/requirements-gpu.txt)"),
+        ("/dev/nvidia0", PLUGIN, "JAX cannot use it (no driver; check the driver with nvidia-smi)"),
+        (None, PLUGIN, f"{PLUGIN} is installed, but no NVIDIA GPU is seen here"),
+        (None, None, None),
+    ],
+)
+def test_auto_says_what_keeps_a_gpu_from_training(monkeypatch, gpu, plugin, said):
+    monkeypatch.setattr(framework, "local_gpu", lambda: gpu)
+    monkeypatch.setattr(framework, "_cuda_plugin", lambda: plugin)
+    found = framework._unused_gpu("no driver")
+    assert found is None if said is None else said in found
+
+
+@pytest.mark.parametrize(
+    ("plugin", "advice"), [(PLUGIN, "nvidia-smi"), (None, "envs/requirements-gpu.txt")]
+)
+def test_a_gpu_that_is_asked_for_and_not_there_is_no_cpu(monkeypatch, plugin, advice):
+    monkeypatch.setattr(framework, "_cuda_plugin", lambda: plugin)
+    with pytest.raises(MlmError, match=f"kind: gpu, but JAX finds no such device .*{advice}"):
+        data_mesh("gpu", None)
+
+
+def test_auto_goes_on_with_the_cpu_where_the_driver_fails(monkeypatch, capsys):
+    """As where the packages and the device are there, and the driver is not."""
+    import jax
+
+    real, platforms = jax.devices, jax.config.jax_platforms
+
+    def failing():
+        if os.environ["JAX_PLATFORMS"] != "cpu":
+            raise RuntimeError("Unable to initialize backend 'cuda'")
+        return real()
+
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda,cpu")
+    monkeypatch.setattr(jax, "devices", failing)
+    monkeypatch.setattr(framework, "local_gpu", lambda: "/dev/nvidia0")
+    monkeypatch.setattr(framework, "_cuda_plugin", lambda: PLUGIN)
+    try:
+        mesh = data_mesh("auto", None)
+    finally:
+        jax.config.update("jax_platforms", platforms)
+    assert mesh.devices.flat[0].platform == "cpu"
+    said = capsys.readouterr().err
+    assert "cannot use it (Unable to initialize backend 'cuda'" in said and "CPU is used" in said
+
+
+@pytest.mark.parametrize(("deterministic", "flag"), [(True, "true"), (False, "false")])
+def test_a_gpus_kernels_are_deterministic_unless_speed_is_asked_for(
+    monkeypatch, deterministic, flag
+):
+    for name in ("XLA_FLAGS", "NPROC", "JAX_PLATFORMS"):
+        monkeypatch.setenv(name, "")
+    for name in ("JAX_ENABLE_X64", "JAX_DEFAULT_PRNG_IMPL", "JAX_DEFAULT_MATMUL_PRECISION"):
+        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_deterministic_ops=maybe --xla_dump_to=x")
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    framework.prepare("gpu", 1, None, deterministic)
+    flags = f"--xla_dump_to=x --xla_gpu_deterministic_ops={flag}"
+    assert os.environ["XLA_FLAGS"] == flags
+
+
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.in_jax import framework
+framework.local_gpu = lambda: "/dev/nvidia0" if sys.argv[2] == "gpu" else None
 framework.prepare(sys.argv[2], 1, None)
 try:
     print(framework.data_mesh(sys.argv[3], None).devices.flat[0].platform)
@@ -39,7 +109,7 @@ except MlmError as error:
     [
         ("gpu", "gpu", "refused: accelerator.kind: gpu, but JAX finds no such device"),
         ("tpu", "tpu", "refused: accelerator.kind: tpu, but JAX finds no such device"),
-        ("gpu", "auto", "but JAX has no support for it here: the CPU is used"),
+        ("gpu", "auto", "Warning: this machine has an NVIDIA GPU (/dev/nvidia0)"),
         ("cpu", "cpu", "cpu"),
     ],
 )

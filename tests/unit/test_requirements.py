@@ -13,10 +13,18 @@ ROOT = Path(__file__).parents[2]
 PINS = pinned_versions(ROOT / "envs" / "requirements.txt")
 
 
-@pytest.mark.parametrize("name", ["slurm", "gcs", "gcs-test", "gke", "test"])
+@pytest.mark.parametrize("name", ["gpu", "slurm", "gcs", "gcs-test", "gke", "test"])
 def test_an_extended_environment_holds_the_default_one(name):
     extended = pinned_versions(ROOT / "envs" / f"requirements-{name}.txt")
     assert {p: v for p, v in PINS.items() if extended.get(p) != v} == {}
+
+
+def test_the_gpu_environment_has_jaxs_plugin_and_the_cuda_that_tensorflow_takes():
+    gpu = pinned_versions(ROOT / "envs" / "requirements-gpu.txt")
+    assert gpu["jax-cuda12-plugin"] == gpu["jax-cuda12-pjrt"] == PINS["jax"]
+    # tensorflow[and-cuda] 2.20 asks for CUDA from 12.5 on and cuDNN 9; only it needs curand.
+    assert gpu["nvidia-cuda-runtime-cu12"].startswith("12.") and "nvidia-curand-cu12" in gpu
+    assert gpu["nvidia-cudnn-cu12"].startswith("9.")
 
 
 def test_the_tpu_environment_differs_in_tensorflow_alone():

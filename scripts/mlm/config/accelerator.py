@@ -41,6 +41,13 @@ class Accelerator(Section):
         description="Rehearse this many replicas on logical CPU devices; null: as many as there"
         " are devices.",
     )
+    deterministic: bool = Field(
+        True,
+        description="On a GPU, only kernels that give the same bits every time; a CPU and a TPU"
+        " always do. false: pretraining.engine: jax takes the fastest, and two runs may end in"
+        " different weights. It is part of the result. What it costs was not measured. TensorFlow"
+        " and evaluations are always deterministic.",
+    )
     tpu: Tpu = section(Tpu)
 
     def contradictions(self) -> list[str]:

@@ -20,6 +20,8 @@ class AcceleratorSettings:
     precision: str
     virtual_replicas: int | None
     cpu_threads: int
+    #: Of the engine in JAX on a GPU.
+    deterministic: bool = True
     tpu: TpuNode = field(default_factory=TpuNode)
 
     @classmethod

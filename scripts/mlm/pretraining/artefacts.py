@@ -51,6 +51,7 @@ class Training(Artefact):
     the "document". `overflow` counts masked tokens that found no prediction slot. `code` is the
     digest of the code that trained, added where the model is kept. `shuffle_window` is in samples,
     None in the files of earlier versions. `without` is None where all of the train split was used.
+    `deterministic` is that of the engine in JAX on a GPU: whether a run like it has the same bits.
     """
 
     run: str
@@ -82,3 +83,4 @@ class Training(Artefact):
     code: str | None = field(default=None, metadata=OPTIONAL)
     shuffle_window: int | None = field(default=None, metadata=OPTIONAL)
     without: WithoutDocuments | None = field(default=None, metadata=OPTIONAL)
+    deterministic: bool | None = field(default=None, metadata=OPTIONAL)

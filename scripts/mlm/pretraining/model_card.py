@@ -107,7 +107,8 @@ def _body(
         "Samples in a step": f"{training.global_batch_size:,}",
         "Tokens in a sample": f"{training.sequence_length:,}",
         "Seed": training.seed,
-        "Precision": training.precision,
+        "Precision": training.precision
+        + (", not the same bits in every run" if training.deterministic is False else ""),
         "Tokens masked": f"{training.masking['mlm_probability']:.0%}",
         "Peak learning rate": f"{training.optimizer['learning_rate']:g}",
     }

@@ -156,6 +156,7 @@ def _summary(
         packages=package_versions(),
         shuffle_window=run.shuffle_window,
         without=_without(settings, run, accelerator.replicas),
+        deterministic=accelerator.arithmetic().get("deterministic"),
     )
 
 

@@ -14,11 +14,15 @@ from mlm.pretraining.in_jax.framework import data_mesh, prepare
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A mesh with the one axis "data", its kind ("cpu", "gpu" or "tpu") and precision."""
+    """A mesh with the one axis "data", its kind ("cpu", "gpu" or "tpu") and precision.
+
+    `deterministic` is whether a GPU gives the same bits every time, as the others do.
+    """
 
     mesh: Any
     kind: str
     precision: str
+    deterministic: bool = True
     framework = "jax"
 
     @property
@@ -31,6 +35,8 @@ class Accelerator:
 
     def arithmetic(self) -> dict:
         """What else of the devices decides how numbers are rounded."""
+        if self.kind == "gpu":
+            return {"deterministic": self.deterministic}
         return {"threads": int(os.environ["NPROC"])} if self.kind == "cpu" else {}
 
 
@@ -41,7 +47,7 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
     """
     if problem := unfit_tpu("jax", settings):
         raise MlmError(problem)
-    prepare(settings.kind, settings.cpu_threads, settings.virtual_replicas)
+    prepare(settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic)
     mesh = data_mesh(settings.kind, settings.virtual_replicas)
     if "tensorflow" in sys.modules:
         # It writes logs and states beside, and must not take the GPU's memory.
@@ -52,4 +58,4 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
     if precision == "auto":
         # XLA multiplies bfloat16 on a CPU no faster than float32.
         precision = "bfloat16" if kind == "tpu" else "float32"
-    return Accelerator(mesh, kind, precision)
+    return Accelerator(mesh, kind, precision, settings.deterministic)

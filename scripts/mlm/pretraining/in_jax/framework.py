@@ -7,7 +7,7 @@ import ctypes
 import os
 import sys
 
-from mlm.foundations.environment import NO_JAX
+from mlm.foundations.environment import NO_JAX, installed_version
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.local_devices import local_gpu, local_tpu
 
@@ -17,6 +17,10 @@ AXIS = "data"
 #: Products on a CPU by Eigen: those of XLA's newer library take a third longer at larger widths.
 _BY_EIGEN = "--xla_cpu_experimental_ynn_fusion_type="
 
+#: What has JAX use NVIDIA GPUs, by the version of CUDA that it brings.
+_CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
+_DETERMINISTIC = "--xla_gpu_deterministic_ops="
+
 os.environ.setdefault("USE_TF", "0")
 os.environ.setdefault("USE_TORCH", "0")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -24,13 +28,16 @@ os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
-def prepare(kind: str, cpu_threads: int, virtual_devices: int | None) -> None:
+def prepare(
+    kind: str, cpu_threads: int, virtual_devices: int | None, deterministic: bool = True
+) -> None:
     """Fix what XLA reads once, when JAX is first asked for its devices.
 
     `kind` is section `accelerator`'s; auto is settled here, since JAX would load libtpu on any
     machine that has it installed. XLA sizes its pool of threads by NPROC: the number shapes how
     sums are divided, so it comes from the configuration and never from the machine. Virtual
-    devices wait for each other and need a thread each.
+    devices wait for each other and need a thread each. What is not `deterministic` on a GPU may
+    give other bits in every run.
     """
     if virtual_devices:
         kind = "cpu"
@@ -52,11 +59,12 @@ def prepare(kind: str, cpu_threads: int, virtual_devices: int | None) -> None:
             sys.modules["jax"].config.update(name, value)
     devices = virtual_devices or 1
     os.environ["NPROC"] = str(max(cpu_threads, devices))
-    flags = [f for f in os.environ.get("XLA_FLAGS", "").split() if "device_count" not in f]
+    given = os.environ.get("XLA_FLAGS", "").split()
+    flags = [f for f in given if "device_count" not in f and _DETERMINISTIC not in f]
     if kind == "cpu":
         _keep_memory()
     if kind == "gpu":
-        flags.append("--xla_gpu_deterministic_ops=true")
+        flags.append(f"{_DETERMINISTIC}{str(deterministic).lower()}")
     if virtual_devices:
         flags.append(f"--xla_force_host_platform_device_count={devices}")
     os.environ["XLA_FLAGS"] = " ".join(flags)
@@ -83,8 +91,9 @@ def shardings(mesh):
 def data_mesh(kind: str, virtual_devices: int | None):
     """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare`.
 
-    Raises MlmError where there is no such device. JAX without support for a GPU gives the CPU in
-    its place and says nothing: that is an error for the kind gpu, and a warning for auto.
+    Raises MlmError where there is no such device. Where JAX cannot use a GPU that is there, or has
+    what a GPU needs and finds none, that is an error for the kind gpu, and for auto a warning: the
+    CPU is used.
     """
     try:
         import jax
@@ -106,23 +115,63 @@ def data_mesh(kind: str, virtual_devices: int | None):
         # XLA has read them; TensorFlow's, in this process or in one that it starts, does not know
         # this one and would end there.
         os.environ["XLA_FLAGS"] = flags
+    if asked == "auto" and not devices and "cuda" in os.environ["JAX_PLATFORMS"]:
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        jax.config.update("jax_platforms", "cpu")
+        devices = jax.devices()
     if not devices or asked not in ("auto", devices[0].platform):
-        settled = f"{kind} found a TPU ({local_tpu()})" if kind == "auto" else kind
-        raise MlmError(
-            f"accelerator.kind: {settled}, but JAX finds no such device ({reason}). Install JAX "
-            "for the accelerator (pip install 'jax[cuda12]' or 'jax[tpu]', at the version that "
-            "is here), or set accelerator.kind: cpu"
-        )
+        raise MlmError(_no_device(kind, reason))
     if virtual_devices and len(devices) < virtual_devices:
         raise MlmError(
             f"accelerator.virtual_replicas: {virtual_devices}, but JAX already runs here with "
             f"{len(devices)}; start another process"
         )
-    if asked == "auto" and "cuda" in os.environ["JAX_PLATFORMS"] and devices[0].platform == "cpu":
+    if asked == "auto" and devices[0].platform == "cpu" and (unused := _unused_gpu(reason)):
         print(
-            f"Warning: this machine has an NVIDIA GPU ({local_gpu()}), but JAX has no support for "
-            "it here: the CPU is used. Run pip install 'jax[cuda12]' at the version that is here, "
-            "or set accelerator.kind: cpu where that is meant",
+            f"Warning: {unused}: the CPU is used. Set accelerator.kind: cpu where that is meant",
             file=sys.stderr,
         )
     return Mesh(np.array(devices[: virtual_devices or None]), (AXIS,))
+
+
+def _cuda_plugin() -> str | None:
+    return next((name for name in _CUDA_PLUGINS if installed_version(name)), None)
+
+
+def _no_device(kind: str, reason: str) -> str:
+    """What is wrong where JAX has no device of `kind`, and what to do."""
+    plugin, settled = _cuda_plugin(), kind
+    if kind == "gpu" and plugin:
+        advice = (
+            f"{plugin} is installed: check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES"
+        )
+    elif kind == "gpu":
+        advice = "Install the packages of envs/requirements-gpu.txt"
+    else:
+        settled = f"{kind} found a TPU ({local_tpu()})" if kind == "auto" else kind
+        advice = "Install JAX for it (pip install 'jax[tpu]' at the version that is here)"
+    return (
+        f"accelerator.kind: {settled}, but JAX finds no such device ({reason}). {advice}, or set "
+        "accelerator.kind: cpu"
+    )
+
+
+def _unused_gpu(reason: str) -> str | None:
+    """What is wrong where JAX is on the CPU beside a GPU, or beside what a GPU needs."""
+    gpu, plugin = local_gpu(), _cuda_plugin()
+    if gpu and plugin:
+        return (
+            f"this machine has an NVIDIA GPU ({gpu}) and {plugin}, but JAX cannot use it "
+            f"({reason}; check the driver with nvidia-smi)"
+        )
+    if gpu:
+        return (
+            f"this machine has an NVIDIA GPU ({gpu}), but JAX has no support for it here (it comes "
+            "with envs/requirements-gpu.txt)"
+        )
+    if plugin:
+        return (
+            f"{plugin} is installed, but no NVIDIA GPU is seen here (no /dev/nvidia0, or "
+            "CUDA_VISIBLE_DEVICES hides it)"
+        )
+    return None

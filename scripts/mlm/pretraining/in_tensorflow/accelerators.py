@@ -73,7 +73,7 @@ def _kind_of_this_machine() -> str:
         )
         print(
             f"Warning: this machine has an NVIDIA GPU ({gpu}), but TensorFlow {tf.__version__} "
-            f"{lacks}: the CPU is used. Check nvidia-smi and pip install 'tensorflow[and-cuda]', "
+            f"{lacks}: the CPU is used. Check nvidia-smi, install envs/requirements-gpu.txt, "
             "or set accelerator.kind: cpu where that is meant",
             file=sys.stderr,
         )
@@ -100,7 +100,7 @@ def _gpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
     if not gpus:
         raise MlmError(
             "accelerator.kind: gpu, but TensorFlow sees no GPU. Check the driver with "
-            "nvidia-smi and install the CUDA libraries (pip install 'tensorflow[and-cuda]'), "
+            "nvidia-smi and install the CUDA libraries (envs/requirements-gpu.txt), "
             "or set accelerator.kind to cpu"
         )
     for gpu in gpus:
