@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 from mlm.config.resolution import resolve
 from mlm.corpus.counts import count_tokens
 from mlm.corpus.embedded import paragraphs, speeches
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.corpus.splitting import carve
 from mlm.evaluation.baselines import NeighbourMixture
 from mlm.evaluation.predictions import Positions, positions_of
@@ -63,7 +64,7 @@ def text_of(config: dict) -> tuple[Text, Encoder]:
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "text.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"text": documents}), file)
-        trained = train_tokenizer(file, settings)
+        trained = train_tokenizer(SplitDocuments.of_files([file]), settings)
     encoder = Encoder(trained.tokenizer, config["tokenizer"]["special_tokens"])
     ids = [np.array(tokens, np.int32) for tokens in encoder.encode(documents)]
     gaps = np.array([a != b for a, b in pairwise(groups)], np.int64)

@@ -55,7 +55,10 @@ def build(file: str, kind: str, out: str) -> None:
         "held_out": {"validation": 0.05, "test": 0.05},
         "seed": 0,
     }
-    outputs = [{split: f"{out}/{split}.{end}" for split in SPLITS} for end in ("parquet", "json")]
+    outputs = [
+        {split: [f"{out}/{split}.parquet"] for split in SPLITS},
+        {split: f"{out}/{split}.json" for split in SPLITS},
+    ]
     start = time.perf_counter()
     build_corpus(settings, {"train": [file]}, *outputs)
     seconds = time.perf_counter() - start

@@ -53,8 +53,8 @@ def write_corpus(path: Path, megabytes: float) -> None:
     """A parquet file as the corpus stage writes it, of about `megabytes` of text."""
     import pyarrow as pa
 
+    from mlm.corpus.corpus_writing import CorpusWriter
     from mlm.corpus.groups import OWN
-    from mlm.corpus.spooling import CorpusWriter
 
     writer = CorpusWriter(path, OWN)
     for batch in paragraphs_for(megabytes):
@@ -66,6 +66,7 @@ def write_corpus(path: Path, megabytes: float) -> None:
 def write_default_tokenizer(corpus: Path, directory: Path) -> None:
     """Train the tokenizer that config.yaml describes, on a sample, and save it."""
     from mlm.config.resolution import resolve
+    from mlm.corpus.split_documents import SplitDocuments
     from mlm.tokenizer.encoding import SPECIAL_NAMES
     from mlm.tokenizer.tokenizer_files import tokenizer_files, write_tokenizer
     from mlm.tokenizer.tokenizer_settings import TokenizerSettings
@@ -75,7 +76,7 @@ def write_default_tokenizer(corpus: Path, directory: Path) -> None:
     config = resolve(sampled)
     settings = TokenizerSettings.of(config["tokenizer"])
     special = dict(zip(SPECIAL_NAMES, settings.special_tokens, strict=True))
-    trained = train_tokenizer(corpus, settings)
+    trained = train_tokenizer(SplitDocuments.of_files([corpus]), settings)
     write_tokenizer(directory, tokenizer_files(trained.tokenizer, special, None))
 
 
@@ -84,6 +85,7 @@ def run_shards(corpus: Path, directory: Path) -> dict:
     # The library loads what it needs on first use; that counts as import here.
     import tokenizers  # noqa: F401
 
+    from mlm.corpus.split_documents import SplitDocuments
     from mlm.shards.sharding import ShardSettings, write_shard
     from mlm.tokenizer.encoding import Encoder
 
@@ -91,7 +93,7 @@ def run_shards(corpus: Path, directory: Path) -> dict:
     summary = write_shard(
         ShardSettings("train", 0, 1, SEQUENCE_LENGTH, "none", READ_BATCH),
         Encoder.load(directory / "tokenizer.json"),
-        corpus,
+        SplitDocuments.of_files([corpus]),
         directory / "tokenizer.json",
         directory / "shards.tfrecord",
         directory / "shards.json",

@@ -27,30 +27,31 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from mlm.config.resolution import resolve  # noqa: E402
 from mlm.corpus.embedded import paragraphs, speeches_by_split  # noqa: E402
+from mlm.corpus.split_documents import SplitDocuments  # noqa: E402
 from mlm.foundations.atomic import canonical_json  # noqa: E402
 from mlm.tokenizer.encoding import SPECIAL_NAMES  # noqa: E402
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings  # noqa: E402
 from mlm.tokenizer.training import train_tokenizer  # noqa: E402
-from mlm.tokenizer.training_text import read_documents  # noqa: E402
 from mlm.tokenizer.unigram_training import imported_sentencepiece  # noqa: E402
 
 
-def write_corpus(directory: Path, config: dict) -> dict[str, Path]:
+def write_corpus(directory: Path, config: dict) -> dict[str, SplitDocuments]:
     """The embedded corpus as Parquet files, one paragraph a document, by split."""
     files = {}
     for split, speeches in speeches_by_split(config["seed"], config["corpus"]["held_out"]).items():
         texts = [p for speech in speeches.values() for p in paragraphs(speech)]
-        files[split] = directory / f"{split}.parquet"
-        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), files[split])
+        file = directory / f"{split}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), file)
+        files[split] = SplitDocuments.of_files([file])
     return files
 
 
-def train_here(corpus: Path, settings: TokenizerSettings) -> str:
+def train_here(corpus: SplitDocuments, settings: TokenizerSettings) -> str:
     """A tokenizer.json from the stage's own training."""
     return canonical_json(train_tokenizer(corpus, settings).tokenizer)
 
 
-def train_there(corpus: Path, settings: TokenizerSettings) -> str:
+def train_there(corpus: SplitDocuments, settings: TokenizerSettings) -> str:
     """A tokenizer.json from `UnigramTrainer`, with the same text before the model."""
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers, trainers
@@ -66,16 +67,16 @@ def train_there(corpus: Path, settings: TokenizerSettings) -> str:
         unk_token=settings.special_tokens[SPECIAL_NAMES.index("unk")],
         show_progress=False,
     )
-    tokenizer.train_from_iterator(read_documents(corpus), trainer)
+    tokenizer.train_from_iterator(corpus.texts(), trainer)
     return tokenizer.to_str()
 
 
-def tokens_per_word(tokenizer_json: str, corpus: Path) -> float:
+def tokens_per_word(tokenizer_json: str, corpus: SplitDocuments) -> float:
     """Tokens, without special ones, for each word between white space."""
     import tokenizers
 
     tokenizer = tokenizers.Tokenizer.from_str(tokenizer_json)
-    texts = [text for batch in read_documents(corpus) for text in batch]
+    texts = [text for batch in corpus.texts() for text in batch]
     encodings = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     return sum(len(e.ids) for e in encodings) / sum(len(text.split()) for text in texts)
 

@@ -1,8 +1,8 @@
 # What a training was shown, by what is recorded of it; and an index of the words of each split, with
 # which scripts/ask.py answers soon on large corpora, made only when asked for: target `index`.
 #
-# Requires results/corpus/{split}.parquet, results/manifests/{split}.json with the shards that it
-#          names, results/tokenizer/tokenizer.json, and training.json, evaluation.json and
+# Requires results/corpus/{split}.json with the Parquet files beside it, results/manifests/{split}.json
+#          with the shards that it names, results/tokenizer/tokenizer.json, and training.json, evaluation.json and
 #          fill_mask.json below results/runs/{run}/.
 # Gives    results/runs/{run}/asked.json, and results/index/{split}.sqlite with
 #          results/index/{split}.json, which says what it is of.
@@ -15,7 +15,7 @@ rule asked:
         evaluation="results/runs/{run}/evaluation.json",
         fill_mask="results/runs/{run}/fill_mask.json",
         corpus="results/corpus/train.json",
-        text="results/corpus/train.parquet",
+        text=corpus_files("train"),
         manifest="results/manifests/train.json",
         holes=lambda wildcards: holes_of(wildcards.run),
         staged=staged_shards("train"),
@@ -44,12 +44,13 @@ rule asked:
 rule index_split:
     """Note which words stand where in a split, and how its documents were packed."""
     input:
-        corpus="results/corpus/{split}.parquet",
+        corpus=lambda wildcards: corpus_files(wildcards.split),
+        described="results/corpus/{split}.json",
         manifest="results/manifests/{split}.json",
         staged=lambda wildcards: staged_shards(wildcards.split),
         tokenizer=TOKENIZER_FILES[0],
         tokenizer_settings=TOKENIZER_FILES[1:],
-        records=["results/corpus/{split}.json", TOKENIZER_RECORD],
+        record=TOKENIZER_RECORD,
     output:
         index="results/index/{split}.sqlite",
         record="results/index/{split}.json",

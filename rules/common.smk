@@ -17,6 +17,7 @@ from mlm.config.memory import evaluation_mb, tokens_of, training_mb
 from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import repeated_keys, set_by_user
+from mlm.corpus.shares import overlapping
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.environment import check_environment, check_place
@@ -245,6 +246,22 @@ def canonical(value):
     if isinstance(value, dict):
         return {k: canonical(value[k]) for k in sorted(value)}
     return [canonical(v) for v in value] if isinstance(value, list) else value
+
+
+def corpus_files(split):
+    """The declared Parquet files of the documents of `split`, in order."""
+    count = settings["corpus"]["count"][split]
+    if count == 1:
+        return [f"results/corpus/{split}.parquet"]
+    return [f"results/corpus/{split}-{i:05d}-of-{count:05d}.parquet" for i in range(count)]
+
+
+def corpus_files_of_shard(wildcards):
+    """Those with documents of the job's shard: both are shares of the split, so that it is known
+    without reading anything."""
+    files = corpus_files(wildcards.split)
+    held = overlapping(int(wildcards.shard), int(wildcards.shards), len(files))
+    return files[held.start : held.stop]
 
 
 def shard_files(split, suffix="tfrecord"):

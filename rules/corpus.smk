@@ -1,7 +1,7 @@
 # From a source of text to the three splits, filtered and free of duplicates.
 # Requires: what `corpus` in the configuration names: a package, files, or a Hub dataset.
-# Gives: results/corpus/{split}.parquet (columns text and group, one document a row) and
-#        results/corpus/{split}.json (source, sizes, what each filter took).
+# Gives: results/corpus/{split}.parquet (columns text and group, one document a row), or several
+#        files, and results/corpus/{split}.json (source, files, sizes, what each filter took).
 from mlm.corpus.file_patterns import check_group_by, matched_files, used_settings
 
 CORPUS_FILES = {split: [] for split in SPLITS}
@@ -25,9 +25,9 @@ rule corpus:
         validation=source(CORPUS_FILES["validation"]),
         test=source(CORPUS_FILES["test"]),
     output:
-        train="results/corpus/train.parquet",
-        validation="results/corpus/validation.parquet",
-        test="results/corpus/test.parquet",
+        train=corpus_files("train"),
+        validation=corpus_files("validation"),
+        test=corpus_files("test"),
         train_json="results/corpus/train.json",
         validation_json="results/corpus/validation.json",
         test_json="results/corpus/test.json",
@@ -45,5 +45,6 @@ rule corpus:
         code=code("corpus"),
         files={split: identities(paths) for split, paths in CORPUS_FILES.items()},
         settings=canonical(used_settings(settings["corpus"], settings["seed"])),
+        file_counts=canonical(settings["corpus"]["count"]),
     script:
         "../scripts/corpus.py"

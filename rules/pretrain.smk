@@ -2,7 +2,7 @@
 #
 # Requires  results/tokenizer/tokenizer.json and the files beside it
 #           results/manifests/{train,validation}.json and the shards they name
-#           results/corpus/train.parquet, for a run that forgets (pretraining.forget)
+#           results/corpus/train.json and its Parquet files, for a run that forgets (pretraining.forget)
 # Gives     results/runs/{run}/trained/ what a training has just made
 #           results/runs/{run}/model/   the model in the Hugging Face layout
 #           results/runs/{run}/training.csv, training.json
@@ -16,7 +16,7 @@ rule holes:
     input:
         train="results/manifests/train.json",
         staged=staged_shards("train"),
-        corpus="results/corpus/train.parquet",
+        corpus=corpus_files("train"),
         described="results/corpus/train.json",
         tokenizer=TOKENIZER_FILES[0],
         tokenizer_settings=TOKENIZER_FILES[1:],

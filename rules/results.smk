@@ -5,7 +5,7 @@ from snakemake.io import regex_from_filepattern
 from mlm.results.result_checks import Found, date_in_order, look_over, params_by_output
 
 RESULTS = [
-    *expand("results/corpus/{split}.{suffix}", split=SPLITS, suffix=["parquet", "json"]),
+    *[file for split in SPLITS for file in (*corpus_files(split), f"results/corpus/{split}.json")],
     *TOKENIZER_FILES,
     TOKENIZER_RECORD,
     *(

@@ -1,6 +1,7 @@
 # Documents to fixed-length samples of token ids, in TFRecord files.
 #
-# Requires results/corpus/{split}.parquet (column `text`, one document a row) and
+# Requires results/corpus/{split}.json, of the Parquet files beside it those with a shard's
+#          documents, and
 #          results/tokenizer/{tokenizer,tokenizer_config,special_tokens_map}.json;
 #          or the files that shards.prebuilt names, a manifest beside them, and the tokenizer.
 # Gives    results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord and a sidecar .json,
@@ -55,10 +56,11 @@ else:
     rule shard:
         """Tokenise one contiguous range of a split's documents and pack it into samples."""
         input:
-            corpus="results/corpus/{split}.parquet",
+            corpus=corpus_files_of_shard,
+            described="results/corpus/{split}.json",
             tokenizer=TOKENIZER_FILES[0],
             tokenizer_settings=TOKENIZER_FILES[1:],
-            records=["results/corpus/{split}.json", TOKENIZER_RECORD],
+            record=TOKENIZER_RECORD,
         output:
             shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
             summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
@@ -90,9 +92,9 @@ else:
         input:
             shards=lambda wildcards: SHARD_FILES[wildcards.split],
             summaries=lambda wildcards: shard_files(wildcards.split, "json"),
-            corpus="results/corpus/{split}.parquet",
+            described="results/corpus/{split}.json",
             tokenizer=TOKENIZER_FILES[0],
-            records=["results/corpus/{split}.json", TOKENIZER_RECORD],
+            record=TOKENIZER_RECORD,
         output:
             "results/manifests/{split}.json",
         log:

@@ -1,5 +1,5 @@
 # From the corpus to a tokenizer.
-# Requires: results/corpus/{train,validation,test}.parquet
+# Requires: results/corpus/{train,validation,test}.json and the Parquet files beside them
 # Gives:    results/tokenizer/{tokenizer,tokenizer_config,special_tokens_map}.json,
 #           results/tokenizer/tokenizer_stats.json
 
@@ -15,9 +15,7 @@ PRETRAINED_TOKENIZER = source_files(
 rule tokenizer:
     """Train the tokenizer on the train split, or take a pretrained one, and measure it."""
     input:
-        train="results/corpus/train.parquet",
-        validation="results/corpus/validation.parquet",
-        test="results/corpus/test.parquet",
+        corpus=[file for split in SPLITS for file in corpus_files(split)],
         records=expand("results/corpus/{split}.json", split=SPLITS),
         pretrained=source(PRETRAINED_TOKENIZER),
     output:

@@ -7,7 +7,7 @@ from mlm.jobs.job import run
 
 
 def main(job):
-    names = ("training", "evaluation", "fill_mask", "corpus", "text", "manifest", "tokenizer")
+    names = ("training", "evaluation", "fill_mask", "corpus", "manifest", "tokenizer")
     holes = next(map(Path, job.input.holes), None)
     records = Records(**{name: Path(job.input[name]) for name in names}, holes=holes)
     seen_near(job.wildcards.run, records, dict(job.params.filters)).write(job.output[0])

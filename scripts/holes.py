@@ -7,7 +7,6 @@ def main(job):
     from mlm.batches.making_holes import TrainSplit, holes_of
 
     split = TrainSplit(
-        texts=job.input.corpus,
         described=job.input.described,
         manifest=job.input.train,
         tokenizer=job.input.tokenizer,

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mlm.asking.index_building import IndexSources, build_index
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.jobs.job import run
 from mlm.shards.manifests import Manifest, shards_root
 
@@ -10,7 +11,7 @@ from mlm.shards.manifests import Manifest, shards_root
 def main(job):
     manifest = Path(job.input.manifest)
     sources = IndexSources(
-        corpus=Path(job.input.corpus),
+        corpus=SplitDocuments.described(job.input.described),
         manifest=manifest,
         tokenizer=Path(job.input.tokenizer),
         root=shards_root(Manifest.read(manifest), manifest),

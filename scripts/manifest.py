@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from mlm.corpus.artefacts import CorpusSplit
 from mlm.jobs.job import run
 from mlm.shards.manifest_merging import merge
 from mlm.shards.manifests import project_root
@@ -14,7 +15,8 @@ def main(job):
         (Path(shard).relative_to(root).as_posix(), ShardSummary.read(summary))
         for shard, summary in zip(job.input.shards, job.input.summaries, strict=True)
     ]
-    manifest = merge(job.wildcards.split, summaries, job.input.corpus, job.input.tokenizer, root)
+    corpus = CorpusSplit.read(job.input.described)
+    manifest = merge(job.wildcards.split, summaries, corpus, job.input.tokenizer, root)
     manifest.write(job.output[0])
 
 

@@ -9,6 +9,7 @@ def main(job):
     # The tokenizer's thread pool takes its size from here when it is first used.
     os.environ["RAYON_NUM_THREADS"] = str(job.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if job.threads > 1 else "false"
+    from mlm.corpus.split_documents import SplitDocuments
     from mlm.shards.sharding import ShardSettings, write_shard
     from mlm.tokenizer.encoding import Encoder
 
@@ -22,7 +23,7 @@ def main(job):
     write_shard(
         settings,
         Encoder.load(job.input.tokenizer),
-        job.input.corpus,
+        SplitDocuments.described(job.input.described),
         job.input.tokenizer,
         job.output.shard,
         job.output.summary,

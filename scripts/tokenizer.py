@@ -8,10 +8,15 @@ from mlm.jobs.job import run
 def main(job):
     # Before the library of that name is loaded: the jobs beside this one have cores as well.
     os.environ.setdefault("RAYON_NUM_THREADS", str(job.threads))
+    from mlm.corpus.split_documents import SplitDocuments
     from mlm.tokenizer.tokenizer_building import make_tokenizer
 
+    splits = ("train", "validation", "test")
     make_tokenizer(
-        corpora={split: job.input[split] for split in ("train", "validation", "test")},
+        corpora={
+            split: SplitDocuments.described(record)
+            for split, record in zip(splits, job.input.records, strict=True)
+        },
         section=job.params.tokenizer,
         families=job.params.families,
         outputs=job.output,

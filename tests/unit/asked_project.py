@@ -10,8 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from mlm.config.resolution import model_of_run, resolve, run_section
+from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import write_json
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
@@ -107,12 +109,16 @@ def write_project(documents: dict[str, list[str]]) -> None:
     for name, texts in documents.items():
         Path("data", f"{name}.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
     Path("results/corpus").mkdir(parents=True)
-    corpus = {split: f"results/corpus/{split}.parquet" for split in SPLITS}
+    described = {split: f"results/corpus/{split}.json" for split in SPLITS}
     build_corpus(
         used_settings(settings["corpus"], settings["seed"]),
         matched_files({split: settings["corpus"]["files"][split] for split in SPLITS}),
-        corpus,
-        {split: f"results/corpus/{split}.json" for split in SPLITS},
+        {
+            "train": [f"results/corpus/train-{i:05d}-of-00002.parquet" for i in range(2)],
+            "validation": ["results/corpus/validation.parquet"],
+            "test": ["results/corpus/test.parquet"],
+        },
+        described,
     )
     write_tokenizer(Path("results/tokenizer"), [t for texts in documents.values() for t in texts])
     tokenizer = "results/tokenizer/tokenizer.json"
@@ -125,13 +131,14 @@ def write_project(documents: dict[str, list[str]]) -> None:
             write_shard(
                 ShardSettings(split, number, count, LENGTH, "none", 100),
                 encoder,
-                corpus[split],
+                SplitDocuments.described(described[split]),
                 tokenizer,
                 file,
                 summary,
             )
             made.append((str(file), ShardSummary.read(summary)))
-        merge(split, made, corpus[split], tokenizer).write(f"results/manifests/{split}.json")
+        corpus = CorpusSplit.read(described[split])
+        merge(split, made, corpus, tokenizer).write(f"results/manifests/{split}.json")
 
 
 def the_run(settings, replicas: int = 1):

@@ -14,7 +14,7 @@ from mlm.foundations.errors import MlmError
 
 def outputs():
     return (
-        {split: f"results/corpus/{split}.parquet" for split in SPLITS},
+        {split: [f"results/corpus/{split}.parquet"] for split in SPLITS},
         {split: f"results/corpus/{split}.json" for split in SPLITS},
     )
 
@@ -27,7 +27,7 @@ def build(corpus: dict, seed: int = 0) -> dict[str, list[str]]:
         files = matched_files({split: section["files"][split] for split in SPLITS})
     parquet, described = outputs()
     build_corpus(used_settings(section, seed), files, parquet, described)
-    return {split: pq.read_table(parquet[split])["text"].to_pylist() for split in SPLITS}
+    return {split: pq.read_table(parquet[split][0])["text"].to_pylist() for split in SPLITS}
 
 
 def described(split: str) -> dict:

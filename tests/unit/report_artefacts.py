@@ -60,6 +60,14 @@ def corpus(split: str, **other) -> CorpusSplit:
             "kept": documents * 41,
         },
         "encoding": {"replaced_bytes": 0, "nul_bytes": 0},
+        "files": [
+            {
+                "name": f"{split}.parquet",
+                "documents": documents * 41,
+                "bytes": int(5_000_000 * share),
+                "sha256": sha("corpus" + split),
+            }
+        ],
     }
     return typed(CorpusSplit, content | other)
 

@@ -39,6 +39,7 @@ from mlm.corpus.artefacts import (
     HubSource,
     SourceFile,
 )
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import MlmError
 from mlm.results.artefacts import write_artefact
@@ -233,7 +234,7 @@ def test_the_best_stretch_is_the_one_with_the_most_in_common(items, wanted, foun
 
 
 def test_rare_words_weigh_more(project):
-    documents = Documents({"train": Path("results/corpus/train.parquet")})
+    documents = Documents({"train": SplitDocuments.described("results/corpus/train.json")})
     (nearest,) = documents.nearest("of the and to in Ångström", 1)
     assert nearest.document == 100
 
@@ -357,7 +358,10 @@ def test_other_data_than_the_trainings_is_refused(project):
         asked(TEXTS[0])
     replace(manifest, corpus_sha256="0" * 64).write(path)
     Path("results/runs/base/training.json").unlink()
-    with pytest.raises(MlmError, match=r"train\.parquet: is not the text that the train shards"):
+    with pytest.raises(
+        MlmError,
+        match=r"train-00000-of-00002\.parquet and 1 more: is not the text that the train shards",
+    ):
         asked(TEXTS[0])
 
 
@@ -388,6 +392,7 @@ DESCRIBED = {
     "words": 1,
     "filters": {},
     "encoding": Encoding(0, 0),
+    "files": (),
 }
 FILE = SourceFile("data/one.txt", 1, "0" * 64)
 

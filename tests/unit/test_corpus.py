@@ -2,23 +2,33 @@
 
 import hashlib
 import json
-import shutil
 import time
 import unicodedata
 from pathlib import Path
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlm.corpus import corpus_building as corpus
-from mlm.corpus import deduplication, normalisation, spooling
+from mlm.corpus import corpus_writing, deduplication, normalisation
 from mlm.corpus.corpus_building import SPLITS, build_corpus
-from mlm.corpus.deduplication import DUPLICATE, KEPT, LEAKED, PRECEDENCE, DigestBuckets
+from mlm.corpus.deduplication import (
+    BUCKETS,
+    DUPLICATE,
+    KEPT,
+    LEAKED,
+    PRECEDENCE,
+    DigestBuckets,
+    Digests,
+    Removed,
+    write_removed,
+)
 from mlm.corpus.embedded import speeches, speeches_by_split
+from mlm.corpus.shares import document_range
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.corpus.splitting import carve, split_groups
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 
 FILTERS = {
@@ -39,9 +49,9 @@ EMBEDDED = {
 
 def build(directory: Path, settings: dict, files: dict | None = None) -> dict[str, list[str]]:
     """The documents by split that `settings` lead to, read back from `directory`."""
-    parquet = {split: str(directory / f"{split}.parquet") for split in SPLITS}
+    parquet = {split: [str(directory / f"{split}.parquet")] for split in SPLITS}
     build_corpus(settings, files or {}, parquet, described_at(directory))
-    return {split: pq.read_table(parquet[split])["text"].to_pylist() for split in SPLITS}
+    return {split: pq.read_table(parquet[split][0])["text"].to_pylist() for split in SPLITS}
 
 
 def described_at(directory: Path) -> dict[str, str]:
@@ -201,9 +211,17 @@ def test_duplicates_and_leaks_are_those_that_sets_would_find(
         for split in SPLITS:
             for text in texts[split]:
                 buckets.add(split, text)
-        found = buckets.verdicts(deduplicate, remove_leakage)
+        digests, removed = directory / "digests", directory / "removed"
+        part = Digests(digests, buckets.write(digests))
+    wanted = {"deduplicate": deduplicate, "remove_leakage": remove_leakage}
+    write_removed([part], range(BUCKETS), removed, **wanted)
+    read = Removed([removed], 1)
+    found = {s: read.verdicts(0, s, len(texts[s]), directory / f"verdicts-{s}") for s in PRECEDENCE}
     expected = expected_verdicts(texts, deduplicate, remove_leakage)
-    assert {split: list(map(int, array)) for split, array in found.items()} == expected
+    assert {split: array.tolist() for split, array in found.items()} == expected
+    for split, verdicts in expected.items():
+        counts = [verdicts.count(reason) for reason in (DUPLICATE, LEAKED)]
+        assert read.counts(split).tolist() == [counts]
 
 
 def test_each_filter_counts_what_it_takes(tmp_path):
@@ -284,7 +302,7 @@ def test_an_error_on_the_way_leaves_the_old_corpus_and_nothing_else(tmp_path, mo
         raise OSError(28, "No space left on device")
 
     plan = from_files(tmp_path, texts | {"train": ["c"]})
-    monkeypatch.setattr(corpus.CorpusWriter, "write", full)
+    monkeypatch.setattr(corpus_writing.CorpusWriter, "write", full)
     with pytest.raises(OSError, match="No space left"):
         build(out, *plan)
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
@@ -300,8 +318,8 @@ def test_what_a_kill_left_behind_is_cleared_away(tmp_path):
 
 
 def test_row_groups_are_bounded_by_documents_and_by_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 10)
-    monkeypatch.setattr(spooling, "BATCH_BYTES", 100)
+    monkeypatch.setattr(corpus_writing, "BATCH_DOCUMENTS", 10)
+    monkeypatch.setattr(corpus_writing, "BATCH_BYTES", 100)
     short, long = [f"{i:03d}" for i in range(95)], ["x" * 90, "y" * 150, "z" * 20, "w" * 20]
     texts = {"train": short + long, "validation": ["v"], "test": ["t"]}
     assert build(tmp_path, *from_files(tmp_path, texts))["train"] == texts["train"]
@@ -314,12 +332,6 @@ def test_row_groups_are_bounded_by_documents_and_by_bytes(tmp_path, monkeypatch)
 def test_the_speeches_are_those_of_the_published_digest():
     joined = "\n".join(speeches().values()).encode()
     assert hashlib.sha256(joined).hexdigest().startswith("a662dc27f51ac10d")
-
-
-def test_verdicts_of_no_documents_are_empty(tmp_path):
-    found = DigestBuckets(tmp_path / "digests").verdicts(True, True)
-    assert all(isinstance(array, np.ndarray) and len(array) == 0 for array in found.values())
-    shutil.rmtree(tmp_path / "digests")
 
 
 def marks(count: int) -> str:
@@ -348,3 +360,47 @@ def test_time_for_a_run_of_combining_marks_grows_like_its_length():
     normal = normalisation.normalised(text, "NFC")
     assert time.process_time() - start < 5
     assert normal == "\u1ea1" + "\u0323" * 199_999 + "\u0301" * 200_000
+
+
+def test_files_of_equal_shares_are_the_split_in_its_order(tmp_path):
+    """Whatever their number; each begins its row groups anew, and says what it holds."""
+    texts = {"train": [f"text {i}" for i in range(50)], "validation": ["v"], "test": ["t"]}
+    plan = from_files(tmp_path, texts | {"train": [*texts["train"], "text 7"]})
+    for count in (1, 3, 50):
+        out = tmp_path / str(count)
+        names = [f"train-{i:05d}.parquet" for i in range(count)]
+        parquet = {split: [str(out / f"{split}.parquet")] for split in SPLITS}
+        parquet["train"] = [str(out / name) for name in names]
+        build_corpus(*plan, parquet, described_at(out))
+        documents = SplitDocuments.described(out / "train.json")
+        assert [t for some in documents.texts(7) for t in some] == texts["train"]
+        assert documents.column("group").to_pylist() == list(range(50))
+        files = described(out, "train")["files"]
+        assert [file["name"] for file in files] == names
+        assert [file["documents"] for file in files] == [
+            len(document_range(50, i, count)) for i in range(count)
+        ]
+        assert [file["sha256"] for file in files] == [file_sha256(out / name) for name in names]
+        (batch,) = documents.batches(["text"], 50, range(7, 8))
+        assert batch.column("text").to_pylist() == ["text 7"]
+
+
+def test_more_files_than_documents_say_what_to_set(tmp_path):
+    plan = from_files(tmp_path, {"train": ["a", "b"], "validation": ["v"], "test": ["t"]})
+    parquet = {split: [str(tmp_path / "out" / f"{split}.parquet")] for split in SPLITS}
+    parquet["train"] *= 3
+    with pytest.raises(MlmError, match=r"2 documents cannot fill 3 files.*corpus\.count\.train.*2"):
+        build_corpus(*plan, parquet, described_at(tmp_path / "out"))
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_different_documents_of_the_same_digest_are_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(deduplication, "digest", lambda document: bytes(16))
+    texts = {"train": ["a", "a", "b"], "validation": ["v"], "test": ["t"]}
+    with pytest.raises(
+        MlmError, match=r"have the same 128-bit digest: document 0 of test .* of validation"
+    ):
+        build(tmp_path / "out", *from_files(tmp_path, texts))
+    assert not list((tmp_path / "out").iterdir())
+    plan = from_files(tmp_path, texts, deduplicate=False, remove_leakage=False)
+    assert build(tmp_path / "out", *plan)["train"] == texts["train"]

@@ -36,7 +36,10 @@ def offline_in_an_empty_home(tmp_path, monkeypatch):
 
 def build(settings: dict) -> None:
     """Build the corpus into the working directory."""
-    outputs = [{split: f"{split}.{end}" for split in SPLITS} for end in ("parquet", "json")]
+    outputs = [
+        {split: [f"{split}.parquet"] for split in SPLITS},
+        {split: f"{split}.json" for split in SPLITS},
+    ]
     build_corpus(settings, {}, *outputs)
 
 

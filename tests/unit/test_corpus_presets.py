@@ -57,13 +57,13 @@ def test_a_local_copy_is_read_whole_but_for_its_blank_lines(name, tmp_path, monk
         (data / f"{split}.txt").write_text(ARTICLE, encoding="utf-8")
     config = preset(f"{name}-files")
     files = matched_files({split: config["corpus"]["files"][split] for split in SPLITS})
-    parquet = {split: f"{split}.parquet" for split in SPLITS}
+    parquet = {split: [f"{split}.parquet"] for split in SPLITS}
     described = {split: f"{split}.json" for split in SPLITS}
     build_corpus(used_settings(config["corpus"], config["seed"]), files, parquet, described)
     lines = [line for line in ARTICLE.split("\n") if line.strip()]
     assert len(lines) == 7
     for split in SPLITS:
-        written = pq.read_table(parquet[split])
+        written = pq.read_table(parquet[split][0])
         assert written["text"].to_pylist() == lines
         articles = ["Homarus gammarus"] * 5 + ["Gold dollar"] * 2
         assert written["group"].to_pylist() == articles

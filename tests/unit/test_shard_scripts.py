@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_manifests import described
 from test_tokenizer_files import TEXTS, make
 
 from mlm.results.artefacts import read_artefact
@@ -52,7 +53,8 @@ def make_shards(directory, threads, shards=2):
     """Run the script of rule `shard` for each shard, and that of `manifest`."""
     names = [f"{threads}/train-{i:05d}-of-{shards:05d}" for i in range(shards)]
     (directory / str(threads)).mkdir()
-    inputs = {"corpus": "train.parquet", "tokenizer": "tokenizer/tokenizer.json"}
+    inputs = {"described": "train.json", "tokenizer": "tokenizer/tokenizer.json"}
+    described(directory / "train.parquet", size=len(TEXTS)).write(directory / "train.json")
     for i, name in enumerate(names):
         loaded = run_script(
             "shard",

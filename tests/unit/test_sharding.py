@@ -8,12 +8,12 @@ from fake_tokenizer import CharacterTokenizer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlm.corpus.shares import document_range, overlapping
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.shards.packing import Packer
 from mlm.shards.sharding import (
     ShardSettings,
-    document_range,
-    number_of_documents,
     read_documents,
     write_shard,
 )
@@ -37,7 +37,9 @@ def make(directory: Path, corpus: Path, shard=0, shards=1, compression="none", b
     settings_ = ShardSettings("train", shard, shards, LENGTH, compression, batch)
     file = directory / f"train-{shard:05d}-of-{shards:05d}.tfrecord"
     encoder = CharacterTokenizer()
-    return file, write_shard(settings_, encoder, corpus, tokenizer, file, file.with_suffix(".json"))
+    documents = SplitDocuments.of_files([corpus])
+    summary = file.with_suffix(".json")
+    return file, write_shard(settings_, encoder, documents, tokenizer, file, summary)
 
 
 def tokens_of(file: Path) -> list[int]:
@@ -52,6 +54,17 @@ def test_shards_divide_the_documents_without_gap_or_overlap(documents, shards):
     assert [d for r in ranges for d in r] == list(range(documents))
     sizes = {len(r) for r in ranges}
     assert max(sizes) - min(sizes) <= 1
+
+
+@given(st.integers(0, 300), st.integers(1, 40), st.integers(1, 40), st.data())
+def test_the_files_that_a_shard_declares_hold_all_its_documents(documents, files, shards, data):
+    shard = data.draw(st.integers(0, shards - 1))
+    declared = overlapping(shard, shards, files)
+    held = {d for f in declared for d in document_range(documents, f, files)}
+    assert held >= set(document_range(documents, shard, shards))
+    # None too many: of enough documents, each file has some of the shard.
+    many = document_range(files * shards, shard, shards)
+    assert all(set(many) & set(document_range(files * shards, f, files)) for f in declared)
 
 
 @given(st.data())
@@ -83,7 +96,7 @@ def test_the_read_batch_changes_no_byte(tmp_path, compression):
 
 def test_documents_are_read_in_batches_from_their_own_rows(tmp_path):
     corpus = corpus_of(tmp_path, [str(i) for i in range(20)], row_group_size=6)
-    batches = list(read_documents(corpus, range(5, 14), 4))
+    batches = list(read_documents(SplitDocuments.of_files([corpus]), range(5, 14), 4))
     assert [t for texts, _ in batches for t in texts] == [str(i) for i in range(5, 14)]
     assert [g for _, groups in batches for g in groups] == list(range(5, 14))
     assert max(len(texts) for texts, _ in batches) <= 4
@@ -93,7 +106,7 @@ def test_memory_is_bounded_by_the_batch_and_not_by_the_corpus(tmp_path):
     texts = [os.urandom(500).hex() for _ in range(4000)]
     corpus = corpus_of(tmp_path, texts, row_group_size=20)
     before, peak = pa.total_allocated_bytes(), 0
-    for _ in read_documents(corpus, range(4000), 20):
+    for _ in read_documents(SplitDocuments.of_files([corpus]), range(4000), 20):
         peak = max(peak, pa.total_allocated_bytes() - before)
     assert corpus.stat().st_size > 4_000_000
     assert peak < 1_000_000
@@ -120,7 +133,7 @@ def test_a_corpus_that_is_no_parquet_is_named(tmp_path):
     path = tmp_path / "train.parquet"
     path.write_text("text")
     with pytest.raises(MlmError, match=r"train\.parquet is damaged: it cannot be read as parquet"):
-        number_of_documents(path)
+        SplitDocuments.of_files([path])
 
 
 def test_a_failing_shard_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from mlm.asking.indexed_documents import IndexedDocuments, documents_of
 from mlm.asking.text_index import TextIndex, decoded, encoded
 from mlm.config.resolution import resolve
 from mlm.corpus.filters import Filters
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
 
@@ -45,10 +46,12 @@ COMMAND = "snakemake --cores 2 index"
 
 
 def sources(split: str) -> IndexSources:
-    corpus, manifest = f"results/corpus/{split}.parquet", f"results/manifests/{split}.json"
-    return IndexSources(
-        Path(corpus), Path(manifest), Path("results/tokenizer/tokenizer.json"), Path()
-    )
+    manifest, tokenizer = f"results/manifests/{split}.json", "results/tokenizer/tokenizer.json"
+    return IndexSources(documents(split), Path(manifest), Path(tokenizer), Path())
+
+
+def documents(split: str) -> SplitDocuments:
+    return SplitDocuments.described(f"results/corpus/{split}.json")
 
 
 def write_index(directory: str = "results/index") -> None:
@@ -84,12 +87,12 @@ def project(made, tmp_path, monkeypatch):
 
 
 def both() -> tuple[Documents, IndexedDocuments]:
-    files = {split: Path(f"results/corpus/{split}.parquet") for split in SPLITS}
+    splits = {split: documents(split) for split in SPLITS}
     manifests = {split: Path(f"results/manifests/{split}.json") for split in SPLITS}
     where = Path("results/index")
-    found, indexes, notes = documents_of(files, manifests, where, FileMemory(None), COMMAND)
+    found, indexes, notes = documents_of(splits, manifests, where, FileMemory(None), COMMAND)
     assert isinstance(found, IndexedDocuments) and set(indexes) == set(SPLITS) and not notes
-    return Documents(files), found
+    return Documents(splits), found
 
 
 def questions(count: int):
@@ -194,8 +197,9 @@ def test_an_index_of_another_corpus_is_not_used_and_that_is_said(project):
     answer = ask(question)
     assert answer.exact
     assert (
-        "results/index/train.json: is the index of another results/corpus/train.parquet, and was "
-        "not used. To have it made again: snakemake --cores 2 index -d x"
+        "results/index/train.json: is the index of another "
+        "results/corpus/train-00000-of-00002.parquet"
+        " and 1 more, and was not used. To have it made again: snakemake --cores 2 index -d x"
     ) in in_words(answer)
     # The same text, packed otherwise.
     replace(record, manifest_sha256="0" * 64).write("results/index/train.json")
@@ -237,7 +241,7 @@ def test_an_index_is_not_made_of_shards_of_another_text(project):
     with pytest.raises(MlmError, match=r"test\.parquet: is not the text that the train shards"):
         build_index(
             "train",
-            replace(sources("train"), corpus=Path("results/corpus/test.parquet")),
+            replace(sources("train"), corpus=documents("test")),
             "new/train.sqlite",
         )
     assert not Path("new").exists()

@@ -8,6 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from mlm.config.resolution import resolve
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import check_ids, load_pretrained, source_files
@@ -31,9 +32,10 @@ def make(folder, families=(), **changes):
         "validation": TEXTS[:1],
         "test": ["zebra ☃ <pad>"],
     }.items():
-        corpora[split] = folder / f"{split}.parquet"
+        file = folder / f"{split}.parquet"
         table = pyarrow.table({"text": texts, "group": range(len(texts))})
-        pyarrow.parquet.write_table(table, corpora[split])
+        pyarrow.parquet.write_table(table, file)
+        corpora[split] = SplitDocuments.of_files([file])
     outputs = SimpleNamespace(
         tokenizer=folder / "tokenizer" / "tokenizer.json",
         stats=folder / "tokenizer" / "tokenizer_stats.json",

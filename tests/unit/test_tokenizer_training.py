@@ -16,6 +16,7 @@ from hypothesis import settings as tries
 from hypothesis import strategies as st
 
 from mlm.config.resolution import resolve
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings
@@ -53,12 +54,12 @@ def addresses(count: int) -> list[str]:
     return paragraphs[:count]
 
 
-def corpus(folder: Path, texts: list[str]) -> Path:
+def corpus(folder: Path, texts: list[str]) -> SplitDocuments:
     path = folder / "train.parquet"
     pyarrow.parquet.write_table(
         pyarrow.table({"text": pyarrow.array(texts, pyarrow.string())}), path
     )
-    return path
+    return SplitDocuments.of_files([path])
 
 
 def settings(**changes) -> TokenizerSettings:
@@ -159,10 +160,11 @@ def test_the_text_of_special_strings_stays_text(plain, kind):
 
 TRAIN_ONCE = """
 import json, sys
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
-section = json.loads(sys.argv[2])
-sys.stdout.write(json.dumps(train_tokenizer(sys.argv[1], TokenizerSettings.of(section)).tokenizer))
+corpus, section = SplitDocuments.of_files([sys.argv[1]]), json.loads(sys.argv[2])
+sys.stdout.write(json.dumps(train_tokenizer(corpus, TokenizerSettings.of(section)).tokenizer))
 """
 
 
@@ -181,7 +183,7 @@ def test_five_processes_train_the_same_bytes(tmp_path, english, kind):
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
         done = subprocess.run(
-            [sys.executable, "-c", TRAIN_ONCE, str(path), section],
+            [sys.executable, "-c", TRAIN_ONCE, str(path.paths[0]), section],
             env=environment,
             capture_output=True,
             check=True,

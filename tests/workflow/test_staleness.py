@@ -78,6 +78,7 @@ SETTINGS = [
     ("shards.compression", "gzip", downstream("shard")),
     ("corpus.filters.min_characters", 20, ALL),
     ("corpus.filters.normalisation", "NFC", ALL),
+    ("corpus.count.train", 2, ALL),
     ("corpus.source", "embedded", ALL),
     ("corpus.files.train", ["data/train-a.txt"], ALL),
     ("seed", 5, downstream("pretrain", "masked_samples")),

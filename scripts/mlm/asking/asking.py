@@ -29,6 +29,7 @@ from mlm.asking.uses import (
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings, model_of_run, run_section
 from mlm.corpus.filters import Filters
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.run_inputs import RunFiles, RunSettings, pretraining_of, read_manifests
@@ -218,20 +219,21 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
     from mlm.corpus.artefacts import CorpusSplit
 
     corpus, seed = inputs.settings["corpus"], inputs.settings["seed"]
-    described, files = {}, {}
+    described, texts = {}, {}
     for split in SPLITS:
-        path, text = (RESULTS / "corpus" / f"{split}{ending}" for ending in (".json", ".parquet"))
-        if not text.exists():
-            raise MlmError(
-                f"{text}: is missing, so that no sentence can be looked up. To have it made: "
-                f"{_with_targets(question.command, [str(text)])}"
-            )
+        path = RESULTS / "corpus" / f"{split}.json"
+        texts[split] = SplitDocuments.described(path) if path.exists() else None
+        for file in [path] if texts[split] is None else texts[split].paths:
+            if not file.exists():
+                raise MlmError(
+                    f"{file}: is missing, so that no sentence can be looked up. To have it made: "
+                    f"{_with_targets(question.command, [str(file)])}"
+                )
         described[split] = CorpusSplit.read(path)
         check_corpus(path, described[split], corpus, seed)
-        _check_text(text, split, inputs, question)
-        files[split] = text
+        _check_text(texts[split], split, inputs, question)
     documents, indexes, notes = documents_of(
-        files,
+        texts,
         {split: RESULTS / "manifests" / f"{split}.json" for split in SPLITS},
         RESULTS / "index",
         inputs.memory,
@@ -261,13 +263,13 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
     return _Found(found, exact, located, notes)
 
 
-def _check_text(text: Path, split: str, inputs: _Inputs, question: Question) -> None:
+def _check_text(documents: SplitDocuments, split: str, inputs: _Inputs, question: Question) -> None:
     """Raise MlmError where the shards were made from another text."""
     manifest = inputs.manifests.get(split)
-    if manifest and inputs.memory.sha256(text) != manifest.corpus_sha256:
+    if manifest and documents.sha256(inputs.memory.sha256) != manifest.corpus_sha256:
         raise MlmError(
-            f"{text}: is not the text that the {split} shards were made from. To have them made "
-            f"from it: {question.command}"
+            f"{documents.named}: is not the text that the {split} shards were made from. To have "
+            f"them made from it: {question.command}"
         )
 
 

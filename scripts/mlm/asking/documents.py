@@ -8,15 +8,13 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from mlm.asking.nearness import best_stretch, likeliest, weights_of, words_of
-from mlm.foundations.errors import reading
+from mlm.corpus.split_documents import SplitDocuments
 
 #: So many words of a sentence, the longest, choose the documents that are looked at closely.
 _TELLING_WORDS = 24
@@ -37,10 +35,10 @@ class Stretch:
 
 
 class Documents:
-    """The documents of the splits `files`, each a Parquet file with a column `text`."""
+    """The documents of `splits`."""
 
-    def __init__(self, files: dict[str, Path]):
-        self._files = files
+    def __init__(self, splits: dict[str, SplitDocuments]):
+        self._splits = splits
         self._columns: dict[tuple[str, str], pa.ChunkedArray] = {}
 
     def exact(self, sentence: str) -> list[Stretch]:
@@ -49,7 +47,7 @@ class Documents:
         A match does not begin or end inside a word, in scripts that have spaces between words.
         """
         longest, found = max(sentence.split(), key=len), []
-        for split in self._files:
+        for split in self._splits:
             texts = self._column(split, "text")
             mask = pc.match_substring(texts, longest)
             candidates = texts.filter(mask).to_pylist()
@@ -68,7 +66,7 @@ class Documents:
         telling = telling_words(wanted)
         if not telling:
             return []
-        lowered = {split: pc.utf8_lower(self._column(split, "text")) for split in self._files}
+        lowered = {split: pc.utf8_lower(self._column(split, "text")) for split in self._splits}
         having = np.concatenate(
             [np.stack([_has(low, word) for word in telling]) for low in lowered.values()], axis=1
         )
@@ -82,7 +80,7 @@ class Documents:
         ends = np.cumsum(sizes)
         for number in documents:
             place = int(np.searchsorted(ends, number, side="right"))
-            split = list(self._files)[place]
+            split = list(self._splits)[place]
             document = number - int(ends[place]) + sizes[place]
             yield split, document, self._column(split, "text")[document].as_py()
 
@@ -92,9 +90,7 @@ class Documents:
 
     def _column(self, split: str, name: str) -> pa.ChunkedArray:
         if (split, name) not in self._columns:
-            # By read_table, pandas would be imported.
-            with reading(self._files[split], "parquet"), pq.ParquetFile(self._files[split]) as file:
-                self._columns[split, name] = file.read([name]).column(name)
+            self._columns[split, name] = self._splits[split].column(name)
         return self._columns[split, name]
 
 

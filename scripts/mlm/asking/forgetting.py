@@ -25,6 +25,7 @@ from mlm.config.problems import merged
 from mlm.config.resolution import Settings, run_section
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.file_patterns import used_settings
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
@@ -112,8 +113,9 @@ def _train_split(settings: Settings, command: str) -> TrainSplit:
             f"{train}: its shards came without text (shards.source: prebuilt), so that no document "
             "can be found in them, and none forgotten. A sentence can be asked for all the same"
         )
-    text, described = (RESULTS / "corpus" / f"train{ending}" for ending in (".parquet", ".json"))
-    needed = [text, described, files.tokenizer, *files.manifests.values()]
+    described = RESULTS / "corpus" / "train.json"
+    texts = SplitDocuments.described(described).paths if described.exists() else []
+    needed = [described, *texts, files.tokenizer, *files.manifests.values()]
     if missing := [str(path) for path in needed if not Path(path).exists()]:
         raise MlmError(
             f"{', '.join(missing)}: not there yet, so that nothing is known of what a training is "
@@ -121,7 +123,7 @@ def _train_split(settings: Settings, command: str) -> TrainSplit:
         )
     check_corpus(described, CorpusSplit.read(described), corpus, settings["seed"])
     used = used_settings(corpus, settings["seed"])
-    return TrainSplit(text, described, train, files.tokenizer, used)
+    return TrainSplit(described, train, files.tokenizer, used)
 
 
 def _of_todays_code(state: str, memory: FileMemory) -> bool:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from mlm.asking.artefacts import IndexRecord
 from mlm.asking.terms import lowered, passages_of
 from mlm.asking.text_index import TABLES, encoded
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError, reading
+from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.shards.manifests import Manifest, shards_remedy
 from mlm.shards.split_samples import read_samples
@@ -35,10 +35,10 @@ _READ = 1024
 
 @dataclass(frozen=True)
 class IndexSources:
-    """The files of a split that an index is made from; `root` is what the manifest's paths are
-    relative to."""
+    """What of a split an index is made from: its documents and files; `root` is what the manifest's
+    paths are relative to."""
 
-    corpus: Path
+    corpus: SplitDocuments
     manifest: Path
     tokenizer: Path
     root: str | Path
@@ -53,10 +53,10 @@ def build_index(split: str, sources: IndexSources, path: str | os.PathLike) -> I
     shards hold other documents than the corpus.
     """
     manifest = Manifest.read(sources.manifest)
-    corpus_sha256 = file_sha256(sources.corpus)
+    corpus_sha256 = sources.corpus.sha256()
     if manifest.corpus_sha256 != corpus_sha256:
         raise MlmError(
-            f"{sources.corpus}: is not the text that the {split} shards were made from. "
+            f"{sources.corpus.named}: is not the text that the {split} shards were made from. "
             f"{shards_remedy(manifest)}"
         )
     path = Path(path)
@@ -78,8 +78,8 @@ def build_index(split: str, sources: IndexSources, path: str | os.PathLike) -> I
             file.close()
         if packed != len(passages):
             raise MlmError(
-                f"{sources.manifest}: its shards hold {packed:,} documents, {sources.corpus} has "
-                f"{len(passages):,}. {shards_remedy(manifest)}"
+                f"{sources.manifest}: its shards hold {packed:,} documents, {sources.corpus.named} "
+                f"has {len(passages):,}. {shards_remedy(manifest)}"
             )
     return IndexRecord(
         split=split,
@@ -120,24 +120,18 @@ class _Spilled:
         self._numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
         self._terms, self._sizes, self._passages = array("I"), array("I"), array("I")
 
-    def add_all(self, split: str, corpus: Path) -> np.ndarray:
-        """Add the documents of a parquet file; how many passages each has."""
+    def add_all(self, split: str, corpus: SplitDocuments) -> np.ndarray:
+        """Add the documents of a split; how many passages each has."""
         counts, passage = array("I"), 0
-        with (
-            reading(corpus, "parquet"),
-            pq.ParquetFile(corpus, page_checksum_verification=True) as file,
-        ):
-            progress = Progress(f"indexing {split}", file.metadata.num_rows, "documents")
-            # Group by group: pyarrow holds the buffers of all groups of a call until its end.
-            for group in range(file.num_row_groups):
-                for rows in file.iter_batches(_READ, row_groups=[group], columns=["text"]):
-                    for text in lowered(rows.column("text")).to_pylist():
-                        before = passage
-                        for terms in passages_of(text):
-                            self._add(passage, terms)
-                            passage += 1
-                        counts.append(passage - before)
-                    progress.to(len(counts))
+        progress = Progress(f"indexing {split}", len(corpus), "documents")
+        for rows in corpus.batches(["text"], _READ):
+            for text in lowered(rows.column("text")).to_pylist():
+                before = passage
+                for terms in passages_of(text):
+                    self._add(passage, terms)
+                    passage += 1
+                counts.append(passage - before)
+            progress.to(len(counts))
         self._spill()
         return np.array(counts, np.int64)
 

@@ -5,30 +5,29 @@ group, decide. Nothing but what is asked for is held in memory.
 """
 
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mlm.asking.artefacts import IndexRecord
 from mlm.asking.documents import Documents, Stretch, matches, nearest_of, telling_words
 from mlm.asking.nearness import likeliest, weights_of, words_of
 from mlm.asking.terms import PASSAGE_RUNS, Run, lowered, runs_of
 from mlm.asking.text_index import TextIndex
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.foundations.errors import MlmError, reading, remedy
+from mlm.foundations.errors import MlmError, remedy
 
 #: A shorter part of a word stands in too many words to be worth looking up.
 _LONG_PART = 4
 
 
 class IndexedDocuments:
-    """The documents of the splits `files`, each a Parquet file, with an index of each."""
+    """The documents of `splits`, with an index of each."""
 
-    def __init__(self, files: dict[str, Path], indexes: dict[str, TextIndex]):
-        self._splits = {split: _Split(files[split], indexes[split]) for split in files}
+    def __init__(self, splits: dict[str, SplitDocuments], indexes: dict[str, TextIndex]):
+        self._splits = {split: _Split(splits[split], indexes[split]) for split in splits}
 
     def exact(self, sentence: str) -> list[Stretch]:
         """As `Documents.exact`."""
@@ -65,8 +64,8 @@ class IndexedDocuments:
 class _Split:
     """The documents of one split."""
 
-    def __init__(self, file: Path, index: TextIndex):
-        self._path, self._index = file, index
+    def __init__(self, documents: SplitDocuments, index: TextIndex):
+        self._documents, self._index = documents, index
 
     @property
     def documents(self) -> int:
@@ -129,31 +128,19 @@ class _Split:
 
     def texts(self, documents: np.ndarray) -> Iterator[tuple[int, str]]:
         """The number and text of each of `documents`, which are in order."""
-        for group, first, rows in self._groups(documents):
-            with reading(self._path, "parquet"):
-                column = self._file.read_row_group(group, ["text"]).column("text")
-            for number in rows.tolist():
-                yield number, column[number - first].as_py()
+        if not len(documents):
+            return
+        around = range(int(documents[0]), int(documents[-1]) + 1)
+        for group in self._documents.row_groups(["text"], around):
+            held = group.documents
+            inside = documents[(documents >= held.start) & (documents < held.stop)]
+            if len(inside):
+                column = group.column("text")
+                yield from ((n, column[n - held.start].as_py()) for n in inside.tolist())
 
     def group(self, document: int) -> str | int:
-        ((group, first, _),) = self._groups(np.array([document]))
-        with reading(self._path, "parquet"):
-            return self._file.read_row_group(group, ["group"])["group"][document - first].as_py()
-
-    @cached_property
-    def _file(self) -> pq.ParquetFile:
-        with reading(self._path, "parquet"):
-            return pq.ParquetFile(self._path)
-
-    def _groups(self, documents: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-        """The row groups that hold `documents`, each with its first document and those of them."""
-        first = 0
-        for group in range(self._file.num_row_groups):
-            end = first + self._file.metadata.row_group(group).num_rows
-            inside = documents[(documents >= first) & (documents < end)]
-            if len(inside):
-                yield group, first, inside
-            first = end
+        (rows,) = self._documents.batches(["group"], 1, range(document, document + 1))
+        return rows.column("group")[0].as_py()
 
 
 def _parts(run: Run) -> list[str]:
@@ -166,26 +153,28 @@ def _lowered(text: str) -> str:
 
 
 def documents_of(
-    files: dict[str, Path],
+    splits: dict[str, SplitDocuments],
     manifests: dict[str, Path],
     directory: Path,
     memory: FileMemory,
     command: str,
 ) -> tuple[Documents | IndexedDocuments, dict[str, TextIndex], tuple[str, ...]]:
-    """The documents of `files`, by their indexes in `directory` where all are there and fit.
+    """The documents of `splits`, by their indexes in `directory` where all are there and fit.
 
     Gives the indexes as well, by split, and sentences on those that were not used. `manifests` are
     those of the splits, `command` has the indexes made. Raises MlmError for an index that is
     damaged.
     """
     indexes, notes = {}, []
-    for split in files:
+    for split, documents in splits.items():
         record = directory / f"{split}.json"
         if not record.exists():
             continue
         found = IndexRecord.read(record)
-        made_of = ((files[split], found.corpus_sha256), (manifests[split], found.manifest_sha256))
-        other = [str(p) for p, sha in made_of if not p.exists() or memory.sha256(p) != sha]
+        manifest = manifests[split]
+        other = [documents.named] if documents.sha256(memory.sha256) != found.corpus_sha256 else []
+        if not manifest.exists() or memory.sha256(manifest) != found.manifest_sha256:
+            other.append(str(manifest))
         if other:
             notes.append(
                 f"{record}: is the index of another {' and another '.join(other)}, and was not "
@@ -202,6 +191,6 @@ def documents_of(
                 f"{file_sha256(path)[:12]}…, recorded {found.sha256[:12]}…). {again}"
             )
         indexes[split] = TextIndex(path, again)
-    if len(indexes) == len(files):
-        return IndexedDocuments(files, indexes), indexes, ()
-    return Documents(files), {}, tuple(notes)
+    if len(indexes) == len(splits):
+        return IndexedDocuments(splits, indexes), indexes, ()
+    return Documents(splits), {}, tuple(notes)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.asking.nearness import best_stretch, likeliest, weights_of
+from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
 from mlm.shards.blocks import ShardBlocks
 from mlm.shards.document_spans import (
@@ -16,7 +17,6 @@ from mlm.shards.document_spans import (
     shard_tokens,
 )
 from mlm.shards.manifests import Manifest, place_of, shards_remedy
-from mlm.shards.sharding import document_range
 from mlm.shards.split_samples import Rows, Samples, joined
 from mlm.shards.tf_example import SampleError, decode_samples
 from mlm.shards.tfrecord import BLOCK_SAMPLES

@@ -21,6 +21,7 @@ from mlm.batches.masking_plan import masking_plan
 from mlm.batches.stored_batches import BatchOrder, ShardFiles
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import Filters
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import Evaluation, FillMask, PredictedSample, Prompt
 from mlm.pretraining.artefacts import Training
 from mlm.shards.manifests import Manifest, shards_root
@@ -41,7 +42,6 @@ class Records:
     evaluation: Path
     fill_mask: Path
     corpus: Path
-    text: Path
     manifest: Path
     tokenizer: Path
     holes: Path | None = None
@@ -58,7 +58,9 @@ def seen_near(run: str, records: Records, filters: dict) -> Asked:
     if size > LARGEST_SEARCHED:
         return Asked(run, training.steps, (), size)
     root = shards_root(Manifest.read(records.manifest), records.manifest)
-    sources = IndexSources(records.text, records.manifest, records.tokenizer, root)
+    sources = IndexSources(
+        SplitDocuments.described(records.corpus), records.manifest, records.tokenizer, root
+    )
     # For many questions at once an index is worth its making, also on a small text.
     with tempfile.TemporaryDirectory(prefix="asked-") as directory:
         path = Path(directory) / "train.sqlite"
@@ -82,7 +84,9 @@ class _Search:
             found = HolesOfRun.read(records.holes).holes
             self._holes = Holes.of(found, self._encoder.special_ids.pad)
         self._filters = Filters(**filters)
-        self._documents = IndexedDocuments({"train": records.text}, {"train": index})
+        self._documents = IndexedDocuments(
+            {"train": SplitDocuments.described(records.corpus)}, {"train": index}
+        )
         root = shards_root(manifest, records.manifest)
         self._packed = PackedSplit(manifest, root, self._encoder, index.tokens)
         self._batches = Batches(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from mlm.batches.artefacts import HolesOfRun, LeftOut
 from mlm.config.forgetting import parsed
-from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.selection import TrainDocuments
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.shards.document_spans import document_spans, merged_spans
@@ -17,10 +17,9 @@ from mlm.tokenizer.encoding import Encoder
 
 @dataclass(frozen=True)
 class TrainSplit:
-    """The files of the train split: its texts, what was said of them, the manifest, and the
-    tokenizer of its shards; and the settings that the corpus was made with."""
+    """The files of the train split: the description of its texts, which lie beside it, the
+    manifest, and the tokenizer of its shards; and the settings that the corpus was made with."""
 
-    texts: str | Path
     described: str | Path
     manifest: str | Path
     tokenizer: str | Path
@@ -43,12 +42,13 @@ def holes_of(run: str, forget: Sequence[str], split: TrainSplit) -> HolesOfRun:
             f"{split.manifest}: its shards came without text (shards.source: prebuilt), so that no "
             "document can be found in them. A run can forget only what was packed here"
         )
-    if file_sha256(split.texts) != manifest.corpus_sha256:
+    texts = SplitDocuments.described(split.described)
+    if texts.sha256() != manifest.corpus_sha256:
         raise MlmError(
-            f"{split.texts}: is not the text that the train shards were made from. The same "
+            f"{texts.named}: is not the text that the train shards were made from. The same "
             "snakemake command makes them from it"
         )
-    documents = TrainDocuments(split.texts, CorpusSplit.read(split.described), split.settings)
+    documents = TrainDocuments(split.described, split.settings)
     selected = documents.selected(whats)
     numbers = sorted({number for found in selected.values() for number in found})
     spans = document_spans(

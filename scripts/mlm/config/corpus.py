@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import Count, Section, Text, section
+from mlm.config.fields import Count, FileCount, Section, Text, section
 from mlm.config.hub_names import unpinned
 
 _HeldOut = Annotated[float, Field(gt=0, le=0.5)]
@@ -76,6 +76,12 @@ class Filters(Section):
     )
 
 
+class CorpusCount(Section):
+    train: FileCount = 1
+    validation: FileCount = 1
+    test: FileCount = 1
+
+
 class Corpus(Section):
     source: Literal["embedded", "files", "hub"] = Field(
         "embedded",
@@ -112,6 +118,11 @@ class Corpus(Section):
         " puts U+FFFD in their place.",
     )
     filters: Filters = section(Filters)
+    count: CorpusCount = section(
+        CorpusCount,
+        "Number of Parquet files by split, with equal shares of its documents. A job that makes a"
+        " shard reads, and from a bucket fetches, only the files with documents of its own.",
+    )
 
     def contradictions(self) -> list[str]:
         problems = []

@@ -24,6 +24,8 @@ ProperFraction = Annotated[float, Field(gt=0, lt=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
+#: Files of a split, each with its number of five digits in its name.
+FileCount = Annotated[int, Field(ge=1, le=99_999)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
 
 

@@ -4,9 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import SPLITS, Count, Section, section
-
-_Files = Annotated[int, Field(ge=1, le=99_999)]
+from mlm.config.fields import SPLITS, Count, FileCount, Section, section
 
 
 class Prebuilt(Section):
@@ -16,9 +14,9 @@ class Prebuilt(Section):
 
 
 class ShardCount(Section):
-    train: _Files = 4
-    validation: _Files = 1
-    test: _Files = 1
+    train: FileCount = 4
+    validation: FileCount = 1
+    test: FileCount = 1
 
 
 class Shards(Section):

@@ -1,10 +1,15 @@
-"""What `results/corpus/{split}.json` says of a split of the corpus."""
+"""What `results/corpus/{split}.json` says of a split of the corpus.
 
+And what the jobs say to each other that read and write a corpus in parts.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mlm.foundations.digests import value_sha256
 from mlm.results.typed_artefacts import OPTIONAL, Artefact
 
 
@@ -68,8 +73,26 @@ class Encoding:
 
 
 @dataclass(frozen=True)
+class CorpusFile:
+    """One of the Parquet files of a split, beside its description; `bytes` is its size on disk."""
+
+    name: str
+    documents: int
+    bytes: int
+    sha256: str
+
+
+def together_sha256(digests: Sequence[str]) -> str:
+    """What tells a split's text from another, by the digests of its files: of one, its own."""
+    return digests[0] if len(digests) == 1 else value_sha256(list(digests))
+
+
+@dataclass(frozen=True)
 class CorpusSplit(Artefact):
-    """A split's source, its size, and by filter how many documents it took."""
+    """A split's source, its size, and by filter how many documents it took.
+
+    File f of F holds the documents K·f // F to K·(f + 1) // F of all K, in their order.
+    """
 
     split: str
     source: CorpusSource
@@ -81,3 +104,46 @@ class CorpusSplit(Artefact):
     words: int
     filters: dict[str, int]
     encoding: Encoding
+    files: tuple[CorpusFile, ...]
+
+    @property
+    def sha256(self) -> str:
+        """What tells its text from another, whatever its description says."""
+        return together_sha256([file.sha256 for file in self.files])
+
+
+@dataclass(frozen=True)
+class ReadSplit:
+    """What a part read of a split: by reason the documents, the undecodable bytes among them, and
+    the sizes of the batches of those that are neither empty, too short nor too long."""
+
+    filters: dict[str, int]
+    encoding: Encoding
+    batches: tuple[int, ...]
+    source: CorpusSource
+
+    @property
+    def documents(self) -> int:
+        """How many documents were put aside, to be looked at for duplicates."""
+        return sum(self.batches)
+
+
+@dataclass(frozen=True)
+class ReadPart(Artefact):
+    """What a part of the source held, of all three splits, and how many digests of its documents
+    begin with each byte."""
+
+    splits: dict[str, ReadSplit]
+    group_by: str
+    carved: dict[str, float]
+    digests: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class WrittenFile(Artefact):
+    """One of the Parquet files of a split, and the size of its text."""
+
+    file: CorpusFile
+    bytes: int
+    characters: int
+    words: int

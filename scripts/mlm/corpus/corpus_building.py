@@ -1,134 +1,143 @@
-"""From a source to three parquet files: clean, filter, deduplicate, and count everything.
+"""From a source to the Parquet files of three splits: clean, filter, deduplicate, and count all.
 
-Two passes, in memory bounded by a batch: the first reads the source once, applies what a
-document decides by itself and spools the rest to disk beside a digest of each; the second
-writes what is neither duplicate nor leak. All outputs appear together, or none.
+In one job here. A large source is read in parts by jobs of their own, with the same functions:
+`part_reading`, `deduplication`, `corpus_writing`.
 """
 
-import shutil
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-
-from mlm.corpus.artefacts import CorpusSplit, Encoding
-from mlm.corpus.deduplication import DUPLICATE, KEPT, LEAKED, DigestBuckets
+from mlm.corpus.artefacts import (
+    CorpusSource,
+    CorpusSplit,
+    Encoding,
+    FilesSource,
+    ReadPart,
+    WrittenFile,
+)
+from mlm.corpus.corpus_writing import SpooledCorpus, number_of_groups, write_share
+from mlm.corpus.deduplication import BUCKETS, Digests, Removed, write_removed
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.groups import OWN
-from mlm.corpus.sources import Source, open_source
-from mlm.corpus.splitting import carve
-from mlm.corpus.spooling import CorpusWriter, Spool, batch_sizes
+from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_directory
+from mlm.corpus.sources import open_source
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
-
-SPLITS = ("train", "validation", "test")
 
 
 def build_corpus(
     settings: dict,
     files: dict[str, list[str]],
-    parquet: dict[str, str],
+    parquet: dict[str, list[str]],
     described: dict[str, str],
-) -> dict[str, SplitCounts]:
-    """Write the corpus and return its counts by split.
+) -> dict[str, CorpusSplit]:
+    """Write the corpus and return the descriptions of its splits.
 
     `settings` are those of `corpus.files.used_settings`, `files` the matched files by split,
-    `parquet` and `described` the paths of the outputs by split. Working files stand beside
-    the first output, and are gone afterwards.
+    `parquet` and `described` the paths of the outputs by split: its files, each with an equal share
+    of its documents, and its description. Working files stand beside the first output, and are
+    gone afterwards. All outputs appear together, or none.
 
     Raises MlmError for bad input and for a split that is left without documents.
     """
-    source = open_source(settings, files)
     filters = Filters(**settings["filters"])
-    counts = {split: SplitCounts() for split in SPLITS}
-    with _scratch(Path(parquet["train"]).parent / ".corpus-in-progress") as scratch:
-        spools = {split: Spool(scratch / f"{split}.arrow") for split in SPLITS}
-        buckets = DigestBuckets(scratch / "digests")
-        _read(source, filters, settings["seed"], counts, spools, buckets)
-        verdicts = buckets.verdicts(filters.deduplicate, filters.remove_leakage)
-        with ExitStack() as together:
-            for split in SPLITS:
-                path = together.enter_context(replacing(parquet[split]))
-                writer = CorpusWriter(path, source.group_by)
-                _write(writer, spools[split], verdicts[split], counts[split])
-            _refuse_empty_splits(counts, source)
-            _refuse_one_group(counts, source)
-            for split in SPLITS:
-                path = together.enter_context(replacing(described[split]))
-                _described(split, source, counts[split]).write(path)
-    return counts
+    source = open_source(settings, files)
+    beside = Path(parquet["train"][0]).parent
+    with scratch_directory(beside / ".corpus-in-progress") as scratch, ExitStack() as together:
+        part, removed = PartFiles.below(scratch, 0), scratch / "removed"
+        record = read_part(source, filters, settings["seed"], part)
+        write_removed(
+            [Digests(part.digests, record.digests)],
+            range(BUCKETS),
+            removed,
+            deduplicate=filters.deduplicate,
+            remove_leakage=filters.remove_leakage,
+        )
+        corpus = SpooledCorpus([part], [record], Removed([removed], 1))
+        refuse_empty_splits(counts_of(corpus), record)
+        written: dict[str, list[WrittenFile]] = {}
+        groups: dict[str, list[Path]] = {}
+        for split in SPLITS:
+            paths = parquet[split]
+            groups[split] = [scratch / f"{split}-{share}.groups" for share in range(len(paths))]
+            written[split] = [
+                write_share(
+                    *(corpus, split, share, len(paths), Path(path).name),
+                    *(together.enter_context(replacing(path)), groups[split][share]),
+                )
+                for share, path in enumerate(paths)
+            ]
+        descriptions = described_splits(corpus, written, groups)
+        for split in SPLITS:
+            descriptions[split].write(together.enter_context(replacing(described[split])))
+    return descriptions
 
 
-@contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
-    # A fixed name, so that what a kill has left behind is removed by the next run.
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+def counts_of(corpus: SpooledCorpus) -> dict[str, SplitCounts]:
+    """What became of the documents of each split, so far as it is known before they are written."""
+    found = {}
+    for split in SPLITS:
+        count = found[split] = SplitCounts()
+        for part in corpus.parts:
+            read = part.splits[split]
+            count.filters = {n: v + read.filters[n] for n, v in count.filters.items()}
+            count.replaced_bytes += read.encoding.replaced_bytes
+            count.nul_bytes += read.encoding.nul_bytes
+        duplicate, leaked = corpus.removed.counts(split).sum(axis=0).tolist()
+        kept = sum(corpus.kept(split))
+        count.filters |= {"duplicate": duplicate, "leaked": leaked, "kept": kept}
+    return found
 
 
-def _read(
-    source: Source,
-    filters: Filters,
-    seed: int | None,
-    counts: dict[str, SplitCounts],
-    spools: dict[str, Spool],
-    buckets: DigestBuckets,
-) -> None:
-    """The first pass: every document counted, and spooled unless it is refused by itself."""
-    progress = _Progress(source)
-    for own_split, stream in source.streams.items():
-        shares = source.carved if own_split == "train" else {}
-        for raw, group in stream():
-            text, replaced, nul = filters.prepared(raw)
-            document = text.encode("utf-8")
-            # What belongs together stays on one side.
-            key = document if group is None else group.encode("utf-8")
-            split = carve(key, seed, shares) if shares else own_split
-            count = counts[split]
-            count.filters["read"] += 1
-            count.replaced_bytes += replaced
-            count.nul_bytes += nul
-            refusal = filters.refusal(text)
-            if refusal:
-                count.filters[refusal] += 1
-            else:
-                spools[split].add(document, len(text.split()), group)
-                buckets.add(split, document)
-            progress.advance(len(document))
-    for spool in spools.values():
-        spool.close()
-    progress.finish()
+def described_splits(
+    corpus: SpooledCorpus,
+    written: dict[str, Sequence[WrittenFile]],
+    groups: dict[str, Sequence[Path]],
+) -> dict[str, CorpusSplit]:
+    """The descriptions of all splits, from all that was written.
+
+    `groups` are the files beside those of `written` that say which groups are in them. Raises
+    MlmError where the groups tell nothing apart.
+    """
+    counts, part = counts_of(corpus), corpus.parts[0]
+    for split, count in counts.items():
+        for file in written[split]:
+            count.bytes += file.bytes
+            count.characters += file.characters
+            count.words += file.words
+        own = corpus.group_by == OWN
+        count.groups = count.filters["kept"] if own else number_of_groups(groups[split])
+    _refuse_one_group(counts, part)
+    return {
+        split: CorpusSplit(
+            split=split,
+            source=_together(p.splits[split].source for p in corpus.parts),
+            documents=count.filters["kept"],
+            groups=count.groups,
+            group_by=corpus.group_by,
+            bytes=count.bytes,
+            characters=count.characters,
+            words=count.words,
+            filters=count.filters,
+            encoding=Encoding(count.replaced_bytes, count.nul_bytes),
+            files=tuple(one.file for one in written[split]),
+        )
+        for split, count in counts.items()
+    }
 
 
-def _write(writer: CorpusWriter, spool: Spool, verdicts, counts: SplitCounts) -> None:
-    """The second pass over one split: what is kept goes to `writer`, and is counted."""
-    start = 0
-    try:
-        for batch in spool.batches():
-            verdict = verdicts[start : start + batch.num_rows]
-            start += batch.num_rows
-            counts.filters["duplicate"] += int((verdict == DUPLICATE).sum())
-            counts.filters["leaked"] += int((verdict == LEAKED).sum())
-            kept = batch.filter(pa.array(verdict == KEPT))
-            counts.filters["kept"] += kept.num_rows
-            sizes = batch_sizes(kept)
-            counts.bytes += sizes[0]
-            counts.characters += sizes[1]
-            counts.words += sizes[2]
-            writer.write(kept)
-        counts.groups = writer.groups
-    finally:
-        writer.close()
+def _together(sources: Iterable[CorpusSource]) -> CorpusSource:
+    """What the parts say of their source as one."""
+    first, *others = sources
+    if not isinstance(first, FilesSource):
+        return first
+    return replace(first, files=sum((other.files for other in others), first.files))
 
 
-def _refuse_empty_splits(counts: dict[str, SplitCounts], source: Source) -> None:
+def refuse_empty_splits(counts: dict[str, SplitCounts], part: ReadPart) -> None:
+    """Raise MlmError where a split is left without documents."""
     problems = []
     for split in SPLITS:
         found = counts[split].filters
@@ -139,10 +148,10 @@ def _refuse_empty_splits(counts: dict[str, SplitCounts], source: Source) -> None
         )
         line = f"{split} is left without a document: {found['read']} read"
         line += f" ({removed})." if removed else "."
-        if split in source.carved:
-            whole = "" if source.group_by == OWN else f", in whole groups ({source.group_by})"
+        if split in part.carved:
+            whole = "" if part.group_by == OWN else f", in whole groups ({part.group_by})"
             line += (
-                f" It is carved from train by corpus.held_out.{split}: {source.carved[split]}"
+                f" It is carved from train by corpus.held_out.{split}: {part.carved[split]}"
                 f"{whole}; raise it, use a larger corpus, or give the split texts of its own"
             )
         else:
@@ -152,66 +161,20 @@ def _refuse_empty_splits(counts: dict[str, SplitCounts], source: Source) -> None
         raise MlmError("\n".join(["A split of the corpus is empty.", *problems]))
 
 
-def _refuse_one_group(counts: dict[str, SplitCounts], source: Source) -> None:
+def _refuse_one_group(counts: dict[str, SplitCounts], part: ReadPart) -> None:
     """Raise MlmError where groups tell no documents apart, or one fills a carved split."""
     documents = max(count.filters["kept"] for count in counts.values())
     if documents > 1 and all(count.groups == 1 for count in counts.values()):
         raise MlmError(
-            f"The group ({source.group_by}) is one and the same for all documents of each split, "
+            f"The group ({part.group_by}) is one and the same for all documents of each split, "
             "so that nothing can be resampled. Let corpus.group_by or corpus.group_per tell apart "
             "what was written apart (an article, an author), or set them to null"
         )
-    alone = [s for s in source.carved if counts[s].groups == 1 < counts[s].filters["kept"]]
+    alone = [s for s in part.carved if counts[s].groups == 1 < counts[s].filters["kept"]]
     if alone:
         raise MlmError(
-            f"The groups ({source.group_by}) are too few or too large: {' and '.join(alone)}, "
+            f"The groups ({part.group_by}) are too few or too large: {' and '.join(alone)}, "
             "carved from train by corpus.held_out, would be a single one, beside "
             f"{counts['train'].groups} of train. Raise corpus.held_out, name smaller groups, or "
             "give the split texts of its own"
-        )
-
-
-def _described(split: str, source: Source, counts: SplitCounts) -> CorpusSplit:
-    return CorpusSplit(
-        split=split,
-        source=source.described[split],
-        documents=counts.filters["kept"],
-        groups=counts.groups,
-        group_by=source.group_by,
-        bytes=counts.bytes,
-        characters=counts.characters,
-        words=counts.words,
-        filters=counts.filters,
-        encoding=Encoding(counts.replaced_bytes, counts.nul_bytes),
-    )
-
-
-class _Progress:
-    """A line every few seconds: documents, rate, and the time left where it can be told."""
-
-    INTERVAL = 5.0
-
-    def __init__(self, source: Source):
-        self._source = source
-        self._start = self._shown = time.monotonic()
-        self._documents = self._bytes = 0
-
-    def advance(self, size: int) -> None:
-        self._documents += 1
-        self._bytes += size
-        if self._documents % 256 == 0 and time.monotonic() - self._shown > self.INTERVAL:
-            self._shown = time.monotonic()
-            self._show(self._source.progress())
-
-    def finish(self) -> None:
-        self._show(None)
-
-    def _show(self, share: float | None) -> None:
-        seconds = max(time.monotonic() - self._start, 1e-3)
-        rate = self._bytes / 1e6 / seconds
-        left = f", {seconds * (1 - share) / share:.0f} s left" if share else ""
-        print(
-            f"corpus: {self._documents:,} documents read, {self._bytes / 1e6:.1f} MB, "
-            f"{rate:.1f} MB/s{left}",
-            file=sys.stderr,
         )

@@ -1,24 +1,37 @@
 """Exact duplicates within a split and leaks between splits, found outside of memory.
 
-Every document leaves a 128-bit digest. The digests go to files by their first byte, and one
-such bucket at a time is sorted in memory: a corpus of a billion documents has buckets of
-about 4 million records, 94 MB. The verdict is one byte a document in a file.
+Every document leaves a 128-bit digest. The digests go to disk by their first byte, and one
+such bucket at a time, of all parts of the source, is sorted in memory: a corpus of a billion
+documents has buckets of about 4 million records, 130 MB. What is to be left out is a list of
+numbers in a file.
 """
 
 import hashlib
 import os
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from mlm.foundations.errors import MlmError
+
 #: Later splits lose a document that an earlier one has.
 PRECEDENCE = ("test", "validation", "train")
 KEPT, DUPLICATE, LEAKED = 0, 1, 2
+#: The number of values of a digest's first byte.
+BUCKETS = 256
 
-_RECORD = np.dtype([("high", ">u8"), ("low", ">u8"), ("split", "u1"), ("number", ">u8")])
-_BUCKETS = 256
+_RECORD = np.dtype(
+    [
+        *(("high", ">u8"), ("low", ">u8"), ("length", ">u4"), ("check", ">u4")),
+        *(("split", "u1"), ("number", ">u8")),
+    ]
+)
 _BUFFER = 1 << 16
+_NUMBER = np.dtype("<i8")
+_REASONS = (DUPLICATE, LEAKED)
 
 
 def digest(document: bytes) -> bytes:
@@ -30,14 +43,14 @@ def digest(document: bytes) -> bytes:
 
 
 class DigestBuckets:
-    """Digests of all documents on disk, and from them what to leave out."""
+    """Digests of the documents of a part, gathered on disk below `directory`."""
 
     def __init__(self, directory: Path):
         self._directory = directory
         self._directory.mkdir(parents=True)
         self._buffer = np.empty(_BUFFER, _RECORD)
         self._filled = 0
-        self.documents = dict.fromkeys(PRECEDENCE, 0)
+        self._documents = dict.fromkeys(PRECEDENCE, 0)
 
     def add(self, split: str, document: bytes) -> None:
         """Note the next document of `split`; its number is the count of those before it."""
@@ -45,10 +58,13 @@ class DigestBuckets:
         self._buffer[self._filled] = (
             int.from_bytes(value[:8], "big"),
             int.from_bytes(value[8:], "big"),
+            # What tells two documents apart that share a digest.
+            len(document),
+            zlib.crc32(document),
             PRECEDENCE.index(split),
-            self.documents[split],
+            self._documents[split],
         )
-        self.documents[split] += 1
+        self._documents[split] += 1
         self._filled += 1
         if self._filled == _BUFFER:
             self._flush()
@@ -57,52 +73,92 @@ class DigestBuckets:
         records = self._buffer[: self._filled]
         buckets = (records["high"] >> np.uint64(56)).astype(np.uint8)
         order = np.argsort(buckets, kind="stable")
-        ends = np.cumsum(np.bincount(buckets, minlength=_BUCKETS))
+        ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS))
         for bucket, part in enumerate(np.split(records[order], ends[:-1])):
             if len(part):
                 with open(self._directory / f"{bucket:02x}", "ab") as handle:
                     handle.write(part.tobytes())
         self._filled = 0
 
-    def verdicts(self, deduplicate: bool, remove_leakage: bool) -> dict[str, np.ndarray]:
-        """By split, one byte a document in its order: KEPT, DUPLICATE or LEAKED.
+    def write(self, path: Path) -> tuple[int, ...]:
+        """Write all of them to `path`, bucket after bucket; how many each bucket has.
 
-        The first of equal documents of a split is kept, later ones are duplicates. A document
-        that also stands in a split of higher precedence is leaked. The arrays are mapped
-        files: they need disk, not memory. To be called once, after the last `add`.
+        To be called once, after the last `add`.
         """
         self._flush()
-        result = {}
-        for split, count in self.documents.items():
-            path = self._directory / f"verdicts-{split}"
-            path.write_bytes(b"")
-            with open(path, "r+b") as handle:
-                # Really allocated: a write into a mapped hole of a full disk kills the process.
-                if count:
-                    os.posix_fallocate(handle.fileno(), 0, count)
-            result[split] = np.memmap(path, np.uint8, "r+") if count else np.empty(0, np.uint8)
-        for bucket in self._sorted_buckets():
-            for split, numbers, verdict in _removed(bucket, deduplicate, remove_leakage):
-                result[split][numbers] = verdict
-        return result
-
-    def _sorted_buckets(self) -> Iterator[np.ndarray]:
-        for bucket in range(_BUCKETS):
-            path = self._directory / f"{bucket:02x}"
-            if path.exists():
-                records = np.fromfile(path, _RECORD)
-                keys = [records[key].astype("u8") for key in ("number", "split", "low", "high")]
-                yield records[np.lexsort(keys)]
-                path.unlink()
+        counts = []
+        with open(path, "wb") as together:
+            for bucket in range(BUCKETS):
+                place, count = self._directory / f"{bucket:02x}", 0
+                if place.exists():
+                    content = place.read_bytes()
+                    together.write(content)
+                    count = len(content) // _RECORD.itemsize
+                    place.unlink()
+                counts.append(count)
+        return tuple(counts)
 
 
-def _removed(
-    records: np.ndarray, deduplicate: bool, remove_leakage: bool
-) -> Iterator[tuple[str, np.ndarray, int]]:
-    """Split, numbers and verdict of the documents to leave out, of sorted `records`."""
+@dataclass(frozen=True)
+class Digests:
+    """The digests of a part: its file, and how many each bucket has."""
+
+    path: Path
+    counts: Sequence[int]
+
+    def bucket(self, number: int) -> np.ndarray:
+        """The records of one bucket, in the order of the documents."""
+        start = sum(self.counts[:number]) * _RECORD.itemsize
+        return np.fromfile(self.path, _RECORD, self.counts[number], offset=start)
+
+
+def write_removed(
+    parts: Sequence[Digests],
+    buckets: range,
+    path: Path,
+    *,
+    deduplicate: bool,
+    remove_leakage: bool,
+) -> None:
+    """Write to `path` which documents of `parts`, in `buckets`, are left out; `Removed` reads it.
+
+    The first of equal documents of a split is kept, in the order of the parts, later ones are
+    duplicates. A document that also stands in a split of higher precedence is leaked. Raises
+    MlmError for different documents of the same digest.
+    """
+    with open(path, "wb") as file:
+        for bucket in buckets if deduplicate or remove_leakage else ():
+            found = [part.bucket(bucket) for part in parts]
+            part = np.repeat(np.arange(len(parts)), [len(records) for records in found])
+            records = np.concatenate(found)
+            if not len(records):
+                continue
+            # Stable: of equal documents of a split, the first stays the first.
+            keys = [records[key].astype("u8") for key in ("split", "low", "high")]
+            order = np.lexsort(keys)
+            records, part = records[order], part[order]
+            verdict = _verdicts(records, part, deduplicate, remove_leakage)
+            left = np.flatnonzero(verdict)
+            key = (part[left] * len(PRECEDENCE) + records["split"][left]) * len(_REASONS)
+            key += verdict[left] - 1
+            numbers = records["number"][left].astype(_NUMBER)
+            size = len(parts) * len(PRECEDENCE) * len(_REASONS)
+            file.write(np.bincount(key, minlength=size).astype(_NUMBER).tobytes())
+            file.write(numbers[np.lexsort([numbers, key])].tobytes())
+
+
+def _verdicts(
+    records: np.ndarray, part: np.ndarray, deduplicate: bool, remove_leakage: bool
+) -> np.ndarray:
+    """KEPT, DUPLICATE or LEAKED for each of `records`, which are sorted by digest and split."""
     same_text = (records["high"][1:] == records["high"][:-1]) & (
         records["low"][1:] == records["low"][:-1]
     )
+    other = (records["length"][1:] != records["length"][:-1]) | (
+        records["check"][1:] != records["check"][:-1]
+    )
+    if (same_text & other).any():
+        raise _same_digest(records, part, int(np.argmax(same_text & other)))
     first_of_text = np.concatenate(([True], ~same_text))
     split = records["split"]
     verdict = np.full(len(records), KEPT, np.uint8)
@@ -112,7 +168,62 @@ def _removed(
         verdict[split != highest] = LEAKED
     if deduplicate:
         verdict[1:][same_text & (split[1:] == split[:-1])] = DUPLICATE
-    for index, name in enumerate(PRECEDENCE):
-        for reason in (DUPLICATE, LEAKED):
-            numbers = records["number"][(split == index) & (verdict == reason)]
-            yield name, numbers.astype(np.int64), reason
+    return verdict
+
+
+def _same_digest(records: np.ndarray, part: np.ndarray, place: int) -> MlmError:
+    both = " and ".join(
+        f"document {records['number'][i]:,} of {PRECEDENCE[records['split'][i]]} in part {part[i]}"
+        f" ({records['length'][i]:,} bytes)"
+        for i in (place, place + 1)
+    )
+    return MlmError(
+        f"Two different documents have the same 128-bit digest: {both}, counted from 0 after the "
+        "filters of single documents. One of them would be taken for a duplicate of the other. "
+        "Change one by a character, or set corpus.filters.deduplicate and "
+        "corpus.filters.remove_leakage to false"
+    )
+
+
+class Removed:
+    """The documents to leave out, of `parts` parts, as `write_removed` wrote them to `paths`."""
+
+    def __init__(self, paths: Sequence[Path], parts: int):
+        self._shape = parts, len(PRECEDENCE), len(_REASONS)
+        # A block for each bucket with documents: how many numbers each part, split and reason
+        # has, and the numbers.
+        self._blocks = [block for path in paths for block in self._blocks_of(path)]
+
+    def _blocks_of(self, path: Path) -> Iterator[tuple[Path, int, np.ndarray]]:
+        size = int(np.prod(self._shape))
+        with open(path, "rb") as file:
+            while len(counts := np.fromfile(file, _NUMBER, size)):
+                yield path, file.tell(), np.concatenate([[0], np.cumsum(counts)])
+                file.seek(int(counts.sum()) * _NUMBER.itemsize, os.SEEK_CUR)
+
+    def counts(self, split: str) -> np.ndarray:
+        """How many documents of `split` are left out, [parts, reasons]: duplicates and leaks."""
+        total = sum((np.diff(ends) for _, _, ends in self._blocks), np.zeros(self._shape).ravel())
+        return total.reshape(self._shape)[:, PRECEDENCE.index(split)].astype(np.int64)
+
+    def verdicts(self, part: int, split: str, documents: int, place: Path) -> np.ndarray:
+        """One byte for each of the `documents` that `part` has of `split`: KEPT or why not.
+
+        It is mapped from the new file `place`: it needs disk, not memory.
+        """
+        if not documents:
+            return np.empty(0, np.uint8)
+        place.write_bytes(b"")
+        with open(place, "r+b") as handle:
+            # Really allocated: a write into a mapped hole of a full disk kills the process.
+            os.posix_fallocate(handle.fileno(), 0, documents)
+        verdicts = np.memmap(place, np.uint8, "r+")
+        first = np.ravel_multi_index((part, PRECEDENCE.index(split), 0), self._shape)
+        for path, start, ends in self._blocks:
+            for key, reason in enumerate(_REASONS, int(first)):
+                count = int(ends[key + 1] - ends[key])
+                # Of none, NumPy would read all.
+                if count:
+                    offset = start + int(ends[key]) * _NUMBER.itemsize
+                    verdicts[np.fromfile(path, _NUMBER, count, offset=offset)] = reason
+        return verdicts

@@ -5,15 +5,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from mlm.config.forgetting import KINDS, Forgotten
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
 from mlm.corpus.sources import open_source
-from mlm.foundations.errors import MlmError, reading
+from mlm.corpus.split_documents import SplitDocuments
+from mlm.foundations.errors import MlmError
 
 #: Documents that are in memory at a time.
 _BATCH = 1024
@@ -22,13 +21,16 @@ _BATCH = 1024
 class TrainDocuments:
     """The documents of the train split, as the corpus stage wrote and described them.
 
-    `file` is its Parquet file, `described` what stands beside it, `settings` those that the corpus
-    was made with (`mlm.corpus.file_patterns.used_settings`). Some texts at a time are in memory.
+    `record` is results/corpus/train.json, beside the files that it describes, `settings` those that
+    the corpus was made with (`mlm.corpus.file_patterns.used_settings`). Some texts at a time are in
+    memory.
     """
 
-    def __init__(self, file: str | Path, described: CorpusSplit, settings: dict):
-        self._file, self._described, self._settings = file, described, settings
-        self._count = described.documents
+    def __init__(self, record: str | Path, settings: dict):
+        self._record, self._settings = Path(record), settings
+        self._documents = SplitDocuments.described(record)
+        self._described = CorpusSplit.read(record)
+        self._count = len(self._documents)
 
     def selected(self, whats: Iterable[Forgotten]) -> dict[str, list[int]]:
         """By each of `whats`, as it was written, the numbers of its documents, ascending.
@@ -75,7 +77,7 @@ class TrainDocuments:
                 f"group:{value}: the documents of this corpus have no groups (corpus.group_by, "
                 "corpus.group_per). Name document:, file: or pattern:"
             )
-        groups = self._column("group")
+        groups = self._documents.column("group").to_pylist()
         if found := [number for number, group in enumerate(groups) if group == value]:
             return found
         raise MlmError(
@@ -86,8 +88,11 @@ class TrainDocuments:
     def _held_out(self, value: str) -> str:
         """Where a group is that train does not have, if it is in a split carved from train."""
         for split in ("validation", "test"):
-            file = Path(self._file).with_name(f"{split}.parquet")
-            if file.exists() and value in _read_column(file, "group"):
+            record = self._record.with_name(f"{split}.json")
+            if not record.exists():
+                continue
+            documents = SplitDocuments.described(record)
+            if documents.are_there() and value in documents.column("group").to_pylist():
                 return f"; it is in the {split} split, which no run is trained on"
         return ""
 
@@ -111,7 +116,7 @@ class TrainDocuments:
         if described.group_by == "file":
             digest = next(file.sha256 for file in source.files if file.path == value)
             mine = {value, f"{value} {digest[:16]}"}
-            groups = self._column("group")
+            groups = self._documents.column("group").to_pylist()
             return self._some(value, [i for i, group in enumerate(groups) if group in mine])
         texts = self._texts_of(value)
         return self._some(value, [i for i, text in enumerate(self._all_texts()) if text in texts])
@@ -149,18 +154,8 @@ class TrainDocuments:
         )
 
     def _all_texts(self) -> Iterator[str]:
-        with reading(self._file, "parquet"), pq.ParquetFile(self._file) as opened:
-            for batch in opened.iter_batches(_BATCH, columns=["text"]):
-                yield from batch.column("text").to_pylist()
-
-    def _column(self, name: str) -> list:
-        return _read_column(self._file, name)
-
-
-def _read_column(file: str | Path, name: str) -> list:
-    # By read_table, pandas would be imported.
-    with reading(file, "parquet"), pq.ParquetFile(file) as opened:
-        return opened.read([name]).column(name).to_pylist()
+        for texts in self._documents.texts(_BATCH):
+            yield from texts
 
 
 def _nearest(value: str, names: Sequence, kind: str) -> str:

@@ -1,17 +1,16 @@
-"""Documents on disk in bounded batches: a split's spool while it is filtered, its parquet after.
+"""Documents on disk in bounded batches, in order, before duplicates and leaks are known.
 
 A batch holds at most 8,192 documents and about 8 MiB (one document more than that, if it is
-longer), so that neither writing nor reading a split needs more memory than a batch.
+longer), so that neither writing nor reading needs more memory than a batch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from mlm.corpus.groups import OWN
+from mlm.corpus.deduplication import KEPT
 
 BATCH_DOCUMENTS = 8192
 BATCH_BYTES = 8 << 20
@@ -19,12 +18,12 @@ _SPOOLED = pa.schema([("text", pa.string()), ("words", pa.int32()), ("group", pa
 
 
 class Spool:
-    """A split's documents on disk, in order, before duplicates and leaks are known."""
+    """Documents on their way to a file in batches; `rows` has the size of each batch written."""
 
     def __init__(self, path: Path):
-        self.path = path
+        self.path, self.rows = path, []
         options = pa.ipc.IpcWriteOptions(compression="lz4")
-        self._writer = pa.ipc.new_stream(path, _SPOOLED, options=options)
+        self._writer = pa.ipc.new_file(path, _SPOOLED, options=options)
         self._texts: list[bytes] = []
         self._words: list[int] = []
         self._groups: list[str | None] = []
@@ -46,74 +45,30 @@ class Spool:
             found = self._texts, self._words, self._groups
             columns = [pa.array(v, f.type) for v, f in zip(found, _SPOOLED, strict=True)]
             self._writer.write_batch(pa.record_batch(columns, schema=_SPOOLED))
+            self.rows.append(len(self._texts))
         self._texts, self._words, self._groups, self._size = [], [], [], 0
 
     def close(self) -> None:
-        """Write what is left; to be called before `batches`."""
+        """Write what is left; to be called before the file is read."""
         self._flush()
         self._writer.close()
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The documents again, batch by batch: columns `text`, `words` and `group`."""
-        with pa.OSFile(str(self.path)) as source, pa.ipc.open_stream(source) as reader:
-            yield from reader
 
+def kept_batches(
+    path: Path, rows: Sequence[int], verdicts: np.ndarray, wanted: range
+) -> Iterator[pa.RecordBatch]:
+    """Columns `text`, `words` and `group` of spooled documents that are kept, batch by batch.
 
-class CorpusWriter:
-    """A split's parquet file: columns `text` and `group`, one document a row, one batch a row
-    group.
-
-    `group_by` says what the groups are called, and stands in the file's metadata. `group` is the
-    name of the document's group, a string; where each document is a group of its own
-    (`mlm.corpus.groups.OWN`), its number in the split, int64. The bytes depend on the
-    documents and on pyarrow's version alone.
+    Of all that `verdicts` keep, one byte a document, those with the numbers `wanted`. `rows` are
+    the sizes of the batches in the spool `path`; one with none of them is not read.
     """
-
-    def __init__(self, path: Path, group_by: str):
-        self._documents, self._own = 0, group_by == OWN
-        self._names: set[str] = set()
-        kind = pa.int64() if self._own else pa.string()
-        self._schema = pa.schema([("text", pa.string()), ("group", kind)])
-        self._writer = pq.ParquetWriter(
-            path,
-            self._schema,
-            compression="zstd",
-            compression_level=3,
-            use_dictionary=False,
-            write_statistics=False,
-            store_schema=False,
-            # A shard reads its own pages alone, and checks those.
-            write_page_checksum=True,
-        )
-        self._writer.add_key_value_metadata({"group_by": group_by})
-
-    @property
-    def groups(self) -> int:
-        """How many different groups were written."""
-        return self._documents if self._own else len(self._names)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Append the documents of `batch` as a row group of their own."""
-        if not batch.num_rows:
-            return
-        groups, first = batch.column("group"), self._documents
-        self._documents += batch.num_rows
-        if self._own:
-            groups = pa.array(range(first, self._documents), pa.int64())
-        else:
-            self._names.update(groups.unique().to_pylist())
-        table = pa.table([batch.column("text"), groups], schema=self._schema)
-        self._writer.write_table(table, row_group_size=batch.num_rows)
-
-    def close(self) -> None:
-        """Finish the file."""
-        self._writer.close()
-
-
-def batch_sizes(batch: pa.RecordBatch) -> tuple[int, int, int]:
-    """Bytes (UTF-8), characters (code points) and words of the documents of `batch`."""
-    if not batch.num_rows:
-        return 0, 0, 0
-    text, words = batch.column("text"), batch.column("words")
-    counted = pc.binary_length(text), pc.utf8_length(text), words
-    return tuple(pc.sum(column.cast(pa.int64())).as_py() for column in counted)
+    start = kept = 0
+    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        for number, size in enumerate(rows):
+            mask = verdicts[start : start + size] == KEPT
+            count = int(mask.sum())
+            first, last = max(wanted.start - kept, 0), min(wanted.stop - kept, count)
+            if first < last:
+                batch = reader.get_batch(number).filter(pa.array(mask))
+                yield batch.slice(first, last - first)
+            start, kept = start + size, kept + count

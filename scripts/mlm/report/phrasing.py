@@ -223,8 +223,9 @@ def digest_rows(results: Results, most: int | None = None) -> list[tuple[str, st
     """
     rows: dict[str, str] = {}
     for split, manifest in results.manifests.items():
-        if manifest.corpus_sha256:
-            rows[f"results/corpus/{split}.parquet"] = manifest.corpus_sha256
+        if split in results.corpus:
+            for file in results.corpus[split].files[:most]:
+                rows[f"results/corpus/{file.name}"] = file.sha256
         if manifest.tokenizer_sha256:
             rows["results/tokenizer/tokenizer.json"] = manifest.tokenizer_sha256
     rows |= results.digests

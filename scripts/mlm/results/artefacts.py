@@ -211,11 +211,27 @@ def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, 
             continue
         digests[name] = result_sha256(path)
         if recorded != digests[name]:
-            raise MlmError(
-                f"{path} is damaged: it is not what was written (sha256 "
-                f"{digests[name][:12]}…, recorded {recorded[:12]}…). {remedy(name)}"
-            )
+            raise _damaged(path, digests[name], recorded)
     return digests
+
+
+def check_outputs(artefact: str | os.PathLike, paths: Iterable[str | os.PathLike]) -> None:
+    """Raise MlmError where one of `paths` is not what was written beside `artefact`, by its record.
+
+    For files that a job finds through another than the artefact that vouches for them.
+    """
+    recorded = made_from(read_artefact(artefact)).outputs
+    for path in paths:
+        sha256 = recorded.get(portable(path))
+        if sha256 is not None and (found := result_sha256(path)) != sha256:
+            raise _damaged(path, found, sha256)
+
+
+def _damaged(path: str | os.PathLike, found: str, recorded: str) -> MlmError:
+    return MlmError(
+        f"{path} is damaged: it is not what was written (sha256 {found[:12]}…, recorded "
+        f"{recorded[:12]}…). {remedy(portable(path))}"
+    )
 
 
 def record_job(

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
 from mlm.shards.manifests import Manifest, place_of, shard_problem, shards_remedy
 from mlm.shards.object_storage import local_copy
-from mlm.shards.sharding import document_range
 from mlm.shards.split_samples import Samples, joined, read_samples
 from mlm.tokenizer.encoding import Encoder
 

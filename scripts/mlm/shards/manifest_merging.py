@@ -4,26 +4,28 @@ import os
 from dataclasses import fields
 from pathlib import Path
 
+from mlm.corpus.artefacts import CorpusSplit
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
 from mlm.shards.manifests import Manifest, ShardEntry, totals
-from mlm.shards.summaries import ShardSummary, grouping_of, number_of_documents
+from mlm.shards.summaries import ShardSummary
 
 
 def merge(
     split: str,
     summaries: list[tuple[str, ShardSummary]],
-    corpus: str | os.PathLike,
+    corpus: CorpusSplit,
     tokenizer_json: str | os.PathLike,
     root: str | os.PathLike = ".",
 ) -> Manifest:
-    """The manifest of `split` from its shards' paths and summaries, in order.
+    """The manifest of `split` from its shards' paths and summaries, in order; `corpus` describes
+    the text that they were made from.
 
     Raises MlmError where they do not belong together: other settings, another tokenizer or
     corpus, documents left out or taken twice, tokens lost, a file of another size.
     """
-    documents, tokenizer_sha256 = number_of_documents(Path(corpus)), file_sha256(tokenizer_json)
-    _check_belonging(summaries, documents, tokenizer_sha256, Path(root))
+    tokenizer_sha256 = file_sha256(tokenizer_json)
+    _check_belonging(summaries, corpus.documents, tokenizer_sha256, Path(root))
     entries = tuple(
         ShardEntry(
             name=Path(path).name,
@@ -38,12 +40,12 @@ def merge(
         sequence_length=first.sequence_length,
         compression=first.compression,
         tokenizer_sha256=tokenizer_sha256,
-        corpus_sha256=file_sha256(corpus),
-        documents=documents,
+        corpus_sha256=corpus.sha256,
+        documents=corpus.documents,
         special_literals=sum(s.special_literals for _, s in summaries),
         **totals(entries),
         shards=entries,
-        group_by=grouping_of(Path(corpus)),
+        group_by=corpus.group_by,
     )
 
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from mlm.corpus.groups import group_ids
+from mlm.corpus.shares import document_range
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError, reading
+from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.shards.packing import GroupPacker, Packer
-from mlm.shards.summaries import ShardSummary, number_of_documents
+from mlm.shards.summaries import ShardSummary
 from mlm.shards.tfrecord import SampleWriter
 from mlm.tokenizer.encoding import Encoder
 
@@ -36,62 +37,32 @@ class ShardSettings:
     read_batch: int
 
 
-def document_range(documents: int, shard: int, shards: int) -> range:
-    """The documents of shard `shard` of `shards`: contiguous, sizes differing by one at most."""
-    return range(documents * shard // shards, documents * (shard + 1) // shards)
-
-
-def check_enough_documents(documents: int, split: str, shards: int, corpus: Path) -> None:
+def check_enough_documents(corpus: SplitDocuments, split: str, shards: int) -> None:
     """Raise MlmError where there are fewer documents than shards to make from them."""
+    documents = len(corpus)
     if documents == 0:
         raise MlmError(
-            f"{corpus}: the {split} split holds no document, so no shard can be made. See the "
-            f"counts in {corpus.with_suffix('.json')}; loosen corpus.filters, or give "
-            f"{split} more text."
+            f"{corpus.named}: the {split} split holds no document, so no shard can be made. See "
+            f"the counts in results/corpus/{split}.json; loosen corpus.filters, or give {split} "
+            "more text."
         )
     if documents < shards:
         raise MlmError(
-            f"{corpus}: {documents} documents cannot fill {shards} shards. Set "
+            f"{corpus.named}: {documents} documents cannot fill {shards} shards. Set "
             f"shards.count.{split} to at most {documents}."
         )
 
 
 def read_documents(
-    corpus: Path, documents: range, batch: int
+    corpus: SplitDocuments, documents: range, batch: int
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Rows `documents` of a parquet file in order, at most `batch` at a time: their texts, and
-    the ids of their groups, int64 [rows].
+    """`documents` of a split in order, at most `batch` at a time: their texts, and the ids of their
+    groups, int64 [documents].
 
     Only row groups that hold them are read, and of these a batch at a time.
     """
-    with (
-        reading(corpus, "parquet"),
-        pq.ParquetFile(corpus, page_checksum_verification=True) as file,
-    ):
-        start = 0
-        for group in range(file.num_row_groups):
-            size = file.metadata.row_group(group).num_rows
-            first, last = max(documents.start - start, 0), min(documents.stop - start, size)
-            if first < last:
-                yield from _rows_of_group(file, group, range(first, last), batch)
-            start += size
-
-
-def _rows_of_group(
-    file: pq.ParquetFile, group: int, wanted: range, batch: int
-) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Texts and group ids of rows `wanted` of one row group.
-
-    Groups are read one by one because pyarrow holds the buffers of all groups of a call until
-    its end.
-    """
-    row = 0
-    for rows in file.iter_batches(batch, row_groups=[group], columns=["text", "group"]):
-        first, last = max(wanted.start - row, 0), min(wanted.stop - row, len(rows))
-        if first < last:
-            chosen = rows.slice(first, last - first)
-            yield chosen.column("text").to_pylist(), group_ids(chosen.column("group"))
-        row += len(rows)
+    for rows in corpus.batches(["text", "group"], batch, documents):
+        yield rows.column("text").to_pylist(), group_ids(rows.column("group"))
 
 
 def _portions(texts: list[str]) -> Iterator[list[str]]:
@@ -123,7 +94,7 @@ def check_padding_id(tokenizer: Encoder, tokenizer_json: Path) -> None:
 def write_shard(
     settings: ShardSettings,
     tokenizer: Encoder,
-    corpus: str | os.PathLike,
+    corpus: SplitDocuments,
     tokenizer_json: str | os.PathLike,
     shard_file: str | os.PathLike,
     summary_file: str | os.PathLike,
@@ -133,11 +104,10 @@ def write_shard(
     Memory is bounded by `settings.read_batch` documents. Raises MlmError where there are
     fewer documents than shards, and RuntimeError where a token was lost on the way.
     """
-    corpus, tokenizer_json = Path(corpus), Path(tokenizer_json)
+    tokenizer_json = Path(tokenizer_json)
     check_padding_id(tokenizer, tokenizer_json)
-    total = number_of_documents(corpus)
-    check_enough_documents(total, settings.split, settings.shards, corpus)
-    documents = document_range(total, settings.shard, settings.shards)
+    check_enough_documents(corpus, settings.split, settings.shards)
+    documents = document_range(len(corpus), settings.shard, settings.shards)
     with replacing(shard_file) as temporary:
         with SampleWriter(temporary, settings.compression) as writer:
             tokens_in, literals = _write_documents(settings, tokenizer, corpus, documents, writer)
@@ -149,7 +119,7 @@ def write_shard(
         shards=settings.shards,
         first_document=documents.start,
         documents=len(documents),
-        corpus_documents=total,
+        corpus_documents=len(corpus),
         sequence_length=settings.sequence_length,
         compression=settings.compression,
         tokens_in=tokens_in,
@@ -169,7 +139,7 @@ def write_shard(
 def _write_documents(
     settings: ShardSettings,
     tokenizer: Encoder,
-    corpus: Path,
+    corpus: SplitDocuments,
     documents: range,
     writer: SampleWriter,
 ) -> tuple[int, int]:

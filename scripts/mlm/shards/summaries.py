@@ -1,12 +1,7 @@
 """What a shard's job says of its shard: the sidecar file beside it."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from mlm.corpus.groups import OWN
-from mlm.foundations.errors import MlmError, reading
 from mlm.results.typed_artefacts import Artefact
 
 
@@ -35,26 +30,3 @@ class ShardSummary(Artefact):
     block_offsets: tuple[int, ...]
     special_literals: int
     tokenizer_sha256: str
-
-
-def number_of_documents(corpus: Path) -> int:
-    """The rows of the corpus file. Raises MlmError where it is not one."""
-    with reading(corpus, "parquet"), pq.ParquetFile(corpus) as file:
-        _check_columns(corpus, file)
-        return file.metadata.num_rows
-
-
-def grouping_of(corpus: Path) -> str:
-    """What the groups of the documents in the corpus file are called."""
-    with reading(corpus, "parquet"), pq.ParquetFile(corpus) as file:
-        _check_columns(corpus, file)
-        return (file.metadata.metadata or {}).get(b"group_by", OWN.encode()).decode("utf-8")
-
-
-def _check_columns(corpus: Path, file: pq.ParquetFile) -> None:
-    missing = [name for name in ("text", "group") if name not in file.schema_arrow.names]
-    if missing:
-        raise MlmError(
-            f"{corpus}: no column {missing[0]!r} in {file.schema_arrow.names}. Delete it and run "
-            "again, so that it is remade"
-        )

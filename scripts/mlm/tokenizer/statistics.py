@@ -1,15 +1,14 @@
 """How well a tokenizer fits the text of each split."""
 
-import os
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.tokenizer.artefacts import FrequentToken, SplitStatistics, TokenizerStatistics
 from mlm.tokenizer.encoding import Encoder
-from mlm.tokenizer.training_text import read_documents
 
 _TOP = 20
 
@@ -44,16 +43,16 @@ def split_statistics(
 
 
 def tokenizer_statistics(
-    encoder: Encoder, corpora: dict[str, str | os.PathLike], origin: dict[str, Any]
+    encoder: Encoder, corpora: dict[str, SplitDocuments], origin: dict[str, Any]
 ) -> TokenizerStatistics:
     """The content of tokenizer_stats.json.
 
-    `corpora` names each split's Parquet file; `origin` are the fields that say where the
+    `corpora` has the documents of each split; `origin` are the fields that say where the
     tokenizer came from. The most frequent tokens are those of the train split.
     """
     splits, frequent = {}, []
-    for split, path in corpora.items():
-        splits[split], counts = split_statistics(encoder, read_documents(path))
+    for split, corpus in corpora.items():
+        splits[split], counts = split_statistics(encoder, corpus.texts())
         if split == "train":
             names = encoder.names()
             order = np.lexsort((np.arange(len(counts)), -counts))[:_TOP].tolist()

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.tokenizer.artefacts import Pretrained
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.pretrained import Ready, check_ids, load_pretrained
@@ -13,11 +14,11 @@ from mlm.tokenizer.training import train_tokenizer
 
 
 def make_tokenizer(
-    corpora: dict[str, str], section: dict[str, Any], families: list[str], outputs: Any
+    corpora: dict[str, SplitDocuments], section: dict[str, Any], families: list[str], outputs: Any
 ) -> None:
     """Train or load the tokenizer of `section`, and write its files and `tokenizer_stats.json`.
 
-    `corpora` names the Parquet file of each split; `families` the model types that will
+    `corpora` has the documents of each split; `families` the model types that will
     read the ids; `outputs` has the paths `tokenizer` (tokenizer.json, the other two files
     beside it) and `stats`. Nothing is written before all is known to be right.
     """
@@ -36,7 +37,7 @@ def make_tokenizer(
     statistics.write(outputs.stats)
 
 
-def _trained(corpus: str, section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:
+def _trained(corpus: SplitDocuments, section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:
     """A tokenizer trained on `corpus`, and what the statistics say of it."""
     settings = TokenizerSettings.of(section)
     trained = train_tokenizer(corpus, settings)

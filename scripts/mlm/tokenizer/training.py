@@ -1,6 +1,5 @@
 """Training a tokenizer of any kind, the same bytes every time."""
 
-import os
 import sys
 import threading
 import time
@@ -8,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.artefacts import TrainedOn
 from mlm.tokenizer.assembly import assemble
@@ -25,8 +25,8 @@ class Trained:
     text: TrainedOn
 
 
-def train_tokenizer(corpus: str | os.PathLike, settings: TokenizerSettings) -> Trained:
-    """A tokenizer of `settings.vocabulary_size` ids, trained on a Parquet file's texts.
+def train_tokenizer(corpus: SplitDocuments, settings: TokenizerSettings) -> Trained:
+    """A tokenizer of `settings.vocabulary_size` ids, trained on the texts of a split.
 
     Its first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte
     fallback, the 256 bytes, then what was learned. The result is a function of the texts

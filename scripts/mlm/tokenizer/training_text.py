@@ -1,10 +1,12 @@
 """The text that a tokenizer is trained on: streamed, cleaned, cut, and sampled evenly."""
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mlm.foundations.errors import MlmError, reading
+import pyarrow.compute as pc
+
+from mlm.corpus.split_documents import SplitDocuments
+from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 
@@ -20,25 +22,12 @@ ESCAPES = (("\u241b", "\u241b0"), ("\u2581", "\u241b1"))
 _LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
 
 
-def read_documents(path: str | os.PathLike, batch: int = 1000) -> Iterator[list[str]]:
-    """The column `text` of a Parquet file, `batch` documents at a time."""
-    import pyarrow.parquet
-
-    with reading(path, "parquet"), pyarrow.parquet.ParquetFile(path) as file:
-        for rows in file.iter_batches(batch_size=batch, columns=["text"]):
-            yield rows.column(0).to_pylist()
-
-
-def text_bytes(path: str | os.PathLike) -> int:
-    """UTF-8 bytes of the column `text` of a Parquet file."""
-    import pyarrow.compute
-    import pyarrow.parquet
-
-    with reading(path, "parquet"), pyarrow.parquet.ParquetFile(path) as file:
-        return sum(
-            pyarrow.compute.sum(pyarrow.compute.binary_length(rows.column(0))).as_py() or 0
-            for rows in file.iter_batches(columns=["text"])
-        )
+def text_bytes(corpus: SplitDocuments) -> int:
+    """UTF-8 bytes of the texts of a split."""
+    return sum(
+        pc.sum(pc.binary_length(rows.column(0))).as_py() or 0
+        for rows in corpus.batches(["text"], 65_536)
+    )
 
 
 @dataclass
@@ -54,7 +43,7 @@ class TrainingText:
     say what was read; `sampled` whether it was a share.
     """
 
-    path: str | os.PathLike
+    corpus: SplitDocuments
     settings: TokenizerSettings
     documents: int = 0
     bytes: int = 0
@@ -63,12 +52,12 @@ class TrainingText:
     _total: int = field(init=False)
 
     def __post_init__(self):
-        self._total = text_bytes(self.path)
+        self._total = text_bytes(self.corpus)
         self.sampled = self._total > self.settings.max_training_bytes
         if not self._total:
             raise MlmError(
-                f"{self.path} holds no text: there is nothing to train a tokenizer on. Check "
-                "corpus.source and corpus.filters."
+                f"{self.corpus.named} holds no text: there is nothing to train a tokenizer on. "
+                "Check corpus.source and corpus.filters."
             )
 
     def __iter__(self) -> Iterator[str]:
@@ -83,7 +72,7 @@ class TrainingText:
     def _sentences(self) -> Iterator[str]:
         self.documents, read, found = 0, 0, set()
         progress = Progress("reading the training text", self._total, "bytes")
-        for texts in read_documents(self.path):
+        for texts in self.corpus.texts():
             for text in texts:
                 read += len(text) if text.isascii() else len(text.encode())
                 text = replaced(text, self.settings)

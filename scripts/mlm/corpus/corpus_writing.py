@@ -1,0 +1,189 @@
+"""The second pass: the Parquet files of a split, of the documents that are kept of all parts.
+
+Memory is bounded by a batch, whatever the size of the corpus.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mlm.corpus.artefacts import CorpusFile, ReadPart, WrittenFile
+from mlm.corpus.deduplication import Removed
+from mlm.corpus.groups import OWN
+from mlm.corpus.part_reading import PartFiles
+from mlm.corpus.shares import document_range
+from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, kept_batches
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError
+from mlm.results.artefacts import check_outputs
+
+#: Digests of the names of groups; of 10^9, two share one with probability 10^-21.
+_NAME = np.dtype("S16")
+
+
+@dataclass(frozen=True)
+class SpooledCorpus:
+    """What the parts of a source left behind, in order, and which documents of it are left out."""
+
+    files: Sequence[PartFiles]
+    parts: Sequence[ReadPart]
+    removed: Removed
+
+    @property
+    def group_by(self) -> str:
+        """What groups are called."""
+        return self.parts[0].group_by
+
+    def kept(self, split: str) -> list[int]:
+        """How many documents of `split` are kept of each part."""
+        removed = self.removed.counts(split).sum(axis=1).tolist()
+        return [p.splits[split].documents - r for p, r in zip(self.parts, removed, strict=True)]
+
+    def batches(self, split: str, wanted: range, scratch: Path) -> Iterator[pa.RecordBatch]:
+        """The documents `wanted` of those of `split` that are kept, batch by batch.
+
+        A working file goes to the directory `scratch`. Raises MlmError where a spool is not what
+        was written.
+        """
+        start = 0
+        for number, kept in enumerate(self.kept(split)):
+            own = range(max(wanted.start - start, 0), min(wanted.stop - start, kept))
+            start += kept
+            if own:
+                spool, read = self.files[number].spools[split], self.parts[number].splits[split]
+                check_outputs(self.files[number].record, [spool])
+                place = scratch / "verdicts"
+                verdicts = self.removed.verdicts(number, split, read.documents, place)
+                yield from kept_batches(spool, read.batches, verdicts, own)
+                place.unlink()
+
+
+def write_share(
+    corpus: SpooledCorpus, split: str, share: int, shares: int, name: str, path: Path, groups: Path
+) -> WrittenFile:
+    """Write file `share` of `shares` of `split` to `path`, and to `groups` which groups are in it.
+
+    `name` is what the file will be called. Raises MlmError where there are fewer documents than
+    files.
+    """
+    documents = sum(corpus.kept(split))
+    if documents < shares:
+        raise MlmError(
+            f"{split}: {documents} documents cannot fill {shares} files. Set corpus.count.{split} "
+            f"to at most {documents}"
+        )
+    wanted = document_range(documents, share, shares)
+    batches = corpus.batches(split, wanted, groups.parent)
+    size = _Size()
+    writer = CorpusWriter(path, corpus.group_by, wanted.start)
+    try:
+        for batch in size.counting(batches):
+            writer.write(batch)
+    finally:
+        writer.close()
+    groups.write_bytes(np.sort(np.array(list(writer.groups), _NAME)).tobytes())
+    file = CorpusFile(name, len(wanted), path.stat().st_size, file_sha256(path))
+    return WrittenFile(file, size.bytes, size.characters, size.words)
+
+
+def number_of_groups(paths: Iterable[Path]) -> int:
+    """How many different groups there are in files for which `write_share` wrote `paths`."""
+    files = [np.memmap(path, _NAME, "r") for path in paths if path.stat().st_size]
+    edges = [bytes([first]) for first in range(1, 256)]
+    places = [np.concatenate([[0], np.searchsorted(f, edges), [len(f)]]) for f in files]
+    count = 0
+    for first in range(256 if files else 0):
+        found = [f[at[first] : at[first + 1]] for f, at in zip(files, places, strict=True)]
+        count += len(np.unique(np.concatenate(found)))
+    return count
+
+
+@dataclass
+class _Size:
+    """The size of the documents of batches: UTF-8 bytes, code points, words."""
+
+    bytes: int = 0
+    characters: int = 0
+    words: int = 0
+
+    def counting(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            text = batch.column("text")
+            self.bytes += _sum(pc.binary_length(text))
+            self.characters += _sum(pc.utf8_length(text))
+            self.words += _sum(batch.column("words"))
+            yield batch
+
+
+def _sum(column: pa.Array) -> int:
+    return pc.sum(column.cast(pa.int64())).as_py()
+
+
+class CorpusWriter:
+    """One of a split's Parquet files: columns `text` and `group`, one document a row.
+
+    `group_by` says what the groups are called, and stands in the file's metadata. `group` is the
+    name of the document's group, a string; where each document is a group of its own
+    (`mlm.corpus.groups.OWN`), its number in the split, int64, from `first` on. A row group is a
+    batch, filled anew whatever the batches are that come in: the bytes depend on the documents and
+    on pyarrow's version alone. `groups` has a digest of each name that was written.
+    """
+
+    def __init__(self, path: Path, group_by: str, first: int = 0):
+        self._next, self._own = first, group_by == OWN
+        self.groups: set[bytes] = set()
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = self._size = 0
+        kind = pa.int64() if self._own else pa.string()
+        self._schema = pa.schema([("text", pa.string()), ("group", kind)])
+        self._writer = pq.ParquetWriter(
+            path,
+            self._schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=False,
+            write_statistics=False,
+            store_schema=False,
+            # A shard reads its own pages alone, and checks those.
+            write_page_checksum=True,
+        )
+        self._writer.add_key_value_metadata({"group_by": group_by})
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the documents of `batch`."""
+        start = 0
+        for row, size in enumerate(pc.binary_length(batch.column("text")).to_pylist()):
+            full = self._rows == BATCH_DOCUMENTS or self._size + size > BATCH_BYTES
+            if self._rows and full:
+                self._waiting.append(batch.slice(start, row - start))
+                self._flush()
+                start = row
+            self._rows += 1
+            self._size += size
+        self._waiting.append(batch.slice(start))
+
+    def _flush(self) -> None:
+        # In one piece: where pages end would depend on the pieces.
+        table = pa.Table.from_batches(self._waiting).combine_chunks()
+        texts, groups = table.column("text"), table.column("group")
+        if self._own:
+            groups = pa.array(range(self._next, self._next + len(table)), pa.int64())
+        else:
+            names = groups.unique().to_pylist()
+            self.groups.update(blake2b(n.encode(), digest_size=16).digest() for n in names)
+        self._next += len(table)
+        written = pa.table([texts, groups], schema=self._schema)
+        self._writer.write_table(written, row_group_size=len(table))
+        self._waiting, self._rows, self._size = [], 0, 0
+
+    def close(self) -> None:
+        """Write what is left, and finish the file."""
+        if self._rows:
+            self._flush()
+        self._writer.close()

@@ -1,0 +1,149 @@
+"""The first pass over a source, or a part of it: clean, filter, count, and put aside.
+
+The source is read once. What a document decides by itself is applied, and the rest is spooled to
+disk beside a digest of each, in memory bounded by a batch.
+"""
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
+from mlm.corpus.deduplication import DigestBuckets
+from mlm.corpus.filters import Filters, SplitCounts
+from mlm.corpus.sources import Source
+from mlm.corpus.splitting import carve
+from mlm.corpus.spooling import Spool
+from mlm.foundations.atomic import replacing
+
+SPLITS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class PartFiles:
+    """What a part leaves behind: its record, the digests of its documents, and these by split."""
+
+    record: Path
+    digests: Path
+    spools: dict[str, Path]
+
+    @classmethod
+    def below(cls, directory: Path, number: int) -> "PartFiles":
+        """Those of part `number` below `directory`."""
+        name = f"read-{number:05d}"
+        spools = {split: directory / f"{name}-{split}.arrow" for split in SPLITS}
+        return cls(directory / f"{name}.json", directory / f"{name}.digests", spools)
+
+
+@contextmanager
+def scratch_directory(directory: Path) -> Iterator[Path]:
+    """An empty `directory` for working files, which are gone afterwards."""
+    # A fixed name, so that what a kill has left behind is removed by the next run.
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def read_part(source: Source, filters: Filters, seed: int | None, files: PartFiles) -> ReadPart:
+    """Read `source`, a part or all of it, write `files`, and return the record among them.
+
+    Working files stand beside them. Raises MlmError for bad input.
+    """
+    scratch = files.record.with_name(f".{files.record.stem}-in-progress")
+    with scratch_directory(scratch) as directory, ExitStack() as together:
+        digests = together.enter_context(replacing(files.digests))
+        paths = {s: together.enter_context(replacing(path)) for s, path in files.spools.items()}
+        spools = {split: Spool(path) for split, path in paths.items()}
+        counts = {split: SplitCounts() for split in SPLITS}
+        buckets = DigestBuckets(directory / "digests")
+        try:
+            _read(source, filters, seed, counts, spools, buckets)
+        finally:
+            for spool in spools.values():
+                spool.close()
+        record = ReadPart(
+            splits={
+                split: ReadSplit(
+                    filters=count.filters,
+                    encoding=Encoding(count.replaced_bytes, count.nul_bytes),
+                    batches=tuple(spools[split].rows),
+                    source=source.described[split],
+                )
+                for split, count in counts.items()
+            },
+            group_by=source.group_by,
+            carved=source.carved,
+            digests=buckets.write(digests),
+        )
+    record.write(files.record)
+    return record
+
+
+def _read(
+    source: Source,
+    filters: Filters,
+    seed: int | None,
+    counts: dict[str, SplitCounts],
+    spools: dict[str, Spool],
+    buckets: DigestBuckets,
+) -> None:
+    """Every document counted, and spooled unless it is refused by itself."""
+    progress = _Progress(source)
+    for own_split, stream in source.streams.items():
+        shares = source.carved if own_split == "train" else {}
+        for raw, group in stream():
+            text, replaced, nul = filters.prepared(raw)
+            document = text.encode("utf-8")
+            # What belongs together stays on one side.
+            key = document if group is None else group.encode("utf-8")
+            split = carve(key, seed, shares) if shares else own_split
+            count = counts[split]
+            count.filters["read"] += 1
+            count.replaced_bytes += replaced
+            count.nul_bytes += nul
+            refusal = filters.refusal(text)
+            if refusal:
+                count.filters[refusal] += 1
+            else:
+                spools[split].add(document, len(text.split()), group)
+                buckets.add(split, document)
+            progress.advance(len(document))
+    progress.finish()
+
+
+class _Progress:
+    """A line every few seconds: documents, rate, and the time left where it can be told."""
+
+    INTERVAL = 5.0
+
+    def __init__(self, source: Source):
+        self._source = source
+        self._start = self._shown = time.monotonic()
+        self._documents = self._bytes = 0
+
+    def advance(self, size: int) -> None:
+        self._documents += 1
+        self._bytes += size
+        if self._documents % 256 == 0 and time.monotonic() - self._shown > self.INTERVAL:
+            self._shown = time.monotonic()
+            self._show(self._source.progress())
+
+    def finish(self) -> None:
+        self._show(None)
+
+    def _show(self, share: float | None) -> None:
+        seconds = max(time.monotonic() - self._start, 1e-3)
+        rate = self._bytes / 1e6 / seconds
+        left = f", {seconds * (1 - share) / share:.0f} s left" if share else ""
+        print(
+            f"corpus: {self._documents:,} documents read, {self._bytes / 1e6:.1f} MB, "
+            f"{rate:.1f} MB/s{left}",
+            file=sys.stderr,
+        )

@@ -1,0 +1,14 @@
+"""Equal shares of a split's documents: of its Parquet files, and of its shards.
+
+Light on purpose: Snakemake imports it to plan.
+"""
+
+
+def document_range(documents: int, share: int, shares: int) -> range:
+    """The documents of share `share` of `shares`: contiguous, sizes differing by one at most."""
+    return range(documents * share // shares, documents * (share + 1) // shares)
+
+
+def overlapping(share: int, shares: int, others: int) -> range:
+    """Which of `others` equal shares can have documents of `share` of `shares`, of any number."""
+    return range(share * others // shares, -(-(share + 1) * others // shares))

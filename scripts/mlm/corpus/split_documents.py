@@ -1,0 +1,141 @@
+"""The documents of a split, which stand in one Parquet file or in several, read as one sequence."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mlm.corpus.artefacts import CorpusSplit, together_sha256
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError, reading
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group of one of the files: its first document, and those that it holds."""
+
+    path: Path
+    file: pq.ParquetFile
+    number: int
+    documents: range
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """A column of all its documents."""
+        with reading(self.path, "parquet"):
+            return self.file.read_row_group(self.number, [name]).column(name)
+
+    def batches(
+        self, columns: Sequence[str], batch: int, wanted: range | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """`columns` of the documents `wanted` (None: of all), at most `batch` at a time."""
+        wanted = self.documents if wanted is None else wanted
+        row = self.documents.start
+        with reading(self.path, "parquet"):
+            for rows in self.file.iter_batches(batch, [self.number], list(columns)):
+                first, last = max(wanted.start - row, 0), min(wanted.stop - row, len(rows))
+                if first < last:
+                    yield rows.slice(first, last - first)
+                row += len(rows)
+
+
+class SplitDocuments:
+    """The documents of a split in their order, numbered from 0.
+
+    `files` are its Parquet files (columns `text` and `group`) with the number of documents in each.
+    Only those are opened that hold what is asked for. Whatever is damaged raises MlmError.
+    """
+
+    def __init__(self, files: Sequence[tuple[Path, int]]):
+        self.paths = [Path(path) for path, _ in files]
+        self._ends = list(accumulate(count for _, count in files))
+
+    @classmethod
+    def described(cls, record: str | os.PathLike) -> "SplitDocuments":
+        """Those of the split that `results/corpus/{split}.json` describes; its files lie beside."""
+        files = CorpusSplit.read(record).files
+        return cls([(Path(record).with_name(file.name), file.documents) for file in files])
+
+    @classmethod
+    def of_files(cls, paths: Sequence[str | os.PathLike]) -> "SplitDocuments":
+        """Those of Parquet files without a description."""
+        return cls([(Path(path), _number_of_documents(Path(path))) for path in paths])
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    @property
+    def named(self) -> str:
+        """The files, in words."""
+        more = len(self.paths) - 1
+        return f"{self.paths[0]}{f' and {more} more' if more else ''}"
+
+    def are_there(self) -> bool:
+        """Whether all the files are."""
+        return all(path.exists() for path in self.paths)
+
+    def sha256(self, digest: Callable[[Path], str] = file_sha256) -> str:
+        """As `CorpusSplit.sha256`, of the files as they are now; `digest` is that of one."""
+        return together_sha256([digest(path) for path in self.paths])
+
+    def row_groups(
+        self, columns: Sequence[str], documents: range | None = None
+    ) -> Iterator[RowGroup]:
+        """The row groups that hold `documents` (None: all), in order, to read `columns` of them.
+
+        They are read one by one, because pyarrow holds the buffers of all groups of a call until
+        its end; so memory is bounded by one, whose pages are checked.
+        """
+        documents = range(len(self)) if documents is None else documents
+        for path, end, start in zip(self.paths, self._ends, [0, *self._ends], strict=False):
+            if end <= documents.start or start >= documents.stop:
+                continue
+            with (
+                reading(path, "parquet"),
+                pq.ParquetFile(path, page_checksum_verification=True) as file,
+            ):
+                _check_columns(path, file, columns)
+                if file.metadata.num_rows != end - start:
+                    raise ValueError(f"{file.metadata.num_rows} rows, {end - start} recorded")
+                for number in range(file.num_row_groups):
+                    held = range(start, start + file.metadata.row_group(number).num_rows)
+                    if held.start < documents.stop and documents.start < held.stop:
+                        yield RowGroup(path, file, number, held)
+                    start = held.stop
+
+    def batches(
+        self, columns: Sequence[str], batch: int, documents: range | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """`columns` of `documents` (None: all) in order, at most `batch` documents at a time."""
+        for group in self.row_groups(columns, documents):
+            yield from group.batches(columns, batch, documents)
+
+    def texts(self, batch: int = 1000) -> Iterator[list[str]]:
+        """All texts in order, at most `batch` at a time."""
+        for group in self.row_groups(["text"]):
+            with reading(group.path, "parquet"):
+                for rows in group.batches(["text"], batch):
+                    yield rows.column("text").to_pylist()
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """A column of all documents, in memory."""
+        # By read_table, pandas would be imported.
+        chunks = [chunk for group in self.row_groups([name]) for chunk in group.column(name).chunks]
+        return pa.chunked_array(chunks)
+
+
+def _number_of_documents(path: Path) -> int:
+    with reading(path, "parquet"), pq.ParquetFile(path) as file:
+        return file.metadata.num_rows
+
+
+def _check_columns(path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> None:
+    missing = [name for name in columns if name not in file.schema_arrow.names]
+    if missing:
+        raise MlmError(
+            f"{path}: no column {missing[0]!r} in {file.schema_arrow.names}. Delete it and run "
+            "again, so that it is remade"
+        )
