@@ -88,6 +88,8 @@ rule pretrain:
             continue_from=of_run("pretraining", "continue_from"),
             parent=continuation_of,
             push=pushing_of,
+            # What results/live.html asks meanwhile, which is no output.
+            live=of_run("evaluation", "prompts", "top_k"),
             # For a TPU that accelerator.kind: auto finds on the machine that trains.
             preflight_required=settings["preflight"]["required"],
             tpu=settings["accelerator"]["tpu"],

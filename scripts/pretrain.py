@@ -7,6 +7,7 @@ from mlm.jobs.job import accelerator_of, run
 
 def main(job):
     from mlm.preflight.gate import require_passed
+    from mlm.pretraining.live import LiveSettings, live_page
     from mlm.pretraining.pretraining_job import RunResults, train_and_export
     from mlm.pretraining.run_inputs import RunFiles, RunSettings
     from mlm.publishing.background import PushSettings, background_pushes
@@ -55,7 +56,21 @@ def main(job):
     def pushes(state):
         return background_pushes(pushing, state, beside)
 
-    train_and_export(settings, files, results, before_found_tpu, pushes)
+    live = operational["live"]
+    page = live_page_of(job.output.summary)
+    live = LiveSettings(page, **live) if page else None
+
+    def shown(run, framework, state):
+        return live_page(live, run, framework, files.tokenizer, state)
+
+    train_and_export(settings, files, results, before_found_tpu, pushes, shown)
+
+
+def live_page_of(summary):
+    """Where the page lies that shows a training: in results/ of the working directory. None where
+    `summary`, an output, is a copy of what goes to a bucket."""
+    top = Path(summary).parts[0]
+    return f"{top}/live.html" if top == "results" else None
 
 
 def _first(paths):

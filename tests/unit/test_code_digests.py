@@ -13,7 +13,9 @@ from mlm.foundations.code_digests import code_digests
 from mlm.foundations.errors import MlmError
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-RULE_SCRIPTS = sorted(p.stem for p in SCRIPTS.glob("*.py"))
+#: They use nothing of the library, and no rule runs them.
+STANDING_ALONE = {"generate_environment", "to_onnx"}
+RULE_SCRIPTS = sorted({p.stem for p in SCRIPTS.glob("*.py")} - STANDING_ALONE)
 WITH_TENSORFLOW = ("lower_train_step", "pretrain", "preview")
 
 

@@ -21,7 +21,7 @@ def handed_in(monkeypatch, tmp_path):
     def of(required: bool):
         taken = {}
 
-        def train(_settings, _files, _results, before_found_tpu, further_action):
+        def train(_settings, _files, _results, before_found_tpu, further_action, _shown):
             taken.update(gate=before_found_tpu, action=further_action)
 
         monkeypatch.setattr(pretraining_job, "train_and_export", train)
@@ -40,6 +40,7 @@ def handed_in(monkeypatch, tmp_path):
                     "continue_from": {},
                     "parent": None,
                     "push": {"every": None},
+                    "live": {"prompts": [], "top_k": 5},
                     "preflight_required": required,
                     "tpu": {},
                 },
@@ -84,3 +85,14 @@ def test_no_preflight_and_no_pushes_where_none_are_asked_for(handed_in):
     taken["gate"]("base", STEP)
     with taken["action"]("state") as action:
         assert action is None
+
+
+@pytest.mark.parametrize(
+    "summary, page",
+    [
+        ("results/runs/base/trained/training.json", "results/live.html"),
+        (".snakemake/storage/gcs/b/p/results/runs/base/trained/training.json", None),
+    ],
+)
+def test_a_training_is_shown_where_its_results_stay(summary, page):
+    assert importlib.import_module("pretrain").live_page_of(summary) == page

@@ -3,7 +3,9 @@
 Each says at which step it is next due and what it does there. None changes a weight.
 """
 
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import numpy as np
@@ -107,6 +109,40 @@ class Logging:
         self._record.rows.append(row)
         self._events.add(row)
         self._progress.show(row)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """How far a training has come: rows of its log so far, and how long it will still take.
+
+    `validated` is whether the last row has a validation.
+    """
+
+    step: int
+    rows: Sequence[Row]
+    seconds_left: float | None
+    validated: bool
+
+
+#: Shows people a moment of the training; it may ask the engine, and changes nothing.
+Show = Callable[[Moment, Engine], None]
+
+
+class Showing:
+    """Hands each new row of the log to what shows the training, after `logging`."""
+
+    def __init__(self, logging: Logging, record: Record, progress: Progress, show: Show):
+        self._logging, self._record, self._progress = logging, record, progress
+        self._show = show
+
+    def due(self, step: int) -> int:
+        return self._logging.due(step)
+
+    def act(self, step: int, engine: Engine) -> None:
+        rows = self._record.rows
+        validated = rows[-1].validation_loss is not None
+        left = self._progress.left(step, time.monotonic())
+        self._show(Moment(step, rows, left, validated), engine)
 
 
 class Saving:

@@ -18,7 +18,7 @@ from mlm.pretraining.engine import Accelerator, open_devices
 from mlm.pretraining.export import write_sentence_encoder
 from mlm.pretraining.first_use import first_use
 from mlm.pretraining.model_card import model_card
-from mlm.pretraining.periodic_actions import PeriodicAction
+from mlm.pretraining.periodic_actions import PeriodicAction, Show
 from mlm.pretraining.resolved_run import Pretraining
 from mlm.pretraining.run_inputs import (
     RunFiles,
@@ -33,6 +33,7 @@ from mlm.shards.manifests import Manifest
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
 
 FurtherAction = AbstractContextManager[PeriodicAction | None]
+Shown = AbstractContextManager[Show | None]
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,17 @@ def train_and_export(
     results: RunResults,
     before_found_tpu: Callable[[str, dict], None] = lambda _run, _step: None,
     further_action: Callable[[str], FurtherAction] = lambda _state: nullcontext(),
+    shown: Callable[[Pretraining, str, str], Shown] = lambda _run, _framework, _state: (
+        nullcontext()
+    ),
 ) -> None:
     """Check the data, train or resume, and write the model, training.csv and training.json.
 
     `before_found_tpu` is called with the run's name and the sizes of its step before it trains on
     a TPU that `accelerator.kind: auto` found, and raises MlmError where it must not.
     `further_action`, called with the directory of the run's states, gives the context of one more
-    periodic action, or of None; it is left when all is written.
+    periodic action, or of None; it is left when all is written. `shown`, called with the run, the
+    framework and that directory, gives the context of what shows the training, or of None.
     """
     manifests = read_checked_manifests(files, settings.sequence_length)
     accelerator = open_devices(settings.engine, AcceleratorSettings.of(settings.accelerator))
@@ -78,9 +83,12 @@ def train_and_export(
         f"{run.global_batch_size(accelerator.replicas)} samples",
         file=sys.stderr,
     )
-    with further_action(states.path) as further:
+    with (
+        further_action(states.path) as further,
+        shown(run, accelerator.framework, states.path) as show,
+    ):
         trained = pretrain(
-            run, accelerator, states, [further] if further is not None else [], branch
+            run, accelerator, states, [further] if further is not None else [], branch, show
         )
         if trained.overflow:
             print(

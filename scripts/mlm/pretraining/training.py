@@ -18,6 +18,8 @@ from mlm.pretraining.periodic_actions import (
     PeriodicAction,
     Profiling,
     Saving,
+    Show,
+    Showing,
     Validation,
     not_finite,
 )
@@ -40,10 +42,12 @@ def pretrain(
     states: StateDirectory,
     further: Sequence[PeriodicAction] = (),
     branch: Branch | None = None,
+    show: Show | None = None,
 ) -> Trained:
     """Train from the last saved state, from `branch`, or from the start, to the end.
 
-    `further` are periodic actions of the caller, done after those of every training.
+    `further` are periodic actions of the caller, done after those of every training; `show` is
+    called with each new row of the log.
 
     Raises MlmError when stopped by a signal (after saving), on a loss that is not finite,
     and where the state cannot be written.
@@ -56,14 +60,13 @@ def pretrain(
 
         validation = Validation(run, engine)
         saving = Saving(run, engine, states, record)
-        actions = [
-            validation,
-            Logging(run, engine, validation, record, progress, f"{states.path}/tensorboard"),
-            saving,
-        ]
+        logging = Logging(run, engine, validation, record, progress, f"{states.path}/tensorboard")
+        actions = [validation, logging, saving]
         if run.export_every_epochs:
             actions.append(EpochExport(run, engine, f"{states.path}/exports"))
         actions += further
+        if show is not None:
+            actions.append(Showing(logging, record, progress, show))
         if run.profile:
             actions.append(Profiling(run, engine, f"{states.path}/profile"))
 

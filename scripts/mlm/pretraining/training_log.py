@@ -122,16 +122,21 @@ class Progress:
         self._window = now, step
         return (step - at) * self.tokens_per_step / max(now - then, 1e-9) if step > at else None
 
+    def left(self, step: int, now: float) -> float | None:
+        """Seconds from `now`, at `step`, to the end at the pace since `begin`; None at its step."""
+        then, at = self._compiled
+        if step <= at:
+            return None
+        return (now - then) / (step - at) * (self.steps - step)
+
     def show(self, row: Row) -> None:
         """Print the row, unless one was printed a moment ago and it is not the last."""
         now = time.monotonic()
         if now - self._last_print < _PROGRESS_INTERVAL and row.step < self.steps:
             return
         self._last_print = now
-        then, at = self._compiled
-        pace = ""
-        if row.tokens_per_second is not None:
-            left = (now - then) / (row.step - at) * (self.steps - row.step)
+        pace, left = "", self.left(row.step, now)
+        if row.tokens_per_second is not None and left is not None:
             pace = f", {row.tokens_per_second:,.0f} tokens/s, {in_words(left)} left"
         memory = psutil.Process().memory_info().rss / 1e9
         seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"

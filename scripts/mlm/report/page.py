@@ -48,6 +48,20 @@ def write_report(
 
 def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> str:
     """The page as HTML text, from the templates in the directory `templates`."""
+    sections = [
+        {"name": name, "title": SECTIONS[name].title, "view": view}
+        for name in results.sections
+        if (view := SECTIONS[name].view(results)) is not None
+    ]
+    style = Markup((templates / "style.css").read_text(encoding="utf-8"))
+    page = environment_of(templates).get_template("page.html.j2")
+    return page.render(
+        title=results.title, sections=sections, figures=drawn, results=results, style=style
+    )
+
+
+def environment_of(templates: Path) -> Environment:
+    """The templates in the directory `templates`, with the words that they use."""
     environment = Environment(
         loader=FileSystemLoader(templates, encoding="utf-8"),
         autoescape=True,
@@ -63,15 +77,7 @@ def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> st
         "plain": plain,
         "svg": lambda f: Markup(f.svg),
     }
-    sections = [
-        {"name": name, "title": SECTIONS[name].title, "view": view}
-        for name in results.sections
-        if (view := SECTIONS[name].view(results)) is not None
-    ]
-    style = Markup((templates / "style.css").read_text(encoding="utf-8"))
-    return environment.get_template("page.html.j2").render(
-        title=results.title, sections=sections, figures=drawn, results=results, style=style
-    )
+    return environment
 
 
 def numbers_of(results: Results) -> dict[str, Any]:

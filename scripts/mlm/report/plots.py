@@ -1,6 +1,7 @@
 """The report's figures, drawn with matplotlib from the results of the runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -22,13 +23,20 @@ from mlm.report.theming import (
 from mlm.tokenizer.artefacts import TokenizerStatistics
 
 
+class Curves(Protocol):
+    """What a curve is drawn from: a run's name, and the rows of its log."""
+
+    name: str
+    curves: Sequence[Mapping[str, float | None]]
+
+
 def figures(results: Results) -> dict[str, Figure]:
     """All figures by name; one whose data no run has is there all the same, and empty."""
     runs = results.runs
     return {
         "piece_lengths": _piece_lengths(results.tokenizer),
-        "training_loss": _curve(runs, "loss", "training_loss", "nats per masked token"),
-        "training_accuracy": _curve(runs, "accuracy", "training_accuracy", "accuracy"),
+        "training_loss": training_curve(runs, "loss", "nats per masked token", runs),
+        "training_accuracy": training_curve(runs, "accuracy", "accuracy"),
         "learning_rate": _learning_rate(runs),
         "test_loss": _bars(runs, "loss", "test_loss"),
         "test_accuracy": _bars(runs, "accuracy", "test_accuracy"),
@@ -58,7 +66,7 @@ def _piece_lengths(tokenizer: TokenizerStatistics | None) -> Figure:
         return themed(figure, "piece_lengths", alternative)
 
 
-def _column(run: RunResults, column: str) -> tuple[list[float], list[float]]:
+def _column(run: Curves, column: str) -> tuple[list[float], list[float]]:
     """Steps and values of the rows of training.csv in which `column` has a value."""
     rows = [(r["step"], r[column]) for r in run.curves if r[column] is not None]
     return [s for s, _ in rows], [v for _, v in rows]
@@ -76,7 +84,7 @@ def _look(index: int) -> dict:
     return {"color": series_colour(index), "linestyle": series_dash(index)}
 
 
-def _line(axes, index: int, run: RunResults, x: Sequence, y: Sequence, **style) -> None:
+def _line(axes, index: int, run: Curves, x: Sequence, y: Sequence, **style) -> None:
     """The line of the `index`-th run, under its name."""
     axes.plot(x, y, **_look(index), label=_short(run.name), **style)
 
@@ -89,7 +97,10 @@ def _short(name: str, longest: int = 22) -> str:
     return f"{name[: longest - end - 1]}…{name[-end:]}"
 
 
-def _curve(runs: Sequence[RunResults], metric: str, name: str, unit: str) -> Figure:
+def training_curve(
+    runs: Sequence[Curves], metric: str, unit: str, beside: Sequence[RunResults] = ()
+) -> Figure:
+    """The metric of train and validation over the steps, beside the baselines of some runs."""
     said = []
     with drawing() as (figure, axes):
         for i, run in enumerate(runs):
@@ -111,9 +122,8 @@ def _curve(runs: Sequence[RunResults], metric: str, name: str, unit: str) -> Fig
                     f"{run.name}: {_said(values[0], metric)} at step {steps[0]:.0f} to "
                     f"{_said(values[-1], metric)} at step {steps[-1]:.0f}"
                 )
-        if metric == "loss":
-            _baseline_lines(axes, runs)
-        else:
+        _baseline_lines(axes, beside)
+        if metric == "accuracy":
             axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
             axes.set_ylim(bottom=0)
         axes.set(xlabel="step", ylabel=unit)
@@ -122,7 +132,7 @@ def _curve(runs: Sequence[RunResults], metric: str, name: str, unit: str) -> Fig
         legend_below(figure)
         words = "; ".join(said) or "no validation was recorded"
         alternative = f"Line plot, {metric} over steps, train and validation. Validation: {words}."
-        return themed(figure, name, alternative)
+        return themed(figure, f"training_{metric}", alternative)
 
 
 def _said(value: float, metric: str) -> str:
