@@ -79,7 +79,7 @@ class Preflight(Section):
     targets: Annotated[list[Text], Field(min_length=1)] = Field(
         ["v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2"],
         description="Topologies to compile for, each a generation (v3, v4, v5e, v5p, v6e) and a"
-        " grid of chips.",
+        " grid of chips, of one host or of many, as v5e:16x16.",
     )
     effort: Literal["auto", "quick", "full"] = Field(
         "auto",

@@ -1,0 +1,92 @@
+"""What stands ready for an accelerator runs on a CPU, without what it says it does not need."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import small_run
+
+ROOT = Path(__file__).parents[2]
+BENCHMARK = ROOT / "benchmarks" / "accelerator.py"
+#: What the machine with the accelerator may be without.
+ABSENT = ("tensorflow", "transformers", "tokenizers", "snakemake", "flax", "optax", "datasets")
+
+
+@pytest.fixture
+def rows_of(tmp_path):
+    """A function of arguments: the status of `accelerator.py --quick` with them, and its rows."""
+    for name in ABSENT:
+        absent = f"raise ImportError('{name} is not installed')\n"
+        (tmp_path / "absent" / f"{name}.py").parent.mkdir(exist_ok=True)
+        (tmp_path / "absent" / f"{name}.py").write_text(absent)
+
+    def ran(*arguments):
+        quick = ["--quick", "--kind", "cpu", "--threads", "1", "--turns", "2", "--steps", "1"]
+        found = subprocess.run(
+            [sys.executable, str(BENCHMARK), *quick, "--with", "jax", "--json", *arguments],
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "absent")},
+            capture_output=True,
+            text=True,
+        )
+        return found, [json.loads(line) for line in found.stdout.splitlines()]
+
+    return ran
+
+
+@pytest.mark.slow
+def test_a_case_has_its_figures_and_the_same_bits_again_and_resumed(rows_of):
+    ran, (row,) = rows_of("--cases", "modernbert-base-512", "--shards", "nowhere")
+    assert ran.returncode == 0, ran.stderr
+    assert "nothing is trained" in ran.stderr
+    assert row["same_bits_again"] and row["same_bits_resumed"]
+    assert (row["platform"], row["devices"], row["peak_memory_gib"]) == ("cpu", 1, None)
+    assert row["date"] and row["device"] and row["product_tflops"] > 0
+    assert row["step_ms_quartiles"][0] <= row["step_ms"] <= row["step_ms_quartiles"][1]
+    assert row["share_of_product"] > 0
+
+
+@pytest.mark.slow
+def test_the_engine_trains_on_shards_that_are_there(rows_of, tmp_path):
+    small_run.write_inputs(tmp_path)
+    (tmp_path / "manifests").mkdir()
+    for split in ("train", "validation"):
+        (tmp_path / f"{split}.json").rename(tmp_path / "manifests" / f"{split}.json")
+    ran, (row,) = rows_of("--cases", "--shards", str(tmp_path / "manifests"))
+    assert ran.returncode == 0, ran.stderr
+    assert row["steps"] == 20
+    # Below chance of 500 words, which the weights begin with.
+    assert 0 < row["validation_loss"] < 6.2 and 0 < row["loss"] < 6.2
+
+
+def test_the_default_of_the_benchmark_is_that_of_the_configuration(monkeypatch):
+    from mlm.config.resolution import model_of_run, resolve
+
+    monkeypatch.syspath_prepend(str(BENCHMARK.parent))
+    from accelerator import _DEFAULT, CASES
+
+    config = resolve({})
+    model, pretraining = model_of_run(config, "base"), config["pretraining"]
+    assert _DEFAULT["model_type"] == model["family"]
+    assert _DEFAULT["vocab_size"] == config["tokenizer"]["vocabulary_size"]
+    assert model["config"].items() <= _DEFAULT.items()
+    case = CASES["default"]
+    assert case.batch == pretraining["per_replica_batch_size"]
+    assert case.sequence == config["shards"]["sequence_length"]
+    assert case.masked == pretraining["masking"]["mlm_probability"]
+
+
+@pytest.mark.slow
+def test_the_flops_are_those_of_the_products(monkeypatch):
+    """Six for each weight of a layer and token; those of attention and of the head."""
+    monkeypatch.syspath_prepend(str(BENCHMARK.parent))
+    from accelerator import CASES, flops
+
+    case = CASES["roberta-base-512"]
+    layer, slots, width = 12 * 768 * 768, 77, 768
+    whole = 11 * 512 * layer + 512 * 2 * width**2 + slots * (layer - 2 * width**2)
+    attention = 4 * width * 512 * (11 * 512 + slots)
+    head = 2 * slots * (50_265 * width + width**2)
+    assert flops(case) == pytest.approx(3 * (2 * whole + attention + head), rel=1e-6)
