@@ -9,7 +9,6 @@ The configuration is given as to snakemake. Nothing is written; --replay makes s
 
 import argparse
 import json
-import os
 import shlex
 import signal
 import sys
@@ -26,17 +25,12 @@ def main(arguments: list[str]) -> int:
     given = _parsed(arguments)
     from mlm.asking.asking import Question, ask
     from mlm.asking.in_words import in_words, training_in_words
-    from mlm.config.reading import read_settings
+    from mlm.config.reading import read_settings_in
     from mlm.results.typed_artefacts import as_json
 
     try:
-        # What stands in the files is relative to the directory, as Snakemake has it.
-        elsewhere = given.directory != "."
-        files = [os.path.abspath(file) if elsewhere else file for file in given.configfile]
-        if not os.path.isdir(given.directory):
-            raise MlmError(f"--directory {given.directory}: there is no such directory")
-        os.chdir(given.directory)
-        settings = read_settings(BASE / "config.yaml", files, given.config)
+        overlays, values = given.configfile, given.config
+        settings = read_settings_in(given.directory, BASE / "config.yaml", overlays, values)
         run = given.run or next(iter(settings["runs"]))
         command = f"snakemake --cores 2{_options(given)}"
         replayed = None

@@ -1,5 +1,6 @@
 """The configuration as Snakemake would hand it to the workflow, for commands without Snakemake."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,21 @@ def read_settings(
         overlay = merged(overlay, {key: yaml.load(value, _LOADER)})
     given, undecided = set_by_user(merged(_read(defaults), overlay), overlay)
     return resolve(given, repeated_keys([defaults, *overlays]) + undecided)
+
+
+def read_settings_in(
+    directory: str, defaults: Path, overlays: Iterable[str], assignments: Iterable[str]
+) -> Settings:
+    """As `read_settings`, with `directory` made the working directory.
+
+    What stands in the files is relative to it, as Snakemake's `--directory` has it; the files'
+    own paths are not. Raises MlmError also where there is no such directory.
+    """
+    files = [os.path.abspath(file) if directory != "." else file for file in overlays]
+    if not os.path.isdir(directory):
+        raise MlmError(f"--directory {directory}: there is no such directory")
+    os.chdir(directory)
+    return read_settings(defaults, files, assignments)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -31,17 +31,26 @@ def use_cpu(threads: int) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
-def answers(model_directory: str | Path, prompts: Sequence[str], top_k: int) -> list[Prompt]:
+def answers(
+    model_directory: str | Path,
+    prompts: Sequence[str],
+    top_k: int,
+    told_as: str = "evaluation.prompts",
+) -> list[Prompt]:
     """The prompts with their `top_k` answers, the most probable first.
 
     They are those of transformers' fill-mask pipeline. Raises MlmError with every prompt
-    that does not hold the tokenizer's mask token exactly once, or is too long.
+    that does not hold the tokenizer's mask token exactly once, or is too long; `told_as` is what
+    the message calls them.
     """
     from mlm.config.families import first_position
 
     tokenizer, config = load_tokenizer(model_directory), model_configuration(model_directory)
     positions = getattr(config, "max_position_embeddings", None) or 2**31
-    encoded = _encoded(prompts, tokenizer, positions - first_position(config.model_type))
+    longest = positions - first_position(config.model_type)
+    encoded, problems = _encoded(prompts, tokenizer, longest)
+    if problems:
+        raise MlmError(f"{told_as}:\n{listed(problems)}")
     check_vocabulary(config.vocab_size, tokenizer, model_directory)
     logits = _logits_of(model_directory)
     return [
@@ -50,7 +59,8 @@ def answers(model_directory: str | Path, prompts: Sequence[str], top_k: int) -> 
     ]
 
 
-def _encoded(prompts: Sequence[str], tokenizer, longest: int) -> list[list[int]]:
+def _encoded(prompts: Sequence[str], tokenizer, longest: int) -> tuple[list[list[int]], list[str]]:
+    """The ids of each prompt, and a line for each that cannot be asked."""
     problems, encoded = [], []
     for prompt in prompts:
         ids = tokenizer(prompt)["input_ids"]
@@ -63,9 +73,7 @@ def _encoded(prompts: Sequence[str], tokenizer, longest: int) -> list[list[int]]
         elif len(ids) > longest:
             problems.append(f"{prompt!r} has {len(ids)} tokens; the model takes at most {longest}")
         encoded.append(ids)
-    if problems:
-        raise MlmError(f"evaluation.prompts:\n{listed(problems)}")
-    return encoded
+    return encoded, problems
 
 
 def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]:

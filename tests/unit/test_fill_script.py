@@ -1,0 +1,71 @@
+"""What scripts/fill.py says where there is nothing to ask."""
+
+import json
+
+import pytest
+from loaded_script import loaded
+
+from mlm.evaluation.artefacts import Answer, Prompt
+from mlm.results.artefacts import record_job, write_artefact
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A directory with files that stand for the model of run base, as they were recorded."""
+    results = tmp_path / "results" / "runs" / "base"
+    (results / "model").mkdir(parents=True)
+    (results / "model" / "model.safetensors").write_bytes(b"weights")
+    (results / "model" / "config.json").write_text("{}")
+    write_artefact(results / "training.json", {"run": "base"})
+    record_job("keep_model", {}, {}, map(str, [results / "training.json", *results.glob("*/*")]))
+    return results / "model"
+
+
+@pytest.fixture
+def fill(monkeypatch, tmp_path):
+    """Run fill.py in a directory, with a stand-in for the model's answers."""
+    monkeypatch.chdir(tmp_path)
+
+    def answers(directory, prompts, top_k, told_as):
+        answer = Answer(token="people", sequence="the people", score=0.75)
+        return [Prompt(prompt, [answer] * top_k) for prompt in prompts]
+
+    monkeypatch.setattr("mlm.evaluation.fill_mask.answers", answers)
+    monkeypatch.setattr("mlm.evaluation.fill_mask.use_cpu", lambda threads: None)
+    return loaded("fill").main
+
+
+def test_every_sentence_is_answered(fill, model, capsys):
+    assert fill(["A [MASK].", "[MASK] b.", "--top-k", "2"]) == 0
+    answer = "   75.0%  people\n"
+    assert capsys.readouterr().out == f"A [MASK].\n{2 * answer}[MASK] b.\n{2 * answer}"
+    assert fill(["A [MASK].", "--json", "--run", "base", "--top-k", "1"]) == 0
+    answers = [{"token": "people", "sequence": "the people", "score": 0.75}]
+    expected = [{"prompt": "A [MASK].", "answers": answers}]
+    assert json.loads(capsys.readouterr().out) == expected
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        (["--run", "wide"], "no run is called 'wide'; there are: base"),
+        ([], "results/runs/base/model: no model is there yet"),
+        (["--directory", "nowhere"], "--directory nowhere: there is no such directory"),
+        (["--config", "seed=x"], "seed: found 'x', expected integer"),
+    ],
+)
+def test_where_there_is_no_model_that_is_said(fill, options, words, capsys):
+    assert fill(["A [MASK].", *options]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_damaged_model_is_not_asked(fill, model, capsys):
+    (model / "model.safetensors").write_bytes(b"weightz")
+    assert fill(["A [MASK]."]) == 1
+    assert "results/runs/base/model/model.safetensors is damaged" in capsys.readouterr().err
+
+
+def test_a_number_of_answers_below_one_is_refused(fill, capsys):
+    with pytest.raises(SystemExit):
+        fill(["A [MASK].", "--top-k", "0"])
+    assert "--top-k 0: a whole number from 1 is expected" in capsys.readouterr().err
