@@ -10,6 +10,7 @@ from tests.conftest import users_environment
 
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.in_jax import framework
+from mlm.pretraining.in_jax.accelerators import Accelerator
 from mlm.pretraining.in_jax.framework import data_mesh
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
@@ -87,6 +88,12 @@ def test_a_gpus_kernels_are_deterministic_unless_speed_is_asked_for(
     framework.prepare("gpu", 1, None, deterministic)
     flags = f"--xla_dump_to=x --xla_gpu_deterministic_ops={flag}"
     assert os.environ["XLA_FLAGS"] == flags
+
+
+def test_a_state_on_a_gpu_belongs_to_kernels_of_either_kind():
+    found = [Accelerator(None, "gpu", "bfloat16", kept).arithmetic() for kept in (True, False)]
+    assert found == [{"deterministic": True}, {"deterministic": False}]
+    assert Accelerator(None, "tpu", "bfloat16", False).arithmetic() == {}
 
 
 PROGRAM = """

@@ -1,6 +1,6 @@
 """The model card: a header that the Hub reads, and figures that are those of the training."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import report_artefacts as made
 from huggingface_hub import ModelCard, metadata_load
@@ -38,6 +38,13 @@ def test_the_card_says_how_the_model_was_made():
     text = model_card(made.training("base"), corpus="embedded")
     for words in ("1,463,744", "1,600", "State of the Union", "transformers 4.52.4", "0.003"):
         assert words in text
+
+
+def test_the_card_says_that_a_gpus_kernels_were_not_deterministic():
+    training = made.training("base")
+    for deterministic, said in ((None, False), (True, False), (False, True)):
+        text = model_card(replace(training, deterministic=deterministic), corpus="embedded")
+        assert (", not the same bits in every run |" in text) == said
 
 
 def test_the_card_is_the_same_each_time():
