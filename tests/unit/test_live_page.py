@@ -1,6 +1,5 @@
 """The page of a training under way: what it says, when it is written, and that it is in no way."""
 
-import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,7 +61,7 @@ def shown(monkeypatch, tmp_path):
         clock=lambda: now[0],
     )
     monkeypatch.setattr(page, "_snapshot", lambda moment, engine: {"step": moment.step})
-    monkeypatch.setattr(page, "_draw", lambda: steps.append(page._last["step"]))
+    monkeypatch.setattr(page, "_draw", lambda told: steps.append(told["step"]))
     return SimpleNamespace(page=page, now=now, steps=steps)
 
 
@@ -119,12 +118,16 @@ def test_how_a_page_looks_is_no_code_of_a_training():
 
 
 @pytest.mark.slow
-def test_a_process_of_its_own_writes_the_page(tmp_path):
+def test_a_process_of_its_own_writes_the_page(monkeypatch, tmp_path):
     page = LivePage(
         LiveSettings(str(tmp_path / "live.html"), [], 5), RUN, "jax", "t.json", tmp_path
     )
-    page._last = json.loads(json.dumps(told()))
-    page._draw()
+    monkeypatch.setattr(page, "_snapshot", lambda moment, engine: told(step=moment.step))
+    monkeypatch.setattr(live, "_AT_LEAST", 0.0)
+    page(Moment(15, [row(15)], None, True), object())
+    # What came after the last page is on the one of the end.
+    page(Moment(99, [row(99)], None, False), object())
     page.finish()
     assert page._drawing.returncode == 0
-    assert "The training has ended" in (tmp_path / "live.html").read_text()
+    written = (tmp_path / "live.html").read_text()
+    assert "The training has ended" in written and "Step 99 of 100" in written

@@ -56,33 +56,36 @@ class LivePage:
     ):
         self._settings, self._run, self._framework = settings, run, framework
         self._tokenizer, self._directory, self._clock = tokenizer, directory, clock
-        self._written, self._last = clock(), None
+        self._written = clock()
+        self._moment: Moment | None = None
+        #: Of the trainings that have a page.
+        self._engine: Engine | None = None
         self._prompts: Prompts | None = None
         self._drawing: subprocess.Popen | None = None
         self._failed = False
 
     def __call__(self, moment: Moment, engine: Engine) -> None:
         """Show `moment`, if the last page is old enough."""
+        self._moment = moment
         since = self._clock() - self._written
         busy = self._drawing is not None and self._drawing.poll() is None
         if self._failed or busy or since < (_AT_LEAST if moment.validated else _AT_MOST):
             return
         try:
             self._check_last()
-            self._last = self._snapshot(moment, engine)
-            self._draw()
+            self._draw(self._snapshot(moment, engine))
+            self._engine = engine
         except Exception as error:
             self._give_up(f"{type(error).__name__}: {error}")
         self._written = self._clock()
 
     def finish(self) -> None:
         """Say on the page that the training has ended; where there is none, none is made."""
-        if self._last is None or self._failed:
+        if self._engine is None or self._failed:
             return
         try:
             self._drawing.wait(60)
-            self._last |= {"ended": True}
-            self._draw()
+            self._draw(self._snapshot(self._moment, self._engine) | {"ended": True})
             self._drawing.wait(60)
             self._check_last()
         except Exception as error:
@@ -105,9 +108,9 @@ class LivePage:
             "ended": False,
         }
 
-    def _draw(self) -> None:
+    def _draw(self, told: dict) -> None:
         snapshot = self._directory / "live.json"
-        write_json(snapshot, self._last)
+        write_json(snapshot, told)
         with open(snapshot.with_suffix(".log"), "wb") as log:
             self._drawing = subprocess.Popen(
                 [sys.executable, _DRAWING, snapshot.resolve(), Path(self._settings.page).resolve()],
