@@ -17,7 +17,7 @@ from mlm.config.memory import evaluation_mb, tokens_of, training_mb
 from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import repeated_keys, set_by_user
-from mlm.corpus.shares import overlapping
+from mlm.corpus.shares import file_name, overlapping
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.environment import check_environment, check_place
@@ -130,6 +130,11 @@ wildcard_constraints:
     split="|".join(SPLITS),
     run="|".join(map(re.escape, RUNS)),
     shard=r"\d{5}",
+    part=r"\d{5}",
+    parts=r"\d{5}",
+    partition=r"\d{5}",
+    share=r"\d{5}",
+    shares=r"\d{5}",
 
 
 # Content decides whether a file or a module changed; what was read once is remembered.
@@ -251,17 +256,15 @@ def canonical(value):
 def corpus_files(split):
     """The declared Parquet files of the documents of `split`, in order."""
     count = settings["corpus"]["count"][split]
-    if count == 1:
-        return [f"results/corpus/{split}.parquet"]
-    return [f"results/corpus/{split}-{i:05d}-of-{count:05d}.parquet" for i in range(count)]
+    return [f"results/corpus/{file_name(split, share, count)}" for share in range(count)]
 
 
 def corpus_files_of_shard(wildcards):
     """Those with documents of the job's shard: both are shares of the split, so that it is known
     without reading anything."""
-    files = corpus_files(wildcards.split)
-    held = overlapping(int(wildcards.shard), int(wildcards.shards), len(files))
-    return files[held.start : held.stop]
+    split, count = wildcards.split, settings["corpus"]["count"][wildcards.split]
+    held = overlapping(int(wildcards.shard), int(wildcards.shards), count)
+    return [f"results/corpus/{file_name(split, share, count)}" for share in held]
 
 
 def shard_files(split, suffix="tfrecord"):

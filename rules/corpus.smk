@@ -2,7 +2,10 @@
 # Requires: what `corpus` in the configuration names: a package, files, or a Hub dataset.
 # Gives: results/corpus/{split}.parquet (columns text and group, one document a row), or several
 #        files, and results/corpus/{split}.json (source, files, sizes, what each filter took).
+# Between: results/corpus/parts/, where the source is read in parts (corpus.parts): what each part read,
+#        which documents are left out, and what was written; gone when the corpus is there.
 from mlm.corpus.file_patterns import check_group_by, matched_files, used_settings
+from mlm.corpus.parts import PARTITIONS, divided, undivided
 
 CORPUS_FILES = {split: [] for split in SPLITS}
 if settings["corpus"]["source"] == "files":
@@ -18,12 +21,196 @@ if settings["corpus"]["source"] == "files":
             raise WorkflowError(str(error))
 
 
+USED_BY_CORPUS = canonical(used_settings(settings["corpus"], settings["seed"]))
+# What each part reads: bytes of files, or its share of the rows of a dataset.
+CORPUS_PARTS = [{"files": {}, "share": [0, 1]}]
+if settings["corpus"]["parts"] > 1 and FROM_CORPUS:
+    asked = settings["corpus"]["parts"]
+    if workflow.storage_settings.default_storage_provider is not None:
+        raise WorkflowError(
+            f"corpus.parts: {asked} needs a file system that all jobs see, and results are to lie in "
+            "a bucket. Set it to 1, or make the corpus where there is one (profiles/slurm)"
+        )
+    if settings["corpus"]["source"] == "files":
+        CORPUS_PARTS = [
+            {"files": {s: [list(piece) for piece in found] for s, found in part.items()}}
+            | {"share": [0, 1]}
+            for part in divided(CORPUS_FILES, settings["corpus"], asked)
+        ]
+        reasons = {
+            path: undivided(path, settings["corpus"])
+            for paths in CORPUS_FILES.values()
+            for path in paths
+        }
+        whole_files = [path for path, reason in reasons.items() if reason]
+        if whole_files and workflow.is_main_process:
+            logger.info(
+                f"corpus.parts: {len(whole_files)} of {len(reasons)} files are not divided; the first, "
+                f"{whole_files[0]}, {reasons[whole_files[0]]}."
+            )
+    elif settings["corpus"]["source"] == "hub" and settings["corpus"]["group_per"] is None:
+        CORPUS_PARTS = [{"files": {}, "share": [part, asked]} for part in range(asked)]
+    if len(CORPUS_PARTS) < asked and workflow.is_main_process:
+        logger.info(
+            f"corpus.parts: {asked}, but the source is read in {len(CORPUS_PARTS)}: it cannot be "
+            "divided further."
+        )
+
+READ = f"results/corpus/parts/{len(CORPUS_PARTS):05d}"
+WRITTEN = "results/corpus/parts/written"
+# With more than one part: the files of all jobs before the last one.
+READ_FILES, REMOVED_FILES, WRITTEN_FILES, COUNTED = {}, [], {}, []
+if len(CORPUS_PARTS) > 1:
+    numbers = [f"{part:05d}" for part in range(len(CORPUS_PARTS))]
+    READ_FILES = {
+        "records": [f"{READ}/read-{number}.json" for number in numbers],
+        "digests": [f"{READ}/read-{number}.digests" for number in numbers],
+        "spools": [f"{READ}/read-{number}-{split}.arrow" for number in numbers for split in SPLITS],
+    }
+    REMOVED_FILES = [f"{READ}/removed-{number:05d}" for number in range(PARTITIONS)]
+    WRITTEN_FILES = {
+        split: [f"{WRITTEN}/{split}-{share:05d}-of-{count:05d}" for share in range(count)]
+        for split, count in settings["corpus"]["count"].items()
+    }
+    COUNTED = [f"results/corpus/parts/{split}.json" for split in SPLITS]
+
+
+def part_of(wildcards):
+    """What the part of the job reads."""
+    return CORPUS_PARTS[int(wildcards.part)]
+
+
+def files_of_part(wildcards):
+    """The source files that the part of the job reads."""
+    return [piece[0] for pieces in part_of(wildcards)["files"].values() for piece in pieces]
+
+
+if len(CORPUS_PARTS) > 1:
+
+    rule corpus_read:
+        """Read a part of the source: decode, clean, split, filter, and put aside."""
+        input:
+            lambda wildcards: source(files_of_part(wildcards)),
+        output:
+            record=temp("results/corpus/parts/{parts}/read-{part}.json"),
+            digests=temp("results/corpus/parts/{parts}/read-{part}.digests"),
+            train=temp("results/corpus/parts/{parts}/read-{part}-train.arrow"),
+            validation=temp("results/corpus/parts/{parts}/read-{part}-validation.arrow"),
+            test=temp("results/corpus/parts/{parts}/read-{part}-test.arrow"),
+        log:
+            "logs/corpus_read/{part}-of-{parts}.log",
+        benchmark:
+            "logs/benchmarks/corpus_read/{part}-of-{parts}.tsv"
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        resources:
+            mem_mb=1000,
+            runtime=240,
+        params:
+            code=code("corpus_read"),
+            part=lambda wildcards: canonical(part_of(wildcards)),
+            files=lambda wildcards: identities(files_of_part(wildcards)),
+            settings=USED_BY_CORPUS,
+        script:
+            "../scripts/corpus_read.py"
+
+    rule corpus_deduplicate:
+        """Find duplicates and leaks among the documents whose digests begin alike."""
+        input:
+            records=READ_FILES["records"],
+        output:
+            record=temp("results/corpus/parts/{parts}/removed-{partition}.json"),
+            removed=temp("results/corpus/parts/{parts}/removed-{partition}.numbers"),
+        log:
+            "logs/corpus_deduplicate/{partition}-of-{parts}.log",
+        benchmark:
+            "logs/benchmarks/corpus_deduplicate/{partition}-of-{parts}.tsv"
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        resources:
+            mem_mb=1000,
+            runtime=120,
+        params:
+            code=code("corpus_deduplicate"),
+            filters=USED_BY_CORPUS["filters"],
+        script:
+            "../scripts/corpus_deduplicate.py"
+
+    rule corpus_write:
+        """Write one of the Parquet files of a split, of the documents that are kept."""
+        input:
+            removed=[f"{file}.numbers" for file in REMOVED_FILES],
+            records=[f"{file}.json" for file in REMOVED_FILES],
+        output:
+            file=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.parquet"),
+            record=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.json"),
+            groups=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.groups"),
+        log:
+            "logs/corpus_write/{split}-{share}-of-{shares}.log",
+        benchmark:
+            "logs/benchmarks/corpus_write/{split}-{share}-of-{shares}.tsv"
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        resources:
+            mem_mb=1000,
+            runtime=240,
+        params:
+            code=code("corpus_write"),
+        script:
+            "../scripts/corpus_write.py"
+
+    rule corpus_counts:
+        """Sum up what all parts and files of the corpus counted."""
+        input:
+            # All that was made so far: it is needed until everything is written, and then gone.
+            **READ_FILES,
+            **{
+                f"{split}_{kind}": [f"{file}.{ending}" for file in files]
+                for split, files in WRITTEN_FILES.items()
+                for kind, ending in (("records", "json"), ("groups", "groups"))
+            },
+            removed=[f"{file}.numbers" for file in REMOVED_FILES],
+            removed_records=[f"{file}.json" for file in REMOVED_FILES],
+            files=[f"{file}.parquet" for files in WRITTEN_FILES.values() for file in files],
+        output:
+            train=temp("results/corpus/parts/train.json"),
+            validation=temp("results/corpus/parts/validation.json"),
+            test=temp("results/corpus/parts/test.json"),
+        log:
+            "logs/corpus_counts/corpus_counts.log",
+        benchmark:
+            "logs/benchmarks/corpus_counts/corpus_counts.tsv"
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        resources:
+            mem_mb=1000,
+            runtime=60,
+        params:
+            code=code("corpus_counts"),
+        script:
+            "../scripts/corpus_counts.py"
+
+
 rule corpus:
-    """Read, clean, split, filter and deduplicate the text."""
+    """Read, clean, split, filter and deduplicate the text; or take over what jobs of parts wrote."""
     input:
         train=source(CORPUS_FILES["train"]),
         validation=source(CORPUS_FILES["validation"]),
         test=source(CORPUS_FILES["test"]),
+        # The same whatever the number of parts, which changes no byte.
+        parts=[
+            *COUNTED,
+            *[
+                f"{file}.{ending}"
+                for files in WRITTEN_FILES.values()
+                for file in files
+                for ending in ("parquet", "json")
+            ],
+        ],
     output:
         train=corpus_files("train"),
         validation=corpus_files("validation"),
@@ -44,7 +231,7 @@ rule corpus:
     params:
         code=code("corpus"),
         files={split: identities(paths) for split, paths in CORPUS_FILES.items()},
-        settings=canonical(used_settings(settings["corpus"], settings["seed"])),
+        settings=USED_BY_CORPUS,
         file_counts=canonical(settings["corpus"]["count"]),
     script:
         "../scripts/corpus.py"

@@ -2,7 +2,13 @@
 # Included last: it names what the other files make.
 from snakemake.io import regex_from_filepattern
 
-from mlm.results.result_checks import Found, date_in_order, look_over, params_by_output
+from mlm.results.result_checks import (
+    Found,
+    date_in_order,
+    forget_removed,
+    look_over,
+    params_by_output,
+)
 
 RESULTS = [
     *[file for split in SPLITS for file in (*corpus_files(split), f"results/corpus/{split}.json")],
@@ -55,6 +61,17 @@ ON_REQUEST = [
     ),
 ]
 
+# Snakemake's notes on what is gone when the corpus is there would name the number of its parts.
+TEMPORARY = [
+    *[f"results/corpus/parts/{split}.json" for split in SPLITS],
+    *[
+        f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}.{ending}"
+        for split, count in settings["corpus"]["count"].items()
+        for share in range(count)
+        for ending in ("parquet", "json", "groups")
+    ],
+]
+
 # The results themselves say what they were made from. They are checked once, before planning.
 if workflow.is_main_process:
     PARAMS_OF = params_by_output(
@@ -76,6 +93,7 @@ if workflow.is_main_process:
     if FOUND.problems:
         raise WorkflowError("\n".join(["Results that cannot be used:", *FOUND.problems]))
     date_in_order(FOUND.copied)
+    forget_removed(TEMPORARY)
     for path, reason in FOUND.replaced.items():
         print(reason, file=sys.stderr)
         # Snakemake goes by dates, and would not see it.

@@ -1,18 +1,25 @@
 """Rule `corpus`: any source of text to the Parquet files of three splits, one document a row."""
 
-from mlm.corpus.corpus_building import SPLITS, build_corpus
+from pathlib import Path
+
+from mlm.corpus.corpus_building import SPLITS, build_corpus, take_over
 from mlm.jobs.job import run
 
 
 def main(job):
-    made = build_corpus(
-        settings=job.params.settings,
-        files={split: list(job.input.get(split, [])) for split in SPLITS},
-        parquet={split: list(job.output[split]) for split in SPLITS},
-        described={split: job.output[f"{split}_json"] for split in SPLITS},
-    )
+    parquet = {split: _several(job.output[split]) for split in SPLITS}
+    described = {split: job.output[f"{split}_json"] for split in SPLITS}
+    if parts := job.input.get("parts"):
+        made = take_over(Path(parts[0]).parent, parquet, described)
+    else:
+        files = {split: _several(job.input.get(split, [])) for split in SPLITS}
+        made = build_corpus(job.params.settings, files, parquet, described)
     for split, described in made.items():
         print(f"{split}: {described.documents:,} documents, {described.bytes:,} bytes")
+
+
+def _several(paths):
+    return [paths] if isinstance(paths, str) else list(paths)
 
 
 if __name__ == "__main__":

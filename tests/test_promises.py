@@ -107,6 +107,8 @@ PROMISES = {
     "Size": [
         UNIT + "test_tokenizer_training.py::test_training_takes_an_even_sample_of_a_large_corpus",
         UNIT + "test_sharding.py::test_memory_is_bounded_by_the_batch_and_not_by_the_corpus",
+        UNIT + "test_corpus_parts.py::test_any_number_of_parts_gives_the_bytes_of_one_job",
+        UNIT + "test_corpus.py::test_files_of_equal_shares_are_the_split_in_its_order",
     ],
     # Never run on one: what is found and said where there is none.
     "GPU": [

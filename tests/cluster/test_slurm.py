@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.cluster.conftest import SMALL, digests, start
-from tests.workflow.conftest import ROOT, Project, copy_of_the_repository
+from tests.workflow.conftest import ROOT, Project, copy_of_the_repository, speeches
 
 # Beside the workflow, a service of its own: run with -m slow.
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
@@ -57,6 +57,33 @@ def test_a_cancelled_and_a_requeued_training_end_in_the_bytes_of_a_local_run(
     assert digests(tmp_path / "results") == digests(local_run.path / "results")
     # The shards were one job of the cluster.
     assert len(set(re.findall(r"slurm_logs/group_shards_shard/\d+\.log", output))) == 1
+
+
+def test_a_cancelled_part_of_a_corpus_is_read_again_to_the_bytes_of_one_job(
+    slurm, python, tmp_path
+):
+    lines = "\n".join(line for text in speeches(100) for line in text.split(". "))
+    targets = [f"results/corpus/{split}.json" for split in ("train", "validation", "test")]
+    made = {}
+    for parts in (1, 3):
+        (tmp_path / str(parts)).mkdir()
+        project = copy_of_the_repository(tmp_path / str(parts))
+        # Numbered, so that a part takes seconds, in which it can be cancelled.
+        text = "".join(f"{n} {line}\n" for n in range(8) for line in lines.split("\n"))
+        (project.path / "data" / "train-c.txt").write_text(text, encoding="utf-8")
+        project.write_config(SMALL | {"corpus": SMALL["corpus"] | {"parts": parts}})
+        if parts == 1:
+            start(project, python, "--cores", "2", *targets).finished()
+        else:
+            profile = ("--profile", "profiles/slurm", *QUICK)
+            run = start(project, python, *profile, *targets, environment=slurm.environment)
+            cancelled = run.wait_for(lambda: jobs(slurm, "RUNNING").get("corpus_read"))
+            slurm.run("scancel", cancelled)
+            output = run.finished()
+            assert "CANCELLED" in output
+            assert not (project.path / "results/corpus/parts").exists()
+        made[parts] = digests(project.path / "results")
+    assert made[1] == made[3]
 
 
 SLOW = """\

@@ -15,6 +15,7 @@ import pytest
 
 from mlm.config.resolution import resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
+from mlm.corpus.sources import open_source
 from mlm.foundations.errors import ConfigError, MlmError
 
 EVERYTHING_CARVED = {"validation": 0.3, "test": 0.3}
@@ -121,6 +122,17 @@ def test_a_dataset_comes_from_an_existing_cache_without_a_network():
     install_cache(COMMIT)
     build(settings())
     check_built()
+
+
+@pytest.mark.parametrize("parts", [1, 3, 40])
+def test_shares_of_a_dataset_give_each_row_once(parts):
+    install_cache(COMMIT)
+    whole = {s: list(stream()) for s, stream in open_source(settings(), {}).streams.items()}
+    found = {split: [] for split in whole}
+    for part in range(parts):
+        for split, stream in open_source(settings(), {}, (part, parts)).streams.items():
+            found[split] += stream()
+    assert found == whole and len(whole["train"]) == len(TEXTS["train"])
 
 
 def test_a_downloaded_repository_will_do_without_a_network():

@@ -8,6 +8,7 @@ from mlm.corpus.artefacts import CorpusSplit, EmbeddedSource, HubSource
 from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
+from mlm.corpus.parts import whole
 from mlm.corpus.sources import open_source
 from mlm.foundations.errors import MlmError, remedy
 from mlm.results.artefacts import settings_digests
@@ -80,7 +81,7 @@ class Origins:
         used = used_settings(self._corpus, self._seed)
         filters, found = Filters(**self._corpus["filters"]), {}
         for path in paths:
-            for raw, _ in open_source(used, {"train": [path]}).streams["train"]():
+            for raw, _ in open_source(used, whole({"train": [path]})).streams["train"]():
                 text = filters.prepared(raw).text
                 if text in texts:
                     found.setdefault(text, path)

@@ -123,6 +123,12 @@ class Corpus(Section):
         "Number of Parquet files by split, with equal shares of its documents. A job that makes a"
         " shard reads, and from a bucket fetches, only the files with documents of its own.",
     )
+    parts: FileCount = Field(
+        1,
+        description="Number of jobs that read the source, each a part of it; others then look for"
+        " duplicates and write. For sources of many gigabytes: a kill costs a part, and a cluster"
+        " reads the parts side by side, to the same bytes. 1: one job does all.",
+    )
 
     def contradictions(self) -> list[str]:
         problems = []

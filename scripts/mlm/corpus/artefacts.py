@@ -140,6 +140,15 @@ class ReadPart(Artefact):
 
 
 @dataclass(frozen=True)
+class RemovedDocuments(Artefact):
+    """How many documents of all parts are left out, by the digests of one of the partitions."""
+
+    partition: int
+    parts: int
+    removed: int
+
+
+@dataclass(frozen=True)
 class WrittenFile(Artefact):
     """One of the Parquet files of a split, and the size of its text."""
 

@@ -4,6 +4,8 @@ In one job here. A large source is read in parts by jobs of their own, with the 
 `part_reading`, `deduplication`, `corpus_writing`.
 """
 
+import os
+import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -15,6 +17,7 @@ from mlm.corpus.artefacts import (
     Encoding,
     FilesSource,
     ReadPart,
+    RemovedDocuments,
     WrittenFile,
 )
 from mlm.corpus.corpus_writing import SpooledCorpus, number_of_groups, write_share
@@ -22,9 +25,12 @@ from mlm.corpus.deduplication import BUCKETS, Digests, Removed, write_removed
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.groups import OWN
 from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_directory
+from mlm.corpus.parts import PARTITIONS, whole
+from mlm.corpus.shares import document_range
 from mlm.corpus.sources import open_source
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
+from mlm.results.artefacts import MadeFrom, check_outputs
 
 
 def build_corpus(
@@ -43,7 +49,7 @@ def build_corpus(
     Raises MlmError for bad input and for a split that is left without documents.
     """
     filters = Filters(**settings["filters"])
-    source = open_source(settings, files)
+    source = open_source(settings, whole(files))
     beside = Path(parquet["train"][0]).parent
     with scratch_directory(beside / ".corpus-in-progress") as scratch, ExitStack() as together:
         part, removed = PartFiles.below(scratch, 0), scratch / "removed"
@@ -73,6 +79,73 @@ def build_corpus(
         for split in SPLITS:
             descriptions[split].write(together.enter_context(replacing(described[split])))
     return descriptions
+
+
+def deduplicate_partition(
+    records: Sequence[Path], partition: int, filters: Filters, removed: Path
+) -> RemovedDocuments:
+    """Write to `removed` which documents are left out by the digests of partition `partition`.
+
+    `records` are those of all parts, in order. Raises MlmError where digests are damaged.
+    """
+    digests = []
+    for number, record in enumerate(records):
+        files = PartFiles.below(record.parent, number)
+        check_outputs(record, [files.digests])
+        digests.append(Digests(files.digests, ReadPart.read(record).digests))
+    with replacing(removed) as path:
+        write_removed(
+            digests,
+            document_range(BUCKETS, partition, PARTITIONS),
+            path,
+            deduplicate=filters.deduplicate,
+            remove_leakage=filters.remove_leakage,
+        )
+        found = Removed([path], len(digests))
+    total = sum(int(found.counts(split).sum()) for split in SPLITS)
+    return RemovedDocuments(partition, len(digests), total)
+
+
+def spooled_corpus(removed: Sequence[Path]) -> SpooledCorpus:
+    """The corpus whose parts lie beside `removed`, which `deduplicate_partition` wrote."""
+    directory = removed[0].parent
+    parts = RemovedDocuments.read(removed[0].with_suffix(".json")).parts
+    files = [PartFiles.below(directory, number) for number in range(parts)]
+    return SpooledCorpus(files, [ReadPart.read(f.record) for f in files], Removed(removed, parts))
+
+
+def take_over(
+    directory: Path, parquet: dict[str, list[str]], described: dict[str, str]
+) -> dict[str, CorpusSplit]:
+    """Make what the jobs of all parts wrote below `directory` the corpus, and describe it.
+
+    Outputs as of `build_corpus`. Raises MlmError where a file is not what was written.
+    """
+    descriptions = {s: CorpusSplit.read(directory / f"{s}.json") for s in described}
+    with ExitStack() as together:
+        for split, description in descriptions.items():
+            shares = len(description.files)
+            for share, path in enumerate(parquet[split]):
+                written = directory / "written" / f"{split}-{share:05d}-of-{shares:05d}.parquet"
+                check_outputs(written.with_suffix(".json"), [written])
+                _link(written, together.enter_context(replacing(path)))
+        for split, path in described.items():
+            own = replace(descriptions[split], made_from=MadeFrom())
+            own.write(together.enter_context(replacing(path)))
+    # What a kill left behind of jobs that were then run again.
+    for left in directory.rglob(".*"):
+        shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+    return descriptions
+
+
+def _link(source: Path, target: Path) -> None:
+    """Let `target` be the file `source`, without a copy where the file system allows it."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+        os.utime(target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def counts_of(corpus: SpooledCorpus) -> dict[str, SplitCounts]:

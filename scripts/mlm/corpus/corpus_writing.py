@@ -45,10 +45,10 @@ class SpooledCorpus:
         removed = self.removed.counts(split).sum(axis=1).tolist()
         return [p.splits[split].documents - r for p, r in zip(self.parts, removed, strict=True)]
 
-    def batches(self, split: str, wanted: range, scratch: Path) -> Iterator[pa.RecordBatch]:
+    def batches(self, split: str, wanted: range, place: Path) -> Iterator[pa.RecordBatch]:
         """The documents `wanted` of those of `split` that are kept, batch by batch.
 
-        A working file goes to the directory `scratch`. Raises MlmError where a spool is not what
+        `place` is a working file. Raises MlmError where a spool is not what
         was written.
         """
         start = 0
@@ -58,7 +58,6 @@ class SpooledCorpus:
             if own:
                 spool, read = self.files[number].spools[split], self.parts[number].splits[split]
                 check_outputs(self.files[number].record, [spool])
-                place = scratch / "verdicts"
                 verdicts = self.removed.verdicts(number, split, read.documents, place)
                 yield from kept_batches(spool, read.batches, verdicts, own)
                 place.unlink()
@@ -79,7 +78,7 @@ def write_share(
             f"to at most {documents}"
         )
     wanted = document_range(documents, share, shares)
-    batches = corpus.batches(split, wanted, groups.parent)
+    batches = corpus.batches(split, wanted, groups.with_suffix(".verdicts"))
     size = _Size()
     writer = CorpusWriter(path, corpus.group_by, wanted.start)
     try:

@@ -21,6 +21,16 @@ _BOM = b"\xef\xbb\xbf"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+class Place(NamedTuple):
+    """Where a stretch of a file begins: its byte, from 0, and its line, from 1."""
+
+    byte: int = 0
+    line: int = 1
+
+
+FILE_BEGIN = Place()
+
+
 class CleanText(NamedTuple):
     """A document's text as UTF-8 can hold it, and what was replaced in it."""
 
@@ -101,14 +111,18 @@ def _no_line_feed(name: str) -> MlmError:
     )
 
 
-def text_blocks(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
+def text_blocks(
+    stream: BinaryIO, name: str, errors: str, place: Place = FILE_BEGIN
+) -> Iterator[str]:
     """The text of `stream` in blocks of whole lines, about 1 MiB each, in order.
 
-    A byte-order mark at the start is dropped. Memory: one block, or the longest line.
-    Raises MlmError as `decode` does, for a line beyond LONGEST_DOCUMENT, and for a file with
-    CRs and no LF.
+    It begins at `place` of the file. A byte-order mark at the file's start is dropped. Memory: one
+    block, or the longest line. Raises MlmError as `decode` does, for a line beyond
+    LONGEST_DOCUMENT, and for a file with CRs and no LF.
     """
-    line, offset, pending, size = 1, 0, [], 0
+    (offset, line), pending, size = place, [], 0
+    # Of a file that was not divided, all that was read so far.
+    first_line = place == FILE_BEGIN
     while True:
         chunk = stream.read(BLOCK_BYTES)
         cut = chunk.rfind(b"\n") + 1
@@ -116,7 +130,7 @@ def text_blocks(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
             pending.append(chunk)
             size += len(chunk)
             if size > LONGEST_DOCUMENT:
-                no_end = line == 1 and any(b"\r" in part for part in pending)
+                no_end = first_line and any(b"\r" in part for part in pending)
                 raise _no_line_feed(name) if no_end else too_long(name, line, "line")
             continue
         data = b"".join([*pending, chunk[:cut]])
@@ -124,22 +138,29 @@ def text_blocks(stream: BinaryIO, name: str, errors: str) -> Iterator[str]:
             data, offset = data[len(_BOM) :], len(_BOM)
         if data:
             text = decode(data, name, line, offset, errors)
-            if line == 1 and "\r" in text and "\n" not in text:
+            if first_line and "\r" in text and "\n" not in text:
                 raise _no_line_feed(name)
             yield text
         if not chunk:
             return
         line += data.count(b"\n")
+        first_line = False
         offset += len(data)
         pending, size = [chunk[cut:]], len(chunk) - cut
 
 
-def text_lines(stream: BinaryIO, name: str, errors: str, keep_ends: bool = False) -> Iterator[str]:
+def text_lines(
+    stream: BinaryIO,
+    name: str,
+    errors: str,
+    keep_ends: bool = False,
+    place: Place = FILE_BEGIN,
+) -> Iterator[str]:
     """The lines of `stream`, ended by LF or CR LF and by nothing else Unicode calls a line end.
 
     The ends are left out unless `keep_ends`. Raises as `text_blocks`.
     """
-    for block in text_blocks(stream, name, errors):
+    for block in text_blocks(stream, name, errors, place):
         if keep_ends:
             yield from io.StringIO(block, newline="\n")
             continue

@@ -43,30 +43,36 @@ def _decompressed(handle: BinaryIO, compression: str) -> BinaryIO:
 
 
 class ReadingPosition:
-    """How far a list of files has been read, in their bytes on disk."""
+    """How far a list of files, or of ranges of them, has been read, in their bytes on disk."""
 
     def __init__(self, total: int):
-        self._total, self._done, self._handle = total, 0, None
+        self._total, self._done, self._handle, self._start = total, 0, None, 0
 
     def share(self) -> float | None:
         """The share that was read, from 0 to 1."""
-        here = 0 if self._handle is None or self._handle.closed else self._handle.tell()
+        here = 0
+        if self._handle is not None and not self._handle.closed:
+            here = max(self._handle.tell() - self._start, 0)
         return (self._done + here) / self._total if self._total else None
 
     @contextmanager
-    def opened(self, path: str, compression: str | None) -> Iterator[BinaryIO]:
+    def opened(
+        self, path: str, compression: str | None, start: int = 0, stop: int | None = None
+    ) -> Iterator[BinaryIO]:
         """The decompressed bytes of `path` (compression: gzip, zstd or None) as a stream.
 
+        `start` and `stop` say of which bytes of the file documents will be read.
         Several compressed members or frames one after the other read as one; zeros after a
         gzip member are padding. While reading,
         MlmError is raised for damaged or truncated data.
         """
         with open(path, "rb") as handle:
-            self._handle = handle
+            self._handle, self._start = handle, start
             if compression is None:
                 yield handle
             else:
                 with _decompressed(handle, compression) as stream:
                     yield _Checked(stream, path, compression)
-            self._done += handle.seek(0, 2) if not handle.closed else 0
+            if not handle.closed:
+                self._done += (handle.seek(0, 2) if stop is None else stop) - start
             self._handle = None

@@ -11,6 +11,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -203,8 +204,14 @@ class Removed:
 
     def counts(self, split: str) -> np.ndarray:
         """How many documents of `split` are left out, [parts, reasons]: duplicates and leaks."""
-        total = sum((np.diff(ends) for _, _, ends in self._blocks), np.zeros(self._shape).ravel())
-        return total.reshape(self._shape)[:, PRECEDENCE.index(split)].astype(np.int64)
+        return self._counts[:, PRECEDENCE.index(split)]
+
+    @cached_property
+    def _counts(self) -> np.ndarray:
+        total = np.zeros(int(np.prod(self._shape)), np.int64)
+        for _, _, ends in self._blocks:
+            total += np.diff(ends)
+        return total.reshape(self._shape)
 
     def verdicts(self, part: int, split: str, documents: int, place: Path) -> np.ndarray:
         """One byte for each of the `documents` that `part` has of `split`: KEPT or why not.

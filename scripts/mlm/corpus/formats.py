@@ -17,7 +17,16 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mlm.corpus.decoding import LONGEST_DOCUMENT, check_text, decode, text_lines, too_long
+from mlm.corpus.decoding import (
+    FILE_BEGIN,
+    LONGEST_DOCUMENT,
+    Place,
+    check_text,
+    decode,
+    text_lines,
+    too_long,
+)
+from mlm.corpus.document_begins import BoundedStream, document_begin, line_feeds_before
 from mlm.corpus.groups import Document, group_name
 from mlm.foundations.errors import MlmError
 
@@ -49,18 +58,49 @@ def read_documents(
     return _READERS[file_format](stream, name, reading)
 
 
-def _text_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[Document]:
-    return map(Document, _texts(stream, name, reading))
+def read_range(
+    handle: BinaryIO, name: str, file_format: str, reading: Reading, start: int, stop: int
+) -> Iterator[Document]:
+    """The documents that begin in bytes `start` to `stop` of a .txt, .jsonl or .parquet file.
+
+    Of Parquet, those of the row groups that do. Ranges that follow each other give each document
+    once, and messages name places as in the whole file.
+    """
+    if file_format == "parquet":
+        yield from _parquet_rows(handle, name, reading, (start, stop))
+        return
+    per = reading.document_per if file_format == "txt" else "line"
+    begin, end = (document_begin(handle, place, per) for place in (start, stop))
+
+    def documents(line: int) -> Iterator[Document]:
+        handle.seek(begin)
+        bounded = BoundedStream(handle, end - begin)
+        return _READERS_OF_LINES[file_format](bounded, name, reading, Place(begin, line))
+
+    try:
+        yield from documents(1)
+    except MlmError:
+        if begin:
+            # The lines before are counted only where a message is to name one.
+            for _ in documents(1 + line_feeds_before(handle, begin)):
+                pass
+        raise
 
 
-def _texts(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
-    lines = text_lines(stream, name, reading.errors)
+def _text_documents(
+    stream: BinaryIO, name: str, reading: Reading, place: Place = FILE_BEGIN
+) -> Iterator[Document]:
+    return map(Document, _texts(stream, name, reading, place))
+
+
+def _texts(stream: BinaryIO, name: str, reading: Reading, place: Place) -> Iterator[str]:
+    lines = text_lines(stream, name, reading.errors, place=place)
     if reading.document_per == "line":
         yield from lines
         return
     whole_file = reading.document_per == "file"
-    gathered, size, start = [], 0, 1
-    for number, line in enumerate(lines, 1):
+    gathered, size, start = [], 0, place.line
+    for number, line in enumerate(lines, place.line):
         if whole_file or not (line.isspace() or not line):
             start = start if gathered else number
             gathered.append(line)
@@ -74,8 +114,11 @@ def _texts(stream: BinaryIO, name: str, reading: Reading) -> Iterator[str]:
         yield "\n".join(gathered).rstrip("\n")
 
 
-def _json_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[Document]:
-    for number, line in enumerate(text_lines(stream, name, reading.errors), 1):
+def _json_documents(
+    stream: BinaryIO, name: str, reading: Reading, place: Place = FILE_BEGIN
+) -> Iterator[Document]:
+    lines = text_lines(stream, name, reading.errors, place=place)
+    for number, line in enumerate(lines, place.line):
         if not line or line.isspace():
             continue
         where = f"{name}, line {number}"
@@ -146,21 +189,36 @@ def _parquet_documents(stream: BinaryIO, name: str, reading: Reading) -> Iterato
         yield from _parquet_rows(unpacked, name, reading)
 
 
-def _parquet_rows(handle: BinaryIO, name: str, reading: Reading) -> Iterator[Document]:
+def _parquet_rows(
+    handle: BinaryIO, name: str, reading: Reading, begin_in: tuple[int, int] | None = None
+) -> Iterator[Document]:
+    """The documents of a Parquet file: of the row groups that begin in `begin_in`, or of all."""
     try:
         file = pq.ParquetFile(handle, buffer_size=1 << 20)
         schema = file.schema_arrow
         check_columns(name, schema.names, reading)
         check_column_type(schema.field(reading.text_column).type, name, reading.text_column)
-        batches = file.iter_batches(_ROWS, columns=sorted(reading.columns), use_threads=False)
-        row = 0
-        for batch in batches:
+        groups, row = list(range(file.num_row_groups)), 0
+        if begin_in is not None:
+            begins = [_begin(file.metadata.row_group(group)) for group in groups]
+            before = [group for group in groups if begins[group] < begin_in[0]]
+            row = sum(file.metadata.row_group(group).num_rows for group in before)
+            groups = [group for group in groups if begin_in[0] <= begins[group] < begin_in[1]]
+        columns = sorted(reading.columns)
+        for batch in file.iter_batches(_ROWS, groups, columns, use_threads=False):
             yield from batch_documents(batch, name, row, reading)
             row += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno:
             raise
         raise MlmError(f"{name}: no whole parquet file ({error}). Fetch it again") from None
+
+
+def _begin(group: pq.RowGroupMetaData) -> int:
+    """The byte of the file at which a row group begins."""
+    columns = [group.column(number) for number in range(group.num_columns)]
+    places = [(c.dictionary_page_offset, c.data_page_offset) for c in columns]
+    return min(place for pair in places for place in pair if place is not None)
 
 
 def check_column_type(kind: pa.DataType, name: str, column: str) -> None:
@@ -245,9 +303,9 @@ def _type_name(value: object) -> str:
     return names.get(type(value), "a number" if isinstance(value, float) else "text")
 
 
+_READERS_OF_LINES = {"txt": _text_documents, "jsonl": _json_documents}
 _READERS = {
-    "txt": _text_documents,
-    "jsonl": _json_documents,
+    **_READERS_OF_LINES,
     "csv": _separated_documents(","),
     "tsv": _separated_documents("\t"),
     "parquet": _parquet_documents,

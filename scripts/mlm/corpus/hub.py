@@ -16,16 +16,18 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from mlm.corpus.formats import Reading, batch_documents, check_column_type, check_columns
 from mlm.corpus.groups import Document
+from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
 
 
 def hub_streams(
-    hub: dict, splits: dict[str, str], reading: Reading
+    hub: dict, splits: dict[str, str], reading: Reading, share: tuple[int, int] = (0, 1)
 ) -> tuple[dict[str, Callable[[], Iterator[Document]]], Callable[[], float]]:
     """The streams of documents by split, and a function that gives the share read so far.
 
-    `hub` is the section `corpus.hub`, `splits` the dataset's own name of each split to read.
-    The dataset is downloaded here, unless it is cached.
+    `hub` is the section `corpus.hub`, `splits` the dataset's own name of each split to read,
+    `share` which part of how many is read of the rows of all of them, one after the other. The
+    dataset is downloaded here, unless it is cached.
 
     Raises MlmError where the dataset cannot be had, is of another commit, or has no such
     configuration, split, or column of text or group.
@@ -48,14 +50,24 @@ def hub_streams(
             )
         _check_columns(available[name], f"{_named(hub)}, split {name}", reading)
     total, done = sum(available[name].num_rows for name in splits.values()), [0]
+    part = document_range(total, *share)
+    wanted, before = {}, 0
+    for name in splits.values():
+        rows = available[name].num_rows
+        wanted[name] = range(max(part.start - before, 0), min(part.stop - before, rows))
+        before += rows
 
     def stream(name: str) -> Iterator[Document]:
         row, where = 0, f"{_named(hub)}, split {name}"
-        for batch in _batches(available[name]):
-            yield from batch_documents(batch, where, row, reading)
+        for batch in _batches(available[name]) if wanted[name] else ():
+            first = max(wanted[name].start - row, 0)
+            own = batch.slice(first, max(wanted[name].stop - row - first, 0))
+            yield from batch_documents(own, where, row + first, reading)
             row += len(batch)
-            done[0] += len(batch)
-        if row != available[name].num_rows:
+            done[0] += len(own)
+            if row >= wanted[name].stop < available[name].num_rows:
+                return
+        if wanted[name] and row != available[name].num_rows:
             raise MlmError(
                 f"{where}: {row:,} rows in the cache, {available[name].num_rows:,} expected. "
                 f"Remove {available[name].cache_files[0]['filename']} and its neighbours, and "
@@ -63,7 +75,7 @@ def hub_streams(
             )
 
     streams = {split: lambda n=name: stream(n) for split, name in splits.items()}
-    return streams, lambda: done[0] / max(total, 1)
+    return streams, lambda: done[0] / max(len(part), 1)
 
 
 def _batches(split: datasets.Dataset) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ disk beside a digest of each, in memory bounded by a batch.
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,12 @@ from pathlib import Path
 from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
 from mlm.corpus.deduplication import DigestBuckets
 from mlm.corpus.filters import Filters, SplitCounts
-from mlm.corpus.sources import Source
+from mlm.corpus.sources import SPLITS, Source
 from mlm.corpus.splitting import carve
 from mlm.corpus.spooling import Spool
 from mlm.foundations.atomic import replacing
-
-SPLITS = ("train", "validation", "test")
+from mlm.foundations.digests import FileMemory
+from mlm.foundations.errors import MlmError
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,25 @@ def read_part(source: Source, filters: Filters, seed: int | None, files: PartFil
         )
     record.write(files.record)
     return record
+
+
+def check_unchanged(identities: Mapping[str, str]) -> None:
+    """Raise MlmError where a source file is not what it was when the jobs were planned.
+
+    `identities` are those of then, by path (`FileMemory.identity`): each part is to read of the
+    same files.
+    """
+    memory = FileMemory(None)
+    for path, identity in identities.items():
+        there = Path(path).exists()
+        if there and memory.identity(path) == identity:
+            continue
+        what = "was changed" if there else "is gone"
+        raise MlmError(
+            f"{path}: {what} since the jobs were planned, so that the parts of the corpus would "
+            "not be of one text. Leave it alone meanwhile, and give the same snakemake command "
+            "again: what was read of other files stays"
+        )
 
 
 def _read(

@@ -10,6 +10,7 @@ from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
+from mlm.corpus.parts import whole
 from mlm.corpus.sources import open_source
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
@@ -141,7 +142,7 @@ class TrainDocuments:
         if not paths:
             raise MlmError(f"file:{value}: is in the corpus, but no longer where it was read from")
         filters = Filters(**self._settings["filters"])
-        stream = open_source(self._settings, {"train": paths}).streams["train"]()
+        stream = open_source(self._settings, whole({"train": paths})).streams["train"]()
         return {filters.prepared(document.text).text for document in stream}
 
     def _pattern(self, value: str) -> list[int]:

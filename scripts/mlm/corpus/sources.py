@@ -1,16 +1,20 @@
 """Where documents come from: one stream for each split that the source has by itself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from mlm.corpus.artefacts import CorpusSource, EmbeddedSource, FilesSource, HubSource, SourceFile
 from mlm.corpus.decompression import ReadingPosition
 from mlm.corpus.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
 from mlm.corpus.file_patterns import file_format, matched_files
-from mlm.corpus.formats import Reading, read_documents
+from mlm.corpus.formats import Reading, read_documents, read_range
 from mlm.corpus.groups import OWN, Document, grouped_per
+from mlm.corpus.parts import Piece, Pieces, whole
 from mlm.foundations.digests import file_sha256
+
+SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -31,17 +35,18 @@ class Source:
     progress: Callable[[], float | None] = lambda: None
 
 
-def open_source(settings: dict, files: dict[str, list[str]]) -> Source:
-    """The source that `settings` (of `corpus.files.used_settings`) asks for.
+def open_source(settings: dict, files: Pieces, share: tuple[int, int] = (0, 1)) -> Source:
+    """The source that `settings` (of `corpus.files.used_settings`) asks for, or a part of it.
 
-    `files` are the matched files by split, for the source `files`. Nothing is read yet but
-    what is needed to know the splits. Raises MlmError where the source cannot be opened.
+    `files` are what is read of the matched files by split, for the source `files`; for `hub`,
+    `share` is the number of the part, and how many there are. Nothing is read yet but what is
+    needed to know the splits. Raises MlmError where the source cannot be opened.
     """
     if settings["source"] == "embedded":
         return _embedded(settings)
     if settings["source"] == "files":
         return _from_files(settings, files)
-    return _from_hub(settings)
+    return _from_hub(settings, share)
 
 
 def _embedded(settings: dict) -> Source:
@@ -62,10 +67,11 @@ def _embedded(settings: dict) -> Source:
     )
 
 
-def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
-    if not files.get("train"):
+def _from_files(settings: dict, files: Pieces) -> Source:
+    if not any(files.values()):
         # Nothing was found as the workflow started; what, the same search tells in words.
-        files = matched_files({split: settings["files"][split] for split in files})
+        patterns = {split: settings["files"][split] for split in files}
+        files = whole(matched_files(patterns))
     reading = Reading(
         text_column=settings["text_column"],
         errors=settings["encoding_errors"],
@@ -73,25 +79,32 @@ def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
         quoted_fields=settings["files"]["quoted_fields"],
         group_by=settings["group_by"],
     )
-    given = {split: paths for split, paths in files.items() if paths}
-    position = ReadingPosition(sum(Path(p).stat().st_size for ps in given.values() for p in ps))
+    given = {s: files.get(s, ()) for s in SPLITS if s not in settings["held_out"]}
+    position = ReadingPosition(sum(_size(piece) for pieces in given.values() for piece in pieces))
+    per, identity = settings["group_per"], cache(_identity)
 
-    per = settings["group_per"]
-    identities = {path: _identity(path) for paths in given.values() for path in paths}
-
-    def stream(paths: list[str]) -> Iterator[Document]:
-        for path in paths:
+    def stream(pieces: Sequence[Piece]) -> Iterator[Document]:
+        for path, start, stop in pieces:
             kind, compression = file_format(path)
-            with position.opened(path, compression) as opened:
-                documents = read_documents(opened, path, kind, reading)
-                yield from grouped_per(documents, per, _group_of_file(path, identities[path]))
+            group = _group_of_file(path, identity(path)) if per else ""
+            with position.opened(path, compression, start, stop) as opened:
+                if stop is None:
+                    documents = read_documents(opened, path, kind, reading)
+                else:
+                    documents = read_range(opened, path, kind, reading, start, stop)
+                yield from grouped_per(documents, per, group)
 
-    described = {
-        split: FilesSource("files", reading.document_per, tuple(map(identities.get, paths)))
-        for split, paths in given.items()
+    # A file is described by the part in which it begins.
+    described: dict[str, CorpusSource] = {
+        split: FilesSource(
+            "files",
+            reading.document_per,
+            tuple(identity(piece.path) for piece in pieces if piece.start == 0),
+        )
+        for split, pieces in given.items()
     }
     return Source(
-        streams={split: lambda p=paths: stream(p) for split, paths in given.items()},
+        streams={split: lambda p=pieces: stream(p) for split, pieces in given.items()},
         described=described | _carved_from(described["train"], settings),
         group_by=settings["group_by"] or per or OWN,
         carved=settings["held_out"],
@@ -99,7 +112,11 @@ def _from_files(settings: dict, files: dict[str, list[str]]) -> Source:
     )
 
 
-def _from_hub(settings: dict) -> Source:
+def _size(piece: Piece) -> int:
+    return (Path(piece.path).stat().st_size if piece.stop is None else piece.stop) - piece.start
+
+
+def _from_hub(settings: dict, share: tuple[int, int]) -> Source:
     # Imported here: `datasets` takes 1.7 s, which the other sources need not wait for.
     from mlm.corpus.hub import hub_streams
 
@@ -110,7 +127,7 @@ def _from_hub(settings: dict) -> Source:
         group_by=settings["group_by"],
     )
     given = {split: name for split, name in hub["splits"].items() if name}
-    streams, progress = hub_streams(hub, given, reading)
+    streams, progress = hub_streams(hub, given, reading, share)
     per = settings["group_per"]
 
     def stream(split: str) -> Iterator[Document]:

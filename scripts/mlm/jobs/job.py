@@ -94,8 +94,8 @@ def run(
 
 def _recorded(main: Callable[[Any], None], job: Any, unread: tuple[str, ...]) -> None:
     # Fetched from a bucket, to be on this disk, which the job finds through its other inputs; or
-    # waited for alone.
-    passed_over = _named(job.input, ("staged", "continued"))
+    # waited for alone; or steps on the way to the same bytes, of any number.
+    passed_over = _named(job.input, ("staged", "continued", "parts"))
     paths = [path for path in map(str, job.input) if path not in passed_over]
     inputs = check_inputs(paths, _named(job.input, unread))
     main(job)

@@ -219,6 +219,16 @@ def _note(path: str) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
+def forget_removed(paths: Iterable[str]) -> None:
+    """Remove Snakemake's notes on those of the temporary `paths` that are gone.
+
+    By these it would take jobs of another number, whose result is the same, for a change.
+    """
+    for path in paths:
+        if not Path(path).exists():
+            _place_of_note("metadata", path).unlink(missing_ok=True)
+
+
 def _noted(kind: str, path: str) -> bool:
     """Whether Snakemake keeps a note of `kind` (metadata, incomplete) on the file `path`."""
     return _place_of_note(kind, path).exists()

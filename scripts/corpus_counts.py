@@ -1,0 +1,21 @@
+"""Rule `corpus_counts`: what all parts and files of a corpus counted, summed up."""
+
+from pathlib import Path
+
+from mlm.corpus.artefacts import WrittenFile
+from mlm.corpus.corpus_building import SPLITS, described_splits, spooled_corpus
+from mlm.jobs.job import run
+
+
+def main(job):
+    corpus = spooled_corpus([Path(path) for path in job.input.removed])
+    written, groups = (
+        {split: [read(path) for path in job.input[f"{split}_{kind}"]] for split in SPLITS}
+        for kind, read in (("records", WrittenFile.read), ("groups", Path))
+    )
+    for split, described in described_splits(corpus, written, groups).items():
+        described.write(job.output[split])
+
+
+if __name__ == "__main__":
+    run(main, snakemake, unread=("spools", "digests", "files"))

@@ -1,0 +1,296 @@
+"""A corpus that is read in parts: the bytes of one job, whatever their number."""
+
+import gzip
+import io
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mlm.config.resolution import resolve
+from mlm.corpus import corpus_writing, decoding, document_begins, spooling
+from mlm.corpus.corpus_building import (
+    SPLITS,
+    build_corpus,
+    counts_of,
+    deduplicate_partition,
+    described_splits,
+    refuse_empty_splits,
+    spooled_corpus,
+    take_over,
+)
+from mlm.corpus.corpus_writing import write_share
+from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.corpus.filters import Filters
+from mlm.corpus.formats import Reading, read_documents, read_range
+from mlm.corpus.part_reading import PartFiles, check_unchanged, read_part
+from mlm.corpus.parts import PARTITIONS, Piece, divided
+from mlm.corpus.shares import file_name
+from mlm.corpus.sources import open_source
+from mlm.foundations.digests import FileMemory
+from mlm.foundations.errors import MlmError
+from mlm.results.artefacts import record_job
+
+
+def texts(count: int, first: int = 0) -> list[str]:
+    """Documents of which some are equal, some empty, and some longer than others."""
+    found = [f"document {n % 70} " + "and more " * (n % 7) for n in range(first, first + count)]
+    return ["" if n % 31 == 0 else text for n, text in enumerate(found)]
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """Files of several formats, and batches so small that there are many."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 8)
+    monkeypatch.setattr(corpus_writing, "BATCH_DOCUMENTS", 9)
+    data = Path("data")
+    data.mkdir()
+    (data / "a.txt").write_text("\n".join(texts(60)), encoding="utf-8")
+    lines = [json.dumps({"text": text}) for text in texts(50, 40)]
+    (data / "b.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with gzip.open(data / "c.txt.gz", "wt") as file:
+        file.write("\n\n".join(texts(20, 90)))
+    pq.write_table(pa.table({"text": texts(60, 100)}), data / "d.parquet", row_group_size=7)
+    (data / "e.csv").write_text('text\n"one\ntwo"\nthree\n', encoding="utf-8")
+    return data
+
+
+def section(**more) -> dict:
+    return resolve({"corpus": {"source": "files", "files": {"train": ["data/*"]}} | more})["corpus"]
+
+
+def outputs(directory: Path, corpus: dict) -> tuple[dict, dict]:
+    parquet = {
+        split: [str(directory / file_name(split, i, count)) for i in range(count)]
+        for split, count in corpus["count"].items()
+    }
+    return parquet, {split: str(directory / f"{split}.json") for split in SPLITS}
+
+
+def in_one_job(directory: Path, corpus: dict) -> None:
+    files = matched_files({split: corpus["files"][split] for split in SPLITS})
+    build_corpus(used_settings(corpus, 0), files, *outputs(directory, corpus))
+
+
+def in_parts(directory: Path, corpus: dict, parts: int) -> int:
+    """What the jobs of a corpus in parts do, one after the other; how many parts there were."""
+    used = used_settings(corpus, 0)
+    filters = Filters(**used["filters"])
+    files = matched_files({split: corpus["files"][split] for split in SPLITS})
+    pieces = divided(files, corpus, parts)
+    place = directory / "parts"
+    read = [PartFiles.below(place / "read", number) for number in range(len(pieces))]
+    for part, left in zip(pieces, read, strict=True):
+        read_part(open_source(used, part), filters, used["seed"], left)
+    removed = [place / "read" / f"removed-{number:05d}.numbers" for number in range(PARTITIONS)]
+    for number, path in enumerate(removed):
+        records = [files.record for files in read]
+        deduplicate_partition(records, number, filters, path).write(path.with_suffix(".json"))
+    written, groups = {}, {}
+    (place / "written").mkdir()
+    for split, count in corpus["count"].items():
+        refuse_empty_splits(counts_of(spooled_corpus(removed)), spooled_corpus(removed).parts[0])
+        names = [place / "written" / f"{split}-{i:05d}-of-{count:05d}" for i in range(count)]
+        groups[split] = [name.with_suffix(".groups") for name in names]
+        written[split] = []
+        for share, name in enumerate(names):
+            file, group = name.with_suffix(".parquet"), groups[split][share]
+            called = file_name(split, share, count)
+            made = write_share(spooled_corpus(removed), split, share, count, called, file, group)
+            made.write(name.with_suffix(".json"))
+            written[split].append(made)
+    for split, made in described_splits(spooled_corpus(removed), written, groups).items():
+        made.write(place / f"{split}.json")
+    take_over(place, *outputs(directory, corpus))
+    return len(pieces)
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file()}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"count": {"train": 5, "test": 2}, "held_out": {"validation": 0.2, "test": 0.2}},
+        {
+            "files": {
+                "train": ["data/a.txt", "data/b.jsonl"],
+                "validation": ["data/c.txt.gz"],
+                "test": ["data/d.parquet"],
+                "document_per": "paragraph",
+            },
+            "group_per": "file",
+            "filters": {"min_characters": 4, "deduplicate": False},
+        },
+    ],
+    ids=["carved", "given"],
+)
+@pytest.mark.parametrize(
+    ("parts", "fewest"), [(1, 1), (7, 5), pytest.param(64, 20, marks=pytest.mark.slow)]
+)
+def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, settings, parts, fewest):
+    corpus = section(**settings)
+    if corpus["group_per"]:
+        # Two files and no more, or each split would be one group.
+        corpus["files"]["validation"].append("data/e.csv")
+        Path("data/f.txt").write_text("another\n\ntext\n")
+        corpus["files"]["test"].append("data/f.txt")
+    in_one_job(Path("one"), corpus)
+    expected = content(Path("one"))
+    assert len(expected) == 3 + sum(corpus["count"].values())
+    assert fewest <= in_parts(Path("parts"), corpus, parts) <= parts
+    assert content(Path("parts")) == expected
+    # Nothing hidden is left beside what other jobs still need.
+    assert not list(Path("parts").rglob(".*"))
+
+
+TEXT = st.lists(
+    st.sampled_from([b"\n", b"\r\n", b"a", b"bc d", "é".encode(), "\u3000".encode(), b" ", b"\t"]),
+    max_size=30,
+).map(b"".join)
+
+
+@settings(deadline=None, max_examples=150)
+@given(TEXT, st.lists(st.integers(0, 60), max_size=4), st.sampled_from(["line", "paragraph"]))
+@example(b"\xef\xbb\xbf\na\n\nb", [1, 4, 5], "paragraph")
+@example(b"a\nb\n\r\nc", [2, 4, 5, 6], "paragraph")
+def test_ranges_of_a_text_give_each_document_once(text, cuts, per):
+    reading = Reading("text", "strict", document_per=per)
+    size = len(text)
+    edges = [0, *sorted(min(cut, size) for cut in cuts), size]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "BLOCK_BYTES", 4)
+        patch.setattr(document_begins, "_BLOCK", 3)
+        whole = list(read_documents(io.BytesIO(text), "x", "txt", reading))
+        parts = [
+            document
+            for start, stop in pairwise(edges)
+            for document in read_range(io.BytesIO(text), "x", "txt", reading, start, stop)
+        ]
+    assert parts == whole
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [300, 301, 700], list(range(0, 2000, 90))])
+def test_row_groups_belong_to_the_range_in_which_they_begin(cuts):
+    file = io.BytesIO()
+    table = pa.table({"text": [f"text {i}" * 9 for i in range(40)], "group": ["g", "h"] * 20})
+    pq.write_table(table, file, row_group_size=7)
+    reading = Reading("text", "strict", group_by="group")
+    edges = [0, *cuts, file.tell()]
+    found = [
+        document
+        for start, stop in pairwise(edges)
+        for document in read_range(file, "x.parquet", "parquet", reading, start, stop)
+    ]
+    assert found == list(read_documents(file, "x.parquet", "parquet", reading))
+
+
+def test_messages_of_a_later_part_name_the_line_and_byte_of_the_file():
+    lines = [b'{"text": "%d"}' % i for i in range(50)]
+    lines[40] = b'{"text": "\xff"}'
+    text = b"\n".join(lines)
+    reading = Reading("text", "strict")
+    messages = set()
+    for start in (0, 100, 300):
+        stream = io.BytesIO(text)
+        with pytest.raises(MlmError) as told:
+            list(read_range(stream, "x.jsonl", "jsonl", reading, start, len(text)))
+        messages.add(str(told.value))
+    (message,) = messages
+    place = text.index(b"\xff")
+    assert message.startswith(f"x.jsonl, line 41, byte offset {place}: byte 0xff")
+    lines[40] = b"no JSON"
+    with pytest.raises(MlmError, match="x, line 41: no valid JSON"):
+        list(read_range(io.BytesIO(b"\n".join(lines)), "x", "jsonl", reading, 300, len(text)))
+
+
+def test_a_last_line_with_a_carriage_return_is_no_file_without_line_feeds():
+    text = b"a\nb\rc"
+    found = list(read_range(io.BytesIO(text), "x", "txt", Reading("text", "strict"), 1, len(text)))
+    assert [document.text for document in found] == ["b\rc"]
+
+
+def test_what_cannot_be_divided_is_read_by_the_part_in_which_it_begins(sources):
+    files = matched_files({"train": ["data/*"]})
+    parts = divided(files, section(), 64)
+    pieces = [piece for part in parts for piece in part["train"]]
+    whole = [piece.path for piece in pieces if piece == Piece(piece.path)]
+    assert whole == ["data/c.txt.gz", "data/e.csv"]
+    for name in ("data/a.txt", "data/b.jsonl", "data/d.parquet"):
+        own = [piece for piece in pieces if piece.path == name]
+        assert own[0].start == 0 and own[-1].stop == Path(name).stat().st_size and len(own) > 2
+        assert all(a.stop == b.start for a, b in pairwise(own))
+    for per in ({"group_per": "heading"}, {"files": {"document_per": "file"}}):
+        corpus = section(**per | {"files": {"train": ["data/a.txt"]} | per.get("files", {})})
+        assert divided({"train": ["data/a.txt"]}, corpus, 64) == [{"train": [Piece("data/a.txt")]}]
+
+
+def test_a_source_file_that_changed_or_is_gone_since_the_plan_is_named(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_text("one\n")
+    identities = {str(file): FileMemory(None).identity(file)}
+    check_unchanged(identities)
+    file.write_text("two\n")
+    with pytest.raises(MlmError, match=r"a\.txt: was changed since the jobs were planned.*same sn"):
+        check_unchanged(identities)
+    file.unlink()
+    with pytest.raises(MlmError, match=r"a\.txt: is gone since the jobs were planned"):
+        check_unchanged(identities)
+
+
+def test_an_empty_split_of_a_corpus_in_parts_says_what_to_set(sources):
+    corpus = section(files={"train": ["data/e.csv"]}, held_out={"validation": 0.01, "test": 0.01})
+    with pytest.raises(MlmError, match=r"validation is left without a document.*raise it"):
+        in_parts(Path("out"), corpus, 3)
+    assert not content(Path("out"))
+
+
+def test_memory_of_a_part_does_not_grow_with_it(tmp_path, monkeypatch):
+    """Arrow's own, while a part's documents are written: about a batch."""
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{i} " + "x" * 200 for i in range(40_000)]
+    Path("a.txt").write_text("\n".join(lines))
+    monkeypatch.setattr(spooling, "BATCH_BYTES", 1 << 16)
+    monkeypatch.setattr(corpus_writing, "BATCH_BYTES", 1 << 16)
+    peak, before = 0, pa.total_allocated_bytes()
+    flush = corpus_writing.CorpusWriter._flush
+
+    def measured(self):
+        nonlocal peak
+        peak = max(peak, pa.total_allocated_bytes() - before)
+        flush(self)
+
+    monkeypatch.setattr(corpus_writing.CorpusWriter, "_flush", measured)
+    in_parts(Path("out"), section(files={"train": ["a.txt"]}), 2)
+    assert 0 < peak < 2_000_000
+
+
+@pytest.mark.parametrize("damaged", ["read-00000.digests", "read-00001-train.arrow"])
+def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, damaged):
+    monkeypatch.chdir(tmp_path)
+    place = Path("results/corpus/parts/00002")
+    filters = Filters("none", 1, None, True, True)
+    for number in range(2):
+        Path("a.txt").write_text("".join(f"text {number} {i}\n" for i in range(50)))
+        corpus = used_settings(section(files={"train": ["a.txt"]}), 0)
+        files = PartFiles.below(place, number)
+        read_part(open_source(corpus, {"train": [Piece("a.txt")]}), filters, 0, files)
+        outputs = [files.record, files.digests, *files.spools.values()]
+        record_job("corpus_read", {}, {}, map(str, outputs))
+    file = place / damaged
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    removed = place / "removed-00000.numbers"
+    records = [PartFiles.below(place, number).record for number in range(2)]
+    with pytest.raises(MlmError, match=rf"{damaged} is damaged.*rm {file}, then the same"):
+        deduplicate_partition(records, 0, filters, removed).write(removed.with_suffix(".json"))
+        write_share(
+            *(spooled_corpus([removed]), "train", 0, 1, "train.parquet"),
+            *(Path("train.parquet"), Path("train.groups")),
+        )
