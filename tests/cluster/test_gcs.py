@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -114,6 +115,40 @@ def test_a_wrong_bucket_is_named_and_not_made(storage_server, python, nothing_do
     assert words in output
     assert "Traceback" not in output
     assert "mispelt-bucket" not in storage_server.buckets()
+
+
+def test_a_corpus_in_parts_is_refused_where_results_lie_in_a_bucket(
+    storage_server, python, nothing_done
+):
+    nothing_done.write_config(SMALL | {"corpus": SMALL["corpus"] | {"parts": 2}})
+    prefix = f"gs://{storage_server.bucket}/parts"
+    run = start(nothing_done, python, *arguments(prefix), environment=storage_server.environment)
+    output = run.finished(status=1)
+    assert "corpus.parts: 2 needs a file system that all jobs see" in output
+    assert "Traceback" not in output
+
+
+def test_a_shards_job_fetches_the_files_with_its_documents_alone(
+    storage_server, python, nothing_done
+):
+    train = nothing_done.path / "data" / "train-a.txt"
+    train.write_text("".join(f"words {number}\n" for number in range(8)))
+    counts = {"corpus": SMALL["corpus"] | {"count": {"train": 4}}}
+    nothing_done.write_config(SMALL | counts)
+    prefix = f"gs://{storage_server.bucket}/files"
+    run = start(
+        nothing_done,
+        python,
+        *arguments(prefix),
+        "--dry-run",
+        environment=storage_server.environment,
+    )
+    inputs = re.findall(r"rule shard:\n +input: (.*)", run.finished())
+    own = {frozenset(re.findall(r"train-\d{5}-of-00004\.parquet", line)) for line in inputs}
+    halves = ([0, 1], [2, 3])
+    assert own - {frozenset()} == {
+        frozenset(f"train-{file:05d}-of-00004.parquet" for file in half) for half in halves
+    }
 
 
 def test_a_machine_without_credentials_is_told_so(python, nothing_done, tmp_path):
