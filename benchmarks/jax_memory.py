@@ -64,6 +64,7 @@ def description(form: str, batch: int, sequence: int) -> dict:
         OptimizerSettings.of(optimizer.model_dump(), 10000),
         attend="sample",
         rematerialise=form == "layers",
+        shard_optimizer=False,
         precision="bfloat16",
         begins_document=0,
         samples=batch,

@@ -141,12 +141,12 @@ wildcard_constraints:
 MEMORY = FileMemory(".snakemake/remembered-digests.json")
 
 
-def code(script):
+def code(*scripts):
     """Digests of what `scripts/{script}.py` and the modules that it imports do, for `params`.
 
     An edit of meaning reruns; comments, docstrings, formatting, dates and places do not.
     """
-    return code_digests(BASE / "scripts", [script], MEMORY)
+    return code_digests(BASE / "scripts", scripts, MEMORY)
 
 
 def source(paths):
@@ -302,6 +302,13 @@ def of_accelerator(*keys):
     return canonical({key: settings["accelerator"][key] for key in keys})
 
 
+def processes_of_job():
+    """How many processes the job of a training starts on its machine; under Slurm, each of its tasks
+    asks for its own memory."""
+    accelerator = settings["accelerator"]
+    return accelerator["processes"] or 1 if accelerator["start"] == "here" else 1
+
+
 # The size of a tokenizer that is trained here; that of another is not known before it is read.
 VOCABULARY = (
     settings["tokenizer"]["vocabulary_size"]
@@ -372,7 +379,7 @@ def memory_of_training(wildcards, input):
         run_section(settings, wildcards.run, "pretraining"),
         VOCABULARY,
         settings["shards"]["sequence_length"],
-        replicas=accelerator["virtual_replicas"] or 1,
+        replicas=(accelerator["virtual_replicas"] or 1) * processes_of_job(),
         on_host=accelerator["kind"] in ("auto", "cpu") or bool(accelerator["virtual_replicas"]),
         tokens=stored_tokens(input.train),
     )

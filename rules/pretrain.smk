@@ -73,12 +73,13 @@ rule pretrain:
         mem_mb=memory_of_training,
         runtime=720,
     params:
-        code=code("pretrain"),
+        code=code("pretrain", "pretrain_together"),
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],
+        # How many processes there are decides the size of a batch, and how sums are rounded.
         accelerator=of_accelerator(
-            "cpu_threads", "deterministic", "kind", "precision", "virtual_replicas"
+            *("cpu_threads", "deterministic", "kind", "precision", "processes"), "virtual_replicas"
         ),
         sequence_length=settings["shards"]["sequence_length"],
         corpus=settings["corpus"]["source"],
@@ -90,6 +91,7 @@ rule pretrain:
             push=pushing_of,
             # What results/live.html asks meanwhile, which is no output.
             live=of_run("evaluation", "prompts", "top_k"),
+            processes=of_accelerator("start", "join_seconds", "continue_on_other_devices"),
             # For a TPU that accelerator.kind: auto finds on the machine that trains.
             preflight_required=settings["preflight"]["required"],
             tpu=settings["accelerator"]["tpu"],

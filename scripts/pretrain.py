@@ -6,64 +6,52 @@ from mlm.jobs.job import accelerator_of, run
 
 
 def main(job):
-    from mlm.preflight.gate import require_passed
-    from mlm.pretraining.live import LiveSettings, live_page
-    from mlm.pretraining.pretraining_job import RunResults, train_and_export
-    from mlm.pretraining.run_inputs import RunFiles, RunSettings
-    from mlm.publishing.background import PushSettings, background_pushes
-    from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
+    import pretrain_together
+    from mlm.pretraining.accelerator_settings import AcceleratorSettings
+    from mlm.pretraining.processes import run_together
 
     operational = job.params.operational
     common = {
-        "accelerator": accelerator_of(job),
+        "accelerator": accelerator_of(job) | operational["processes"],
         "seed": job.params.seed,
         "sequence_length": job.params.sequence_length,
         "corpus": job.params.corpus,
     }
     parent = operational["parent"]
-    settings = RunSettings(
-        name=job.wildcards.run,
-        model=job.params.model,
-        pretraining=job.params.pretraining
-        | {"checkpoint": operational["checkpoint"]}
-        | operational["continue_from"],
-        # What the run that is continued forgets stands beside the end of its training.
-        parent=RunSettings(**parent, holes=_first(job.input.continued[1:]), **common)
-        if parent
+    trained, page = Path(job.output.summary).parent, live_page_of(job.output.summary)
+    request = {
+        "settings": common
+        | {
+            "name": job.wildcards.run,
+            "model": job.params.model,
+            "pretraining": job.params.pretraining
+            | {"checkpoint": operational["checkpoint"]}
+            | operational["continue_from"],
+            # What the run that is continued forgets stands beside the end of its training.
+            "parent": parent and common | parent | {"holes": _first(job.input.continued[1:])},
+            "holes": _first(job.input.holes),
+        },
+        "files": {
+            "tokenizer": str(job.input.tokenizer),
+            "manifests": {"train": str(job.input.train), "validation": str(job.input.validation)},
+        },
+        "results": {
+            "model_directory": str(Path(job.output.weights).parent),
+            "log": str(job.output.log),
+            "summary": str(job.output.summary),
+        },
+        "push": operational["push"],
+        "live": {"page": page} | operational["live"] if page else None,
+        # The results stand in a directory of their own until the training has ended.
+        "preflight": str(trained.with_name("preflight.json"))
+        if operational["preflight_required"]
         else None,
-        holes=_first(job.input.holes),
-        **common,
-    )
-    files = RunFiles(
-        tokenizer=job.input.tokenizer,
-        manifests={"train": job.input.train, "validation": job.input.validation},
-    )
-    results = RunResults(
-        model_directory=str(Path(job.output.weights).parent),
-        log=job.output.log,
-        summary=job.output.summary,
-    )
-    push = operational["push"]
-    pushing = PushSettings(**push) if push["every"] else None
-    beside = tuple(Path(files.tokenizer).parent / name for name in TOKENIZER_FILES)
-
-    def before_found_tpu(run, step):
-        if operational["preflight_required"]:
-            # The results stand in a directory of their own until the training has ended.
-            preflight = Path(job.output.summary).parent.with_name("preflight.json")
-            require_passed(str(preflight), run, step)
-
-    def pushes(state):
-        return background_pushes(pushing, state, beside)
-
-    live = operational["live"]
-    page = live_page_of(job.output.summary)
-    live = LiveSettings(page, **live) if page else None
-
-    def shown(run, framework, state):
-        return live_page(live, run, framework, files.tokenizer, state)
-
-    train_and_export(settings, files, results, before_found_tpu, pushes, shown)
+    }
+    asked = AcceleratorSettings.of(common["accelerator"])
+    if asked.together and asked.start != "hosts":
+        run_together(pretrain_together.__file__, request, asked.processes, asked.start)
+    else:
+        pretrain_together.train(request)
 
 
 def live_page_of(summary):
@@ -74,7 +62,7 @@ def live_page_of(summary):
 
 
 def _first(paths):
-    return next(iter(paths), None)
+    return next(iter(map(str, paths)), None)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The workflow through `--profile profiles/slurm` on a real Slurm."""
 
+import copy
 import re
+import sys
 
 import pytest
 
@@ -84,6 +86,27 @@ def test_a_cancelled_part_of_a_corpus_is_read_again_to_the_bytes_of_one_job(
             assert not (project.path / "results/corpus/parts").exists()
         made[parts] = digests(project.path / "results")
     assert made[1] == made[3]
+
+
+def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(slurm, python, tmp_path):
+    together = copy.deepcopy(SMALL)
+    together["pretraining"] |= {"engine": "jax", "steps": 20}
+    projects, model = {}, "results/runs/base/model/model.safetensors"
+    for start_by in ("here", "srun"):
+        together["accelerator"] = {"processes": 2, "start": start_by}
+        projects[start_by] = copy_of_the_repository(tmp_path / start_by)
+        projects[start_by].write_config(together)
+    start(projects["here"], sys.executable, model, "--cores", "2").finished()
+    run = start(
+        *(projects["srun"], python, model, "--profile", "profiles/slurm", *QUICK),
+        *("--set-resources", "pretrain:mpi=srun", "pretrain:tasks=2"),
+        environment=slurm.environment,
+    )
+    run.finished()
+    found = {name: digests(project.path / "results") for name, project in projects.items()}
+    assert found["srun"] == found["here"] and model.removeprefix("results/") in found["here"]
+    log = (projects["srun"].path / "logs" / "pretrain" / "base.log").read_text()
+    assert "Mesh with 2 replica(s)" in log and log.count("step 20/20") == 1
 
 
 SLOW = """\

@@ -33,7 +33,7 @@ def train(root: str, name: str, pushing: dict | None, environment: dict, fault: 
         train_and_export(
             *job,
             small_run.small_results(Path(root), name),
-            further_action=lambda state: background_pushes(settings, state, beside),
+            further_action=lambda state, _leads: background_pushes(settings, state, beside),
         )
     except MlmError as error:
         print(f"MlmError: {error}", file=sys.stderr)

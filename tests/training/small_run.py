@@ -244,7 +244,7 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
         train_and_export(
             *small_job(Path(root), name, overrides, parent),
             small_results(Path(root), name),
-            further_action=lambda _state: contextlib.nullcontext(behind),
+            further_action=lambda _state, _leads: contextlib.nullcontext(behind),
         )
     except MlmError as error:
         print(f"MlmError: {error}", file=sys.stderr)

@@ -268,6 +268,7 @@ STEP = {
     "engine": "tensorflow",
     "attend": "sample",
     "rematerialise": False,
+    "shard_optimizer": False,
     "model_type": "roberta-prelayernorm",
     "precision": "bfloat16",
     "per_replica_batch_size": 8,

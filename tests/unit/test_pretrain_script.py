@@ -9,6 +9,7 @@ from mlm.foundations.errors import MlmError
 from mlm.preflight.artefacts import Preflight, Step
 
 STEP = {"slots": 5}
+ALONE = {"kind": "cpu", "precision": "float32", "cpu_threads": 1, "virtual_replicas": None}
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def handed_in(monkeypatch, tmp_path):
             params=SimpleNamespace(
                 model={},
                 pretraining={},
-                accelerator={},
+                accelerator=ALONE,
                 seed=0,
                 sequence_length=16,
                 corpus="",
@@ -42,7 +43,8 @@ def handed_in(monkeypatch, tmp_path):
                     "push": {"every": None},
                     "live": {"prompts": [], "top_k": 5},
                     "preflight_required": required,
-                    "tpu": {},
+                    "processes": {},
+                    "tpu": {"name": "local"},
                 },
             ),
             input=SimpleNamespace(
@@ -83,7 +85,7 @@ def test_the_gate_reads_the_preflight_where_the_workflow_makes_it(handed_in):
 def test_no_preflight_and_no_pushes_where_none_are_asked_for(handed_in):
     taken = handed_in(required=False)
     taken["gate"]("base", STEP)
-    with taken["action"]("state") as action:
+    with taken["action"]("state", True) as action:
         assert action is None
 
 

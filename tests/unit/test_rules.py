@@ -37,7 +37,7 @@ def test_a_rule_is_complete(name):
 def test_a_rule_has_a_script_of_its_own_name(name):
     script = re.search(r'script:\s+"\.\./scripts/(\w+)\.py"', WITH_SCRIPT[name])
     assert script and (ROOT / "scripts" / f"{script[1]}.py").is_file()
-    assert f'code("{script[1]}")' in WITH_SCRIPT[name]
+    assert f'code("{script[1]}"' in WITH_SCRIPT[name]
 
 
 def test_no_rule_runs_python_in_the_workflow_itself():

@@ -137,7 +137,8 @@ def known_run(
         ),
         files,
         records,
-        settings["accelerator"]["virtual_replicas"] or 1,
+        (settings["accelerator"]["virtual_replicas"] or 1)
+        * (settings["accelerator"]["processes"] or 1),
         memory,
     )
 

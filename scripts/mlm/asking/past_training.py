@@ -12,6 +12,7 @@ from pathlib import Path
 from mlm.asking.answer import Answer
 from mlm.asking.asking import RESULTS, Question, files_of_training, settings_of_run
 from mlm.foundations.code_digests import code_digests
+from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.errors import MlmError, listed
@@ -19,7 +20,7 @@ from mlm.foundations.framework import tf
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.artefacts import Training
 from mlm.pretraining.branching import branch_of
-from mlm.pretraining.checkpointing import StateDirectory, differences
+from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.engine import Accelerator, Engine, engine_of, open_devices
 from mlm.pretraining.pretraining_job import states_of
 from mlm.pretraining.resolved_run import Pretraining
@@ -72,7 +73,13 @@ class PastTraining:
         settings = settings_of_run(question.settings, question.run)
         files = files_of_training()
         manifests = read_checked_manifests(files, settings.sequence_length)
-        accelerator = open_devices(settings.engine, AcceleratorSettings.of(settings.accelerator))
+        devices = AcceleratorSettings.of(settings.accelerator)
+        if devices.together:
+            raise MlmError(
+                f"run {question.run!r} is trained by several processes (accelerator.processes, "
+                "start), whose steps this one process does not make again"
+            )
+        accelerator = open_devices(settings.engine, devices)
         run = pretraining_of(settings, files, manifests, accelerator.replicas)
         basis = state_basis(run, files, accelerator)
 
@@ -108,6 +115,7 @@ class PastTraining:
                 "kind": summary.accelerator,
                 "strategy": summary.strategy,
                 "replicas": summary.replicas,
+                "processes": summary.processes or 1,
                 "precision": summary.precision,
             },
             "packages": {p: v for p, v in summary.packages.items() if p in packages},
@@ -121,6 +129,7 @@ class PastTraining:
                 "kind": devices.kind,
                 "strategy": devices.name,
                 "replicas": devices.replicas,
+                "processes": 1,
                 "precision": devices.precision,
             },
             "packages": {p: v for p, v in packages.items() if p in then["packages"]},

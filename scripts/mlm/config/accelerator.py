@@ -38,8 +38,27 @@ class Accelerator(Section):
     )
     virtual_replicas: Annotated[int, Field(ge=1, le=64)] | None = Field(
         None,
-        description="Rehearse this many replicas on logical CPU devices; null: as many as there"
-        " are devices.",
+        description="Rehearse this many replicas on logical CPU devices, in each process; null: as"
+        " many as there are devices.",
+    )
+    processes: Count | None = Field(
+        None,
+        description="Processes that train a run together, each with its own devices, as on the"
+        " hosts of a TPU slice (engine: jax); null: one, or with start: hosts as many as there are."
+        " docs/cluster.md says how.",
+    )
+    start: Literal["here", "srun", "hosts"] = Field(
+        "here",
+        description="Who starts them: here, the job itself on its machine; srun, the job through"
+        " Slurm, as tasks on its nodes; hosts: this same command is started on every host, and each"
+        " is one of the processes. And how many seconds one waits for the others to come.",
+    )
+    join_seconds: Count = 300
+    continue_on_other_devices: bool = Field(
+        False,
+        description="Go on from a state that was saved on another number of devices or processes"
+        " (engine: jax). From there on the rounding is that of the new ones, and training.json,"
+        " report and model card say so. Without it such a state is refused.",
     )
     deterministic: bool = Field(
         True,
@@ -49,6 +68,13 @@ class Accelerator(Section):
         " and evaluations are always deterministic.",
     )
     tpu: Tpu = section(Tpu)
+
+    def several(self) -> str | None:
+        """What asks for several processes, in words."""
+        if self.start == "hosts":
+            return "accelerator.start: hosts"
+        many = self.processes is not None and self.processes > 1
+        return f"accelerator.processes: {self.processes}" if many else None
 
     def contradictions(self) -> list[str]:
         if not self.virtual_replicas or self.kind != "gpu":

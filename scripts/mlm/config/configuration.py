@@ -152,6 +152,11 @@ class Configuration(Section):
         engine = engine_for(run.pretraining.engine, run.model.model_type)
         problem = unfit_tpu(engine, self.accelerator)
         problems += [problem] if problem else []
+        if engine == "tensorflow" and (several := self.accelerator.several()):
+            problems.append(
+                f"{several}, which pretraining.engine: tensorflow does not have. Set engine: jax, "
+                "or leave processes and start out"
+            )
         if engine == "jax" and installed_version("jax") is None:
             problems.append(NO_JAX)
         if self.tokenizer.kind != "pretrained":

@@ -38,6 +38,8 @@ _TRAINED_PARAMETER = {"adamw": 16 + 12, "muon": 12 + 20}
 #: content of a state's file while it is saved. As measured with 58 million parameters, of which
 #: there were 36 bytes each.
 _TRAINED_IN_JAX = 36
+#: Of these, two moments, which devices may share.
+_MOMENTS = 8
 #: Bytes of an inner value of a layer, by the layer's matrices of them.
 _INNER_IN_JAX = {2: 10, 3: 17}
 #: As in `mlm.encoder.masked_loss`.
@@ -134,7 +136,10 @@ def training_mb(
     in_jax = engine_for(pretraining["engine"], family) == "jax"
     optimizer = pretraining["optimizer"]["name"]
     a_parameter = _TRAINED_IN_JAX if in_jax else _TRAINED_PARAMETER[optimizer]
-    weights = replicas * a_parameter * parameters(model, vocabulary, sequence_length)
+    weights = replicas * a_parameter
+    if pretraining["shard_optimizer"]:
+        weights -= (replicas - 1) * _MOMENTS
+    weights *= parameters(model, vocabulary, sequence_length)
     validation = pretraining["validation"]["samples"] or 0
     data = (2 * pretraining["shuffle_window"] + validation) * sequence_length * _STORED_TOKEN
     activations = 0

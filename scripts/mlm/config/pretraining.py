@@ -186,6 +186,11 @@ class Pretraining(Section):
         description="Compute each layer again for its gradient instead of keeping what it computed:"
         " less memory on an accelerator (none saved on a CPU), a third more time (engine: jax).",
     )
+    shard_optimizer: bool = Field(
+        False,
+        description="Divide the optimizer's moments over the devices, each of which updates its"
+        " part of the weights: less memory on each, more to send (engine: jax).",
+    )
     shuffle_window: Count = Field(
         131_072,
         description="Samples that are shuffled among themselves: blocks of 1,024 that every epoch"
@@ -217,7 +222,11 @@ class Pretraining(Section):
         """What is asked for that the engine of a family does not have, one line each."""
         if engine_for(self.engine, family) == "jax":
             return []
-        asked = {"attend": self.attend == "document", "rematerialise": self.rematerialise}
+        asked = {
+            "attend": self.attend == "document",
+            "rematerialise": self.rematerialise,
+            "shard_optimizer": self.shard_optimizer,
+        }
         return [
             f"pretraining.{name}: {getattr(self, name)}, which pretraining.engine: tensorflow does "
             f"not have. Set engine: jax, or leave {name} out"

@@ -80,6 +80,7 @@ def _write(
         run.optimizer,
         attend=run.attend,
         rematerialise=run.rematerialise,
+        shard_optimizer=run.shard_optimizer,
         precision=precision,
         begins_document=run.model_config.cls_token_id,
         samples=samples,
@@ -134,10 +135,12 @@ def compiled(devices, program: str, quick: bool):
 
 def _lowered(mesh, description: dict):
     import jax
+    from jax.sharding import NamedSharding
 
     from mlm.encoder.weights import initial_parameters
     from mlm.evaluation.in_jax import masked_answers
     from mlm.pretraining.in_jax import train_step
+    from mlm.pretraining.in_jax.layout import Division
     from mlm.pretraining.in_jax.optimizers import first_moments, hidden_parts
 
     architecture = Architecture.of(description["config"])
@@ -185,9 +188,14 @@ def _lowered(mesh, description: dict):
         "moments": jax.eval_shape(first, parameters),
         "step": jax.ShapeDtypeStruct((), np.int32),
     }
-    step = train_step.train_step(computation, plan, settings, description["seed"])
-    step = jax.jit(train_step.on_mesh(step, mesh), donate_argnums=0)
-    return step.lower(shaped(state, whole), stored | batch(epoch=((), np.uint32)))
+    division = Division()
+    if description["shard_optimizer"]:
+        division = Division.of({n: x.shape for n, x in parameters.items()}, mesh.size)
+    partition = division.of_state(state["moments"])
+    step = train_step.train_step(computation, plan, settings, description["seed"], division)
+    step = jax.jit(train_step.on_mesh(step, mesh, partition), donate_argnums=0)
+    state = jax.tree.map(shaped, state, jax.tree.map(partial(NamedSharding, mesh), partition))
+    return step.lower(state, stored | batch(epoch=((), np.uint32)))
 
 
 def _answer(request: dict) -> Compilation:

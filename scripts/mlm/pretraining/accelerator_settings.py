@@ -23,6 +23,15 @@ class AcceleratorSettings:
     #: Of the engine in JAX on a GPU.
     deterministic: bool = True
     tpu: TpuNode = field(default_factory=TpuNode)
+    processes: int | None = None
+    start: str = "here"
+    join_seconds: int = 300
+    continue_on_other_devices: bool = False
+
+    @property
+    def together(self) -> bool:
+        """Whether several processes train."""
+        return self.start == "hosts" or (self.processes or 1) > 1
 
     @classmethod
     def of(cls, section: dict) -> "AcceleratorSettings":

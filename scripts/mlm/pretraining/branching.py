@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.checkpointing import StateDirectory, differences
+from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.engine import State
 from mlm.pretraining.first_use import first_difference
 from mlm.pretraining.optimisation import learning_rate

@@ -16,18 +16,24 @@ import json
 import os
 import re
 import sys
+import time
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
 from mlm.pretraining.engine import State
 from mlm.pretraining.locking import FileLock, Lease
+from mlm.pretraining.processes import Group
 
 _MARKER = "complete.json"
 #: Bytes read at a time where a file's digest is taken.
 _PART = 1 << 24
+#: Seconds after which what one host has written is seen by the others.
+_SEEN_SECONDS = 65.0
 _STATE = re.compile(r"step-(\d{8,})/?")
 
 
@@ -35,22 +41,29 @@ _STATE = re.compile(r"step-(\d{8,})/?")
 class StateDirectory:
     """Saved states under `path`, a local directory or a gs:// prefix.
 
-    The last `keep` stay (None: all), and those after `keep_steps`.
+    The last `keep` stay (None: all), and those after `keep_steps`. A process that does not lead
+    (`leads`) reads the states, and neither locks nor writes.
     """
 
     path: str
     keep: int | None
     basis: dict = field(default_factory=dict)
     keep_steps: frozenset[int] = frozenset()
+    leads: bool = True
     _lock: FileLock | Lease | None = field(default=None, repr=False)
 
     @classmethod
     def of(
-        cls, directory: str, keep: int | None, basis: dict, keep_steps: Iterable[int] = ()
+        cls,
+        directory: str,
+        keep: int | None,
+        basis: dict,
+        keep_steps: Iterable[int] = (),
+        leads: bool = True,
     ) -> "StateDirectory":
         """The states in `directory` of trainings that were made from `basis` alone."""
         path = f"{directory}/{value_sha256(basis)[:16]}"
-        return cls(path, keep, basis, frozenset(keep_steps))
+        return cls(path, keep, basis, frozenset(keep_steps), leads)
 
     @property
     def fingerprint(self) -> str:
@@ -66,6 +79,8 @@ class StateDirectory:
 
         Raises MlmError where another process holds it or nothing can be written.
         """
+        if not self.leads:
+            return
         try:
             tf.io.gfile.makedirs(self.path)
             self._lock = FileLock(self.path) if self._local else Lease(self.path)
@@ -94,6 +109,26 @@ class StateDirectory:
         finally:
             self.release()
 
+    def check_seen(self, group: Group) -> None:
+        """Raise MlmError where not all processes of `group` see the directory of the one that
+        leads."""
+        if group.count == 1:
+            return
+        path, word = f"{self.path}/seen-by-all", uuid.uuid4().hex
+        with group.as_one():
+            if group.leads:
+                _write(path, word.encode())
+        word = group.told(word)
+        with group.as_one():
+            if not group.leads and not _comes_to_be_seen(path, word):
+                raise MlmError(
+                    f"pretraining.checkpoint.directory: {self.path} is not the directory of the "
+                    "first process here, so that no state could be read. Name one that all hosts "
+                    "see, on a common file system or gs://"
+                )
+        if group.leads:
+            tf.io.gfile.remove(path)
+
     def steps(self) -> list[int]:
         """Steps of the states that are there, newest first, complete or not."""
         if not tf.io.gfile.isdir(self.path):
@@ -110,21 +145,28 @@ class StateDirectory:
         found = [StateDirectory(f"{run}/{name}", self.keep) for name in names]
         return [other.path for other in found if other.path != self.path and other.steps()]
 
+    def newest_basis(self) -> dict | None:
+        """What the newest state that says it was made from; None where none does."""
+        for step in self.steps():
+            marker, _ = _marker_or_fault(self._place(step))
+            if "basis" in marker:
+                return marker["basis"]
+        return None
+
     def difference(self, other: str) -> str:
         """In words, what differs between this training and the one with states in `other`."""
-        for step in StateDirectory(other, self.keep).steps():
-            marker, _ = _marker_or_fault(f"{other}/step-{step:08d}")
-            if "basis" in marker:
-                lines = differences(marker["basis"], self.basis)
-                # First what a user sets, last what an engine brings along.
-                lines.sort(
-                    key=lambda line: (
-                        line.startswith(("code ", "packages.")),
-                        not line.startswith(("pretraining.", "settings.")),
-                    )
-                )
-                return "; ".join(lines[:6]) + ("; and more" if len(lines) > 6 else "")
-        return "it does not say what it was made from"
+        basis = StateDirectory(other, self.keep).newest_basis()
+        if basis is None:
+            return "it does not say what it was made from"
+        lines = differences(basis, self.basis)
+        # First what a user sets, last what an engine brings along.
+        lines.sort(
+            key=lambda line: (
+                line.startswith(("code ", "packages.")),
+                not line.startswith(("pretraining.", "settings.")),
+            )
+        )
+        return "; ".join(lines[:6]) + ("; and more" if len(lines) > 6 else "")
 
     def _place(self, step: int) -> str:
         return f"{self.path}/step-{step:08d}"
@@ -137,6 +179,9 @@ class StateDirectory:
         Raises MlmError when the disk is full, the states before it staying as they were, and
         when another process has taken the directory over.
         """
+        if not self.leads:
+            state.help_write()
+            return
         if self._lock is not None:
             self._lock.check()
         final = self._place(step)
@@ -190,23 +235,15 @@ class StateDirectory:
         return None
 
 
-def differences(before: object, now: object, place: str = "") -> list[str]:
-    """A line for each leaf in which two nested values differ."""
-    if before == now:
-        return []
-    if isinstance(before, dict) and isinstance(now, dict):
-        return [
-            line
-            for key in sorted(before.keys() | now.keys())
-            for line in differences(
-                before.get(key, "nothing"),
-                now.get(key, "nothing"),
-                f"{place}.{key}" if place not in ("", "code") else f"{place} {key}".strip(),
-            )
-        ]
-    if place.split(" ")[0] in ("code", "manifests", "tokenizer") or place.startswith("manifests"):
-        return [f"{place} is another"]
-    return [f"{place}: {before!r} then, {now!r} now"]
+def _comes_to_be_seen(path: str, word: str) -> bool:
+    """Whether the file holds `word`, within the time that a network's file system may remember
+    another content."""
+    end = time.monotonic() + _SEEN_SECONDS
+    while not (tf.io.gfile.exists(path) and _read(path).decode() == word):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 def _flush_and_rename(place: str, final: str) -> None:

@@ -7,18 +7,22 @@ from typing import Protocol
 
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.export import ExportedModel
+from mlm.pretraining.processes import Group
 from mlm.pretraining.resolved_run import Pretraining
 
 
 class Accelerator(Protocol):
     """Devices that are open: their kind ("cpu", "gpu" or "tpu"), the precision of products, how
-    many share a batch, and what the framework calls that."""
+    many share a batch, what the framework calls that, and the processes that they belong to."""
 
     framework: str
     kind: str
     precision: str
     replicas: int
     name: str
+    group: Group
+    #: Whether a state of other devices may be gone on from.
+    continues_others: bool
 
     def arithmetic(self) -> dict:
         """What else of the devices decides how numbers are rounded; JSON-like."""
@@ -29,6 +33,9 @@ class State(Protocol):
 
     def write(self, place: str) -> None:
         """Write files below `place`, a directory or gs:// prefix that is there."""
+
+    def help_write(self) -> None:
+        """The part that a process which does not lead has in `write`."""
 
     def read(self, place: str) -> None:
         """Take the state from there."""

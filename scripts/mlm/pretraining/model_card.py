@@ -130,6 +130,7 @@ def _body(
         "## Training",
         "| | |\n|---|---|\n" + "\n".join(f"| {k} | {v} |" for k, v in shown.items()),
         *_left_out(training),
+        *_moved(training),
         "## Evaluation",
         "Of masked tokens only.",
         "| split | loss, nats | accuracy |\n|---|---|---|\n"
@@ -142,6 +143,16 @@ def _body(
         "prejudice included. It fills gaps in text; what it says is not knowledge.",
         "## Made with",
         ", ".join(f"{k} {v}" for k, v in sorted(training.packages.items())) + ".",
+    ]
+
+
+def _moved(training: Training) -> list[str]:
+    """That the training moved to other devices, where it did."""
+    if training.moved is None:
+        return []
+    return [
+        f"The training moved to other devices: {training.moved}. From there on its sums are "
+        "rounded as on the new ones, so that no one set of devices gives these very weights."
     ]
 
 

@@ -49,6 +49,19 @@ def not_finite(what: str, run: Pretraining, engine: Engine, states: StateDirecto
     )
 
 
+class DoneElsewhere:
+    """What another process does every so many steps."""
+
+    def __init__(self, every: int):
+        self._every = every
+
+    def due(self, step: int) -> int:
+        return next_multiple(step, self._every)
+
+    def act(self, step: int, engine: Engine) -> None:
+        """Nothing."""
+
+
 class Validation:
     """Loss and accuracy on the validation samples, for the row that is logged next."""
 
@@ -71,7 +84,8 @@ class Validation:
 class Logging:
     """A row of training.csv, TensorBoard's events and the line on stderr.
 
-    Due in its own time and wherever `validation` is, after it.
+    Due in its own time and wherever `validation` is, after it. Without a `directory`, another
+    process writes the events.
     """
 
     def __init__(
@@ -81,11 +95,11 @@ class Logging:
         validation: Validation,
         record: Record,
         progress: Progress,
-        directory: str,
+        directory: str | None,
     ):
         self._run, self._engine, self._validation = run, engine, validation
         self._record, self._progress = record, progress
-        self._events = Events(directory)
+        self._events = Events(directory) if directory else None
 
     def due(self, step: int) -> int:
         return min(next_multiple(step, self._run.log_every), self._validation.due(step))
@@ -107,7 +121,8 @@ class Logging:
             ),
         )
         self._record.rows.append(row)
-        self._events.add(row)
+        if self._events is not None:
+            self._events.add(row)
         self._progress.show(row)
 
 
@@ -163,9 +178,10 @@ class Saving:
 
 
 class EpochExport:
-    """The model in the Hugging Face layout where every so many epochs end."""
+    """The model in the Hugging Face layout where every so many epochs end; without a `directory`,
+    another process writes it."""
 
-    def __init__(self, run: Pretraining, engine: Engine, directory: str):
+    def __init__(self, run: Pretraining, engine: Engine, directory: str | None):
         self._epochs, self._directory = run.export_every_epochs, directory
         self._samples = run.export_every_epochs * run.train.num_samples
         self._batch_size = engine.batch_size
@@ -175,14 +191,17 @@ class EpochExport:
         return -(-samples // self._batch_size)
 
     def act(self, step: int, engine: Engine) -> None:
+        if self._directory is None:
+            return
         epoch = step * self._batch_size // self._samples * self._epochs
         engine.exported().write(f"{self._directory}/epoch-{epoch:04d}")
 
 
 class Profiling:
-    """A trace of the steps `profile[0]` to `profile[1]`; begins at once inside them."""
+    """A trace of the steps `profile[0]` to `profile[1]`; begins at once inside them. Without a
+    `directory`, another process writes it."""
 
-    def __init__(self, run: Pretraining, engine: Engine, directory: str):
+    def __init__(self, run: Pretraining, engine: Engine, directory: str | None):
         first, last = run.profile
         self._before, self._last = first - 1, min(last, run.steps)
         self._directory, self._tracing = directory, False
@@ -192,6 +211,8 @@ class Profiling:
         return next((edge for edge in (self._before, self._last) if edge > step), None)
 
     def act(self, step: int, engine: Engine) -> None:
+        if self._directory is None:
+            return
         inside = self._before <= step < self._last
         if inside and not self._tracing:
             engine.start_trace(self._directory)

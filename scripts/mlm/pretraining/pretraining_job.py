@@ -11,7 +11,13 @@ from mlm.foundations.atomic import write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
-from mlm.pretraining.artefacts import FinalFigures, Training, TrainingDigests, WithoutDocuments
+from mlm.pretraining.artefacts import (
+    DevicesBefore,
+    FinalFigures,
+    Training,
+    TrainingDigests,
+    WithoutDocuments,
+)
 from mlm.pretraining.branching import branch_of
 from mlm.pretraining.checkpointing import StateDirectory
 from mlm.pretraining.engine import Accelerator, open_devices
@@ -50,7 +56,7 @@ def train_and_export(
     files: RunFiles,
     results: RunResults,
     before_found_tpu: Callable[[str, dict], None] = lambda _run, _step: None,
-    further_action: Callable[[str], FurtherAction] = lambda _state: nullcontext(),
+    further_action: Callable[[str, bool], FurtherAction] = lambda _state, _leads: nullcontext(),
     shown: Callable[[Pretraining, str, str], Shown] = lambda _run, _framework, _state: (
         nullcontext()
     ),
@@ -59,9 +65,11 @@ def train_and_export(
 
     `before_found_tpu` is called with the run's name and the sizes of its step before it trains on
     a TPU that `accelerator.kind: auto` found, and raises MlmError where it must not.
-    `further_action`, called with the directory of the run's states, gives the context of one more
-    periodic action, or of None; it is left when all is written. `shown`, called with the run, the
-    framework and that directory, gives the context of what shows the training, or of None.
+    `further_action`, called with the directory of the run's states and whether this process leads,
+    gives the context of one more periodic action, or of None; it is left when all is written. Of
+    several processes that this machine or Slurm has started, the first alone writes. `shown`, called
+    in the process that leads with the run, the framework and that directory, gives the context of
+    what shows the training, or of None.
     """
     manifests = read_checked_manifests(files, settings.sequence_length)
     accelerator = open_devices(settings.engine, AcceleratorSettings.of(settings.accelerator))
@@ -70,7 +78,9 @@ def train_and_export(
         computed = {"engine": accelerator.framework, "precision": accelerator.precision}
         before_found_tpu(run.name, computed | run.step_sizes())
     basis = state_basis(run, files, accelerator)
-    states = states_of(settings, run, basis)
+    group = accelerator.group
+    group.check_alike(basis | {"checkpoint": settings.pretraining["checkpoint"]})
+    states = states_of(settings, run, basis, group.leads)
     branch = None
     if parent := settings.parent:
         parent_run = pretraining_of(parent, files, manifests, accelerator.replicas)
@@ -83,20 +93,25 @@ def train_and_export(
         f"{run.global_batch_size(accelerator.replicas)} samples",
         file=sys.stderr,
     )
+    shows = shown if group.leads else lambda *_of: nullcontext()
     with (
-        further_action(states.path) as further,
-        shown(run, accelerator.framework, states.path) as show,
+        further_action(states.path, group.leads) as further,
+        shows(run, accelerator.framework, states.path) as show,
     ):
         trained = pretrain(
             run, accelerator, states, [further] if further is not None else [], branch, show
         )
+        exported = trained.engine.exported()
+        group.leave()
+        if not group.leads and settings.accelerator.get("start") != "hosts":
+            return
         if trained.overflow:
             print(
                 f"Warning: {trained.overflow} masked tokens found no prediction slot and were left "
                 "unmasked; raise pretraining.masking.slots",
                 file=sys.stderr,
             )
-        trained.engine.exported().write(results.model_directory)
+        exported.write(results.model_directory)
         copy_tokenizer(
             Path(files.tokenizer).parent,
             results.model_directory,
@@ -110,11 +125,13 @@ def train_and_export(
         summary.write(results.summary)
 
 
-def states_of(settings: RunSettings, run: Pretraining, basis: dict) -> StateDirectory:
-    """Where the states of `run` are, or will be."""
+def states_of(
+    settings: RunSettings, run: Pretraining, basis: dict, leads: bool = True
+) -> StateDirectory:
+    """Where the states of `run` are, or will be; of several processes one `leads`."""
     checkpoint = settings.pretraining["checkpoint"]
     directory = f"{checkpoint['directory'].rstrip('/')}/{settings.name}"
-    return StateDirectory.of(directory, checkpoint["keep"], basis, run.keep_steps)
+    return StateDirectory.of(directory, checkpoint["keep"], basis, run.keep_steps, leads)
 
 
 def _summary(
@@ -165,6 +182,8 @@ def _summary(
         shuffle_window=run.shuffle_window,
         without=_without(settings, run, accelerator.replicas),
         deterministic=accelerator.arithmetic().get("deterministic"),
+        processes=accelerator.group.count if accelerator.group.count > 1 else None,
+        devices_before=[DevicesBefore(**at) for at in trained.devices_before] or None,
     )
 
 

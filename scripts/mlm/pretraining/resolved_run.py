@@ -48,6 +48,7 @@ class Pretraining:
     profile: tuple[int, int] | None = None
     export_every_epochs: int | None = None
     holes: Holes | None = None
+    shard_optimizer: bool = False
 
     def global_batch_size(self, replicas: int) -> int:
         """Samples in one update, over all replicas and accumulated batches."""
@@ -75,6 +76,7 @@ class Pretraining:
         return {
             "attend": self.attend,
             "rematerialise": self.rematerialise,
+            "shard_optimizer": self.shard_optimizer,
             "model_type": self.model_config.model_type,
             "per_replica_batch_size": self.per_replica_batch_size,
             "gradient_accumulation_steps": self.optimizer.gradient_accumulation_steps,

@@ -152,6 +152,7 @@ def pretraining_of(
         keep_steps=tuple(section["checkpoint"].get("keep_steps", ())),
         attend=section["attend"],
         rematerialise=section["rematerialise"],
+        shard_optimizer=section["shard_optimizer"],
         profile=tuple(section["profile"]) if section["profile"] else None,
         export_every_epochs=section["export_every_epochs"],
         holes=holes_in(settings.holes, files, encoder) if settings.holes else None,

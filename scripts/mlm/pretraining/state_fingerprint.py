@@ -50,6 +50,7 @@ COMPUTING_MODULES = {
         "mlm.encoder.weights",
         "mlm.pretraining.in_jax.engine",
         "mlm.pretraining.in_jax.framework",
+        "mlm.pretraining.in_jax.layout",
         "mlm.pretraining.in_jax.optimizers",
         "mlm.pretraining.in_jax.train_step",
     ),

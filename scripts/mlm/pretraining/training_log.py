@@ -60,6 +60,8 @@ class Record:
     steps_in_sums: int = 0
     overflow: float = 0.0
     initialisation_seconds: float | None = None
+    #: Where the training moved to other devices: the step, and those that had computed up to it.
+    devices_before: list[dict] = field(default_factory=list)
 
     def add(self, metrics: dict, steps: int) -> None:
         """Take in the summed metrics of `steps` steps."""

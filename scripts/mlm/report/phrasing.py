@@ -184,6 +184,8 @@ _SETTINGS = {
     "Engine": "engine",
     "Strategy": "strategy",
     "Replicas": "replicas",
+    "Processes": "processes",
+    "Moved from other devices": "moved",
     "Precision": "precision",
     "Samples in a step": "global_batch_size",
     "Tokens in a sample": "sequence_length",

@@ -3,18 +3,20 @@
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlm.config.families import unfit_tpu
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.in_jax.framework import data_mesh, prepare
+from mlm.pretraining.processes import Alone, Group, as_member
 
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A mesh with the one axis "data", its kind ("cpu", "gpu" or "tpu") and precision.
+    """A mesh with the one axis "data" over the devices of all processes, its kind ("cpu", "gpu" or
+    "tpu") and precision, and the processes.
 
     `deterministic` is whether a GPU gives the same bits every time, as the others do.
     """
@@ -23,6 +25,8 @@ class Accelerator:
     kind: str
     precision: str
     deterministic: bool = True
+    group: Group = field(default_factory=Alone)
+    continues_others: bool = False
     framework = "jax"
 
     @property
@@ -35,9 +39,10 @@ class Accelerator:
 
     def arithmetic(self) -> dict:
         """What else of the devices decides how numbers are rounded."""
+        several = {"processes": self.group.count} if self.group.count > 1 else {}
         if self.kind == "gpu":
-            return {"deterministic": self.deterministic}
-        return {"threads": int(os.environ["NPROC"])} if self.kind == "cpu" else {}
+            return several | {"deterministic": self.deterministic}
+        return several | ({"threads": int(os.environ["NPROC"])} if self.kind == "cpu" else {})
 
 
 def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
@@ -47,8 +52,14 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
     """
     if problem := unfit_tpu("jax", settings):
         raise MlmError(problem)
+    member = as_member(settings.start, settings.processes) if settings.together else None
     prepare(settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic)
-    mesh = data_mesh(settings.kind, settings.virtual_replicas)
+    group = Alone()
+    if member is not None:
+        from mlm.pretraining.in_jax.together import join
+
+        group = join(member, settings.join_seconds)
+    mesh = data_mesh(settings.kind, settings.virtual_replicas, group.count)
     if "tensorflow" in sys.modules:
         # It writes logs and states beside, and must not take the GPU's memory.
         with suppress(RuntimeError):  # where it has taken its devices already
@@ -58,4 +69,8 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
     if precision == "auto":
         # XLA multiplies bfloat16 on a CPU no faster than float32.
         precision = "bfloat16" if kind == "tpu" else "float32"
-    return Accelerator(mesh, kind, precision, settings.deterministic)
+    return Accelerator(
+        *(mesh, kind, precision, settings.deterministic),
+        group,
+        settings.continue_on_other_devices,
+    )

@@ -5,10 +5,12 @@ What decides a bit of the weights is here and in the modules that this one uses.
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from mlm.batches.stored_batches import samples_in_order, stored_batches
 from mlm.encoder.architecture import Architecture
@@ -18,6 +20,7 @@ from mlm.pretraining.cooccurrence import begin_at_counts
 from mlm.pretraining.export import ExportedModel
 from mlm.pretraining.in_jax.accelerators import Accelerator
 from mlm.pretraining.in_jax.framework import shardings
+from mlm.pretraining.in_jax.layout import Division, OwnRows, of_the_first
 from mlm.pretraining.in_jax.optimizers import all_finite, first_moments, hidden_parts
 from mlm.pretraining.in_jax.train_step import (
     FILLING,
@@ -82,19 +85,32 @@ class Engine:
     def __init__(self, run: Pretraining, accelerator: Accelerator):
         self._run = run
         self._architecture = Architecture.of(run.model_config.to_dict())
+        self._group = accelerator.group
         self._whole, self._divided = shardings(accelerator.mesh)
         self.batch_size = run.global_batch_size(accelerator.replicas)
         self._validation_size = run.validation_batch_size(accelerator.replicas)
         self.step = 0
         weights = initial_parameters(self._architecture, jax.random.key(run.seed))
         weights = {name: np.array(value) for name, value in weights.items()}
+        hidden = hidden_parts(self._architecture)
+        division = Division()
+        if run.shard_optimizer:
+            shapes = {name: value.shape for name, value in weights.items()}
+            division = Division.of(shapes, accelerator.replicas)
+        moments = partial(first_moments, settings=run.optimizer, hidden=hidden)
+        partition = division.of_state(jax.eval_shape(moments, weights))
+        self._partition = jax.tree.map(partial(NamedSharding, accelerator.mesh), partition)
         if run.initialisation.attention == "neighbour_heads":
             neighbour_heads(NamedWeights(weights, self._architecture), run.model_config, run.seed)
         self.begin_with(weights)
         self.parameters = sum(value.size for value in weights.values())
         computation = computation_of(run, self._architecture, accelerator.precision)
         self._train = jax.jit(
-            on_mesh(train_step(computation, run.plan, run.optimizer, run.seed), accelerator.mesh),
+            on_mesh(
+                train_step(computation, run.plan, run.optimizer, run.seed, division),
+                accelerator.mesh,
+                partition,
+            ),
             donate_argnums=0,
         )
         self._validate = jax.jit(
@@ -104,6 +120,7 @@ class Engine:
             )
         )
         self._finite = jax.jit(all_finite)
+        self._gathered = jax.jit(jnp.copy, out_shardings=self._whole)
         self._batches: Iterator[dict] | None = None
         self._validation_batches: list[dict] | None = None
 
@@ -112,6 +129,9 @@ class Engine:
         return self
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
+        if self._group.count > 1:
+            weights = of_the_first(weights)
+
         def begun(weights):
             hidden = hidden_parts(self._architecture)
             moments = first_moments(weights, self._run.optimizer, hidden)
@@ -123,17 +143,19 @@ class Engine:
         self._state = None  # One state at a time is in memory.
         # Copied by a computation: what is donated later must not be the host's own memory.
         self._state = jax.jit(
-            lambda tree: jax.tree.map(jnp.copy, state_of(tree)), out_shardings=self._whole
+            lambda tree: jax.tree.map(jnp.copy, state_of(tree)), out_shardings=self._partition
         )(given)
 
     def start_from_counts(self) -> None:
         weights = {name: np.array(v) for name, v in self._state["parameters"].items()}
-        begin_at_counts(NamedWeights(weights, self._architecture), self._run)
+        if self._group.leads:
+            begin_at_counts(NamedWeights(weights, self._architecture), self._run)
         self.begin_with(weights)
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:
-            self._batches = _ahead(self._training_batches(), self._given)
+            rows = self._own_rows(self.batch_size)
+            self._batches = _ahead(self._training_batches(rows), self._given_by(rows))
         found = []
         for _ in range(steps):
             self._state, sums = self._train(self._state, next(self._batches))
@@ -144,7 +166,8 @@ class Engine:
 
     def validate(self) -> tuple[float, float]:
         sums = np.zeros(3)
-        for batch in _ahead(self._validation_samples(), self._given):
+        rows = self._own_rows(self._validation_size)
+        for batch in _ahead(self._validation_samples(rows), self._given_by(rows)):
             sums += [float(x) for x in self._validate(self._state["parameters"], batch)]
         return sums[0] / max(sums[2], 1.0), sums[1] / max(sums[2], 1.0)
 
@@ -170,9 +193,7 @@ class Engine:
         """Write the state below `place`, a directory or gs:// prefix."""
         from safetensors.numpy import save
 
-        leaves = jax.tree_util.tree_leaves_with_path(self._state)
-        # On a CPU these are no copies.
-        content = save({_name(path): np.asarray(value) for path, value in leaves})
+        content = save(dict(self._leaves()))
         with _opened(f"{place}/{_FILE}", "wb") as stream:
             stream.write(content)
 
@@ -193,19 +214,36 @@ class Engine:
             stored,
         )
 
-    def _given(self, batch: dict) -> dict:
-        return jax.device_put(batch, self._divided)
+    def help_write(self) -> None:
+        for _ in self._leaves():
+            pass
 
-    def _training_batches(self) -> Iterator[dict]:
+    def _leaves(self) -> Iterator[tuple[str, np.ndarray]]:
+        """The state by names; on a CPU these are no copies."""
+        for path, value in jax.tree_util.tree_leaves_with_path(self._state):
+            if not (value.is_fully_addressable or value.is_fully_replicated):
+                value = self._gathered(value)
+            yield _name(path), np.asarray(value)
+
+    def _own_rows(self, samples: int) -> OwnRows | None:
+        """The rows of a batch that this process makes; None for all."""
+        return OwnRows(self._divided, samples) if self._group.count > 1 else None
+
+    def _given_by(self, rows: OwnRows | None) -> Callable[[dict], dict]:
+        """What puts a batch on the devices."""
+        return rows.given if rows else lambda batch: jax.device_put(batch, self._divided)
+
+    def _training_batches(self, rows: OwnRows | None) -> Iterator[dict]:
         order = self._run.order_from(self.step, self.batch_size)
         holes = self._run.holes
-        for epochs, indices, records in stored_batches(self._run.train, order):
+        for whole in stored_batches(self._run.train, order):
+            epochs, indices, records = whole if rows is None else (x[rows.rows] for x in whole)
             batch = self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)}
             if holes is not None:
                 batch["hole"] = holes.within(indices, self._run.train.sequence_length)
             yield batch
 
-    def _validation_samples(self) -> Iterator[dict]:
+    def _validation_samples(self, rows: OwnRows | None) -> Iterator[dict]:
         """Batches of one shape; a part of the split is kept in memory, and read once."""
         run = self._run
         if self._validation_batches is not None:
@@ -213,7 +251,8 @@ class Engine:
             return
         kept = []
         parts = samples_in_order(run.validation, run.validation_samples)
-        for indices, records in _of_one_size(parts, self._validation_size):
+        for whole in _of_one_size(parts, self._validation_size):
+            indices, records = whole if rows is None else (x[rows.rows] for x in whole)
             batch = self._stored(indices, records)
             if run.validation_samples is not None:
                 kept.append(batch)

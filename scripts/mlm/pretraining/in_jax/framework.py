@@ -88,8 +88,9 @@ def shardings(mesh):
     return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec(AXIS))
 
 
-def data_mesh(kind: str, virtual_devices: int | None):
-    """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare`.
+def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
+    """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare`; those of all
+    `processes`, each of which has `virtual_devices` where that is a number.
 
     Raises MlmError where there is no such device. Where JAX cannot use a GPU that is there, or has
     what a GPU needs and finds none, that is an error for the kind gpu, and for auto a warning: the
@@ -121,7 +122,8 @@ def data_mesh(kind: str, virtual_devices: int | None):
         devices = jax.devices()
     if not devices or asked not in ("auto", devices[0].platform):
         raise MlmError(_no_device(kind, reason))
-    if virtual_devices and len(devices) < virtual_devices:
+    wanted = virtual_devices and processes * virtual_devices
+    if wanted and len(devices) < wanted:
         raise MlmError(
             f"accelerator.virtual_replicas: {virtual_devices}, but JAX already runs here with "
             f"{len(devices)}; start another process"
@@ -131,7 +133,7 @@ def data_mesh(kind: str, virtual_devices: int | None):
             f"Warning: {unused}: the CPU is used. Set accelerator.kind: cpu where that is meant",
             file=sys.stderr,
         )
-    return Mesh(np.array(devices[: virtual_devices or None]), (AXIS,))
+    return Mesh(np.array(devices[: wanted or None]), (AXIS,))
 
 
 def _cuda_plugin() -> str | None:

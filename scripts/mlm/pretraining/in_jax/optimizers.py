@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from mlm.encoder.architecture import Architecture
+from mlm.pretraining.in_jax.layout import Division
 from mlm.pretraining.optimisation import MUON, OptimizerSettings, learning_rate
 
 
@@ -57,11 +58,12 @@ def updated(
     settings: OptimizerSettings,
     hidden: dict[str, int],
     dtype,
+    division: Division,
 ) -> tuple[dict, dict]:
     """Weights and moments after update number `step`, int32 from 0.
 
     `hidden` is that of `hidden_parts`. Weights of two dimensions decay, before they are updated.
-    Muon's products are in `dtype`.
+    Muon's products are in `dtype`, of whole matrices where moments are divided.
     """
     s = settings
     rate = learning_rate(s, step.astype(jnp.float32), jnp)
@@ -76,16 +78,19 @@ def updated(
     new, first, second = {}, {}, {}
     for name in moments["second"]:
         g, m, v = gradients[name], moments["first"][name], moments["second"][name]
+        g = division.own(name, g)
         first[name] = m + (g - m) * (1 - s.beta_1)
         second[name] = v + (jnp.square(g) - v) * (1 - s.beta_2)
-        new[name] = decayed[name] - first[name] * scaled / (jnp.sqrt(second[name]) + s.epsilon)
+        before = division.own(name, decayed[name])
+        after = before - first[name] * scaled / (jnp.sqrt(second[name]) + s.epsilon)
+        new[name] = division.whole(name, after)
 
     ahead = {}
     for name in (name for name in parameters if name not in moments["second"]):
-        g = gradients[name]
+        g = division.own(name, gradients[name])
         first[name] = s.momentum * moments["first"][name] + g
         # Nesterov's: where the momentum would be after this gradient once more.
-        ahead[name] = g + s.momentum * first[name]
+        ahead[name] = division.whole(name, g + s.momentum * first[name])
     for name, update in _orthogonal(ahead, hidden, dtype).items():
         new[name] = decayed[name] - rate * update
     return {name: new[name] for name in parameters}, {"first": first, "second": second}

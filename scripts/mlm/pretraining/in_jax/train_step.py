@@ -17,6 +17,7 @@ from mlm.encoder.architecture import Architecture
 from mlm.encoder.masked_loss import masked_cross_entropy
 from mlm.encoder.network import document_numbers, hidden_states, projection
 from mlm.pretraining.in_jax.framework import AXIS
+from mlm.pretraining.in_jax.layout import Division
 from mlm.pretraining.in_jax.optimizers import clipped, hidden_parts, updated
 from mlm.pretraining.optimisation import OptimizerSettings
 
@@ -68,12 +69,17 @@ def _flag(kind: type) -> int:
 
 
 def train_step(
-    computation: Computation, plan: MaskingPlan, settings: OptimizerSettings, seed: int
+    computation: Computation,
+    plan: MaskingPlan,
+    settings: OptimizerSettings,
+    seed: int,
+    division: Division,
 ) -> Callable:
     """The function (state, stored) -> (state, sums) of one update, which every device of the mesh
     axis "data" runs on its share of the batch.
 
-    `state` has `parameters`, `moments` (`first_moments`) and `step`, int32. `stored` has `tokens`
+    `state` has `parameters`, `moments` (`first_moments`), which `division` may have divided, and
+    `step`, int32. `stored` has `tokens`
     [batch, sequence] as `packed` gives them, `index` and `epoch`, uint32 [batch], and in a run with
     holes `hole`, bool [batch, sequence]. The sums are float32: the mean loss of the batch's
     predictions, their share that is right, the overflow.
@@ -115,6 +121,7 @@ def train_step(
             settings,
             hidden,
             computation.dtype,
+            division,
         )
         new = {"parameters": parameters, "moments": moments, "step": state["step"] + 1}
         return new, {"loss": loss, "accuracy": right, "overflow": overflow}
@@ -135,12 +142,14 @@ def validation_step(computation: Computation, plan: MaskingPlan, seed: int) -> C
     return step
 
 
-def on_mesh(step: Callable, mesh) -> Callable:
-    """`step`, of `train_step` or `validation_step`, on every device of `mesh`: what it is given
-    first is whole on each, batches are divided by samples, and what it gives is whole again."""
+def on_mesh(step: Callable, mesh, state=None) -> Callable:
+    """`step`, of `train_step` or `validation_step`, on every device of `mesh`: batches are divided
+    by samples, and the state of `train_step` as `state` says (`Division.of_state`); all else that
+    it is given, and gives, is whole on each."""
     whole, divided = PartitionSpec(), PartitionSpec(AXIS)
+    given, back = (whole, whole) if state is None else (state, (state, whole))
     return jax.shard_map(
-        step, mesh=mesh, in_specs=(whole, divided), out_specs=whole, check_vma=False
+        step, mesh=mesh, in_specs=(given, divided), out_specs=back, check_vma=False
     )
 
 

@@ -7,6 +7,7 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
+from mlm.pretraining.processes import Alone
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class Accelerator:
     kind: str
     precision: str
     framework = "tensorflow"
+    group = Alone()
+    continues_others = False
 
     @property
     def replicas(self) -> int:

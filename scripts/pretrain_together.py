@@ -1,0 +1,60 @@
+"""Trains one run in this process: alone, or as one of several that the rule's job has started.
+
+As a program it is one of several, and reads from its parent what to train.
+"""
+
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def train(request):
+    """Train as `request` says: what rule `pretrain` asks for, JSON-like."""
+    from mlm.preflight.gate import require_passed
+    from mlm.pretraining.live import LiveSettings, live_page
+    from mlm.pretraining.periodic_actions import DoneElsewhere
+    from mlm.pretraining.pretraining_job import RunResults, train_and_export
+    from mlm.pretraining.run_inputs import RunFiles, RunSettings
+    from mlm.publishing.background import PushSettings, background_pushes
+    from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
+
+    settings = dict(request["settings"])
+    if settings["parent"]:
+        settings["parent"] = RunSettings(**settings["parent"])
+    settings, files = RunSettings(**settings), RunFiles(**request["files"])
+    pushing = PushSettings(**request["push"]) if request["push"]["every"] else None
+    beside = tuple(Path(files.tokenizer).parent / name for name in TOKENIZER_FILES)
+
+    def before_found_tpu(run, step):
+        if request["preflight"]:
+            require_passed(request["preflight"], run, step)
+
+    @contextmanager
+    def pushes(state, leads):
+        # All processes stop to look at the same steps, whether there is a token or not.
+        elsewhere = DoneElsewhere(pushing.every) if pushing else None
+        with background_pushes(pushing if leads else None, state, beside) as own:
+            yield own or elsewhere
+
+    live = LiveSettings(**request["live"]) if request["live"] else None
+
+    def shown(run, framework, state):
+        return live_page(live, run, framework, files.tokenizer, state)
+
+    results = RunResults(**request["results"])
+    train_and_export(settings, files, results, before_found_tpu, pushes, shown)
+
+
+def main():
+    import signal
+    import sys
+
+    from mlm.pretraining.processes import request_of_parent, told_to_parent
+
+    # As in a job of its own: a signal before the first step, or after the last, ends it.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    with told_to_parent():
+        train(request_of_parent())
+
+
+if __name__ == "__main__":
+    main()
