@@ -96,9 +96,9 @@ def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(slurm, python,
         together["accelerator"] = {"processes": 2, "start": start_by}
         projects[start_by] = copy_of_the_repository(tmp_path / start_by)
         projects[start_by].write_config(together)
-    start(projects["here"], sys.executable, model, "--cores", "2").finished()
+    start(projects["here"], sys.executable, "--cores", "2", model).finished()
     run = start(
-        *(projects["srun"], python, model, "--profile", "profiles/slurm", *QUICK),
+        *(projects["srun"], python, "--profile", "profiles/slurm", *QUICK, model),
         *("--set-resources", "pretrain:mpi=srun", "pretrain:tasks=2"),
         environment=slurm.environment,
     )

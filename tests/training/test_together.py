@@ -35,6 +35,7 @@ sys.path.insert(0, sys.argv[1])
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.locking import FileLock
 from mlm.pretraining.processes import run_together
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
 import pretrain_together
 request = json.loads(sys.argv[2])
 asked = AcceleratorSettings.of(request["settings"]["accelerator"])

@@ -194,7 +194,8 @@ def _lowered(mesh, description: dict):
     partition = division.of_state(state["moments"])
     step = train_step.train_step(computation, plan, settings, description["seed"], division)
     step = jax.jit(train_step.on_mesh(step, mesh, partition), donate_argnums=0)
-    state = jax.tree.map(shaped, state, jax.tree.map(partial(NamedSharding, mesh), partition))
+    given = jax.tree.map(partial(NamedSharding, mesh), partition)
+    state = jax.tree.map(lambda sharding, part: shaped(part, sharding), given, state)
     return step.lower(state, stored | batch(epoch=((), np.uint32)))
 
 
