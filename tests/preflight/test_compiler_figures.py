@@ -115,3 +115,24 @@ def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
     # Weights and two moments of AdamW, one of Muon, in float32, and they are updated in place.
     assert found.aliased > 0.95 * found.outputs
     assert found.arguments > 8 * lowering.parameters
+
+
+def test_moments_that_are_divided_take_their_share_of_a_chip(tmp_path):
+    """By the compiler, for four chips: three quarters less of what divides, for each moment."""
+    from mlm.preflight.artefacts import Lowering
+    from mlm.preflight.described_steps import compile_step
+    from mlm.preflight.lowering_job import LoweringOptions, lower_run
+
+    small_run.write_inputs(tmp_path)
+    program, summary, arguments = str(tmp_path / "t"), str(tmp_path / "l.json"), {}
+    for divided in (False, True):
+        changes = {"pretraining": {"engine": "jax", "shard_optimizer": divided}}
+        settings, files = small_run.small_job(tmp_path, overrides=changes)
+        lower_run(settings, files, LoweringOptions(), program, summary, None)
+        found = compile_step("v5e:2x2", program, True)
+        assert (found.outcome, found.replicas) == (COMPILED, 4), found.message
+        arguments[divided] = found.arguments
+    saved = arguments[False] - arguments[True]
+    # Small matrices are padded to the chip's tiles, divided or not.
+    assert saved > 0.75 * 2 * 4 * Lowering.read(summary).parameters
+    assert arguments[True] < 0.6 * arguments[False]

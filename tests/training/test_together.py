@@ -33,7 +33,6 @@ JOB = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.locking import FileLock
 from mlm.pretraining.processes import run_together
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 import pretrain_together
