@@ -72,6 +72,7 @@ def request_of(root: Path, name: str, overrides: dict) -> dict:
         "results": asdict(small_results(root, name)),
         "push": {"every": None},
         "preflight": None,
+        "live": None,
     }
 
 

@@ -112,7 +112,7 @@ def test_nothing_is_shown_where_nothing_is_asked_for(tmp_path):
 
 def test_how_a_page_looks_is_no_code_of_a_training():
     """Else an edit of a figure would train again what is done."""
-    code = code_digests(Path(live.__file__).parents[2], ["pretrain"])
+    code = code_digests(Path(live.__file__).parents[2], ["pretrain_together"])
     assert "mlm.pretraining.live" in code
     assert not [module for module in code if module.startswith("mlm.report")]
 

@@ -67,9 +67,9 @@ def train_and_export(
     a TPU that `accelerator.kind: auto` found, and raises MlmError where it must not.
     `further_action`, called with the directory of the run's states and whether this process leads,
     gives the context of one more periodic action, or of None; it is left when all is written. Of
-    several processes that this machine or Slurm has started, the first alone writes. `shown`, called
-    in the process that leads with the run, the framework and that directory, gives the context of
-    what shows the training, or of None.
+    several processes that this machine or Slurm has started, the first alone writes. `shown`,
+    called where this process leads with the run, the framework and that directory, gives the
+    context of what shows the training, or of None.
     """
     manifests = read_checked_manifests(files, settings.sequence_length)
     accelerator = open_devices(settings.engine, AcceleratorSettings.of(settings.accelerator))
