@@ -323,7 +323,7 @@ def test_five_kills_of_one_process_at_random_moments_change_nothing(root):
         process = job(request_of(root, "killed", overrides), log)
 
         def saved(least=step):
-            states = (root / "state" / "killed").glob("*/step-*/complete.json")
+            states = (root / "state" / "killed").glob("*/step-????????/complete.json")
             return max((int(s.parent.name[5:]) for s in states), default=-1) > least
 
         until(process, log, saved)

@@ -140,7 +140,7 @@ def _lowered(mesh, description: dict):
     from mlm.encoder.weights import initial_parameters
     from mlm.evaluation.in_jax import masked_answers
     from mlm.pretraining.in_jax import train_step
-    from mlm.pretraining.in_jax.layout import Division
+    from mlm.pretraining.in_jax.layout import UNDIVIDED, Division
     from mlm.pretraining.in_jax.optimizers import first_moments, hidden_parts
 
     architecture = Architecture.of(description["config"])
@@ -188,7 +188,7 @@ def _lowered(mesh, description: dict):
         "moments": jax.eval_shape(first, parameters),
         "step": jax.ShapeDtypeStruct((), np.int32),
     }
-    division = Division()
+    division = UNDIVIDED
     if description["shard_optimizer"]:
         division = Division.of({n: x.shape for n, x in parameters.items()}, mesh.size)
     partition = division.of_state(state["moments"])

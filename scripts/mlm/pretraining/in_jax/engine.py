@@ -20,7 +20,7 @@ from mlm.pretraining.cooccurrence import begin_at_counts
 from mlm.pretraining.export import ExportedModel
 from mlm.pretraining.in_jax.accelerators import Accelerator
 from mlm.pretraining.in_jax.framework import shardings
-from mlm.pretraining.in_jax.layout import Division, OwnRows, of_the_first
+from mlm.pretraining.in_jax.layout import UNDIVIDED, Division, OwnRows, of_the_first
 from mlm.pretraining.in_jax.optimizers import all_finite, first_moments, hidden_parts
 from mlm.pretraining.in_jax.train_step import (
     FILLING,
@@ -93,7 +93,7 @@ class Engine:
         weights = initial_parameters(self._architecture, jax.random.key(run.seed))
         weights = {name: np.array(value) for name, value in weights.items()}
         hidden = hidden_parts(self._architecture)
-        division = Division()
+        division = UNDIVIDED
         if run.shard_optimizer:
             shapes = {name: value.shape for name, value in weights.items()}
             division = Division.of(shapes, accelerator.replicas)

@@ -59,6 +59,10 @@ class Division:
         return {"parameters": PartitionSpec(), "moments": divided, "step": PartitionSpec()}
 
 
+#: Moments that are whole on every device.
+UNDIVIDED = Division()
+
+
 class OwnRows:
     """The rows of a batch, divided over the devices of several processes, that are on those of this
     one."""

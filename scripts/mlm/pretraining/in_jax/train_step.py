@@ -17,7 +17,7 @@ from mlm.encoder.architecture import Architecture
 from mlm.encoder.masked_loss import masked_cross_entropy
 from mlm.encoder.network import document_numbers, hidden_states, projection
 from mlm.pretraining.in_jax.framework import AXIS
-from mlm.pretraining.in_jax.layout import Division
+from mlm.pretraining.in_jax.layout import UNDIVIDED, Division
 from mlm.pretraining.in_jax.optimizers import clipped, hidden_parts, updated
 from mlm.pretraining.optimisation import OptimizerSettings
 
@@ -73,7 +73,7 @@ def train_step(
     plan: MaskingPlan,
     settings: OptimizerSettings,
     seed: int,
-    division: Division,
+    division: Division = UNDIVIDED,
 ) -> Callable:
     """The function (state, stored) -> (state, sums) of one update, which every device of the mesh
     axis "data" runs on its share of the batch.
