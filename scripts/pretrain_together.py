@@ -48,11 +48,11 @@ def main():
     import signal
     import sys
 
-    from mlm.pretraining.processes import request_of_parent, told_to_parent
+    from mlm.pretraining.processes import ended_at_once, request_of_parent
 
     # As in a job of its own: a signal before the first step, or after the last, ends it.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    with told_to_parent():
+    with ended_at_once():
         train(request_of_parent())
 
 

@@ -273,11 +273,13 @@ def test_several_processes_are_refused_where_tensorflow_trains(asked):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
-def test_moments_that_are_divided_change_no_loss_and_no_file_of_a_state(root, optimizer):
-    """Over 2 × 2 devices, which gather them to save them; the state is gone on from."""
-    change = {"optimizer": {"name": optimizer}}
-    names = {False: f"moments-{optimizer}", True: f"divided-{optimizer}"}
+def test_moments_that_are_divided_change_no_loss_and_no_file_of_a_state(root):
+    """Over 2 × 2 devices, which gather them to save them; the state is gone on from.
+
+    Muon has AdamW's moments for the embeddings, and one of its own.
+    """
+    change = {"optimizer": {"name": "muon"}}
+    names = {False: "moments", True: "divided"}
     for divided, name in names.items():
         overrides = layout(2 if divided else 1, 2 if divided else 4)
         overrides["pretraining"] |= change | {"shard_optimizer": divided}
@@ -341,6 +343,31 @@ def test_five_kills_of_one_process_at_random_moments_change_nothing(root):
     assert len(goes_on) == 5 and sorted(map(int, goes_on)) == list(map(int, goes_on))
     trained(root, "left-alone", overrides)
     assert result(root, "killed") == result(root, "left-alone")
+
+
+#: A member of which one process finds its disk full at step 15.
+FULL = """
+import errno, os, sys
+sys.path.insert(0, {scripts!r})
+import pretrain_together
+from mlm.pretraining.training_log import Progress
+begin = Progress.begin
+def full(self, step):
+    begin(self, step)
+    if step == 15 and os.environ["JAX_PROCESS_ID"] == "{failing}":
+        raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
+Progress.begin = full
+pretrain_together.main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failing", [0, 1])
+def test_an_error_that_nobody_foresaw_ends_all_processes(root, tmp_path, failing):
+    member = tmp_path / "member.py"
+    member.write_text(FULL.format(scripts=str(SCRIPTS), failing=failing))
+    said = trained(root, f"full-{failing}", layout(2, 1), status=3, member=member)
+    assert "MlmError: No space left on the disk or in the quota (somewhere)." in said
 
 
 @pytest.mark.slow

@@ -44,16 +44,18 @@ class Accelerator(Section):
     processes: Count | None = Field(
         None,
         description="Processes that train a run together, each with its own devices, as on the"
-        " hosts of a TPU slice (engine: jax); null: one, or with start: hosts as many as there are."
-        " docs/cluster.md says how.",
+        " hosts of a TPU slice (engine: jax); null: one; with start: hosts, one on each"
+        " host. docs/cluster.md says how.",
     )
     start: Literal["here", "srun", "hosts"] = Field(
         "here",
         description="Who starts them: here, the job itself on its machine; srun, the job through"
         " Slurm, as tasks on its nodes; hosts: this same command is started on every host, and each"
-        " is one of the processes. And how many seconds one waits for the others to come.",
+        " is one of the processes.",
     )
-    join_seconds: Count = 300
+    join_seconds: Count = Field(
+        300, description="How many seconds a process waits for the others to come."
+    )
     continue_on_other_devices: bool = Field(
         False,
         description="Go on from a state that was saved on another number of devices or processes"

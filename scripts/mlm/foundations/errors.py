@@ -1,6 +1,8 @@
 """The one kind of error that a user is meant to read."""
 
+import errno
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -57,3 +59,29 @@ def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
         raise MlmError(
             f"{path} is damaged: it cannot be read as {what} ({reason}). {remedy(path)}"
         ) from None
+
+
+def _os_error_in_words(error: OSError) -> str | None:
+    """A message for the operating system's refusals that a user can mend, or None."""
+    where = f" ({error.filename})" if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (
+            f"No space left on the disk or in the quota{where}. Nothing was half-written; "
+            "free some space and run the same command again."
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return (
+            f"Not allowed to write or read{where}: {error.strerror}. Give this user "
+            "access to it, or run in another directory (snakemake --directory)."
+        )
+    return None
+
+
+def refusal_in_words(error: Exception) -> str | None:
+    """What the operating system refused, in words, also from inside a library's own error."""
+    if isinstance(error, OSError):
+        return _os_error_in_words(error)
+    for number in (errno.ENOSPC, errno.EDQUOT):
+        if found := re.search(rf"(?:(\S+); )?{os.strerror(number)}", str(error)):
+            return _os_error_in_words(OSError(number, os.strerror(number), found[1]))
+    return None

@@ -1,9 +1,7 @@
 """What every rule's script does around its one call: log, and report errors in words."""
 
 import contextlib
-import errno
 import os
-import re
 import signal
 import sys
 import threading
@@ -11,39 +9,13 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, refusal_in_words
 from mlm.jobs.abandoned_locks import alone
 from mlm.jobs.job_log import logged
 from mlm.results.artefacts import check_inputs, record_job
 
 #: Time that a job has to clean up after SIGTERM.
 _CLEAN_UP_SECONDS = 15.0
-
-
-def os_error_in_words(error: OSError) -> str | None:
-    """A message for the operating system's refusals that a user can mend, or None."""
-    where = f" ({error.filename})" if error.filename else ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"No space left on the disk or in the quota{where}. Nothing was half-written; "
-            "free some space and run the same command again."
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return (
-            f"Not allowed to write or read{where}: {error.strerror}. Give this user "
-            "access to it, or run in another directory (snakemake --directory)."
-        )
-    return None
-
-
-def _refusal_in_words(error: Exception) -> str | None:
-    """What the operating system refused, in words, also from inside a library's own error."""
-    if isinstance(error, OSError):
-        return os_error_in_words(error)
-    for number in (errno.ENOSPC, errno.EDQUOT):
-        if found := re.search(rf"(?:(\S+); )?{os.strerror(number)}", str(error)):
-            return os_error_in_words(OSError(number, os.strerror(number), found[1]))
-    return None
 
 
 def accelerator_of(job: Any) -> dict:
@@ -82,7 +54,7 @@ def run(
         try:
             _recorded(main, snakemake, unread)
         except Exception as error:
-            words = str(error) if isinstance(error, MlmError) else _refusal_in_words(error)
+            words = str(error) if isinstance(error, MlmError) else refusal_in_words(error)
             # The terminal may be a file on a full disk as well.
             with contextlib.suppress(OSError):
                 if words is None:

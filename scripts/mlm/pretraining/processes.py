@@ -14,12 +14,13 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, refusal_in_words
 
 #: Where the processes meet, how many there are, and which one this is.
 COORDINATOR, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
@@ -140,14 +141,34 @@ def as_member(start: str, processes: int | None, environment: Mapping = os.envir
 
 
 @contextmanager
-def told_to_parent() -> Iterator[None]:
-    """In a process that `run_together` has started: an MlmError ends it as a line to its parent."""
+def ended_at_once() -> Iterator[None]:
+    """In one of several processes: what ends it is told to its parent, or printed, and ends it now.
+
+    The others may be gone or wait for this one, and what waits for them at the usual end of a
+    process waits for ever.
+    """
     try:
         yield
-    except MlmError as error:
-        print(problem_line(str(error)), file=sys.stderr, flush=True)
-        # The others may be gone, and what waits for them at the end of a process waits for ever.
-        os._exit(1)
+    except SystemExit as end:
+        _end(end.code if isinstance(end.code, int) else 1)
+    except KeyboardInterrupt:
+        _end(128 + signal.SIGINT)
+    except Exception as error:
+        words = str(error) if isinstance(error, MlmError) else refusal_in_words(error)
+        # The output may be a file on a full disk as well.
+        with suppress(OSError):
+            if words is None:
+                traceback.print_exc()
+            else:
+                print(problem_line(words), file=sys.stderr)
+        _end(1)
+
+
+def _end(status: int) -> NoReturn:
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(status)
 
 
 def problem_line(words: str) -> str:
@@ -180,8 +201,10 @@ class _Told:
         """A line of process `index`; the first one's are shown."""
         before, found, problem = line.partition(_PROBLEM)
         if found:
-            self.problems[index] = json.loads(problem)
-            line = before
+            # One that another's output has torn apart is a line like others.
+            with suppress(ValueError):
+                self.problems[index] = json.loads(problem)
+                line = before
         if not line or line.startswith(_NOISE):
             return
         kept = self.lines.setdefault(index, [])
