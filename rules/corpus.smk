@@ -75,16 +75,6 @@ if len(CORPUS_PARTS) > 1:
     COUNTED = [f"results/corpus/parts/{split}.json" for split in SPLITS]
 
 
-def part_of(wildcards):
-    """What the part of the job reads."""
-    return CORPUS_PARTS[int(wildcards.part)]
-
-
-def files_of_part(wildcards):
-    """The source files that the part of the job reads."""
-    return [piece[0] for pieces in part_of(wildcards)["files"].values() for piece in pieces]
-
-
 if len(CORPUS_PARTS) > 1:
 
     rule corpus_read:
