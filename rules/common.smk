@@ -154,16 +154,6 @@ def source(paths):
     return [ancient(local(str(path))) for path in paths]
 
 
-def part_of(wildcards):
-    """What the job's part of the corpus reads, of `CORPUS_PARTS` (rules/corpus.smk)."""
-    return CORPUS_PARTS[int(wildcards.part)]
-
-
-def files_of_part(wildcards):
-    """The source files that the job's part of the corpus reads."""
-    return [piece[0] for pieces in part_of(wildcards)["files"].values() for piece in pieces]
-
-
 def identities(paths):
     """The identity of each source file by its path, for `params`: its content, not its date."""
     return {str(path): MEMORY.identity(path) for path in paths if Path(path).is_file()}

@@ -56,6 +56,9 @@ if settings["corpus"]["parts"] > 1 and FROM_CORPUS:
             "divided further."
         )
 
+FILES_OF_PART = [
+    [piece[0] for pieces in part["files"].values() for piece in pieces] for part in CORPUS_PARTS
+]
 READ = f"results/corpus/parts/{len(CORPUS_PARTS):05d}"
 WRITTEN = "results/corpus/parts/written"
 # With more than one part: the files of all jobs before the last one.
@@ -80,7 +83,7 @@ if len(CORPUS_PARTS) > 1:
     rule corpus_read:
         """Read a part of the source: decode, clean, split, filter, and put aside."""
         input:
-            lambda wildcards: source(files_of_part(wildcards)),
+            lambda wildcards: source(FILES_OF_PART[int(wildcards.part)]),
         output:
             record=temp("results/corpus/parts/{parts}/read-{part}.json"),
             digests=temp("results/corpus/parts/{parts}/read-{part}.digests"),
@@ -99,8 +102,8 @@ if len(CORPUS_PARTS) > 1:
             runtime=240,
         params:
             code=code("corpus_read"),
-            part=lambda wildcards: canonical(part_of(wildcards)),
-            files=lambda wildcards: identities(files_of_part(wildcards)),
+            part=lambda wildcards: canonical(CORPUS_PARTS[int(wildcards.part)]),
+            files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)]),
             settings=USED_BY_CORPUS,
         script:
             "../scripts/corpus_read.py"
