@@ -38,7 +38,13 @@ def test_the_tpu_environment_differs_in_tensorflow_alone():
 
 
 @pytest.mark.parametrize(
-    "lock", sorted((ROOT / "envs").glob("requirements*.txt")), ids=lambda f: f.stem
+    "lock",
+    [
+        f
+        for place in ("envs", "benchmarks")
+        for f in sorted((ROOT / place).glob("requirements*.txt"))
+    ],
+    ids=lambda f: f.stem,
 )
 def test_every_package_has_a_hash_and_no_index_is_named(lock):
     text = lock.read_text()
