@@ -5,6 +5,7 @@
 # Between: results/corpus/parts/, where the source is read in parts (corpus.parts): what each part read,
 #        which documents are left out, and what was written; gone when the corpus is there.
 from mlm.corpus.file_patterns import check_group_by, matched_files, used_settings
+from mlm.corpus.filter_files import filter_files
 from mlm.corpus.parts import PARTITIONS, divided, undivided
 
 CORPUS_FILES = {split: [] for split in SPLITS}
@@ -20,6 +21,13 @@ if settings["corpus"]["source"] == "files":
         if FROM_CORPUS:
             raise WorkflowError(str(error))
 
+# What its rules read beside the text.
+FILTER_FILES = []
+if FROM_CORPUS:
+    try:
+        FILTER_FILES = filter_files(settings["corpus"]["filters"])
+    except MlmError as error:
+        raise WorkflowError(str(error))
 
 USED_BY_CORPUS = canonical(used_settings(settings["corpus"], settings["seed"]))
 # What each part reads: bytes of files, or its share of the rows of a dataset.
@@ -84,6 +92,7 @@ if len(CORPUS_PARTS) > 1:
         """Read a part of the source: decode, clean, split, filter, and put aside."""
         input:
             lambda wildcards: source(FILES_OF_PART[int(wildcards.part)]),
+            filters=source(FILTER_FILES),
         output:
             record=temp("results/corpus/parts/{parts}/read-{part}.json"),
             digests=temp("results/corpus/parts/{parts}/read-{part}.digests"),
@@ -103,7 +112,7 @@ if len(CORPUS_PARTS) > 1:
         params:
             code=code("corpus_read"),
             part=lambda wildcards: canonical(CORPUS_PARTS[int(wildcards.part)]),
-            files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)]),
+            files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)] + FILTER_FILES),
             settings=USED_BY_CORPUS,
         script:
             "../scripts/corpus_read.py"
@@ -194,6 +203,7 @@ rule corpus:
         train=source(CORPUS_FILES["train"]),
         validation=source(CORPUS_FILES["validation"]),
         test=source(CORPUS_FILES["test"]),
+        filters=source(FILTER_FILES),
         # The same whatever the number of parts, which changes no byte.
         parts=[
             *COUNTED,
@@ -223,7 +233,10 @@ rule corpus:
         runtime=240,
     params:
         code=code("corpus"),
-        files={split: identities(paths) for split, paths in CORPUS_FILES.items()},
+        files={
+            part: identities(paths)
+            for part, paths in (CORPUS_FILES | {"filters": FILTER_FILES}).items()
+        },
         settings=USED_BY_CORPUS,
         file_counts=canonical(settings["corpus"]["count"]),
     script:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlm.corpus.corpus_building import counts_of, refuse_empty_splits, spooled_corpus
+from mlm.corpus.corpus_building import refuse_empty_splits, spooled_corpus
 from mlm.corpus.corpus_writing import write_share
 from mlm.corpus.shares import file_name
 from mlm.foundations.atomic import replacing
@@ -11,7 +11,7 @@ from mlm.jobs.job import run
 
 def main(job):
     corpus = spooled_corpus([Path(path) for path in job.input.removed])
-    refuse_empty_splits(counts_of(corpus), corpus.parts[0])
+    refuse_empty_splits(corpus)
     share, shares = int(job.wildcards.share), int(job.wildcards.shares)
     with replacing(job.output.file) as file, replacing(job.output.groups) as groups:
         name = file_name(job.wildcards.split, share, shares)

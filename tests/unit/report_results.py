@@ -8,6 +8,7 @@ from pathlib import Path
 import report_artefacts as made
 
 from mlm.config.resolution import resolve
+from mlm.corpus.artefacts import TakenByRule
 from mlm.evaluation.artefacts import (
     Answer,
     Guess,
@@ -92,6 +93,8 @@ def hostile(root: Path) -> Results:
         minimal_pairs=MinimalPairs(1.0, [ScoredPair(text, text, (-1, -2), True)]),
     )
     results = results_in(root)
+    taken = {"quality.min_words": TakenByRule(len(HOSTILE), 9, tuple(HOSTILE))}
+    corpus = {split: replace(found, rules=taken) for split, found in results.corpus.items()}
     run = replace(
         results.runs[0],
         fill_mask=filled,
@@ -99,4 +102,6 @@ def hostile(root: Path) -> Results:
         preview=made.preview("base", dict(enumerate(HOSTILE))),
         asked=made.asked("base", text),
     )
-    return replace(results, runs=[run], title=text, config=results.config | {"title": text})
+    return replace(
+        results, runs=[run], corpus=corpus, title=text, config=results.config | {"title": text}
+    )

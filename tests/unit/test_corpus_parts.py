@@ -17,7 +17,6 @@ from mlm.corpus import corpus_writing, decoding, document_begins, spooling
 from mlm.corpus.corpus_building import (
     SPLITS,
     build_corpus,
-    counts_of,
     deduplicate_partition,
     described_splits,
     refuse_empty_splits,
@@ -95,7 +94,7 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
     written, groups = {}, {}
     (place / "written").mkdir()
     for split, count in corpus["count"].items():
-        refuse_empty_splits(counts_of(spooled_corpus(removed)), spooled_corpus(removed).parts[0])
+        refuse_empty_splits(spooled_corpus(removed))
         names = [place / "written" / f"{split}-{i:05d}-of-{count:05d}" for i in range(count)]
         groups[split] = [name.with_suffix(".groups") for name in names]
         written[split] = []
@@ -129,8 +128,12 @@ def content(directory: Path) -> dict[str, bytes]:
             "group_per": "file",
             "filters": {"min_characters": 4, "deduplicate": False},
         },
+        {
+            "held_out": {"validation": 0.2, "test": 0.2},
+            "filters": {"quality": {"min_words": 4, "max_top_2_gram": 0.5, "curly_bracket": True}},
+        },
     ],
-    ids=["carved", "given"],
+    ids=["carved", "given", "filtered"],
 )
 @pytest.mark.parametrize(
     ("parts", "fewest"), [(1, 1), (7, 5), pytest.param(64, 20, marks=pytest.mark.slow)]

@@ -82,7 +82,7 @@ class Origins:
         filters, found = Filters(**self._corpus["filters"]), {}
         for path in paths:
             for raw, _ in open_source(used, whole({"train": [path]})).streams["train"]():
-                text = filters.prepared(raw).text
+                text = filters.judged(raw).text
                 if text in texts:
                     found.setdefault(text, path)
             if len(found) == len(texts):

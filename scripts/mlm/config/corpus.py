@@ -6,6 +6,7 @@ from pydantic import Field
 
 from mlm.config.fields import Count, FileCount, Section, Text, section
 from mlm.config.hub_names import unpinned
+from mlm.config.quality import Quality
 
 _HeldOut = Annotated[float, Field(gt=0, le=0.5)]
 
@@ -73,6 +74,12 @@ class Filters(Section):
         True,
         description="Leave out of train what also stands in validation or test, and out of"
         " validation what also stands in test.",
+    )
+    quality: Quality = section(
+        Quality,
+        "Rules that leave out documents, or lines of them; null and false: off. Each is counted,"
+        " with samples of what it took. presets/filters-gopher.yaml and filters-c4.yaml have the"
+        " published thresholds, and docs/corpus.md says how each is measured.",
     )
 
 
@@ -177,4 +184,4 @@ class Corpus(Section):
         low, high = self.filters.min_characters, self.filters.max_characters
         if high is not None and high < low:
             problems.append(f"corpus.filters: max_characters {high} is below min_characters {low}")
-        return problems
+        return problems + self.filters.quality.contradictions()

@@ -73,6 +73,16 @@ class Encoding:
 
 
 @dataclass(frozen=True)
+class TakenByRule:
+    """What a rule of `corpus.filters` took of a split: documents that it left out or took something
+    out of, characters, and the first few texts, shortened."""
+
+    documents: int
+    characters: int
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class CorpusFile:
     """One of the Parquet files of a split, beside its description; `bytes` is its size on disk."""
 
@@ -91,6 +101,7 @@ def together_sha256(digests: Sequence[str]) -> str:
 class CorpusSplit(Artefact):
     """A split's source, its size, and by filter how many documents it took.
 
+    `rules` are those of `corpus.filters` that are off by default, and were on.
     File f of F holds the documents K·f // F to K·(f + 1) // F of all K, in their order.
     """
 
@@ -105,6 +116,7 @@ class CorpusSplit(Artefact):
     filters: dict[str, int]
     encoding: Encoding
     files: tuple[CorpusFile, ...]
+    rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def sha256(self) -> str:
@@ -115,12 +127,13 @@ class CorpusSplit(Artefact):
 @dataclass(frozen=True)
 class ReadSplit:
     """What a part read of a split: by reason the documents, the undecodable bytes among them, and
-    the sizes of the batches of those that are neither empty, too short nor too long."""
+    the sizes of the batches of those that are kept so far."""
 
     filters: dict[str, int]
     encoding: Encoding
     batches: tuple[int, ...]
     source: CorpusSource
+    rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def documents(self) -> int:

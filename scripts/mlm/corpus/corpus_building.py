@@ -26,6 +26,7 @@ from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.groups import OWN
 from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_directory
 from mlm.corpus.parts import PARTITIONS, whole
+from mlm.corpus.rule_counts import together
 from mlm.corpus.shares import document_range
 from mlm.corpus.sources import open_source
 from mlm.foundations.atomic import replacing
@@ -62,7 +63,7 @@ def build_corpus(
             remove_leakage=filters.remove_leakage,
         )
         corpus = SpooledCorpus([part], [record], Removed([removed], 1))
-        refuse_empty_splits(counts_of(corpus), record)
+        refuse_empty_splits(corpus)
         written: dict[str, list[WrittenFile]] = {}
         groups: dict[str, list[Path]] = {}
         for split in SPLITS:
@@ -152,7 +153,7 @@ def counts_of(corpus: SpooledCorpus) -> dict[str, SplitCounts]:
     """What became of the documents of each split, so far as it is known before they are written."""
     found = {}
     for split in SPLITS:
-        count = found[split] = SplitCounts()
+        count = found[split] = SplitCounts(dict.fromkeys(corpus.parts[0].splits[split].filters, 0))
         for part in corpus.parts:
             read = part.splits[split]
             count.filters = {n: v + read.filters[n] for n, v in count.filters.items()}
@@ -196,6 +197,7 @@ def described_splits(
             filters=count.filters,
             encoding=Encoding(count.replaced_bytes, count.nul_bytes),
             files=tuple(one.file for one in written[split]),
+            rules=together(p.splits[split].rules for p in corpus.parts),
         )
         for split, count in counts.items()
     }
@@ -209,18 +211,23 @@ def _together(sources: Iterable[CorpusSource]) -> CorpusSource:
     return replace(first, files=sum((other.files for other in others), first.files))
 
 
-def refuse_empty_splits(counts: dict[str, SplitCounts], part: ReadPart) -> None:
-    """Raise MlmError where a split is left without documents."""
-    problems = []
+def refuse_empty_splits(corpus: SpooledCorpus) -> None:
+    """Raise MlmError where a split is left without documents, with the filter that took most."""
+    problems, counts, part = [], counts_of(corpus), corpus.parts[0]
     for split in SPLITS:
         found = counts[split].filters
         if found["kept"]:
             continue
-        removed = ", ".join(
-            f"{n} {reason}" for reason, n in found.items() if n and reason != "read"
-        )
+        removed = {n: count for n, count in found.items() if count and n != "read"}
         line = f"{split} is left without a document: {found['read']} read"
-        line += f" ({removed})." if removed else "."
+        line += f" ({', '.join(f'{n} {why}' for why, n in removed.items())})." if removed else "."
+        rules = together(p.splits[split].rules for p in corpus.parts) or {}
+        most = max(rules, key=lambda rule: rules[rule].documents, default=None)
+        if most and rules[most].documents:
+            line += (
+                f" Of the rules, corpus.filters.{most} took most: {rules[most].documents}. Turn it "
+                "off or give it another threshold."
+            )
         if split in part.carved:
             whole = "" if part.group_by == OWN else f", in whole groups ({part.group_by})"
             line += (

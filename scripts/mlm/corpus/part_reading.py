@@ -61,7 +61,7 @@ def read_part(source: Source, filters: Filters, seed: int | None, files: PartFil
         digests = together.enter_context(replacing(files.digests))
         paths = {s: together.enter_context(replacing(path)) for s, path in files.spools.items()}
         spools = {split: Spool(path) for split, path in paths.items()}
-        counts = {split: SplitCounts() for split in SPLITS}
+        counts = {split: filters.counts() for split in SPLITS}
         buckets = DigestBuckets(directory / "digests")
         try:
             _read(source, filters, seed, counts, spools, buckets)
@@ -75,6 +75,7 @@ def read_part(source: Source, filters: Filters, seed: int | None, files: PartFil
                     encoding=Encoding(count.replaced_bytes, count.nul_bytes),
                     batches=tuple(spools[split].rows),
                     source=source.described[split],
+                    rules={rule: taken.record() for rule, taken in count.rules.items()} or None,
                 )
                 for split, count in counts.items()
             },
@@ -118,7 +119,7 @@ def _read(
     for own_split, stream in source.streams.items():
         shares = source.carved if own_split == "train" else {}
         for raw, group in stream():
-            text, replaced, nul = filters.prepared(raw)
+            text, refusal, replaced, nul, taken = filters.judged(raw)
             document = text.encode("utf-8")
             # What belongs together stays on one side.
             key = document if group is None else group.encode("utf-8")
@@ -127,7 +128,8 @@ def _read(
             count.filters["read"] += 1
             count.replaced_bytes += replaced
             count.nul_bytes += nul
-            refusal = filters.refusal(text)
+            for one in taken:
+                count.rules[one.rule].add(one)
             if refusal:
                 count.filters[refusal] += 1
             else:

@@ -1,5 +1,6 @@
 """Sections of the report about the text and what was made of it."""
 
+from mlm.corpus.artefacts import TakenByRule
 from mlm.report.phrasing import MOST, source_in_words
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import flattened
@@ -18,9 +19,26 @@ def corpus(results: Results) -> dict | None:
         "rows": splits,
         "shares": [split.documents / whole for split in splits],
         "removed": [reason for reason in reasons if reason not in ("read", "kept")],
+        "rules": _rules({name: c.rules for name, c in results.corpus.items() if c.rules}),
         "source": source_in_words(next(iter(splits)).source),
         "details": flattened({name: as_json(c.source) for name, c in results.corpus.items()}),
     }
+
+
+def _rules(by_split: dict[str, dict[str, TakenByRule]]) -> list[dict]:
+    """What each rule took of the splits, and its samples, for the rules that are on."""
+    return [
+        {
+            "name": rule.replace("_", " ").replace(".", ": "),
+            "taken": {split: rules[rule] for split, rules in by_split.items()},
+            "samples": [
+                (split, sample)
+                for split, rules in by_split.items()
+                for sample in rules[rule].samples
+            ],
+        }
+        for rule in next(iter(by_split.values()), {})
+    ]
 
 
 def tokenizer(results: Results) -> dict | None:

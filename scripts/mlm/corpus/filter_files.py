@@ -1,0 +1,23 @@
+"""Which files of the user's the rules of `corpus.filters` read.
+
+Light on purpose: Snakemake imports it to list them as inputs of the jobs that read them.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mlm.foundations.errors import MlmError, listed
+
+
+def filter_files(filters: Mapping) -> list[str]:
+    """The paths that the section `corpus.filters` names; MlmError where there is no such file."""
+    named = {"quality.bad_words": filters["quality"]["bad_words"]}
+    problems = [
+        f"corpus.filters.{key}: {path} is {'a directory' if Path(path).is_dir() else 'not there'}; "
+        "name a file, relative to the working directory, or set it to null"
+        for key, path in named.items()
+        if path is not None and not Path(path).is_file()
+    ]
+    if problems:
+        raise MlmError(f"The files of the corpus' filters:\n{listed(problems)}")
+    return [path for path in named.values() if path is not None]

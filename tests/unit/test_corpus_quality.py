@@ -1,0 +1,208 @@
+"""The published rules of quality: what lies just inside and outside of each, and their counts."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from corpus_files import build, described, files, refused
+
+from mlm.config.problems import checked
+from mlm.config.quality import Quality as Section
+from mlm.config.resolution import ConfigError, resolve
+from mlm.corpus.filter_files import filter_files
+from mlm.corpus.quality import Quality
+from mlm.corpus.rule_counts import SAMPLE_CHARACTERS, SAMPLES
+from mlm.foundations.errors import MlmError
+
+ROOT = Path(__file__).parents[2]
+
+
+def rules(**on) -> Quality:
+    section, problems = checked(Section, on)
+    assert not problems
+    return Quality(section.model_dump())
+
+
+def judged(text: str, **on):
+    """What is left of `text`, the rule that refuses it, and what was taken by rule."""
+    taken = []
+    left, refusal = rules(**on).judged(text, taken)
+    return left, refusal, {one.rule: one.characters for one in taken}
+
+
+def different(count: int) -> str:
+    """`count` words, all different."""
+    return " ".join(f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(count))
+
+
+@pytest.mark.parametrize(
+    ("rule", "limit", "kept", "left_out"),
+    [
+        ("min_words", 50, different(50), different(49)),
+        ("max_words", 100, different(100), different(101)),
+        ("min_mean_word_length", 3, "the and", "the an"),
+        ("max_mean_word_length", 10, "abcdefghij", "abcdefghijk"),
+        ("max_symbols_per_word", 0.1, different(9) + " #", different(8) + " #"),
+        ("max_symbols_per_word", 0.1, different(10) + "...", different(9) + "…"),
+        ("max_bullet_lines", 0.9, "- a\n" * 9 + "a", "• a\n" * 10 + "a"),
+        ("max_ellipsis_lines", 0.3, "a...\n" * 3 + "b\n" * 7, "a…\n" * 4 + "b\n" * 6),
+        ("min_words_with_letter", 0.8, "a b c x1 5", "a b c 4 5"),
+        ("min_stop_words", 2, "The dog and cat", "the dog the cat"),
+        ("max_duplicate_lines", 0.3, "a\na\n\n" * 1 + "b\nc", "a\na\nb"),
+        ("max_duplicate_line_characters", 0.2, "aa\naa\n" + "b" * 10, "aa\naa\nb"),
+        ("max_duplicate_paragraphs", 0.3, "a\n\na\n\nb\n\nc", "a\n\na\n\nb"),
+        ("max_duplicate_paragraph_characters", 0.2, "aa\n\naa\n\n" + "b" * 10, "aa\n\naa\n\nb"),
+        # Twice "a b" is 6 of 30 characters, and of 29.
+        ("max_top_2_gram", 0.2, "a b a b " + "x" * 22, "a b a b " + "x" * 21),
+        ("max_top_3_gram", 0.2, "a b c a b c " + "x" * 38, "a b c a b c " + "x" * 37),
+        ("max_top_4_gram", 0.2, "a b c d a b c d " + "x" * 54, "a b c d a b c d " + "x" * 53),
+        *(
+            (
+                f"max_duplicate_{n}_grams",
+                0.2,
+                # The n words that came before are a fifth of all, and then more.
+                f"{different(n)} {different(n)} {'x' * (6 * n * 5 - 14 * n)}",
+                f"{different(n)} {different(n)} {'x' * (6 * n * 5 - 14 * n - 1)}",
+            )
+            for n in range(5, 11)
+        ),
+        ("lorem_ipsum", True, "Lorem, ipsum.", "Lorem Ipsum."),
+        ("curly_bracket", True, "(a}", "a {"),
+        ("min_sentences", 3, "One. Two? “Three!”", "One. Two 3.5 x.y?"),
+        ("min_sentences", 3, "No end\nof a line\nhere", "No end\nof a line"),
+    ],
+)
+def test_a_rule_takes_what_is_beyond_its_limit_alone(rule, limit, kept, left_out):
+    assert judged(kept, **{rule: limit}) == (kept, None, {})
+    assert judged(left_out, **{rule: limit})[1:] == (rule, {f"quality.{rule}": len(left_out)})
+
+
+@pytest.mark.parametrize(
+    ("rule", "limit", "kept", "taken"),
+    [
+        ("terminal_punctuation", True, ['A "b"', "c?", "d!", "e."], ["f", "g...", "h…", "i:"]),
+        ("min_words_in_line", 3, ["a b c"], ["a b"]),
+        ("max_word_length", 10, ["abcdefghij a b c d"], ["a abcdefghijk"]),
+        ("javascript_lines", True, ["Java script"], ["Turn JavaScript on."]),
+        ("policy_lines", True, ["Use a cookie"], ["Our Privacy Policy.", "We use cookies"]),
+    ],
+)
+def test_lines_are_taken_out_of_a_document(rule, limit, kept, taken):
+    text = "\n\n".join([*taken, *kept])
+    lost = {f"quality.{rule}": sum(map(len, taken))}
+    assert judged(text, **{rule: limit}) == ("\n".join(kept), None, lost)
+
+
+def test_citations_are_taken_out_of_lines():
+    found = judged("A fact.[12] More [edit]\nNone [x]", citations=True)
+    assert found == ("A fact. More \nNone [x]", None, {"quality.citations": len("[12][edit]")})
+
+
+def test_a_word_of_the_list_is_found_as_a_word(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("Foul\nvery bad thing\nx+y\n\n", encoding="utf-8")
+    bad = Quality(Section(bad_words=str(path)).model_dump())
+    for text in ("a FOUL.", "A very bad thing", "it is x+y now"):
+        assert bad.judged(text, [])[1] == "bad_words", text
+    for text in ("fouls", "every bad thing", "very bad", "xx+y"):
+        assert bad.judged(text, [])[1] is None, text
+    for content, told in ((b"\n", "names no word"), (b"\xff\n", "cannot be read")):
+        path.write_bytes(content)
+        with pytest.raises(MlmError, match=told):
+            Quality(Section(bad_words=str(path)).model_dump())
+
+
+def test_presets_hold_the_published_thresholds():
+    sets = {}
+    for name in ("gopher", "c4"):
+        overlay = yaml.safe_load((ROOT / f"presets/filters-{name}.yaml").read_text())
+        sets[name] = overlay["corpus"]["filters"]["quality"]
+    # Rae et al., appendix A1.1, and the table of A1.
+    gopher = sets["gopher"]
+    assert [gopher[f"max_duplicate_{n}_grams"] for n in range(5, 11)] == [
+        *(0.15, 0.14, 0.13, 0.12, 0.11, 0.1)
+    ]
+    assert [gopher[f"max_top_{n}_gram"] for n in (2, 3, 4)] == [0.2, 0.18, 0.16]
+    for what in ("line", "paragraph"):
+        assert gopher[f"max_duplicate_{what}s"] == 0.3
+        assert gopher[f"max_duplicate_{what}_characters"] == 0.2
+    assert (gopher["min_words"], gopher["max_words"]) == (50, 100_000)
+    assert (gopher["min_mean_word_length"], gopher["max_mean_word_length"]) == (3, 10)
+    rest = [gopher[f"max_{n}"] for n in ("symbols_per_word", "bullet_lines", "ellipsis_lines")]
+    assert rest == [0.1, 0.9, 0.3]
+    assert (gopher["min_words_with_letter"], gopher["min_stop_words"]) == (0.8, 2)
+    # Each rule belongs to one of the sets, but for a list of the user's; and all are off.
+    assert not rules().rules
+    both = set(gopher) | set(sets["c4"])
+    assert set(Section.model_fields) - both == {"stop_words", "bad_words"}
+
+
+def test_what_rules_took_is_counted_by_split_with_its_first_texts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    long = "x" * (SAMPLE_CHARACTERS + 1)
+    lines = ["one two three", *(f"short{i}" for i in range(SAMPLES + 2)), f"{long} {long} y"]
+    Path("train.txt").write_text("\n".join(lines) + "\n")
+    quality = {"min_words": 3, "max_mean_word_length": 10}
+    found = build(files("train.txt", filters={"quality": quality}))
+    assert found["train"] == ["one two three"]
+    train = described("train")
+    assert train["filters"]["quality"] == SAMPLES + 3
+    assert train["filters"]["read"] == sum(train["filters"].values()) - train["filters"]["read"]
+    assert train["rules"] == {
+        "quality.min_words": {
+            "documents": SAMPLES + 2,
+            "characters": 6 * (SAMPLES + 2),
+            "samples": [f"short{i}" for i in range(SAMPLES)],
+        },
+        "quality.max_mean_word_length": {
+            "documents": 1,
+            "characters": 2 * len(long) + 3,
+            "samples": [long[:-1] + "…"],
+        },
+    }
+    assert described("test")["rules"]["quality.min_words"]["documents"] == 0
+    build(files("train.txt"))
+    assert "rules" not in described("train") and "quality" not in described("train")["filters"]
+
+
+def test_a_document_of_which_no_line_is_left_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("train.txt").write_text("No end\nAn end.\n")
+    section = files("train.txt", filters={"quality": {"terminal_punctuation": True}})
+    for split in ("validation", "test"):
+        Path(f"{split}.txt").write_text(f"{split}.\n")
+    assert build(section)["train"] == ["An end."]
+    assert described("train")["filters"]["quality"] == 1
+
+
+def test_a_split_that_its_rules_emptied_names_the_one_that_took_most(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("train.txt").write_text("a b\nc\n" + "d e f\n" * 3)
+    quality = {"min_words": 2, "max_words": 2, "min_mean_word_length": 2}
+    told = refused(files("train.txt", filters={"quality": quality}))
+    assert "train is left without a document: 5 read (5 quality)" in told
+    assert "corpus.filters.quality.max_words took most: 3" in told
+
+
+def test_thresholds_that_are_no_such_are_told_all_at_once():
+    quality = {"min_words": 0, "max_bullet_lines": 1.5, "max_wrods": 3}
+    quality |= {"min_mean_word_length": 5, "max_mean_word_length": 4, "min_stop_words": 9}
+    with pytest.raises(ConfigError) as told:
+        resolve({"corpus": {"filters": {"quality": quality}}})
+    for words in (
+        "quality.min_words: found 0, expected integer, 1 or more",
+        "quality.max_bullet_lines: found 1.5, expected number from 0 to 1",
+        "quality.max_wrods: unknown key; did you mean 'max_words'?",
+        "max_mean_word_length 4 is below min_mean_word_length 5",
+        "min_stop_words: 9, but stop_words has 8 different ones",
+    ):
+        assert words in str(told.value), words
+
+
+def test_a_list_that_is_not_there_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    filters = resolve({"corpus": {"filters": {"quality": {"bad_words": "w.txt"}}}})["corpus"]
+    with pytest.raises(MlmError, match=r"quality\.bad_words: w\.txt is not there"):
+        filter_files(filters["filters"])
+    Path("w.txt").write_text("x")
+    assert filter_files(filters["filters"]) == ["w.txt"]
