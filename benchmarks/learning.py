@@ -154,7 +154,8 @@ def run_of(assignments: list[str], seed: int):
 
     def opened(engine: str | None = None):
         devices = AcceleratorSettings.of(config["accelerator"])
-        accelerator = open_devices(engine or settings.engine, devices)
+        batch = settings.pretraining["per_replica_batch_size"]
+        accelerator = open_devices(engine or settings.engine, devices, batch)
         return pretraining_of(settings, files, manifests, accelerator.replicas), accelerator
 
     return opened

@@ -23,6 +23,7 @@ from mlm.foundations.digests import FileMemory
 from mlm.foundations.environment import check_environment, check_place
 from mlm.foundations.errors import MlmError
 from mlm.jobs.abandoned_locks import hold_directory
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.publishing.secrecy import token_from_environment
 from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
 from mlm.results.artefacts import portable
@@ -374,13 +375,15 @@ def indexes(wildcards):
 def memory_of_training(wildcards, input):
     """What the model, its optimizer, the batches and the counts take; see `training_mb`."""
     accelerator = settings["accelerator"]
+    pretraining = run_section(settings, wildcards.run, "pretraining")
     return training_mb(
         model_of(wildcards),
-        run_section(settings, wildcards.run, "pretraining"),
+        pretraining,
         VOCABULARY,
         settings["shards"]["sequence_length"],
         replicas=(accelerator["virtual_replicas"] or 1) * processes_of_job(),
         on_host=accelerator["kind"] in ("auto", "cpu") or bool(accelerator["virtual_replicas"]),
+        lanes=AcceleratorSettings.of(accelerator).lanes(pretraining["per_replica_batch_size"]),
         tokens=stored_tokens(input.train),
     )
 

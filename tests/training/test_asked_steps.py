@@ -39,7 +39,7 @@ def recorded_training(root, framework: str, case: str) -> None:
     from mlm.pretraining.run_inputs import pretraining_of, read_checked_manifests
 
     manifests = read_checked_manifests(files, settings.sequence_length)
-    devices = open_devices(framework, AcceleratorSettings.of(settings.accelerator))
+    devices = open_devices(framework, AcceleratorSettings.of(settings.accelerator), 8)
     run = pretraining_of(settings, files, manifests, devices.replicas)
     rows = []
     (record_tensorflow if framework == "tensorflow" else record_jax)(rows)

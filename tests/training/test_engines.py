@@ -46,7 +46,7 @@ def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -
     run = pretraining_of(settings, files, manifests, replicas=1)
     found, weights = {}, None
     for framework in ("tensorflow", "jax"):
-        devices = open_devices(framework, AcceleratorSettings.of(settings.accelerator))
+        devices = open_devices(framework, AcceleratorSettings.of(settings.accelerator), 8)
         engine = engine_of(run, devices)
         if weights is None:
             weights = engine.exported().weights

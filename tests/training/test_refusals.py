@@ -231,7 +231,7 @@ def test_auto_beside_a_tpu_that_tensorflow_cannot_use_stops_before_it_trains(roo
 def on_a_tpu(root, monkeypatch):
     """A function that trains with `accelerator.kind: auto` as if that had found a TPU."""
 
-    def opened(engine, settings):
+    def opened(engine, settings, batch):
         from mlm.foundations.framework import tf
 
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")

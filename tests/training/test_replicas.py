@@ -32,7 +32,14 @@ def root(tmp_path_factory):
 
 
 def losses(
-    root, name: str, replicas=None, batch=32, precision="float32", model=NO_DROPOUT, **pretraining
+    root,
+    name: str,
+    replicas=None,
+    batch=32,
+    precision="float32",
+    model=NO_DROPOUT,
+    threads=1,
+    **pretraining,
 ):
     """The losses of every logged step of a run, which is trained if it was not before."""
     log = root / "runs" / name / "training.csv"
@@ -40,7 +47,11 @@ def losses(
         overrides = {
             "model": model,
             "pretraining": FIFTY | {"per_replica_batch_size": batch} | pretraining,
-            "accelerator": {"virtual_replicas": replicas, "precision": precision},
+            "accelerator": {
+                "cpu_threads": threads,
+                "virtual_replicas": replicas,
+                "precision": precision,
+            },
         }
         assert run_child(root, name, overrides) == 0, (root / f"{name}.stderr").read_text()
     with open(log) as file:
@@ -58,6 +69,15 @@ def test_the_number_of_replicas_changes_no_loss(root, replicas, batch, optimizer
     assert len(one) == 50
     assert one[-1] < one[0] - 0.5
     np.testing.assert_allclose(several, one, atol=1e-4, rtol=0)
+
+
+@pytest.mark.slow
+def test_parts_of_a_batch_computed_at_the_same_time_change_no_loss(root):
+    lanes = losses(root, "lanes", threads=2, optimizer={"name": "muon"})
+    one = losses(root, "one-muon", optimizer={"name": "muon"})
+    np.testing.assert_allclose(lanes, one, atol=1e-4, rtol=0)
+    # Else no batch was divided: sums of two halves are rounded in another way.
+    assert not np.array_equal(lanes, one)
 
 
 @pytest.mark.slow

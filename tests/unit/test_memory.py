@@ -21,6 +21,7 @@ from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.corpus import counts
 from mlm.encoder import masked_loss
 from mlm.encoder.architecture import Architecture, parameter_shapes
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.models import ModelRequest, model_configuration
 from mlm.tokenizer.encoding import SpecialIds
 
@@ -37,12 +38,16 @@ TOKENS = 2_300_000
 
 
 def asked(
-    given: dict | None = None, replicas: int = 1, on_host: bool = True, tokens: int | None = TOKENS
+    given: dict | None = None,
+    replicas: int = 1,
+    on_host: bool = True,
+    tokens: int | None = TOKENS,
+    lanes: int = 1,
 ) -> int:
     settings = resolve(given or {})
     section = run_section(settings, "base", "pretraining")
     model = model_of_run(settings, "base")
-    return training_mb(model, section, 8000, 128, replicas, on_host, tokens)
+    return training_mb(model, section, 8000, 128, replicas, on_host, lanes, tokens)
 
 
 def model(given: dict) -> dict:
@@ -63,6 +68,23 @@ def test_memory_follows_from_the_model_the_batch_and_the_replicas():
     assert 4000 < asked(large, on_host=False) < asked(large) < asked(batch)
     assert asked(batch, replicas=8) > 6 * asked(batch)
     assert evaluation_mb(model(large["model"]), 8000, 128, TOKENS, 10**8, 10**9) > 6000
+
+
+def test_each_part_of_a_batch_that_is_computed_at_the_same_time_has_gradients_of_its_own():
+    large = {"model": {"config": BASE | {"num_attention_heads": 12}}}
+    gradients = 4 * parameters(model(large["model"]), 8000, 128) / 1e6
+    assert asked(large, lanes=3) - asked(large) == pytest.approx(2 * gradients, abs=2)
+    assert asked(large, on_host=False, lanes=3) == asked(large, on_host=False)
+
+
+@pytest.mark.parametrize(
+    "batch, threads, lanes",
+    [(64, 1, 1), (64, 2, 2), (64, 3, 2), (64, 8, 4), (48, 8, 3), (50, 8, 2), (16, 2, 1), (1, 4, 1)],
+)
+def test_a_batch_is_divided_equally_among_threads_and_not_into_little(batch, threads, lanes):
+    given = resolve({"accelerator": {"cpu_threads": threads}})["accelerator"]
+    assert AcceleratorSettings.of(given).lanes(batch) == lanes
+    assert AcceleratorSettings.of(given | {"virtual_replicas": 2}).lanes(batch) == 1
 
 
 def test_embeddings_from_counts_ask_for_the_counts_and_the_singular_vectors():

@@ -79,7 +79,8 @@ class PastTraining:
                 f"run {question.run!r} is trained by several processes (accelerator.processes, "
                 "start), whose steps this one process does not make again"
             )
-        accelerator = open_devices(settings.engine, devices)
+        batch = settings.pretraining["per_replica_batch_size"]
+        accelerator = open_devices(settings.engine, devices, batch)
         run = pretraining_of(settings, files, manifests, accelerator.replicas)
         basis = state_basis(run, files, accelerator)
 

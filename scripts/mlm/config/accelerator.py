@@ -34,7 +34,8 @@ class Accelerator(Section):
     cpu_threads: Threads = Field(
         2,
         description="Threads of a CPU's arithmetic. They shape the rounding, and with it the"
-        " trained weights, so they are never taken from --cores.",
+        " trained weights, so they are never taken from --cores. Where TensorFlow trains, each"
+        " computes a part of the batch, as long as parts have 16 samples or more.",
     )
     virtual_replicas: Annotated[int, Field(ge=1, le=64)] | None = Field(
         None,

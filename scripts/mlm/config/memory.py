@@ -121,10 +121,12 @@ def training_mb(
     sequence_length: int,
     replicas: int,
     on_host: bool,
+    lanes: int,
     tokens: int | None,
 ) -> int:
     """MB that the training of a run takes on a train split of `tokens` tokens (None: not known).
 
+    A CPU computes `lanes` parts of a batch at the same time, each with gradients of its own.
     `replicas` of the model are in this machine's memory; `on_host` says that they compute there,
     so that their activations are there as well (Korthikanti et al., "Reducing Activation
     Recomputation in Large Transformer Models", 2022, equation 2, in float32; in JAX what XLA sets
@@ -136,6 +138,9 @@ def training_mb(
     in_jax = engine_for(pretraining["engine"], family) == "jax"
     optimizer = pretraining["optimizer"]["name"]
     a_parameter = _TRAINED_IN_JAX if in_jax else _TRAINED_PARAMETER[optimizer]
+    if on_host and not in_jax:
+        # float32: the gradients of each lane, but for the first.
+        a_parameter += 4 * (lanes - 1)
     weights = replicas * a_parameter
     if pretraining["shard_optimizer"]:
         weights -= (replicas - 1) * _MOMENTS

@@ -83,17 +83,21 @@ class Engine(Protocol):
         """End it, and write it."""
 
 
-def open_devices(engine: str, settings: AcceleratorSettings) -> Accelerator:
+def open_devices(engine: str, settings: AcceleratorSettings, batch: int) -> Accelerator:
     """The devices that `settings` ask for, opened by `engine`, "tensorflow" or "jax"; once in a
     process, before the framework does anything else.
+
+    `batch` is the number of samples of which a replica computes gradients at once.
 
     Raises MlmError when there is no such device, saying what was looked for.
     """
     if engine == "jax":
         from mlm.pretraining.in_jax.accelerators import open_accelerator
-    else:
-        from mlm.pretraining.in_tensorflow.accelerators import open_accelerator
-    return open_accelerator(settings)
+
+        return open_accelerator(settings)
+    from mlm.pretraining.in_tensorflow.accelerators import open_accelerator
+
+    return open_accelerator(settings, batch)
 
 
 def engine_of(run: Pretraining, accelerator: Accelerator) -> Engine:

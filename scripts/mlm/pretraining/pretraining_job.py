@@ -72,7 +72,9 @@ def train_and_export(
     context of what shows the training, or of None.
     """
     manifests = read_checked_manifests(files, settings.sequence_length)
-    accelerator = open_devices(settings.engine, AcceleratorSettings.of(settings.accelerator))
+    devices = AcceleratorSettings.of(settings.accelerator)
+    batch = settings.pretraining["per_replica_batch_size"]
+    accelerator = open_devices(settings.engine, devices, batch)
     run = pretraining_of(settings, files, manifests, accelerator.replicas)
     if settings.accelerator["kind"] == "auto" and accelerator.kind == "tpu":
         computed = {"engine": accelerator.framework, "precision": accelerator.precision}

@@ -12,11 +12,13 @@ from mlm.pretraining.processes import Alone
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A strategy with its kind ("cpu", "gpu" or "tpu") and precision, ready for use."""
+    """A strategy with its kind ("cpu", "gpu" or "tpu") and precision, ready for use, and the equal
+    parts of a batch that a CPU computes at the same time."""
 
     strategy: tf.distribute.Strategy
     kind: str
     precision: str
+    lanes: int = 1
     framework = "tensorflow"
     group = Alone()
     continues_others = False
@@ -35,22 +37,28 @@ class Accelerator:
             "policy": tf_keras.mixed_precision.global_policy().name,
             "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
             "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+            "lanes": self.lanes,
         }
 
 
-def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
+def open_accelerator(settings: AcceleratorSettings, batch: int = 1) -> Accelerator:
     """Set up the devices that `settings` ask for. Call once, before any other TensorFlow.
+
+    `batch` is the number of samples of which a replica computes gradients at once.
 
     Raises MlmError when there is no such device, saying what was looked for.
     """
+    kind = "cpu"
+    if not settings.virtual_replicas:
+        kind = _kind_of_this_machine() if settings.kind == "auto" else settings.kind
+    threads, lanes = settings.cpu_threads, settings.lanes(batch) if kind == "cpu" else 1
     # The order in which a CPU adds up depends on its number of threads, so that this number
     # is part of the result and never what the scheduler happens to give.
-    tf.config.threading.set_intra_op_parallelism_threads(settings.cpu_threads)
-    tf.config.threading.set_inter_op_parallelism_threads(settings.cpu_threads)
+    tf.config.threading.set_intra_op_parallelism_threads(threads // lanes)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
     if settings.virtual_replicas:
-        kind, strategy = "cpu", _virtual_replicas(settings)
+        strategy = _virtual_replicas(settings)
     else:
-        kind = _kind_of_this_machine() if settings.kind == "auto" else settings.kind
         strategy = {"cpu": _cpu, "gpu": _gpu, "tpu": _tpu}[kind](settings)
     precision = settings.precision
     if precision == "auto":
@@ -59,7 +67,7 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
     tf_keras.mixed_precision.set_global_policy(
         "mixed_bfloat16" if precision == "bfloat16" else "float32"
     )
-    return Accelerator(strategy=strategy, kind=kind, precision=precision)
+    return Accelerator(strategy=strategy, kind=kind, precision=precision, lanes=lanes)
 
 
 def _kind_of_this_machine() -> str:

@@ -82,9 +82,8 @@ class Engine:
         self.parameters = number_of_parameters(self.model)
         self.head = head_in_words(run.model_config.model_type)
         self.step = 0
-        self._train_step = distributed_train_step(
-            self._strategy, replica_train_step(self.model, optimizer, run.optimizer)
-        )
+        step = replica_train_step(self.model, optimizer, run.optimizer, accelerator.lanes)
+        self._train_step = distributed_train_step(self._strategy, step)
         self._validation_step = distributed_validation_step(self._strategy, self.model)
         self._batches = self._validation_batches = None
 

@@ -79,8 +79,11 @@ def masked_cross_entropy(model, batch: dict, training: bool) -> tuple[tf.Tensor,
     return tf.reduce_sum(loss * weights), tf.reduce_sum(tf.where(right, weights, 0.0))
 
 
-def replica_train_step(model, optimizer, settings: OptimizerSettings):
+def replica_train_step(model, optimizer, settings: OptimizerSettings, lanes: int = 1):
     """The function that every replica runs on its share of a batch.
+
+    In `lanes` equal parts, of which none waits for another: as many operations run at the same
+    time as TensorFlow has threads for.
 
     It takes a batch of [per-replica batch × accumulation, …] tensors whose weights are
     divided by the number of predictions in the global batch, updates the weights once, and
@@ -89,6 +92,13 @@ def replica_train_step(model, optimizer, settings: OptimizerSettings):
 
     def share_of(part: dict) -> list[tf.Tensor]:
         """The gradients of every variable, the loss, and the right answers."""
+        if lanes == 1:
+            return of_lane(part)
+        divided = {name: tf.split(value, lanes) for name, value in part.items()}
+        shares = [of_lane({k: v[lane] for k, v in divided.items()}) for lane in range(lanes)]
+        return [tf.add_n(addends) for addends in zip(*shares, strict=True)]
+
+    def of_lane(part: dict) -> list[tf.Tensor]:
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
             loss, right = masked_cross_entropy(model, part, training=True)
