@@ -90,6 +90,7 @@ PROMISES = {
         UNIT + "test_corpus.py::test_each_filter_counts_what_it_takes",
         UNIT + "test_corpus.py::test_duplicates_and_leaks_are_those_that_sets_would_find",
         UNIT + "test_corpus_quality.py::test_presets_hold_the_published_thresholds",
+        UNIT + "test_corpus_personal_data.py::test_addresses_and_numbers_are_found",
         UNIT
         + "test_corpus_quality.py::test_what_rules_took_is_counted_by_split_with_its_first_texts",
     ],

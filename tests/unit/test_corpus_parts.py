@@ -130,7 +130,10 @@ def content(directory: Path) -> dict[str, bytes]:
         },
         {
             "held_out": {"validation": 0.2, "test": 0.2},
-            "filters": {"quality": {"min_words": 4, "max_top_2_gram": 0.5, "curly_bracket": True}},
+            "filters": {
+                "quality": {"min_words": 4, "max_top_2_gram": 0.5, "curly_bracket": True},
+                "personal_data": {"ip_address": "replace"},
+            },
         },
     ],
     ids=["carved", "given", "filtered"],

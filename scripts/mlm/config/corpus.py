@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mlm.config.document_rules import PersonalData
 from mlm.config.fields import Count, FileCount, Section, Text, section
 from mlm.config.hub_names import unpinned
 from mlm.config.quality import Quality
@@ -75,6 +76,7 @@ class Filters(Section):
         description="Leave out of train what also stands in validation or test, and out of"
         " validation what also stands in test.",
     )
+    personal_data: PersonalData = section(PersonalData)
     quality: Quality = section(
         Quality,
         "Rules that leave out documents, or lines of them; null and false: off. Each is counted,"

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from mlm.corpus.decoding import CleanText, clean
 from mlm.corpus.normalisation import normalised
+from mlm.corpus.personal_data import PersonalData
 from mlm.corpus.quality import Quality
 from mlm.corpus.rule_counts import RuleCount, Taken
 
@@ -44,6 +45,15 @@ class Judged(NamedTuple):
     taken: list[Taken]
 
 
+class Rules(Protocol):
+    """A family of rules: the names of those that are on, and what they do to a text."""
+
+    rules: list[str]
+
+    def judged(self, text: str, taken: list[Taken]) -> tuple[str, str | None]:
+        """What is left of `text`, and the rule that leaves out all of it; None: it stays."""
+
+
 @dataclass(frozen=True)
 class Filters:
     """The settings of `corpus.filters`. Those of the rules are None where they are all off."""
@@ -54,33 +64,45 @@ class Filters:
     deduplicate: bool
     remove_leakage: bool
     quality: Mapping | None = None
+    personal_data: Mapping | None = None
+
+    @cached_property
+    def _rules(self) -> dict[str, Rules]:
+        """The rules of each family that has any, in the order in which they are tried.
+
+        Personal data is first, so that no sample of what another rule took shows it.
+        """
+        families = {
+            "personal_data": PersonalData(self.personal_data or {}),
+            "quality": Quality(self.quality or {}),
+        }
+        return {name: family for name, family in families.items() if family.rules}
 
     def counts(self) -> SplitCounts:
         """The counts of a split before anything was read."""
         count = SplitCounts()
         kept = count.filters.pop("kept")
-        reasons = ["quality"] if self._quality.rules else []
-        count.filters |= {**dict.fromkeys(reasons, 0), "kept": kept}
-        count.rules = {rule: RuleCount() for rule in self._quality.rules}
+        count.filters |= {**dict.fromkeys(self._rules, 0), "kept": kept}
+        count.rules = {r: RuleCount() for family in self._rules.values() for r in family.rules}
         return count
-
-    @cached_property
-    def _quality(self) -> Quality:
-        return Quality(self.quality or {})
 
     def judged(self, raw: str) -> Judged:
         """`raw` prepared, with what the rules leave of it, or the reason why it is left out.
 
-        Beside those of `refusal`, `quality` is one.
+        Beside those of `refusal`, this can be a family of rules: one of them left it out, or they
+        left nothing of it.
         """
         text, replaced, nul = self.prepared(raw)
         taken: list[Taken] = []
         refusal = self.refusal(text)
-        if refusal is None and self._quality.rules:
-            text, rule = self._quality.judged(text, taken)
-            # Where rules that take lines left none, they took the document.
-            empty = not text and "quality"
-            refusal = "quality" if rule else empty or self.refusal(text)
+        for name, family in self._rules.items():
+            if refusal is None:
+                before = text
+                text, rule = family.judged(text, taken)
+                if rule or not text:
+                    refusal = name
+                elif text != before:
+                    refusal = self.refusal(text)
         return Judged(text, refusal, replaced, nul, taken)
 
     def prepared(self, text: str) -> CleanText:
