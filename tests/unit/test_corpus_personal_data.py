@@ -13,7 +13,7 @@ KINDS = ("email", "ip_address", "phone_number")
 
 
 def found(kind: str, text: str) -> bool:
-    """Whether something of `kind` is found in `text`; it is all of it but the first and last word."""
+    """Whether something of `kind` is found in `text`, which is then "At {it}."."""
     settings = resolve({"corpus": {"filters": {"personal_data": {kind: "replace"}}}})
     left, rule = PersonalData(settings["corpus"]["filters"]["personal_data"]).judged(text, [])
     assert rule is None

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.document_rules import PersonalData
+from mlm.config.document_rules import Language, PersonalData
 from mlm.config.fields import Count, FileCount, Section, Text, section
 from mlm.config.hub_names import unpinned
 from mlm.config.quality import Quality
@@ -83,6 +83,7 @@ class Filters(Section):
         " with samples of what it took. presets/filters-gopher.yaml and filters-c4.yaml have the"
         " published thresholds, and docs/corpus.md says how each is measured.",
     )
+    language: Language = section(Language)
 
 
 class CorpusCount(Section):
@@ -186,4 +187,8 @@ class Corpus(Section):
         low, high = self.filters.min_characters, self.filters.max_characters
         if high is not None and high < low:
             problems.append(f"corpus.filters: max_characters {high} is below min_characters {low}")
-        return problems + self.filters.quality.contradictions()
+        return problems + [
+            problem
+            for rules in (self.filters.quality, self.filters.language)
+            for problem in rules.contradictions()
+        ]

@@ -1,10 +1,10 @@
-"""Sections of `corpus.filters` beside quality: personal data."""
+"""Sections of `corpus.filters` beside quality: personal data, language."""
 
 from typing import Literal
 
 from pydantic import Field
 
-from mlm.config.fields import Section, section
+from mlm.config.fields import Fraction, Section, Text, named_twice, section
 
 _Action = Literal["keep", "replace", "drop"]
 
@@ -27,3 +27,27 @@ class PersonalData(Section):
     placeholders: Placeholders = section(
         Placeholders, 'The text that is put there; "" takes them out.'
     )
+
+
+class Language(Section):
+    model: Text | None = Field(
+        None,
+        description="Keep documents of these languages alone: a file in fastText's format, such as"
+        " lid.176.ftz, the languages as the model calls them ([en, de]), and how likely the model"
+        " has to find it. null: any language. Needs envs/requirements-language.txt as well.",
+    )
+    keep: list[Text] = Field([])
+    min_probability: Fraction = 0.65
+
+    def contradictions(self) -> list[str]:
+        problems = named_twice("corpus.filters.language.keep", self.keep)
+        if self.model is not None and not self.keep:
+            problems.append(
+                "corpus.filters.language.keep: empty, so that no document would be left; name the "
+                "languages, as the model calls them"
+            )
+        if self.model is None and self.keep:
+            problems.append(
+                "corpus.filters.language: keep is set, and model is not: name the file of a model"
+            )
+        return problems

@@ -11,7 +11,10 @@ from mlm.foundations.errors import MlmError, listed
 
 def filter_files(filters: Mapping) -> list[str]:
     """The paths that the section `corpus.filters` names; MlmError where there is no such file."""
-    named = {"quality.bad_words": filters["quality"]["bad_words"]}
+    named = {
+        "quality.bad_words": filters["quality"]["bad_words"],
+        "language.model": filters["language"]["model"],
+    }
     problems = [
         f"corpus.filters.{key}: {path} is {'a directory' if Path(path).is_dir() else 'not there'}; "
         "name a file, relative to the working directory, or set it to null"

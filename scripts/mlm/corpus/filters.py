@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from mlm.corpus.decoding import CleanText, clean
+from mlm.corpus.language import Language
 from mlm.corpus.normalisation import normalised
 from mlm.corpus.personal_data import PersonalData
 from mlm.corpus.quality import Quality
@@ -65,6 +66,7 @@ class Filters:
     remove_leakage: bool
     quality: Mapping | None = None
     personal_data: Mapping | None = None
+    language: Mapping | None = None
 
     @cached_property
     def _rules(self) -> dict[str, Rules]:
@@ -75,6 +77,7 @@ class Filters:
         families = {
             "personal_data": PersonalData(self.personal_data or {}),
             "quality": Quality(self.quality or {}),
+            "language": Language(self.language or {}),
         }
         return {name: family for name, family in families.items() if family.rules}
 

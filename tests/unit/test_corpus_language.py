@@ -1,0 +1,123 @@
+"""Documents by language: what a model in fastText's format says, and files that are none."""
+
+import struct
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from corpus_files import build, described, files, refused
+
+from mlm.config.resolution import ConfigError, resolve
+from mlm.corpus import language
+from mlm.foundations.errors import MlmError
+
+#: What the model knows: words by language, two of them in both.
+WORDS = {"en": ["the", "of"], "de": ["der", "und"], "": ["in", "so"]}
+
+
+def model(path: Path, *, kind: int = 3, file_version: int = 12, small: bool = False) -> str:
+    """A classifier of English and German in fastText's format, by the words above."""
+    labels = [label for label in WORDS if label]
+    words = [word for own in WORDS.values() for word in own]
+    # dim, ws, epoch, minCount, neg, wordNgrams, loss (softmax), model, bucket, minn, maxn, rate
+    settings = struct.pack("<12id", 2, 5, 1, 1, 5, 1, 3, kind, 0, 0, 0, 100, 1e-4)
+    dictionary = struct.pack("<3i2q", len(words) + 2, len(words), 2, 100, -1)
+    for word in words:
+        dictionary += word.encode() + b"\0" + struct.pack("<qb", 5, 0)
+    for label in labels:
+        dictionary += f"__label__{label}".encode() + b"\0" + struct.pack("<qb", 5, 1)
+    vectors = [
+        [3.0 * (name == label) for label in labels] for name, own in WORDS.items() for _ in own
+    ]
+    if small:
+        # Quantised, as in an .ftz: a byte for each row, and the 256 vectors that it may stand for.
+        table = [*map(list, {tuple(row): None for row in vectors})]
+        codes = bytes(table.index(row) for row in vectors)
+        inner = struct.pack("<2?2qi", True, False, len(words), 2, len(codes)) + codes
+        inner += struct.pack("<4i", 2, 1, 2, 2) + _floats(table + [[0.0, 0.0]] * (256 - len(table)))
+    else:
+        inner = struct.pack("<?2q", False, len(words), 2) + _floats(vectors)
+    outer = struct.pack("<?2q", False, 2, 2) + _floats([[1.0, 0.0], [0.0, 1.0]])
+    head = struct.pack("<2i", 793712314, file_version)
+    path.write_bytes(head + settings + dictionary + inner + outer)
+    return str(path)
+
+
+def _floats(rows: list[list[float]]) -> bytes:
+    return b"".join(struct.pack("<2f", *row) for row in rows)
+
+
+def settings(path: str, **more) -> dict:
+    return {"model": path, "keep": ["en"], "min_probability": 0.65} | more
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_documents_of_other_languages_are_left_out_and_counted(tmp_path, monkeypatch, small):
+    pytest.importorskip("fasttext")
+    monkeypatch.chdir(tmp_path)
+    # exp(3) to 1 for English; even; exp(1.5) to 1, which is 0.82; German.
+    Path("train.txt").write_text("the of\nin so\nthe in\nder und\n")
+    own = {"filters": {"language": settings(model(Path("m.bin"), small=small))}}
+    section = files("train.txt", **own)
+    for split in ("validation", "test"):
+        Path(f"{split}.txt").write_text(f"of the of {split}\n")
+    assert build(section)["train"] == ["the of", "the in"]
+    assert described("train")["filters"]["language"] == 2
+    rules = described("train")["rules"]
+    assert rules["language.min_probability"]["samples"] == ["in so"]
+    assert rules["language.keep"] == {"documents": 1, "characters": 7, "samples": ["der und"]}
+    own["filters"]["language"]["min_probability"] = 0.83
+    assert build(files("train.txt", **own))["train"] == ["the of"]
+    own["filters"]["language"]["keep"] = ["fr"]
+    told = refused(files("train.txt", **own))
+    assert "knows no language 'fr'; it has 2, among them de, en" in told
+
+
+def test_a_damaged_model_is_refused_and_ends_no_job(tmp_path):
+    """The library would read on behind the end, and take all memory."""
+    path = Path(model(tmp_path / "m.bin"))
+    whole = path.read_bytes()
+    for content in (whole[:70], whole[:-9], whole + b"x", whole[:120] + b"\xff" * 80):
+        path.write_bytes(content)
+        with pytest.raises(MlmError, match=r"m\.bin is no model of languages.*it is damaged"):
+            language.Language(settings(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "it is too short"),
+        (b"<html>" + b" " * 90, "it begins with"),
+        ({"kind": 2}, "holds vectors of words and tells no languages apart"),
+        ({"file_version": 13}, "its version is 13; at most 12 is read"),
+    ],
+)
+def test_a_file_that_is_no_model_is_refused_before_the_library_sees_it(tmp_path, content, told):
+    path = tmp_path / "m.bin"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        model(path, **content)
+    with pytest.raises(MlmError, match=told):
+        language.Language(settings(str(path)))
+
+
+def test_a_missing_library_is_told_with_the_command_that_installs_it(tmp_path, monkeypatch):
+    def none(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(language, "version", none)
+    with pytest.raises(MlmError, match="pip install --require-hashes -r envs/requirements-lang"):
+        language.Language(settings(model(tmp_path / "m.bin")))
+    assert (Path(__file__).parents[2] / "envs/requirements-language.txt").exists()
+
+
+def test_a_model_without_languages_and_the_reverse_are_refused():
+    for given, told in (
+        ({"model": "m.ftz"}, "keep: empty, so that no document would be left"),
+        ({"keep": ["en"]}, "keep is set, and model is not"),
+        ({"model": "m", "keep": ["en", "en"]}, "'en' is named 2 times"),
+        ({"min_probability": 65}, "min_probability: found 65.0, expected number from 0 to 1"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            resolve({"corpus": {"filters": {"language": given}}})
