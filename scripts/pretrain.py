@@ -8,7 +8,7 @@ from mlm.jobs.job import accelerator_of, run
 def main(job):
     import pretrain_together
     from mlm.pretraining.accelerator_settings import AcceleratorSettings
-    from mlm.pretraining.processes import ended_at_once, run_together
+    from mlm.pretraining.processes import run_together
 
     operational = job.params.operational
     common = {
@@ -48,11 +48,8 @@ def main(job):
         else None,
     }
     asked = AcceleratorSettings.of(common["accelerator"])
-    if asked.together and asked.start != "hosts":
+    if asked.together:
         run_together(pretrain_together.__file__, request, asked.processes, asked.start)
-    elif asked.together:
-        with ended_at_once():
-            pretrain_together.train(request)
     else:
         pretrain_together.train(request)
 

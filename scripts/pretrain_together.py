@@ -41,17 +41,14 @@ def train(request):
         return live_page(live, run, framework, files.tokenizer, state)
 
     results = RunResults(**request["results"])
-    train_and_export(settings, files, results, before_found_tpu, pushes, shown)
+    # Where a checkpoint is pushed, all processes stop to look.
+    alike = {"publish.checkpoints.every": request["push"]["every"]}
+    train_and_export(settings, files, results, before_found_tpu, pushes, shown, alike)
 
 
 def main():
-    import signal
-    import sys
-
     from mlm.pretraining.processes import ended_at_once, request_of_parent
 
-    # As in a job of its own: a signal before the first step, or after the last, ends it.
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with ended_at_once():
         train(request_of_parent())
 

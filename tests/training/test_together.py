@@ -2,9 +2,11 @@
 
 import csv
 import json
+import os
 import random
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,8 +25,16 @@ from tests.conftest import users_environment
 from mlm.config.resolution import resolve
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import ConfigError, MlmError
+from mlm.pretraining import processes
 from mlm.pretraining.locking import FileLock
-from mlm.pretraining.processes import COORDINATOR, COUNT, INDEX, Member, as_member
+from mlm.pretraining.processes import (
+    COORDINATOR,
+    COUNT,
+    INDEX,
+    Member,
+    as_member,
+    run_together,
+)
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -39,7 +49,7 @@ import pretrain_together
 request = json.loads(sys.argv[2])
 asked = AcceleratorSettings.of(request["settings"]["accelerator"])
 try:
-    if asked.together and asked.start != "hosts":
+    if asked.together:
         run_together(sys.argv[3], request, asked.processes, asked.start)
     else:
         pretrain_together.train(request)
@@ -49,9 +59,18 @@ except MlmError as error:
 """
 
 
+#: Programs that a process compiles are kept for those after it: a third of their time. Each layout
+#: has programs of its own.
+COMPILED = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     made = tmp_path_factory.mktemp("together")
+    COMPILED["JAX_COMPILATION_CACHE_DIR"] = str(made / "compiled")
     write_inputs(made)
     return made
 
@@ -81,7 +100,7 @@ def job(request: dict, log: Path, member=SCRIPTS / "pretrain_together.py", envir
     with log.open("a") as output:
         return subprocess.Popen(
             [sys.executable, "-c", JOB, str(SCRIPTS), json.dumps(request), str(member)],
-            env=users_environment() | (environment or {}),
+            env=users_environment() | COMPILED | (environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -254,14 +273,14 @@ def test_a_process_says_which_it_is_or_is_refused():
     assert as_member("srun", 2, of_slurm) == Member("10.0.0.1:8476", 2, 0)
     # As JAX finds them.
     assert as_member("hosts", None, {}) == Member()
-    for start, processes, wrong, said in (
+    for start, count, wrong, said in (
         ("here", 2, {}, f"{COORDINATOR}, {COUNT}, {INDEX} are not set"),
         ("hosts", 2, env | {INDEX: ""}, f"{INDEX} is not set"),
         ("hosts", 3, env, "accelerator.processes: 3, but JAX_NUM_PROCESSES is 2"),
         ("hosts", 2, env | {INDEX: "2"}, "from 0 to below the first"),
     ):
         with pytest.raises(MlmError, match=said):
-            as_member(start, processes, wrong)
+            as_member(start, count, wrong)
 
 
 @pytest.mark.parametrize("asked", [{"processes": 2}, {"start": "hosts"}])
@@ -301,6 +320,117 @@ def test_moments_that_are_divided_change_no_loss_and_no_file_of_a_state(root):
     assert result(root, names[True]) == before
 
 
+#: A member that trains nothing and does as it is told.
+PRETENDS = """
+import os, signal, sys, time
+sys.path.insert(0, {scripts!r})
+from mlm.pretraining.processes import ended_at_once, request_of_parent, steps_have_ended
+with ended_at_once():
+    request = request_of_parent()
+    {does}
+"""
+
+
+def pretended(tmp_path, does: str, start: str = "here", count: int = 2) -> str:
+    """What `run_together` raises where the members do so, or ""."""
+    member = tmp_path / "member.py"
+    member.write_text(PRETENDS.format(scripts=str(SCRIPTS), does=does))
+    try:
+        run_together(str(member), {}, count, start)
+    except MlmError as error:
+        return str(error)
+    return ""
+
+
+#: Does not look at SIGTERM, as one in a collective that never ends; and has its parent stopped.
+STUCK = """signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number, pause in {signals}:
+        os.kill(os.getppid(), number)
+        time.sleep(pause)
+    time.sleep(60)"""
+
+
+def test_processes_that_do_not_stop_are_killed_after_a_while_or_at_a_second_signal(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(processes, "_ONE_SIGNAL", 0.5)
+    kept = "Nothing since the last saved state was kept; the same command goes on from it"
+    # The first two are one: as a scheduler sends it to a whole job.
+    signals = [(15, 0), (15, 1), (2, 0)]
+    said = pretended(tmp_path, STUCK.format(signals=signals), count=1)
+    assert said.startswith("Stopped by SIGTERM, and the processes were killed, since a second")
+    assert "came, SIGINT" in said and kept in said
+    monkeypatch.setattr(processes, "_TO_STOP", 0.5)
+    said = pretended(tmp_path, STUCK.format(signals=[(15, 0)]), count=1)
+    assert "killed, since they had not ended after 0 s" in said and kept in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_outside_of_the_steps_is_told_as_such(tmp_path, number, capfd, monkeypatch):
+    """Also one to processes in which Python has hardly begun."""
+    before = f"Stopped by {number.name} before the first step; nothing was saved"
+
+    def stopped_early(*of, start=processes._started):
+        process = start(*of)
+        for to in (process.pid, os.getpid())[number != 2 :]:
+            os.kill(to, number)
+        return process
+
+    with monkeypatch.context() as early:
+        early.setattr(processes, "_started", stopped_early)
+        assert pretended(tmp_path, "time.sleep(60)") == before
+    # A terminal's Ctrl-C reaches all of them.
+    stops = f"""for to in (os.getpid(), os.getppid())[{number} != 2:]:
+        os.kill(to, {number})
+    time.sleep(60)"""
+    assert pretended(tmp_path, stops, count=1) == before
+    said = pretended(tmp_path, f"steps_have_ended(); {stops}".replace("; for", "\n    for"))
+    assert said.startswith(f"Stopped by {number.name} after the last step, before all results")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_warnings_of_all_processes_are_shown_once_and_a_library_s_noise_never(tmp_path, capsys):
+    """Also of the one process of a host."""
+    speaks = """index = os.environ.get("JAX_PROCESS_ID", "0")
+    time.sleep(0.5 * int(index))
+    print("[Gloo] Rank 0 is connected to 1 peer ranks.")
+    print("Warning: all see it"); print(f"Warning: only {index} sees it"); print("a line")"""
+    assert pretended(tmp_path, speaks) == ""
+    assert capsys.readouterr().err.splitlines() == [
+        *("Warning: all see it", "Warning: only 0 sees it", "a line"),
+        "Process 1: Warning: only 1 sees it",
+    ]
+    assert pretended(tmp_path, speaks, "hosts") == ""
+    shown = ["Warning: all see it", "Warning: only 0 sees it", "a line"]
+    assert capsys.readouterr().err.splitlines() == shown
+
+
+def test_the_port_on_which_they_meet_is_given_to_no_other(tmp_path):
+    """JAX's service takes it all the same, as the trainings below show."""
+    takes = """where = os.environ["JAX_COORDINATOR_ADDRESS"].rsplit(":", 1)
+    import socket
+    shared = socket.socket()
+    shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    shared.bind((where[0], int(where[1])))
+    shared.close()
+    try:
+        socket.socket().bind((where[0], int(where[1])))
+    except OSError as error:
+        sys.exit(0 if error.errno == 98 else 7)
+    sys.exit(8)"""
+    assert pretended(tmp_path, takes, count=1) == ""
+
+
+def test_advice_on_joining_names_what_the_user_can_set():
+    member = Member("10.0.0.1:8476", 2, 1)
+    for start, said in (("here", "this machine"), ("srun", "every node of the job reaches 10.0")):
+        advice = processes.advice_on_joining(member, {"MLM_STARTED_TOGETHER": start})
+        assert said in advice and "JAX_" not in advice
+    for given in (member, Member()):
+        advice = processes.advice_on_joining(given, {"MLM_STARTED_TOGETHER": "hosts"})
+        assert COORDINATOR in advice
+
+
 def members_of(process: subprocess.Popen) -> list[psutil.Process]:
     """The processes that the job has started, the one that leads first."""
     found = psutil.Process(process.pid).children()
@@ -315,13 +445,13 @@ def until(process: subprocess.Popen, log: Path, condition) -> None:
 
 
 @pytest.mark.slow
-def test_five_kills_of_one_process_at_random_moments_change_nothing(root):
+def test_three_kills_of_one_process_at_random_moments_change_nothing(root):
     """The others end with it, in words, and the same command goes on."""
     overrides = layout(2, 1)
-    overrides["pretraining"] |= {"per_replica_batch_size": 4, "steps": 60, "log_every": 10}
+    overrides["pretraining"] |= {"per_replica_batch_size": 4, "steps": 40, "log_every": 10}
     overrides["pretraining"]["checkpoint"] = {"every": 2}
     moments, log = random.Random(5), root / "killed.log"
-    for number, step in enumerate((0, 10, 20, 30, 40)):
+    for number, step in enumerate((0, 10, 20)):
         process = job(request_of(root, "killed", overrides), log)
 
         def saved(least=step):
@@ -340,7 +470,7 @@ def test_five_kills_of_one_process_at_random_moments_change_nothing(root):
         assert lost in said.split("MlmError:")[-1]
     trained(root, "killed", overrides)
     goes_on = re.findall(r"killed: goes on from step (\d+)", log.read_text())
-    assert len(goes_on) == 5 and sorted(map(int, goes_on)) == list(map(int, goes_on))
+    assert len(goes_on) == 3 and sorted(map(int, goes_on)) == list(map(int, goes_on))
     trained(root, "left-alone", overrides)
     assert result(root, "killed") == result(root, "left-alone")
 
@@ -421,6 +551,7 @@ def test_on_hosts_each_command_writes_the_same_results(root):
     assert ended == [0, 0], [(root / f"host-{i}.log").read_text()[-2000:] for i in (0, 1)]
     alone = result(root, whole(root, 2, 2))
     assert result(root, "host-0") == result(root, "host-1") == alone
+    assert "[Gloo]" not in "".join((root / f"host-{i}.log").read_text() for i in (0, 1))
     cards = [(root / "runs" / f"host-{i}" / "training.json").read_bytes() for i in (0, 1)]
     assert cards[0] == cards[1]
 
@@ -429,11 +560,18 @@ def test_on_hosts_each_command_writes_the_same_results(root):
 def test_hosts_of_other_settings_are_refused_before_the_first_step(root):
     other = {"pretraining": HOSTS["pretraining"] | {"seed": 7}}
     requests = [request_of(root, "differs", o) for o in (HOSTS, HOSTS | other)]
+    # What alone would have the others wait for it at another step.
+    requests[1]["push"] = {"every": 3, "repository": "a/b", "branch": "main", "private": True}
+    requests[1]["push"] |= {"attempts": 1, "wait": 1}
+    requests[1]["settings"]["parent"] = request_of(root, "before", HOSTS)["settings"]
+    requests[1]["settings"]["pretraining"]["continue_from"] = {"run": "before", "step": 5}
     with on_hosts(root, requests) as started:
         assert [process.wait(120) for process in started] == [3, 3]
     for index in (0, 1):
         said = (root / f"host-{index}.log").read_text()
         assert "process 1: settings.seed: 0 in process 0, 7 there" in said
+        assert "process 1: publish.checkpoints.every: None in process 0, 3 there" in said
+        assert "process 1: continue_from." in said and "process 1: parent: None in" in said
     assert not (root / "state" / "differs").exists()
 
 
@@ -441,37 +579,69 @@ def test_hosts_of_other_settings_are_refused_before_the_first_step(root):
 def test_others_that_do_not_come_are_said_by_whoever_waits(root):
     alone = layout(2, 2, start="hosts", join_seconds=6)
     with on_hosts(root, [request_of(root, "waits", alone)]) as started:
-        assert started[0].wait(60) == 1
+        assert started[0].wait(60) == 3
     said = (root / "host-0.log").read_text()
     assert re.search(r"only some of 2 processes came to 127\S+ within 6 s", said)
     given = {COORDINATOR: "127.0.0.1:9", COUNT: "2", INDEX: "1"}
     log = root / "second.log"
     process = job(request_of(root, "waits", alone), log, environment=given)
-    assert process.wait(60) == 1
+    assert process.wait(60) == 3
     expected = "the first process was not reached at 127.0.0.1:9 by process 1 of 2 within 6 s"
     assert expected in log.read_text()
 
 
 @pytest.mark.slow
 def test_a_state_of_other_devices_is_gone_on_from_where_that_is_asked_for(root):
-    stopped = layout(1, 4)
-    stopped["pretraining"] |= {"checkpoint": {"every": 10}}
-    trained(root, "moves", stopped)
-    for place in (root / "state" / "moves").glob("*/step-00000020"):
-        shutil.rmtree(place)
-    two = layout(2, 2)
-    said = trained(root, "moves", two, status=3)
-    assert "holds a state after step 10 of this training on 4 devices of 1 process" in said
+    one = whole(root, 1, 4)
+    shutil.copytree(root / "state" / one, root / "state" / "moves")
+    (last,) = (root / "state" / "moves").glob("*/step-00000020")
+    shutil.rmtree(last)
+    said = trained(root, "moves", layout(2, 2), status=3)
+    assert "holds a state after step 15 of this training on 4 devices of 1 process" in said
     assert "here are 4 devices of 2 processes" in said
     assert "set accelerator.continue_on_other_devices: true" in said
-    fewer = layout(1, 2)
-    said = trained(root, "moves", fewer, status=3)
-    assert "took 8 samples there and would take 4 here" in said
-    assert "set pretraining.per_replica_batch_size: 4 and" in said
     said = trained(root, "moves", layout(2, 2, continue_on_other_devices=True))
-    assert "moves: goes on from step 10 of 20" in said
-    np.testing.assert_allclose(losses(root, "moves"), losses(root, whole(root, 1, 4)), rtol=2e-6)
+    assert "moves: goes on from step 15 of 20" in said
+    np.testing.assert_allclose(losses(root, "moves"), losses(root, one), rtol=2e-6)
     found = read_json(root / "runs" / "moves" / "training.json")
-    assert found["devices_before"] == [{"step": 10, "replicas": 4, "processes": 1}]
+    assert found["devices_before"] == [{"step": 15, "replicas": 4, "processes": 1}]
     card = (root / "runs" / "moves" / "model" / "README.md").read_text()
-    assert "up to step 10 on 4 devices of 1 process" in card
+    assert "up to step 15 on 4 devices of 1 process" in card
+
+
+def test_a_state_of_other_batches_is_refused_with_the_size_that_fits(tmp_path):
+    from mlm.pretraining.checkpointing import StateDirectory
+    from mlm.pretraining.other_devices import newest_first
+
+    def states(replicas: int, batch: int) -> StateDirectory:
+        settings = {"optimizer": {"gradient_accumulation_steps": 1}}
+        settings["per_replica_batch_size"] = batch
+        return StateDirectory.of(
+            str(tmp_path), 2, {"device": {"replicas": replicas}, "settings": settings}
+        )
+
+    before = states(4, 2)
+    place = Path(before.path) / "step-00000010"
+    place.mkdir(parents=True)
+    marker = {"fingerprint": before.fingerprint, "basis": before.basis, "files": {}}
+    (place / "complete.json").write_text(json.dumps(marker))
+    said = "took 8 samples there and would take 4 here.*per_replica_batch_size: 4 and"
+    with pytest.raises(MlmError, match=said):
+        list(newest_first(states(2, 2), True))
+    found = [one.path for one in newest_first(states(2, 4), True)]
+    assert found == [before.path, states(2, 4).path]
+
+
+@pytest.mark.slow
+def test_several_processes_continue_another_training_as_one_would(root):
+    """From a state of the run, the same training ends in its bytes."""
+    one, overrides = whole(root, 2, 2), layout(2, 2)
+    (kept,) = (root / "state" / one).glob("*/step-00000015")
+    assert kept.is_dir()
+    overrides["pretraining"] |= {"continue_from": {"run": one, "step": 15}}
+    request = request_of(root, "branch", overrides)
+    request["settings"]["parent"] = request_of(root, one, layout(2, 2))["settings"]
+    log = root / "branch.log"
+    assert job(request, log).wait(300) == 0, log.read_text()[-4000:]
+    assert f"branch: continues run {one}" in log.read_text()
+    assert result(root, "branch") == result(root, one)

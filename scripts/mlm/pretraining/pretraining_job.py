@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mlm.batches.artefacts import HolesOfRun
 from mlm.foundations.atomic import write_text
+from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
@@ -32,7 +33,7 @@ from mlm.pretraining.run_inputs import (
     pretraining_of,
     read_checked_manifests,
 )
-from mlm.pretraining.state_fingerprint import state_basis
+from mlm.pretraining.state_fingerprint import SCRIPTS, state_basis
 from mlm.pretraining.training import Trained, pretrain
 from mlm.pretraining.training_log import write_rows
 from mlm.shards.manifests import Manifest
@@ -60,6 +61,7 @@ def train_and_export(
     shown: Callable[[Pretraining, str, str], Shown] = lambda _run, _framework, _state: (
         nullcontext()
     ),
+    elsewhere: dict | None = None,
 ) -> None:
     """Check the data, train or resume, and write the model, training.csv and training.json.
 
@@ -69,7 +71,8 @@ def train_and_export(
     gives the context of one more periodic action, or of None; it is left when all is written. Of
     several processes that this machine or Slurm has started, the first alone writes. `shown`,
     called where this process leads with the run, the framework and that directory, gives the
-    context of what shows the training, or of None.
+    context of what shows the training, or of None. `elsewhere`, JSON-like, is what else all
+    processes must have alike.
     """
     manifests = read_checked_manifests(files, settings.sequence_length)
     devices = AcceleratorSettings.of(settings.accelerator)
@@ -81,7 +84,7 @@ def train_and_export(
         before_found_tpu(run.name, computed | run.step_sizes())
     basis = state_basis(run, files, accelerator)
     group = accelerator.group
-    group.check_alike(basis | {"checkpoint": settings.pretraining["checkpoint"]})
+    group.check_alike(basis | _alike(settings, basis) | (elsewhere or {}))
     states = states_of(settings, run, basis, group.leads)
     branch = None
     if parent := settings.parent:
@@ -97,6 +100,7 @@ def train_and_export(
     )
     shows = shown if group.leads else lambda *_of: nullcontext()
     with (
+        group.watched(),
         further_action(states.path, group.leads) as further,
         shows(run, accelerator.framework, states.path) as show,
     ):
@@ -125,6 +129,26 @@ def train_and_export(
         write_text(f"{results.model_directory}/README.md", card)
         write_rows(results.log, trained.rows)
         summary.write(results.summary)
+
+
+def _alike(settings: RunSettings, basis: dict) -> dict:
+    """What no weight depends on, and yet all processes need alike: after how many steps they look
+    up, and what they do there together."""
+    parent = settings.parent
+    of_parent = parent and {
+        "run": parent.name,
+        "model": parent.model,
+        "pretraining": parent.pretraining,
+        "holes": parent.holes and file_sha256(parent.holes),
+    }
+    return {
+        "run": settings.name,
+        "checkpoint": settings.pretraining["checkpoint"],
+        "continue_from": settings.pretraining["continue_from"],
+        "parent": of_parent,
+        "virtual_replicas": settings.accelerator["virtual_replicas"],
+        "code": basis["code"] | code_digests(SCRIPTS, ["pretrain_together"]),
+    }
 
 
 def states_of(

@@ -16,8 +16,9 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn, Protocol
 
 from mlm.foundations.errors import MlmError, refusal_in_words
@@ -25,7 +26,7 @@ from mlm.foundations.errors import MlmError, refusal_in_words
 #: Where the processes meet, how many there are, and which one this is.
 COORDINATOR, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 _OF_SLURM = "SLURM_PROCID"
-#: Set for a process that `run_together` has started.
+#: Set, to accelerator.start, for a process that `run_together` has started.
 _STARTED = "MLM_STARTED_TOGETHER"
 
 #: What the error of a process begins with that misses another.
@@ -39,6 +40,18 @@ _NOISE = "[Gloo] Rank"
 _KEPT_LINES = 30
 #: Seconds in which the others may say that one was lost, before they are ended.
 _LAST_WORDS = 15.0
+#: Seconds in which a training that is to stop may finish its step and save its state.
+_TO_STOP = 600.0
+#: Seconds in which a second signal is the first one, sent by another to the same training.
+_ONE_SIGNAL = 2.0
+
+_BEFORE = "before the first step; nothing was saved"
+_AFTER = (
+    "after the last step, before all results were written. The same command goes on from the state "
+    "after it"
+)
+#: What a signal stops that comes outside of the steps.
+_outside = _BEFORE
 
 
 class Group(Protocol):
@@ -142,17 +155,25 @@ def as_member(start: str, processes: int | None, environment: Mapping = os.envir
 
 @contextmanager
 def ended_at_once() -> Iterator[None]:
-    """In one of several processes: what ends it is told to its parent, or printed, and ends it now.
+    """In one of several processes: what ends it is told to its parent, and ends it now.
 
     The others may be gone or wait for this one, and what waits for them at the usual end of a
     process waits for ever.
     """
+
+    def stop(number, _frame):
+        # What is printed by the usual way may be under way just now.
+        words = problem_line(f"Stopped by {signal.Signals(number).name} {_outside}")
+        with suppress(OSError):
+            os.write(sys.stderr.fileno(), f"{words}\n".encode())
+        _end(128 + number)
+
+    # Until the steps begin, and when they have ended.
+    signal.signal(signal.SIGTERM, stop)
     try:
         yield
     except SystemExit as end:
         _end(end.code if isinstance(end.code, int) else 1)
-    except KeyboardInterrupt:
-        _end(128 + signal.SIGINT)
     except Exception as error:
         words = str(error) if isinstance(error, MlmError) else refusal_in_words(error)
         # The output may be a file on a full disk as well.
@@ -165,15 +186,39 @@ def ended_at_once() -> Iterator[None]:
 
 
 def _end(status: int) -> NoReturn:
-    with suppress(OSError):
+    with suppress(OSError, RuntimeError):
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status)
 
 
+def steps_have_ended() -> None:
+    """From here on a signal comes after the last step."""
+    global _outside
+    _outside = _AFTER
+
+
 def problem_line(words: str) -> str:
-    """The line by which a process tells its parent why it ends; as it is where there is none."""
-    return f"{_PROBLEM}{json.dumps(words)}" if _STARTED in os.environ else f"\nError: {words}\n"
+    """The line by which a process tells its parent why it ends."""
+    return f"{_PROBLEM}{json.dumps(words)}"
+
+
+def advice_on_joining(member: Member, environment: Mapping = os.environ) -> str:
+    """What to look at where the processes do not find each other, by who has started them."""
+    start = environment.get(_STARTED)
+    if start == "here":
+        return "Look at what the others say above, and at the memory and load of this machine"
+    if start == "srun":
+        return f"Check that every node of the job reaches {member.coordinator}"
+    if member.coordinator is None:
+        return (
+            f"Where JAX does not find the others itself (as on a TPU slice), set {COORDINATOR}, "
+            f"{COUNT} and {INDEX} on every host"
+        )
+    return (
+        f"Check that {COUNT} is the number of those that were started, and that {COORDINATOR} can "
+        "be reached from every host, with its port"
+    )
 
 
 def request_of_parent() -> dict:
@@ -188,17 +233,22 @@ def _end_with_parent() -> None:
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
+    # Nobody else is left to end a process that waits for another.
+    time.sleep(_TO_STOP)
+    os._exit(128 + signal.SIGTERM)
 
 
 @dataclass
 class _Told:
-    """What processes have said: of each, the last lines, and why it ended."""
+    """What processes have said: of each, the last lines, and why it ended; and all warnings."""
 
     lines: dict[int, list[str]] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
+    warnings: set[str] = field(default_factory=set)
 
     def take(self, index: int, line: str) -> None:
-        """A line of process `index`; the first one's are shown."""
+        """A line of process `index`; the first one's are shown, and warnings of others that no
+        other has given before."""
         before, found, problem = line.partition(_PROBLEM)
         if found:
             # One that another's output has torn apart is a line like others.
@@ -210,59 +260,121 @@ class _Told:
         kept = self.lines.setdefault(index, [])
         kept.append(line)
         del kept[:-_KEPT_LINES]
+        warning = line.startswith("Warning")
         if index == 0:
             sys.stderr.write(line)
+        elif warning and line not in self.warnings:
+            sys.stderr.write(f"Process {index}: {line}")
+        if warning:
+            self.warnings.add(line)
+
+
+@dataclass
+class _Stop:
+    """Signals that stop a training: they go to its processes, which agree on a step to stop at.
+
+    Those that do not end are killed: at a second signal, or after a while.
+    """
+
+    started: list[subprocess.Popen]
+    by: str | None = None
+    at: float = 0.0
+    #: Why the processes were killed.
+    killed: str | None = None
+
+    def __call__(self, number: int, _frame: Any) -> None:
+        name, now = signal.Signals(number).name, time.monotonic()
+        if self.by is None:
+            self.by, self.at = name, now
+            self.pass_on()
+        elif now > self.at + _ONE_SIGNAL:
+            self.kill(f"a second signal came, {name}")
+
+    def pass_on(self) -> None:
+        # Not SIGINT: to it they are deaf until the steps begin.
+        for process in self.started:
+            process.terminate()
+
+    def look(self) -> None:
+        """Kill the processes where they have had their time."""
+        if self.by is not None and time.monotonic() > self.at + _TO_STOP:
+            self.kill(f"they had not ended after {_TO_STOP:.0f} s")
+
+    def kill(self, why: str) -> None:
+        self.killed = self.killed or why
+        for process in self.started:
+            process.kill()
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        previous = {s: signal.signal(s, self) for s in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
 def run_together(script: str, request: dict, processes: int, start: str) -> None:
     """Run `script` in so many processes, each of which reads `request`; return when all have ended.
+    Where `start` is hosts, in the one of this host, which finds the others itself.
 
     SIGTERM and SIGINT are passed on to them. Raises MlmError with what the first of them raised
     that failed, or where one was lost; the others are ended then.
     """
     command = [sys.executable, script]
-    environment = os.environ | {COUNT: str(processes), _STARTED: "1"}
-    if start == "srun":
-        command = [*_srun(), f"--ntasks={processes}", "--label", "--kill-on-bad-exit=1", *command]
-        environment[COORDINATOR] = f"{socket.gethostname()}:{_free_port()}"
-        environments = [environment]
-    else:
-        environment[COORDINATOR] = f"127.0.0.1:{_free_port()}"
-        environments = [environment | {INDEX: str(index)} for index in range(processes)]
-    started = [
-        subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-        for environment in environments
-    ]
-    told = _Told()
-    labelled = start == "srun"
-    readers = [
-        threading.Thread(target=_read, args=(told, process.stdout, None if labelled else index))
-        for index, process in enumerate(started)
-    ]
-    for reader in readers:
-        reader.start()
-    with _passing_on(started):
-        for process in started:
+    environment = os.environ | {_STARTED: start}
+    told, stop, labelled = _Told(), _Stop([]), start == "srun"
+    with ExitStack() as held:
+        if start == "hosts":
+            environments = [environment]
+        else:
+            here = socket.gethostname() if labelled else "127.0.0.1"
+            environment[COORDINATOR] = f"{here}:{held.enter_context(_held_port())}"
+            environment[COUNT] = str(processes)
+            environments = [environment | {INDEX: str(index)} for index in range(processes)]
+        if labelled:
+            tasks = [f"--ntasks={processes}", "--label", "--kill-on-bad-exit=1"]
+            command = [*_srun(), *tasks, *command]
+            environments = [environment]
+        held.enter_context(stop.heard())
+        for environment in environments:
+            stop.started.append(_started(command, environment))
+        if stop.by is not None:
+            stop.pass_on()
+        readers = [
+            threading.Thread(target=_read, args=(told, process.stdout, None if labelled else index))
+            for index, process in enumerate(stop.started)
+        ]
+        for reader in readers:
+            reader.start()
+        for process in stop.started:
             # One that has ended by now says why itself.
             with suppress(OSError):
                 process.stdin.write(json.dumps(request) + "\n")
                 process.stdin.flush()
-        _wait(started)
+        _wait(stop)
     for reader in readers:
         reader.join()
-    for process in started:
+    for process in stop.started:
         with suppress(OSError):
             process.stdin.close()
-    if any(process.returncode for process in started):
-        raise _failure(told, started, labelled)
+    if any(process.returncode for process in stop.started):
+        raise _failure(told, stop, start)
+
+
+def _started(command: Sequence[str], environment: Mapping) -> subprocess.Popen:
+    return subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        # Ctrl-C at a terminal goes to them as well, also while they are Python's to set up.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_IGN),
+    )
 
 
 def _srun() -> list[str]:
@@ -277,10 +389,15 @@ def _srun() -> list[str]:
     return [program]
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        return listener.getsockname()[1]
+@contextmanager
+def _held_port() -> Iterator[int]:
+    """A free port, which others do not get meanwhile: only who asks to share it may listen there,
+    as JAX's service does."""
+    with socket.socket() as holder:
+        holder.bind(("", 0))
+        # Afterwards: asked for before, it would be given one that another training holds.
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        yield holder.getsockname()[1]
 
 
 def _read(told: _Told, stream, index: int | None) -> None:
@@ -295,47 +412,46 @@ def _read(told: _Told, stream, index: int | None) -> None:
         told.take(number, text)
 
 
-@contextmanager
-def _passing_on(started: Sequence[subprocess.Popen]) -> Iterator[None]:
-    """Signals that stop a training go to its processes, which agree on a step to stop at."""
-
-    def pass_on(_number, _frame):
-        for process in started:
-            process.terminate()
-
-    previous = {s: signal.signal(s, pass_on) for s in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def _wait(started: Sequence[subprocess.Popen]) -> None:
+def _wait(stop: _Stop) -> None:
     """Until all have ended; after one has failed, the others have a moment to say something."""
     end: float | None = None
-    while any(process.poll() is None for process in started):
-        if end is None and any(process.returncode for process in started):
+    while any(process.poll() is None for process in stop.started):
+        if end is None and any(process.returncode for process in stop.started):
             end = time.monotonic() + _LAST_WORDS
         if end is not None and time.monotonic() > end:
-            for process in started:
+            for process in stop.started:
                 process.kill()
+        stop.look()
         time.sleep(0.05)
 
 
-def _failure(told: _Told, started: Sequence[subprocess.Popen], labelled: bool) -> MlmError:
+def _failure(told: _Told, stop: _Stop, start: str) -> MlmError:
     """Why the processes have ended, as the first of them says that knows."""
     known = [told.problems[i] for i in sorted(told.problems) if LOST not in told.problems[i]]
+    statuses = [(i, p.returncode) for i, p in enumerate(stop.started) if p.returncode]
     if known:
-        return MlmError(known[0])
-    statuses = [(i, p.returncode) for i, p in enumerate(started) if p.returncode]
+        return MlmError(
+            known[0].replace("Stopped by SIGTERM", f"Stopped by {stop.by or 'SIGTERM'}")
+        )
+    if stop.killed is not None:
+        return MlmError(
+            f"Stopped by {stop.by}, and the processes were killed, since {stop.killed}. Nothing "
+            "since the last saved state was kept; the same command goes on from it, or anew where "
+            "there is none"
+        )
+    if stop.by and {-signal.SIGTERM, 128 + signal.SIGTERM} & {status for _, status in statuses}:
+        # Python was not ready to say so.
+        return MlmError(f"Stopped by {stop.by} {_BEFORE}")
     # Those that have missed another come behind it: they have said so, or JAX has ended them.
     index, status = min(
         statuses, key=lambda found: (found[0] in told.problems, found[1] == -signal.SIGABRT)
     )
+    if index in told.problems:
+        return MlmError(told.problems[index])
     how = f"status {status}" if status > 0 else signal.Signals(-status).name
-    who = "srun" if labelled else f"process {index} of {len(started)}"
-    last = "".join(told.lines.get(index, [])) if index or labelled else ""
+    others = {"srun": "srun", "hosts": "that of this host"}
+    who = others.get(start, f"process {index} of {len(stop.started)}")
+    last = "".join(told.lines.get(index, [])) if index or start == "srun" else ""
     return MlmError(
         f"{LOST}: {who} has ended with {how}. The same command goes on from the last saved state"
         + (f". It said last:\n{last.rstrip()}" if last and status > 0 else "")

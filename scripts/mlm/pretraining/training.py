@@ -55,7 +55,7 @@ def pretrain(
     and where the state cannot be written.
     """
     group = accelerator.group
-    with ExitStack() as held, group.watched():
+    with ExitStack() as held:
         with group.as_one():
             held.enter_context(states.held())
         states.check_seen(group)

@@ -14,7 +14,13 @@ from typing import Any
 
 from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError, listed
-from mlm.pretraining.processes import COORDINATOR, COUNT, INDEX, LOST, Member, problem_line
+from mlm.pretraining.processes import (
+    LOST,
+    Member,
+    advice_on_joining,
+    problem_line,
+    steps_have_ended,
+)
 
 #: Milliseconds for which a process waits at a time, between which it notices signals.
 _WAIT = 1000
@@ -52,8 +58,7 @@ def join(member: Member, seconds: int) -> "Together":
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise MlmError(
             f"accelerator.start: the processes of this training could not be joined ({reason}). "
-            f"Where JAX does not find them itself (as on a TPU slice), set {COORDINATOR}, {COUNT} "
-            f"and {INDEX} for each"
+            f"{advice_on_joining(member)}"
         ) from error
     finally:
         watch.cancel()
@@ -66,20 +71,16 @@ def join(member: Member, seconds: int) -> "Together":
 def _give_up(member: Member, seconds: int) -> None:
     where = member.coordinator or "the address that JAX found"
     if member.index == 0:
-        problem = (
-            f"only some of {member.count} processes came to {where} within {seconds} s. Look at "
-            "what the others say"
-        )
+        problem = f"only some of {member.count} processes came to {where} within {seconds} s"
     else:
         which = "" if member.index is None else f" by process {member.index} of {member.count}"
         problem = (
             f"the first process was not reached at {where}{which} within {seconds} s. Look whether "
-            "it runs and what it says"
+            "it runs"
         )
     words = (
-        f"accelerator.processes: {problem}; check that {COUNT} is the number of those that were "
-        "started, and that this address and port can be reached from every host. "
-        "accelerator.join_seconds says how long to wait"
+        f"accelerator.processes: {problem}. {advice_on_joining(member)}. accelerator.join_seconds "
+        "says how long to wait"
     )
     print(problem_line(words), file=sys.stderr, flush=True)
     os._exit(1)
@@ -132,7 +133,8 @@ class Together:
         self._exchanges += 1
         key = f"mlm/told/{self._exchanges}"
         if self.leads:
-            self._store.key_value_set(key, json.dumps(value))
+            with self.watched():
+                self._store.key_value_set(key, json.dumps(value))
         return json.loads(self._waited_for(key))
 
     def check_alike(self, what: dict) -> None:
@@ -180,13 +182,15 @@ class Together:
     def leave(self) -> None:
         import jax
 
+        steps_have_ended()
         jax.distributed.shutdown()
 
     def _exchanged(self, value: Any) -> list:
         """What each process gave, in their order."""
         self._exchanges += 1
         keys = [f"mlm/given/{self._exchanges}/{index}" for index in range(self.count)]
-        self._store.key_value_set(keys[self.index], json.dumps(value))
+        with self.watched():
+            self._store.key_value_set(keys[self.index], json.dumps(value))
         return [json.loads(self._waited_for(key)) for key in keys]
 
     def _waited_for(self, key: str) -> str:
