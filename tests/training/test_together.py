@@ -571,7 +571,7 @@ def test_hosts_of_other_settings_are_refused_before_the_first_step(root):
         said = (root / f"host-{index}.log").read_text()
         assert "process 1: settings.seed: 0 in process 0, 7 there" in said
         assert "process 1: publish.checkpoints.every: None in process 0, 3 there" in said
-        assert "process 1: continue_from." in said and "process 1: parent: None in" in said
+        assert "process 1: continue_from." in said and "the run that is continued: None in" in said
     assert not (root / "state" / "differs").exists()
 
 
@@ -630,18 +630,3 @@ def test_a_state_of_other_batches_is_refused_with_the_size_that_fits(tmp_path):
         list(newest_first(states(2, 2), True))
     found = [one.path for one in newest_first(states(2, 4), True)]
     assert found == [before.path, states(2, 4).path]
-
-
-@pytest.mark.slow
-def test_several_processes_continue_another_training_as_one_would(root):
-    """From a state of the run, the same training ends in its bytes."""
-    one, overrides = whole(root, 2, 2), layout(2, 2)
-    (kept,) = (root / "state" / one).glob("*/step-00000015")
-    assert kept.is_dir()
-    overrides["pretraining"] |= {"continue_from": {"run": one, "step": 15}}
-    request = request_of(root, "branch", overrides)
-    request["settings"]["parent"] = request_of(root, one, layout(2, 2))["settings"]
-    log = root / "branch.log"
-    assert job(request, log).wait(300) == 0, log.read_text()[-4000:]
-    assert f"branch: continues run {one}" in log.read_text()
-    assert result(root, "branch") == result(root, one)

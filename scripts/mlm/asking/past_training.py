@@ -76,8 +76,11 @@ class PastTraining:
         devices = AcceleratorSettings.of(settings.accelerator)
         if devices.together:
             raise MlmError(
-                f"run {question.run!r} is trained by several processes (accelerator.processes, "
-                "start), whose steps this one process does not make again"
+                f"--replay: run {question.run!r} is trained by several processes "
+                f"({settings.accelerator['processes'] or 'one on each host'}, accelerator.start: "
+                f"{devices.start}). One process, such as this, adds up in another order than "
+                "several, so that the step it made would not be the training's own. Without "
+                "--replay the answer holds for any number of them"
             )
         batch = settings.pretraining["per_replica_batch_size"]
         accelerator = open_devices(settings.engine, devices, batch)

@@ -9,7 +9,7 @@ from pathlib import Path
 from mlm.batches.artefacts import HolesOfRun
 from mlm.foundations.atomic import write_text
 from mlm.foundations.code_digests import code_digests
-from mlm.foundations.digests import file_sha256
+from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.environment import package_versions
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.artefacts import (
@@ -145,7 +145,7 @@ def _alike(settings: RunSettings, basis: dict) -> dict:
         "run": settings.name,
         "checkpoint": settings.pretraining["checkpoint"],
         "continue_from": settings.pretraining["continue_from"],
-        "parent": of_parent,
+        "settings of the run that is continued": of_parent and value_sha256(of_parent)[:12],
         "virtual_replicas": settings.accelerator["virtual_replicas"],
         "code": basis["code"] | code_digests(SCRIPTS, ["pretrain_together"]),
     }

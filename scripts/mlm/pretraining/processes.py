@@ -315,7 +315,7 @@ class _Stop:
                 signal.signal(number, handler)
 
 
-def run_together(script: str, request: dict, processes: int, start: str) -> None:
+def run_together(script: str, request: dict, processes: int | None, start: str) -> None:
     """Run `script` in so many processes, each of which reads `request`; return when all have ended.
     Where `start` is hosts, in the one of this host, which finds the others itself.
 

@@ -124,6 +124,7 @@ class Together:
         found = {i: said for i, said in enumerate(self._exchanged(problem)) if said is not None}
         if not found:
             return
+        self._all_have_read()
         first = min(found)
         if found.keys() == {first} and first != 0:
             raise MlmError(f"process {first} of {self.count}: {found[first]}")
@@ -142,9 +143,10 @@ class Together:
         other = [
             f"process {index}: {line}"
             for index, given in enumerate(all_given)
-            for line in differences(all_given[0], given, words=("in process 0", "there"))[:4]
+            for line in differences(all_given[0], given, words=("in process 0", "there"))[:8]
         ]
         if other:
+            self._all_have_read()
             raise MlmError(
                 "The processes of this training do not have the same configuration, code, packages "
                 f"and data. What differs from process 0:\n{listed(other)}\nGive every host the "
@@ -192,6 +194,14 @@ class Together:
         with self.watched():
             self._store.key_value_set(keys[self.index], json.dumps(value))
         return [json.loads(self._waited_for(key)) for key in keys]
+
+    def _all_have_read(self) -> None:
+        """Before a process ends for what was exchanged: with the one that leads ends the store."""
+        with self.watched():
+            self._store.key_value_set(f"mlm/read/{self._exchanges}/{self.index}", "1")
+        if self.leads:
+            for index in range(self.count):
+                self._waited_for(f"mlm/read/{self._exchanges}/{index}")
 
     def _waited_for(self, key: str) -> str:
         import jax
