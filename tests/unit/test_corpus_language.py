@@ -5,7 +5,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from corpus_files import build, described, files, refused
+from corpus_files import build, described, files
 
 from mlm.config.resolution import ConfigError, resolve
 from mlm.corpus import language
@@ -57,20 +57,24 @@ def test_documents_of_other_languages_are_left_out_and_counted(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     # exp(3) to 1 for English; exp(0.6) to 1, or 0.646; exp(1.5) to 1, or 0.82; German.
     Path("train.txt").write_text("the of\nthe in so in so\nthe in\nder und\n")
-    own = {"filters": {"language": settings(model(Path("m.bin"), small=small))}}
-    section = files("train.txt", **own)
-    for split in ("validation", "test"):
-        Path(f"{split}.txt").write_text(f"of the of {split}\n")
-    assert build(section)["train"] == ["the of", "the in"]
+    own = {"language": settings(model(Path("m.bin"), small=small))}
+
+    def section() -> dict:
+        named = files("train.txt", filters=own)
+        for split in ("validation", "test"):
+            Path(f"{split}.txt").write_text(f"of the of {split}\n")
+        return named
+
+    assert build(section())["train"] == ["the of", "the in"]
     assert described("train")["filters"]["language"] == 2
     rules = described("train")["rules"]
     assert rules["language.min_probability"]["samples"] == ["the in so in so"]
     assert rules["language.keep"] == {"documents": 1, "characters": 7, "samples": ["der und"]}
-    own["filters"]["language"]["min_probability"] = 0.83
-    assert build(files("train.txt", **own))["train"] == ["the of"]
-    own["filters"]["language"]["keep"] = ["fr"]
-    told = refused(files("train.txt", **own))
-    assert "knows no language 'fr'; it has 2, among them de, en" in told
+    own["language"]["min_probability"] = 0.83
+    assert build(section())["train"] == ["the of"]
+    own["language"]["keep"] = ["fr"]
+    with pytest.raises(MlmError, match="knows no language 'fr'; it has 2, among them de, en"):
+        build(section())
 
 
 def test_a_damaged_model_is_refused_and_ends_no_job(tmp_path):
