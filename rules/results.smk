@@ -72,6 +72,42 @@ TEMPORARY = [
     ],
 ]
 
+# What of them each stage makes, by the names that target `check` gives the stages.
+MADE_BY_STAGE = {
+    "corpus": [file for file in RESULTS if file.startswith("results/corpus/")],
+    "tokenizer": [*TOKENIZER_FILES, TOKENIZER_RECORD],
+    "shards": [
+        file for file in RESULTS if file.startswith(("results/shards/", "results/manifests/"))
+    ],
+    **{f"pretrain [{run}]": [f"results/runs/{run}/training.json"] for run in RUNS},
+    **{
+        f"evaluate [{run}]": [
+            f"results/runs/{run}/{name}.json" for name in ("evaluation", "fill_mask")
+        ]
+        for run in RUNS
+    },
+}
+
+
+# Without an output, not even a benchmark, it is made whenever it is asked for.
+rule check:
+    """Say what stands in the way of a run and what it will take, from a sample. A target."""
+    log:
+        "logs/check/check.log",
+    conda:
+        "../envs/environment.yaml"
+    threads: 2
+    resources:
+        mem_mb=4000,
+        runtime=10,
+    params:
+        code=code("check"),
+        given=canonical(settings.given),
+        made=MADE_BY_STAGE,
+    script:
+        "../scripts/check.py"
+
+
 # The results themselves say what they were made from. They are checked once, before planning.
 if workflow.is_main_process:
     PARAMS_OF = params_by_output(

@@ -32,6 +32,7 @@ ORDER = (
     "preflight",
     "publishing",
     "asking",
+    "forecast",
     "report",
 )
 

@@ -27,7 +27,9 @@ def test_rules_are_found():
 def test_a_rule_is_complete(name):
     body = WITH_SCRIPT[name]
     assert body.lstrip().startswith('"""'), "a docstring in one line comes first"
-    assert [n for n in NEEDED if n not in body] == []
+    # What only answers has no benchmark, which Snakemake would take for its result.
+    needed = [n for n in NEEDED if n != "benchmark:" or "output:" in body]
+    assert [n for n in needed if n not in body] == []
     assert "code=code(" in body, "digests of the library modules are params"
     (environment,) = re.findall(r'conda:\s+"(.+)"', body)
     assert (ROOT / "rules" / environment).is_file()

@@ -21,9 +21,9 @@ from mlm.foundations.errors import MlmError
 from mlm.tokenizer.tokenizer_settings import (
     BYTE_PIECES,
     NO_TEXT,
+    CorpusTooSmall,
     TokenizerSettings,
     alphabet_too_large,
-    corpus_too_small,
 )
 
 #: The longest piece, in characters, as in sentencepiece.
@@ -163,5 +163,5 @@ def _merges(
     model = json.loads(tokenizer.to_str())["model"]
     found = len(model["vocab"])
     if found < wanted:
-        raise MlmError(corpus_too_small(found, settings))
+        raise CorpusTooSmall(found, settings)
     return model

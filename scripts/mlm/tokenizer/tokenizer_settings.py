@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
+from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES
 
 #: The pieces of byte fallback, by byte.
@@ -54,10 +55,13 @@ def alphabet_too_large(needed: int, settings: TokenizerSettings) -> str:
     )
 
 
-def corpus_too_small(found: int, settings: TokenizerSettings) -> str:
-    """What to say where the text gives `found` ids, fewer than were asked for."""
-    return (
-        f"The train split is too small for tokenizer.vocabulary_size: "
-        f"{settings.vocabulary_size}. Its text gives no more than {found} ids; set {found} or "
-        "less, or add text."
-    )
+class CorpusTooSmall(MlmError):
+    """The text gives `ids`, fewer than were asked for."""
+
+    def __init__(self, ids: int, settings: TokenizerSettings):
+        self.ids = ids
+        super().__init__(
+            f"The train split is too small for tokenizer.vocabulary_size: "
+            f"{settings.vocabulary_size}. Its text gives no more than {ids} ids; set {ids} or "
+            "less, or add text."
+        )

@@ -17,9 +17,9 @@ from mlm.foundations.errors import MlmError
 from mlm.tokenizer.pieces import METASPACE
 from mlm.tokenizer.tokenizer_settings import (
     NO_TEXT,
+    CorpusTooSmall,
     TokenizerSettings,
     alphabet_too_large,
-    corpus_too_small,
 )
 
 _TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
@@ -63,7 +63,7 @@ def sentencepiece_model(sentences: Iterable[str], settings: TokenizerSettings) -
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise MlmError(_in_words(str(error), settings)) from None
+        raise _refusal(str(error), settings) from None
     return model.getvalue()
 
 
@@ -97,13 +97,13 @@ def word_counts(sentences: Iterable[str], settings: TokenizerSettings) -> Counte
     return counts
 
 
-def _in_words(message: str, settings: TokenizerSettings) -> str:
-    """What a user can do about a refusal of sentencepiece's trainer."""
+def _refusal(message: str, settings: TokenizerSettings) -> MlmError:
+    """A refusal of sentencepiece's trainer, with what a user can do about it."""
     others = settings.reserved - 1
     if match := _TOO_HIGH.search(message):
-        return corpus_too_small(int(match[2]) + others, settings)
+        return CorpusTooSmall(int(match[2]) + others, settings)
     if match := _TOO_LOW.search(message):
-        return alphabet_too_large(int(match[2]) + others, settings)
+        return MlmError(alphabet_too_large(int(match[2]) + others, settings))
     if "sentences_.empty()" in message:
-        return NO_TEXT
-    return f"The tokenizer could not be trained; sentencepiece says: {message}"
+        return MlmError(NO_TEXT)
+    return MlmError(f"The tokenizer could not be trained; sentencepiece says: {message}")
