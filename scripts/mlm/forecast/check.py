@@ -133,7 +133,10 @@ def _training(settings, run, data, directory, answer):
         return None
     engine = run_settings(settings, run).engine
     try:
-        accelerator = _DEVICES.get(engine) or open_devices(engine, accelerator_alone(settings))
+        own = run_section(settings, run, "pretraining")
+        accelerator = _DEVICES.get(engine) or open_devices(
+            engine, accelerator_alone(settings), own["per_replica_batch_size"]
+        )
         _DEVICES[engine] = accelerator
     except MlmError as error:
         answer.warnings.append(f"{run}: its steps cannot be timed here. {error}")

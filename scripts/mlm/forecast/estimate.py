@@ -11,6 +11,7 @@ from mlm.forecast.sampled_text import SampledText
 from mlm.forecast.stopwatch import Took, alone
 from mlm.forecast.training_rehearsal import TrainingMeasured
 from mlm.foundations.errors import MlmError
+from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.length import number_of_updates
 
 #: Seconds that a job takes whatever its data: to start, to import, to open a model. As measured
@@ -147,6 +148,9 @@ def stages_of_run(
     memory = training_mb(
         *(model, section, vocabulary, length),
         replicas=training.replicas,
+        lanes=AcceleratorSettings.of(settings["accelerator"]).lanes(
+            section["per_replica_batch_size"]
+        ),
         on_host=training.kind == "cpu",
         tokens=train,
     )

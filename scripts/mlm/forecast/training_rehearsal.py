@@ -78,6 +78,9 @@ def rehearse_training(
     accumulated = own.pretraining["optimizer"]["gradient_accumulation_steps"]
     whole = own.pretraining["per_replica_batch_size"]
     size = _fitting(settings, own, data, whole, accelerator.replicas)
+    if accelerator.framework == "tensorflow" and accelerator.kind == "cpu":
+        # The devices may have been opened for another run's batch.
+        accelerator = replace(accelerator, lanes=accelerator_alone(settings).lanes(size))
     files = RunFiles(
         str(data.tokenizer), {s: str(data.manifests[s]) for s in ("train", "validation")}
     )
