@@ -131,8 +131,9 @@ def content(directory: Path) -> dict[str, bytes]:
         {
             "held_out": {"validation": 0.2, "test": 0.2},
             "filters": {
-                "quality": {"min_words": 4, "max_top_2_gram": 0.5, "curly_bracket": True},
+                "quality": {"min_words": 4, "max_top_2_gram": 0.95, "curly_bracket": True},
                 "personal_data": {"ip_address": "replace"},
+                "decontamination": {"against": ["data/c.txt.gz"]},
             },
         },
     ],
@@ -151,6 +152,9 @@ def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, settings, parts
     in_one_job(Path("one"), corpus)
     expected = content(Path("one"))
     assert len(expected) == 3 + sum(corpus["count"].values())
+    if "decontamination" in settings.get("filters", {}):
+        told = json.loads(expected["train.json"])
+        assert told["filters"]["quality"] > 3 < told["filters"]["decontamination"]
     assert fewest <= in_parts(Path("parts"), corpus, parts) <= parts
     assert content(Path("parts")) == expected
     # Nothing hidden is left beside what other jobs still need.

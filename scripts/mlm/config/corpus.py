@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.document_rules import Language, PersonalData
+from mlm.config.document_rules import Decontamination, Language, PersonalData
 from mlm.config.fields import Count, FileCount, Section, Text, section
 from mlm.config.hub_names import unpinned
 from mlm.config.quality import Quality
@@ -84,6 +84,7 @@ class Filters(Section):
         " published thresholds, and docs/corpus.md says how each is measured.",
     )
     language: Language = section(Language)
+    decontamination: Decontamination = section(Decontamination)
 
 
 class CorpusCount(Section):
@@ -189,6 +190,8 @@ class Corpus(Section):
             problems.append(f"corpus.filters: max_characters {high} is below min_characters {low}")
         return problems + [
             problem
-            for rules in (self.filters.quality, self.filters.language)
+            for rules in (
+                *(self.filters.quality, self.filters.language, self.filters.decontamination),
+            )
             for problem in rules.contradictions()
         ]

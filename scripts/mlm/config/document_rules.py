@@ -1,10 +1,10 @@
-"""Sections of `corpus.filters` beside quality: personal data, language."""
+"""Sections of `corpus.filters` beside quality: personal data, language, decontamination."""
 
 from typing import Literal
 
 from pydantic import Field
 
-from mlm.config.fields import Fraction, Section, Text, named_twice, section
+from mlm.config.fields import Count, Fraction, Section, Text, named_twice, section
 
 _Action = Literal["keep", "replace", "drop"]
 
@@ -51,3 +51,18 @@ class Language(Section):
                 "corpus.filters.language: keep is set, and model is not: name the file of a model"
             )
         return problems
+
+
+class Decontamination(Section):
+    against: list[Text] = Field(
+        [],
+        description="Files of texts that the model is judged by, in the formats of corpus.files, a"
+        " text a line or row: a document of train with as many words in a row in common with one of"
+        " them is left out (Brown et al., 2020, arXiv 2005.14165: 13), whatever their case and"
+        " punctuation. A text of 8 words or more that is shorter is looked for as a whole.",
+    )
+    words: Count = 13
+    text_column: Text = "text"
+
+    def contradictions(self) -> list[str]:
+        return named_twice("corpus.filters.decontamination.against", self.against)

@@ -11,16 +11,17 @@ from mlm.foundations.errors import MlmError, listed
 
 def filter_files(filters: Mapping) -> list[str]:
     """The paths that the section `corpus.filters` names; MlmError where there is no such file."""
-    named = {
-        "quality.bad_words": filters["quality"]["bad_words"],
-        "language.model": filters["language"]["model"],
-    }
+    named = [
+        ("quality.bad_words", filters["quality"]["bad_words"]),
+        ("language.model", filters["language"]["model"]),
+        *(("decontamination.against", path) for path in filters["decontamination"]["against"]),
+    ]
     problems = [
         f"corpus.filters.{key}: {path} is {'a directory' if Path(path).is_dir() else 'not there'}; "
-        "name a file, relative to the working directory, or set it to null"
-        for key, path in named.items()
+        "name a file, relative to the working directory, or leave it out"
+        for key, path in named
         if path is not None and not Path(path).is_file()
     ]
     if problems:
         raise MlmError(f"The files of the corpus' filters:\n{listed(problems)}")
-    return [path for path in named.values() if path is not None]
+    return [path for _, path in named if path is not None]

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from mlm.corpus.decoding import CleanText, clean
+from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.language import Language
 from mlm.corpus.normalisation import normalised
 from mlm.corpus.personal_data import PersonalData
@@ -46,6 +47,10 @@ class Judged(NamedTuple):
     taken: list[Taken]
 
 
+#: Families of rules that look at documents of train alone.
+OF_TRAIN = ("decontamination",)
+
+
 class Rules(Protocol):
     """A family of rules: the names of those that are on, and what they do to a text."""
 
@@ -67,6 +72,7 @@ class Filters:
     quality: Mapping | None = None
     personal_data: Mapping | None = None
     language: Mapping | None = None
+    decontamination: Mapping | None = None
 
     @cached_property
     def _rules(self) -> dict[str, Rules]:
@@ -78,6 +84,7 @@ class Filters:
             "personal_data": PersonalData(self.personal_data or {}),
             "quality": Quality(self.quality or {}),
             "language": Language(self.language or {}),
+            "decontamination": Decontamination(self.decontamination or {}),
         }
         return {name: family for name, family in families.items() if family.rules}
 
@@ -99,7 +106,7 @@ class Filters:
         taken: list[Taken] = []
         refusal = self.refusal(text)
         for name, family in self._rules.items():
-            if refusal is None:
+            if refusal is None and name not in OF_TRAIN:
                 before = text
                 text, rule = family.judged(text, taken)
                 if rule or not text:
@@ -107,6 +114,14 @@ class Filters:
                 elif text != before:
                     refusal = self.refusal(text)
         return Judged(text, refusal, replaced, nul, taken)
+
+    def judged_in_train(self, judged: Judged) -> Judged:
+        """What becomes of a document that belongs to train, beside what `judged` says of it."""
+        refusal = judged.refusal
+        for name in OF_TRAIN:
+            if refusal is None and name in self._rules:
+                refusal = name if self._rules[name].judged(judged.text, judged.taken)[1] else None
+        return judged._replace(refusal=refusal)
 
     def prepared(self, text: str) -> CleanText:
         """`text` cleaned and in the chosen normalisation form."""

@@ -119,11 +119,14 @@ def _read(
     for own_split, stream in source.streams.items():
         shares = source.carved if own_split == "train" else {}
         for raw, group in stream():
-            text, refusal, replaced, nul, taken = filters.judged(raw)
-            document = text.encode("utf-8")
+            judged = filters.judged(raw)
+            document = judged.text.encode("utf-8")
             # What belongs together stays on one side.
             key = document if group is None else group.encode("utf-8")
             split = carve(key, seed, shares) if shares else own_split
+            if split == "train":
+                judged = filters.judged_in_train(judged)
+            text, refusal, replaced, nul, taken = judged
             count = counts[split]
             count.filters["read"] += 1
             count.replaced_bytes += replaced

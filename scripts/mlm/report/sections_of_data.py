@@ -29,7 +29,7 @@ def _rules(by_split: dict[str, dict[str, TakenByRule]]) -> list[dict]:
     """What each rule took of the splits, and its samples, for the rules that are on."""
     return [
         {
-            "name": rule.replace("_", " ").replace(".", ": "),
+            "name": rule.replace(".", ": ", 1),
             "taken": {split: rules[rule] for split, rules in by_split.items()},
             "samples": [
                 (split, sample)
