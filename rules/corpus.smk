@@ -4,74 +4,63 @@
 #        files, and results/corpus/{split}.json (source, files, sizes, what each filter took).
 # Between: results/corpus/parts/, where the source is read in parts (corpus.parts): what each part read,
 #        which documents are left out, and what was written; gone when the corpus is there.
-from mlm.corpus.file_patterns import check_group_by, matched_files, used_settings
+from mlm.corpus.file_patterns import used_settings
 from mlm.corpus.filter_files import filter_files
-from mlm.corpus.parts import PARTITIONS, divided, undivided
+from mlm.corpus.mixing import sections
+from mlm.corpus.parts import PARTITIONS
+from mlm.corpus.planning import planned_parts, source_files
 
-CORPUS_FILES = {split: [] for split in SPLITS}
-if settings["corpus"]["source"] == "files":
-    # Jobs read this rule file as well, and need not print the same lines again.
-    told = logger.info if workflow.is_main_process else lambda _: None
-    patterns = {s: settings["corpus"]["files"][s] for s in SPLITS}
-    try:
-        CORPUS_FILES = matched_files(patterns, told)
-        check_group_by(settings["corpus"]["group_by"], CORPUS_FILES)
-    except MlmError as error:
-        # Beside prebuilt shards the text may be elsewhere, as long as the tokenizer is here.
-        if FROM_CORPUS:
-            raise WorkflowError(str(error))
+# Jobs read this rule file as well, and need not print the same lines again.
+told = logger.info if workflow.is_main_process else lambda _: None
+try:
+    FILES_OF_SOURCES = source_files(settings["corpus"], told)
+except MlmError as error:
+    # Beside prebuilt shards the text may be elsewhere, as long as the tokenizer is here.
+    if FROM_CORPUS:
+        raise WorkflowError(str(error))
+    FILES_OF_SOURCES = {}
+CORPUS_FILES = {
+    split: sorted({path for files in FILES_OF_SOURCES.values() for path in files[split]})
+    for split in SPLITS
+}
 
 # What its rules read beside the text.
 FILTER_FILES = []
 if FROM_CORPUS:
     try:
-        FILTER_FILES = filter_files(settings["corpus"]["filters"])
+        FILTER_FILES = sorted(
+            {
+                path
+                for section in sections(settings["corpus"]).values()
+                for path in filter_files(section["filters"])
+            }
+        )
     except MlmError as error:
         raise WorkflowError(str(error))
 
 USED_BY_CORPUS = canonical(used_settings(settings["corpus"], settings["seed"]))
 # What each part reads: bytes of files, or its share of the rows of a dataset.
 CORPUS_PARTS = [{"files": {}, "share": [0, 1]}]
-if settings["corpus"]["parts"] > 1 and FROM_CORPUS:
-    asked = settings["corpus"]["parts"]
+MIXED = settings["corpus"]["source"] == "mix"
+if (MIXED or settings["corpus"]["parts"] > 1) and FROM_CORPUS:
     if workflow.storage_settings.default_storage_provider is not None:
         raise WorkflowError(
-            f"corpus.parts: {asked} needs a file system that all jobs see, and results are to lie in "
-            "a bucket. Set it to 1, or make the corpus where there is one (profiles/slurm)"
+            f"corpus.{'source: mix' if MIXED else 'parts: ' + str(settings['corpus']['parts'])} needs "
+            "a file system that all jobs see, and results are to lie in a bucket. Make the corpus "
+            f"where there is one (profiles/slurm){'' if MIXED else ', or set it to 1'}"
         )
-    if settings["corpus"]["source"] == "files":
-        CORPUS_PARTS = [
-            {"files": {s: [list(piece) for piece in found] for s, found in part.items()}}
-            | {"share": [0, 1]}
-            for part in divided(CORPUS_FILES, settings["corpus"], asked)
-        ]
-        reasons = {
-            path: undivided(path, settings["corpus"])
-            for paths in CORPUS_FILES.values()
-            for path in paths
-        }
-        whole_files = [path for path, reason in reasons.items() if reason]
-        if whole_files and workflow.is_main_process:
-            logger.info(
-                f"corpus.parts: {len(whole_files)} of {len(reasons)} files are not divided; the first, "
-                f"{whole_files[0]}, {reasons[whole_files[0]]}."
-            )
-    elif settings["corpus"]["source"] == "hub" and settings["corpus"]["group_per"] is None:
-        CORPUS_PARTS = [{"files": {}, "share": [part, asked]} for part in range(asked)]
-    if len(CORPUS_PARTS) < asked and workflow.is_main_process:
-        logger.info(
-            f"corpus.parts: {asked}, but the source is read in {len(CORPUS_PARTS)}: it cannot be "
-            "divided further."
-        )
+    CORPUS_PARTS = planned_parts(settings["corpus"], FILES_OF_SOURCES, told)
+# Sources of a mix are read by a job each.
+IN_PARTS = FROM_CORPUS and (MIXED or len(CORPUS_PARTS) > 1)
 
 FILES_OF_PART = [
     [piece[0] for pieces in part["files"].values() for piece in pieces] for part in CORPUS_PARTS
 ]
 READ = f"results/corpus/parts/{len(CORPUS_PARTS):05d}"
 WRITTEN = "results/corpus/parts/written"
-# With more than one part: the files of all jobs before the last one.
+# In parts: the files of all jobs before the last one.
 READ_FILES, REMOVED_FILES, WRITTEN_FILES, COUNTED = {}, [], {}, []
-if len(CORPUS_PARTS) > 1:
+if IN_PARTS:
     numbers = [f"{part:05d}" for part in range(len(CORPUS_PARTS))]
     READ_FILES = {
         "records": [f"{READ}/read-{number}.json" for number in numbers],
@@ -86,7 +75,7 @@ if len(CORPUS_PARTS) > 1:
     COUNTED = [f"results/corpus/parts/{split}.json" for split in SPLITS]
 
 
-if len(CORPUS_PARTS) > 1:
+if IN_PARTS:
 
     rule corpus_read:
         """Read a part of the source: decode, clean, split, filter, and put aside."""

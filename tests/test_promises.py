@@ -86,6 +86,11 @@ PROMISES = {
         UNIT + "test_corpus_groups.py::test_no_group_is_on_both_sides_of_a_carved_split",
         UNIT + "test_evaluation.py::test_intervals_resample_the_sums_by_group",
     ],
+    "Several sources": [
+        UNIT + "test_corpus_mix.py::"
+        "test_documents_are_taken_as_often_as_their_sources_weigh_whatever_the_parts",
+        UNIT + "test_corpus_mix.py::test_a_source_that_gives_nothing_is_refused_in_words",
+    ],
     "Filters": [
         UNIT + "test_corpus.py::test_each_filter_counts_what_it_takes",
         UNIT + "test_corpus.py::test_duplicates_and_leaks_are_those_that_sets_would_find",

@@ -27,8 +27,10 @@ from mlm.corpus.corpus_writing import write_share
 from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.formats import Reading, read_documents, read_range
+from mlm.corpus.mixed_sources import open_part
 from mlm.corpus.part_reading import PartFiles, check_unchanged, read_part
 from mlm.corpus.parts import PARTITIONS, Piece, divided
+from mlm.corpus.planning import planned_parts, source_files
 from mlm.corpus.shares import file_name
 from mlm.corpus.sources import open_source
 from mlm.foundations.digests import FileMemory
@@ -81,12 +83,12 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
     """What the jobs of a corpus in parts do, one after the other; how many parts there were."""
     used = used_settings(corpus, 0)
     filters = Filters(**used["filters"])
-    files = matched_files({split: corpus["files"][split] for split in SPLITS})
-    pieces = divided(files, corpus, parts)
+    files = source_files(corpus, print)
+    pieces = planned_parts(corpus | {"parts": parts}, files, print)
     place = directory / "parts"
     read = [PartFiles.below(place / "read", number) for number in range(len(pieces))]
     for part, left in zip(pieces, read, strict=True):
-        read_part(open_source(used, part), filters, used["seed"], left)
+        read_part(*open_part(used, part), left)
     removed = [place / "read" / f"removed-{number:05d}.numbers" for number in range(PARTITIONS)]
     for number, path in enumerate(removed):
         records = [files.record for files in read]

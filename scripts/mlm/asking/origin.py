@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mlm.asking.documents import Documents, Stretch
-from mlm.corpus.artefacts import CorpusSplit, EmbeddedSource, HubSource
+from mlm.corpus.artefacts import CorpusSplit, EmbeddedSource, HubSource, MixSource
 from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
@@ -57,6 +57,8 @@ class Origins:
             place = source.package
         elif isinstance(source, HubSource):
             place = f"{source.dataset}, split {source.split}, revision {source.revision}"
+        elif isinstance(source, MixSource):
+            place = f"one of the sources {', '.join(one.name for one in source.sources)}"
         else:
             names = [f.path for f in source.files]
             file = file or (names[0] if len(names) == 1 else None)

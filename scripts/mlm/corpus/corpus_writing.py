@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import CorpusFile, ReadPart, WrittenFile
-from mlm.corpus.deduplication import Removed
+from mlm.corpus.deduplication import KEPT, Removed
 from mlm.corpus.groups import OWN
+from mlm.corpus.mix_weights import Segment, segments
 from mlm.corpus.part_reading import PartFiles
 from mlm.corpus.shares import document_range
 from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, kept_batches
@@ -25,6 +26,8 @@ from mlm.results.artefacts import check_outputs
 
 #: Digests of the names of groups; of 10^9, two share one with probability 10^-21.
 _NAME = np.dtype("S16")
+#: In the place of a verdict: kept, and not in the share of a mix that is being written.
+NOT_CHOSEN = 255
 
 
 @dataclass(frozen=True)
@@ -45,20 +48,27 @@ class SpooledCorpus:
         removed = self.removed.counts(split).sum(axis=1).tolist()
         return [p.splits[split].documents - r for p, r in zip(self.parts, removed, strict=True)]
 
+    def segments(self, split: str) -> list[Segment]:
+        """What is written of `split`, in order."""
+        return segments(self.parts, self.kept(split), split)
+
     def batches(self, split: str, wanted: range, place: Path) -> Iterator[pa.RecordBatch]:
-        """The documents `wanted` of those of `split` that are kept, batch by batch.
+        """The documents `wanted` of those of `split` that are written, batch by batch.
 
         `place` is a working file. Raises MlmError where a spool is not what
         was written.
         """
         start = 0
-        for number, kept in enumerate(self.kept(split)):
-            own = range(max(wanted.start - start, 0), min(wanted.stop - start, kept))
-            start += kept
+        for segment in self.segments(split):
+            number, size = segment.part, segment.documents
+            own = range(max(wanted.start - start, 0), min(wanted.stop - start, size))
+            start += size
             if own:
                 spool, read = self.files[number].spools[split], self.parts[number].splits[split]
                 check_outputs(self.files[number].record, [spool])
                 verdicts = self.removed.verdicts(number, split, read.documents, place)
+                if segment.choice:
+                    verdicts[np.flatnonzero(verdicts == KEPT)[~segment.choice.mask()]] = NOT_CHOSEN
                 yield from kept_batches(spool, read.batches, verdicts, own)
                 place.unlink()
 
@@ -71,7 +81,7 @@ def write_share(
     `name` is what the file will be called. Raises MlmError where there are fewer documents than
     files.
     """
-    documents = sum(corpus.kept(split))
+    documents = sum(segment.documents for segment in corpus.segments(split))
     if documents < shares:
         raise MlmError(
             f"{split}: {documents} documents cannot fill {shares} files. Set corpus.count.{split} "

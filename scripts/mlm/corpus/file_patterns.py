@@ -9,6 +9,7 @@ from collections.abc import Callable
 from glob import glob
 from pathlib import Path
 
+from mlm.corpus.mixing import sections
 from mlm.foundations.errors import MlmError, listed
 
 #: Where the workflow writes, below the working directory.
@@ -163,8 +164,15 @@ def used_settings(corpus: dict, seed: int) -> dict:
     """The part of the section `corpus`, and the seed, that shapes this source's result.
 
     What another source reads, or nothing reads, is left out, so that changing it reruns
-    nothing: the seed, for instance, where all three splits are given.
+    nothing: the seed, for instance, where all three splits are given. Of a mix, each source's own.
     """
+    if corpus["source"] == "mix":
+        own = {
+            name: used_settings(section, seed) | {"weight": corpus["mix"][name]["weight"]}
+            for name, section in sections(corpus).items()
+        }
+        filters = used_settings({**corpus, "source": "embedded"}, seed)["filters"]
+        return {"source": "mix", "mix": own, "filters": filters, "seed": seed}
     source = corpus["source"]
     used = {key: corpus[key] for key in ("source", "filters", "encoding_errors")}
     missing = ["validation", "test"]

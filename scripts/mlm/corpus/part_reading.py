@@ -82,6 +82,7 @@ def read_part(source: Source, filters: Filters, seed: int | None, files: PartFil
             group_by=source.group_by,
             carved=source.carved,
             digests=buckets.write(digests),
+            mixed=source.mixed,
         )
     record.write(files.record)
     return record

@@ -45,9 +45,11 @@ def shortened(text: str) -> str:
 
 
 def together(parts: Iterable[dict[str, TakenByRule] | None]) -> dict[str, TakenByRule] | None:
-    """What the rules took of all parts of a source, which are given in order; None: no rule."""
+    """What the rules took of all parts of a corpus, which are given in order; None: no rule."""
     found = [part for part in parts if part is not None]
-    return {rule: _sum(part[rule] for part in found) for rule in found[0]} if found else None
+    rules = dict.fromkeys(rule for part in found for rule in part)
+    # Sources of a mix may have different rules.
+    return {rule: _sum(part[rule] for part in found if rule in part) for rule in rules} or None
 
 
 def _sum(counts: Iterator[TakenByRule]) -> TakenByRule:

@@ -5,7 +5,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from mlm.corpus.artefacts import CorpusSource, EmbeddedSource, FilesSource, HubSource, SourceFile
+from mlm.corpus.artefacts import (
+    CorpusSource,
+    EmbeddedSource,
+    FilesSource,
+    HubSource,
+    Mixed,
+    SourceFile,
+)
 from mlm.corpus.decompression import ReadingPosition
 from mlm.corpus.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
 from mlm.corpus.file_patterns import file_format, matched_files
@@ -25,7 +32,7 @@ class Source:
     `group_by` is what the groups are called: speech, a column's name, file, heading, or document
     where each document is a group by itself. `carved` are the shares of train that become the
     splits that are not in `streams`. `progress` is the share that was read, from 0 to 1, or None
-    where unknown.
+    where unknown. `mixed` is what a source of a mix is called and weighs.
     """
 
     streams: dict[str, Callable[[], Iterator[Document]]]
@@ -33,6 +40,7 @@ class Source:
     group_by: str = OWN
     carved: dict[str, float] = field(default_factory=dict)
     progress: Callable[[], float | None] = lambda: None
+    mixed: Mixed | None = None
 
 
 def open_source(settings: dict, files: Pieces, share: tuple[int, int] = (0, 1)) -> Source:

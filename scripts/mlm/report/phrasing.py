@@ -4,7 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mlm.corpus.artefacts import CorpusSource, EmbeddedSource, FilesSource, HubSource
+from mlm.corpus.artefacts import (
+    CorpusSource,
+    EmbeddedSource,
+    FilesSource,
+    HubSource,
+    MixSource,
+)
 from mlm.evaluation.artefacts import Baseline, Evaluation
 from mlm.report.report_inputs import Results, RunResults
 
@@ -96,6 +102,13 @@ def source_in_words(source: CorpusSource) -> str:
             return f"the Hugging Face dataset {source.dataset}{part}{revision}"
         case FilesSource():
             return f"{plural(len(source.files), 'text file')} of the user"
+        case MixSource():
+            shown = (
+                f"{one.name}, {one.weight:g} {'time' if one.weight == 1 else 'times'} "
+                f"({source_in_words(one.source)})"
+                for one in source.sources
+            )
+            return f"a mix of {'; '.join(shown)}"
 
 
 def _whole_source(sources: list[CorpusSource]) -> CorpusSource:

@@ -1,6 +1,6 @@
 """Sections of the report about the text and what was made of it."""
 
-from mlm.corpus.artefacts import TakenByRule
+from mlm.corpus.artefacts import MixSource, TakenByRule
 from mlm.report.phrasing import MOST, source_in_words
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import flattened
@@ -15,8 +15,10 @@ def corpus(results: Results) -> dict | None:
     splits = results.corpus.values()
     whole = sum(split.documents for split in splits) or 1
     reasons = dict.fromkeys(reason for split in splits for reason in split.filters)
+    mixes = [split.source for split in splits if isinstance(split.source, MixSource)]
     return {
         "rows": splits,
+        "mix": list(zip(*(mix.sources for mix in mixes), strict=True)),
         "shares": [split.documents / whole for split in splits],
         "removed": [reason for reason in reasons if reason not in ("read", "kept")],
         "rules": _rules({name: c.rules for name, c in results.corpus.items() if c.rules}),

@@ -1,0 +1,180 @@
+"""A corpus of several sources: how often each document is taken, and what is said of it."""
+
+import json
+from collections import Counter
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_corpus_parts import content, in_parts
+
+from mlm.config.resolution import resolve
+from mlm.corpus import spooling
+from mlm.corpus.artefacts import CorpusSplit
+from mlm.corpus.file_patterns import used_settings
+from mlm.corpus.mix_weights import Choice
+from mlm.foundations.errors import ConfigError, MlmError
+from mlm.report.phrasing import source_in_words
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Three sources in the working directory; some texts are in two of them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 8)
+    lines = [f"a line of letters {n}" for n in range(300)]
+    Path("letters.txt").write_text("\n".join([*lines, "short", lines[7]]) + "\n")
+    rows = [json.dumps({"body": f"by {n % 9}, piece {n}", "author": n % 9}) for n in range(250)]
+    rows += [json.dumps({"body": line, "author": n % 9}) for n, line in enumerate(lines[:50])]
+    Path("pieces.jsonl").write_text("\n".join(rows) + "\n")
+    notes = pa.table({"text": [f"note {n}" for n in range(100)]})
+    pq.write_table(notes, "notes.parquet", row_group_size=7)
+    return tmp_path
+
+
+def mix(**weights) -> dict:
+    sources = {
+        "letters": {"files": {"train": ["letters.txt"]}, "filters": {"min_characters": 8}},
+        "pieces": {
+            "files": {"train": ["pieces.jsonl"]},
+            "text_column": "body",
+            "group_by": "author",
+        },
+        "notes": {"files": {"train": ["notes.parquet"]}},
+    }
+    chosen = {n: sources[n] | {"source": "files", "weight": w} for n, w in weights.items()}
+    corpus = {"source": "mix", "mix": chosen, "held_out": {"validation": 0.2, "test": 0.2}}
+    return resolve({"corpus": corpus | {"count": {"train": 3}}})["corpus"]
+
+
+def texts(directory: Path, split: str) -> list[str]:
+    files = CorpusSplit.read(directory / f"{split}.json").files
+    return [t for f in files for t in pq.read_table(directory / f.name)["text"].to_pylist()]
+
+
+def test_documents_are_taken_as_often_as_their_sources_weigh_whatever_the_parts(place):
+    corpus = mix(letters=2.5, pieces=0.4, notes=1)
+    assert in_parts(Path("one"), corpus, 1) == 3
+    described = CorpusSplit.read("one/train.json")
+    train = texts(Path("one"), "train")
+    assert described.documents == len(train)
+    by_name = {source.name: source for source in described.source.sources}
+    assert list(by_name) == ["letters", "notes", "pieces"]
+    counts = Counter(train)
+    for name, begin, copies in (("letters", "a line", {2, 3}), ("notes", "note", {1})):
+        own = {text: n for text, n in counts.items() if text.startswith(begin)}
+        assert set(own.values()) == copies and by_name[name].filters["kept"] == len(own)
+    kept = {name: source.filters["kept"] for name, source in by_name.items()}
+    taken = {name: source.documents for name, source in by_name.items()}
+    assert taken == {
+        "letters": 2 * kept["letters"] + kept["letters"] // 2,
+        "notes": kept["notes"],
+        "pieces": kept["pieces"] * 2 // 5,
+    }
+    # The source's own filter, and of equal texts that of the source that comes first.
+    assert "short" not in counts
+    assert by_name["pieces"].filters["duplicate"] > 10
+    for source in by_name.values():
+        assert source.filters["read"] == sum(source.filters.values()) - source.filters["read"]
+    for split in ("validation", "test"):
+        held_out = texts(Path("one"), split)
+        assert len(set(held_out)) == len(held_out) and not set(held_out) & set(train)
+    # Every document once, then the second and the third time.
+    first = train[: kept["letters"] + taken["notes"] + taken["pieces"]]
+    assert len(set(first)) == len(first)
+    assert "a mix of letters, 2.5 times (1 text file" in source_in_words(described.source)
+    assert in_parts(Path("parts"), corpus, 4) > 8
+    assert content(Path("parts")) == content(Path("one"))
+
+
+def test_groups_of_different_sources_are_apart_and_a_text_without_one_is_a_group(place):
+    Path("more.jsonl").write_text(
+        "".join(json.dumps({"body": f"other {n}", "author": n % 9}) + "\n" for n in range(90))
+    )
+    corpus = mix(pieces=1, notes=2)
+    corpus["mix"]["more"] = corpus["mix"]["pieces"] | {
+        "files": corpus["mix"]["pieces"]["files"] | {"train": ["more.jsonl"]}
+    }
+    in_parts(Path("out"), corpus, 2)
+    groups = {}
+    for split in ("train", "validation", "test"):
+        for file in CorpusSplit.read(f"out/{split}.json").files:
+            table = pq.read_table(Path("out") / file.name)
+            for text, group in zip(*(table[c].to_pylist() for c in ("text", "group")), strict=True):
+                assert groups.setdefault(group, split) == split
+                assert text.startswith("note") == group.startswith("notes: ")
+    assert {"pieces: 3", "more: 3"} <= set(groups)
+    assert sum(group.startswith("notes: ") for group in groups) == 100
+    in_parts(Path("alone"), mix(letters=0.5, notes=2), 1)
+    assert CorpusSplit.read("alone/train.json").group_by == "document"
+
+
+def test_another_seed_or_weight_takes_others_and_moves_no_split(place):
+    in_parts(Path("half"), mix(letters=0.5), 1)
+    in_parts(Path("whole"), mix(letters=1), 1)
+    half, whole = texts(Path("half"), "train"), texts(Path("whole"), "train")
+    assert set(half) < set(whole) and len(half) == len(whole) // 2
+    assert texts(Path("half"), "test") == texts(Path("whole"), "test")
+    used = used_settings(mix(letters=0.5, notes=1), 3)
+    assert used["mix"]["letters"]["weight"] == 0.5 and used["seed"] == 3
+    choices = [Choice(0, 5000, 5000, Fraction(1, 2), key).mask() for key in (1, 2)]
+    assert 0.4 < (choices[0] == choices[1]).mean() < 0.6
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.integers(1, 5000),
+    st.fractions(0, 1, max_denominator=1000),
+    st.lists(st.integers(0, 5000), max_size=4),
+    st.integers(0, 2**64 - 1),
+)
+def test_a_choice_is_an_exact_share_however_it_is_cut(total, share, cuts, key):
+    whole = Choice(0, total, total, share, key)
+    assert whole.count == whole.mask().sum() == total * share.numerator // share.denominator
+    edges = [0, *sorted(min(cut, total) for cut in cuts), total]
+    parts = [Choice(start, stop, total, share, key) for start, stop in pairwise(edges)]
+    assert sum(part.count for part in parts) == whole.count
+    assert [b for part in parts for b in part.mask()] == whole.mask().tolist()
+
+
+def test_a_source_that_gives_nothing_is_refused_in_words(place):
+    corpus = mix(letters=1, pieces=0.001, notes=1)
+    corpus["mix"]["notes"]["filters"] = corpus["filters"] | {"min_characters": 100}
+    with pytest.raises(MlmError) as told:
+        in_parts(Path("out"), corpus, 2)
+    message = str(told.value)
+    assert "corpus.mix.notes: no document of train is left of " in message
+    assert "corpus.mix.pieces: weight 0.001 takes none of its " in message
+    assert "letters" not in message
+
+
+@pytest.mark.parametrize(
+    ("corpus", "words"),
+    [
+        ({"source": "mix"}, "corpus.mix: empty; name the sources"),
+        ({"mix": {"a": {}}}, "corpus.mix: names a, but corpus.source is embedded"),
+        ({"source": "mix", "mix": {"a": {"source": "web"}}}, "corpus.mix.a.source: found 'web'"),
+        (
+            {"source": "mix", "mix": {"a": {"weight": 0}}},
+            "corpus.mix.a.weight: found 0.0, expected",
+        ),
+        ({"source": "mix", "mix": {"a b": {}}}, "'a b' cannot be a source's name"),
+        (
+            {"source": "mix", "mix": {"a": {"source": "files"}}},
+            "corpus.mix.a.files.train: empty; name at least one file",
+        ),
+        (
+            {"source": "mix", "mix": {"a": {"filters": {"deduplicate": False}}}},
+            "corpus.mix.a.filters.deduplicate: concerns the documents of all sources",
+        ),
+        ({"source": "mix", "mix": {"a": {}}, "group_by": "x"}, "Set it for each source"),
+    ],
+)
+def test_a_mix_that_makes_no_sense_is_refused(corpus, words):
+    with pytest.raises(ConfigError, match="(?s).*" + words.replace("(", r"\(")):
+        resolve({"corpus": corpus})
