@@ -48,7 +48,7 @@ def cut(texts, size):
         found.append(text)
 
 
-def test_a_vocabulary_that_the_text_does_not_give_is_told_with_one_that_works(here, texts):
+def test_a_vocabulary_too_large_is_told_with_one_that_works(here, texts):
     (here / "small.txt").write_text("\n".join(cut(texts, 260_000)))
     answer = check(of_files("small.txt", tokenizer={"vocabulary_size": 16_000}), {})
     assert len(answer.problems) == 1
