@@ -119,6 +119,7 @@ def test_patterns_that_cannot_be_read_are_all_named_at_once(tmp_path):
     assert (
         f"corpus.files.train: no file matches 'data/*.txt' (looked in {tmp_path}/data)" in message
     )
+    assert f"To see what is there: ls {tmp_path}/data" in message
     assert "data/a.docx: what it holds cannot be told" in message
     assert "{brace}.txt.gz has a brace in its name" in message
     assert "both.txt is named for train too" in message

@@ -116,7 +116,10 @@ def _no_match(split: str, pattern: str) -> str:
         where = where.parent
     if Path(pattern).is_dir():
         return f"corpus.files.{split}: {pattern!r} is a directory; name files: {pattern}/*.txt"
-    return f"corpus.files.{split}: no file matches {pattern!r} (looked in {where})"
+    return (
+        f"corpus.files.{split}: no file matches {pattern!r} (looked in {where}). To see what is "
+        f"there: ls {where}. Patterns are relative to the directory that Snakemake works in"
+    )
 
 
 def _file_problems(split: str, path: str, owner: dict[str, str]) -> list[str]:
