@@ -228,5 +228,6 @@ rule corpus:
         },
         settings=USED_BY_CORPUS,
         file_counts=canonical(settings["corpus"]["count"]),
+        operational=operational(parts=f"{len(CORPUS_PARTS):05d}" if IN_PARTS else None),
     script:
         "../scripts/corpus.py"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mlm.corpus.corpus_building import SPLITS, build_corpus, take_over
+from mlm.corpus.corpus_building import SPLITS, build_corpus, remove_other_parts, take_over
 from mlm.jobs.job import run
 
 
@@ -14,6 +14,8 @@ def main(job):
     else:
         files = {split: _several(job.input.get(split, [])) for split in SPLITS}
         made = build_corpus(job.params.settings, files, parquet, described)
+    parts = Path(described["train"]).with_name("parts")
+    remove_other_parts(parts, job.params.operational["parts"])
     for split, described in made.items():
         print(f"{split}: {described.documents:,} documents, {described.bytes:,} bytes")
 

@@ -20,6 +20,7 @@ from mlm.corpus.corpus_building import (
     deduplicate_partition,
     described_splits,
     refuse_empty_splits,
+    remove_other_parts,
     spooled_corpus,
     take_over,
 )
@@ -262,6 +263,16 @@ def test_an_empty_split_of_a_corpus_in_parts_says_what_to_set(sources):
     with pytest.raises(MlmError, match=r"validation is left without a document.*raise it"):
         in_parts(Path("out"), corpus, 3)
     assert not content(Path("out"))
+
+
+def test_what_another_number_of_parts_left_is_removed(tmp_path):
+    for name in ("00004", "00007", "written"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "read-00000.json").touch()
+    remove_other_parts(tmp_path, "00007")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["00007", "written"]
+    remove_other_parts(tmp_path, None)
+    assert [p.name for p in tmp_path.iterdir()] == ["written"]
 
 
 def test_memory_of_a_part_does_not_grow_with_it(tmp_path, monkeypatch):

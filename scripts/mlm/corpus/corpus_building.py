@@ -140,6 +140,16 @@ def take_over(
     return descriptions
 
 
+def remove_other_parts(directory: Path, current: str | None) -> None:
+    """Remove what a kill left below `directory` that read the source in another number of parts.
+
+    `current` is that of the corpus that is there now, in five digits; None: one job made it.
+    """
+    for left in directory.glob("[0-9]" * 5):
+        if left.name != current:
+            shutil.rmtree(left)
+
+
 def _link(source: Path, target: Path) -> None:
     """Let `target` be the file `source`, without a copy where the file system allows it."""
     target.unlink(missing_ok=True)
