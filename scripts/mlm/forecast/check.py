@@ -186,14 +186,13 @@ def _judge_data(
     wanted = settings["tokenizer"]["vocabulary_size"]
     if data.ids is not None and data.ids_of_all is not None and text.bytes is not None:
         # Of a sample, what is expected of the whole is too high rather than too low.
-        most = data.ids_of_all if text.is_all else int(0.6 * data.ids_of_all)
-        words = "" if text.is_all else "about "
+        most = data.ids if text.is_all else int(0.6 * data.ids_of_all)
         found = (
             f"tokenizer.vocabulary_size: {wanted:,} is more than the text of the train split gives"
         )
         if wanted > data.ids_of_all:
             answer.problems.append(
-                f"{found}: {words}{most:,} ids. Set {most:,} or less ({_usual(most):,}, say), or "
+                f"{found}: about {most:,} ids. Set {most:,} or less ({_usual(most):,}, say), or "
                 "add text"
             )
         elif wanted > most:

@@ -170,7 +170,7 @@ def _trained(
             content = train_tokenizer(corpus, wanted).tokenizer
     except CorpusTooSmall as error:
         measured.ids = error.ids
-        measured.ids_of_all = error.ids if text.is_all else round(error.ids * growth)
+        measured.ids_of_all = round(error.ids * growth)
         # Models have the size that was asked for all the same: what no text comes to fills it.
         fitting = replace(wanted, vocabulary_size=error.ids)
         with timed() as took:
