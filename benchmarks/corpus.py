@@ -38,7 +38,10 @@ sys.path.insert(0, str(ROOT / "scripts"))
 LOCK = ROOT / "benchmarks" / "requirements-datatrove.txt"
 SPLITS = ("train", "validation", "test")
 #: What each case lays over the configuration; datatrove_corpus.py has its side of it.
-CASES: dict[str, dict] = {"exact": {}}
+CASES: dict[str, dict] = {
+    "exact": {},
+    "filters": yaml.safe_load((ROOT / "presets" / "filters-gopher.yaml").read_text()),
+}
 PEER_CASES = ("exact", "near", "filters")
 #: No job may take more memory than this.
 MOST_MB = 1000
@@ -127,8 +130,13 @@ def write_text(place: Path, megabytes: float) -> Planted:
             handle = open(place / f"train-{number}.jsonl", "w", encoding="utf-8")
         handle.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
     handle.close()
-    for split in SPLITS[1:]:
-        rows = [json.dumps({"text": f"Text {n} of {split}, unlike all others. " * 3}) for n in "12"]
+    from mlm.corpus.embedded import speeches
+
+    words = "\n\n".join(speeches().values()).split(" ")
+    for number, split in enumerate(SPLITS[1:]):
+        # As they stand, so that rules of quality keep them, and no passage of train is one.
+        texts = [" ".join(words[n * 300 : n * 300 + 300]) for n in (2 * number, 2 * number + 1)]
+        rows = [json.dumps({"text": text}, ensure_ascii=False) for text in texts]
         (place / f"{split}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
     return planted
 
