@@ -39,6 +39,18 @@ if FROM_CORPUS:
         raise WorkflowError(str(error))
 
 USED_BY_CORPUS = canonical(used_settings(settings["corpus"], settings["seed"]))
+# Near-duplicates are looked for later, in what was read; None: they are kept.
+FIRST_FILTERS = {k: v for k, v in USED_BY_CORPUS["filters"].items() if k != "near_duplicates"}
+NEAR_DUPLICATES = None
+if "near_duplicates" in USED_BY_CORPUS["filters"]:
+    NEAR_DUPLICATES = {
+        **{
+            k: v
+            for k, v in settings["corpus"]["filters"]["near_duplicates"].items()
+            if k != "enabled"
+        },
+        "remove_leakage": settings["corpus"]["filters"]["remove_leakage"],
+    }
 # What each part reads: bytes of files, or its share of the rows of a dataset.
 CORPUS_PARTS = [{"files": {}, "share": [0, 1]}]
 MIXED = settings["corpus"]["source"] == "mix"
@@ -60,6 +72,7 @@ READ = f"results/corpus/parts/{len(CORPUS_PARTS):05d}"
 WRITTEN = "results/corpus/parts/written"
 # In parts: the files of all jobs before the last one.
 READ_FILES, REMOVED_FILES, WRITTEN_FILES, COUNTED = {}, [], {}, []
+SIGNED_FILES, LINKED_FILES, NEAR_FILES = {}, [], {}
 if IN_PARTS:
     numbers = [f"{part:05d}" for part in range(len(CORPUS_PARTS))]
     READ_FILES = {
@@ -68,6 +81,13 @@ if IN_PARTS:
         "spools": [f"{READ}/read-{number}-{split}.arrow" for number in numbers for split in SPLITS],
     }
     REMOVED_FILES = [f"{READ}/removed-{number:05d}" for number in range(PARTITIONS)]
+    if NEAR_DUPLICATES:
+        SIGNED_FILES = {
+            f"signed_{kind}": [f"{READ}/signed-{number}.{kind}" for number in numbers]
+            for kind in ("json", "signatures", "keys")
+        }
+        LINKED_FILES = [f"{READ}/linked-{number:05d}" for number in range(PARTITIONS)]
+        NEAR_FILES = {"near": f"{READ}/near.numbers", "near_record": f"{READ}/near.json"}
     WRITTEN_FILES = {
         split: [f"{WRITTEN}/{split}-{share:05d}-of-{count:05d}" for share in range(count)]
         for split, count in settings["corpus"]["count"].items()
@@ -102,7 +122,7 @@ if IN_PARTS:
             code=code("corpus_read"),
             part=lambda wildcards: canonical(CORPUS_PARTS[int(wildcards.part)]),
             files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)] + FILTER_FILES),
-            settings=USED_BY_CORPUS,
+            settings=USED_BY_CORPUS | {"filters": FIRST_FILTERS},
         script:
             "../scripts/corpus_read.py"
 
@@ -125,13 +145,96 @@ if IN_PARTS:
             runtime=120,
         params:
             code=code("corpus_deduplicate"),
-            filters=USED_BY_CORPUS["filters"],
+            filters=FIRST_FILTERS,
         script:
             "../scripts/corpus_deduplicate.py"
+
+
+if IN_PARTS and NEAR_DUPLICATES:
+
+    rule corpus_sign:
+        """Compute the MinHash signatures of a part's documents, and the keys of their bands."""
+        input:
+            removed=[f"{file}.numbers" for file in REMOVED_FILES],
+            removed_records=[f"{file}.json" for file in REMOVED_FILES],
+            part=f"{READ}/read-{{part}}.json",
+        output:
+            record=temp("results/corpus/parts/{parts}/signed-{part}.json"),
+            signatures=temp("results/corpus/parts/{parts}/signed-{part}.signatures"),
+            keys=temp("results/corpus/parts/{parts}/signed-{part}.keys"),
+        log:
+            "logs/corpus_sign/{part}-of-{parts}.log",
+        benchmark:
+            "logs/benchmarks/corpus_sign/{part}-of-{parts}.tsv"
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        resources:
+            mem_mb=1000,
+            runtime=240,
+        params:
+            code=code("corpus_sign"),
+            near={k: NEAR_DUPLICATES[k] for k in ("words", "bands", "rows")},
+        script:
+            "../scripts/corpus_sign.py"
+
+    rule corpus_link:
+        """Find near-duplicates among the documents with a key in common, of a share of the keys."""
+        input:
+            records=READ_FILES["records"],
+            signed=SIGNED_FILES["signed_json"],
+        output:
+            record=temp("results/corpus/parts/{parts}/linked-{partition}.json"),
+            links=temp("results/corpus/parts/{parts}/linked-{partition}.links"),
+        log:
+            "logs/corpus_link/{partition}-of-{parts}.log",
+        benchmark:
+            "logs/benchmarks/corpus_link/{partition}-of-{parts}.tsv"
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        resources:
+            mem_mb=1000,
+            runtime=240,
+        params:
+            code=code("corpus_link"),
+            near={k: v for k, v in NEAR_DUPLICATES.items() if k != "largest_share"},
+        script:
+            "../scripts/corpus_link.py"
+
+    rule corpus_cluster:
+        """Join near-duplicates to clusters, of which the first document stays."""
+        input:
+            removed=[f"{file}.numbers" for file in REMOVED_FILES],
+            removed_records=[f"{file}.json" for file in REMOVED_FILES],
+            links=[f"{file}.links" for file in LINKED_FILES],
+            linked_records=[f"{file}.json" for file in LINKED_FILES],
+        output:
+            record=temp("results/corpus/parts/{parts}/near.json"),
+            near=temp("results/corpus/parts/{parts}/near.numbers"),
+        log:
+            "logs/corpus_cluster/{parts}.log",
+        benchmark:
+            "logs/benchmarks/corpus_cluster/{parts}.tsv"
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        resources:
+            mem_mb=1000,
+            runtime=240,
+        params:
+            code=code("corpus_cluster"),
+            near=NEAR_DUPLICATES,
+        script:
+            "../scripts/corpus_cluster.py"
+
+
+if IN_PARTS:
 
     rule corpus_write:
         """Write one of the Parquet files of a split, of the documents that are kept."""
         input:
+            **NEAR_FILES,
             removed=[f"{file}.numbers" for file in REMOVED_FILES],
             records=[f"{file}.json" for file in REMOVED_FILES],
         output:
@@ -163,8 +266,11 @@ if IN_PARTS:
                 for split, files in WRITTEN_FILES.items()
                 for kind, ending in (("records", "json"), ("groups", "groups"))
             },
+            **SIGNED_FILES,
+            **NEAR_FILES,
             removed=[f"{file}.numbers" for file in REMOVED_FILES],
             removed_records=[f"{file}.json" for file in REMOVED_FILES],
+            links=[f"{file}.{ending}" for file in LINKED_FILES for ending in ("links", "json")],
             files=[f"{file}.parquet" for files in WRITTEN_FILES.values() for file in files],
         output:
             train=temp("results/corpus/parts/train.json"),

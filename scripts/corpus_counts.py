@@ -6,9 +6,14 @@ from mlm.corpus.artefacts import WrittenFile
 from mlm.corpus.corpus_building import SPLITS, described_splits, spooled_corpus
 from mlm.jobs.job import run
 
+UNREAD = ("spools", "digests", "signed_signatures", "signed_keys", "links", "files")
+
 
 def main(job):
-    corpus = spooled_corpus([Path(path) for path in job.input.removed])
+    near = job.input.get("near")
+    corpus = spooled_corpus(
+        [Path(path) for path in job.input.removed], Path(near) if near else None
+    )
     written, groups = (
         {split: [read(path) for path in job.input[f"{split}_{kind}"]] for split in SPLITS}
         for kind, read in (("records", WrittenFile.read), ("groups", Path))
@@ -18,4 +23,4 @@ def main(job):
 
 
 if __name__ == "__main__":
-    run(main, snakemake, unread=("spools", "digests", "files"))
+    run(main, snakemake, unread=UNREAD)

@@ -10,7 +10,10 @@ from mlm.jobs.job import run
 
 
 def main(job):
-    corpus = spooled_corpus([Path(path) for path in job.input.removed])
+    near = job.input.get("near")
+    corpus = spooled_corpus(
+        [Path(path) for path in job.input.removed], Path(near) if near else None
+    )
     refuse_empty_splits(corpus)
     share, shares = int(job.wildcards.share), int(job.wildcards.shares)
     with replacing(job.output.file) as file, replacing(job.output.groups) as groups:

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,14 +14,24 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mlm.config.resolution import resolve
-from mlm.corpus import corpus_writing, decoding, document_begins, spooling
+from mlm.corpus import (
+    corpus_writing,
+    decoding,
+    document_begins,
+    near_clusters,
+    near_duplicates,
+    spooling,
+)
 from mlm.corpus.corpus_building import (
     SPLITS,
     build_corpus,
+    cluster,
     deduplicate_partition,
     described_splits,
+    link_partition,
     refuse_empty_splits,
     remove_other_parts,
+    sign_part,
     spooled_corpus,
     take_over,
 )
@@ -29,6 +40,7 @@ from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.formats import Reading, read_documents, read_range
 from mlm.corpus.mixed_sources import open_part
+from mlm.corpus.near_duplicates import NearDuplicateSettings, SignatureFiles
 from mlm.corpus.part_reading import PartFiles, check_unchanged, read_part
 from mlm.corpus.parts import PARTITIONS, Piece, divided
 from mlm.corpus.planning import planned_parts, source_files
@@ -51,6 +63,11 @@ def sources(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 8)
     monkeypatch.setattr(corpus_writing, "BATCH_DOCUMENTS", 9)
+    for module, name in (
+        *((near_duplicates, name) for name in ("_RUN", "_COMPARED", "_PAIRS")),
+        (near_clusters, "_CHUNK"),
+    ):
+        monkeypatch.setattr(module, name, 7)
     data = Path("data")
     data.mkdir()
     (data / "a.txt").write_text("\n".join(texts(60)), encoding="utf-8")
@@ -94,23 +111,42 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
     for number, path in enumerate(removed):
         records = [files.record for files in read]
         deduplicate_partition(records, number, filters, path).write(path.with_suffix(".json"))
+    near = near_in_parts(place / "read", removed, len(pieces), filters)
+    corpus_of_parts = partial(spooled_corpus, removed, near)
     written, groups = {}, {}
     (place / "written").mkdir()
     for split, count in corpus["count"].items():
-        refuse_empty_splits(spooled_corpus(removed))
+        refuse_empty_splits(corpus_of_parts())
         names = [place / "written" / f"{split}-{i:05d}-of-{count:05d}" for i in range(count)]
         groups[split] = [name.with_suffix(".groups") for name in names]
         written[split] = []
         for share, name in enumerate(names):
             file, group = name.with_suffix(".parquet"), groups[split][share]
             called = file_name(split, share, count)
-            made = write_share(spooled_corpus(removed), split, share, count, called, file, group)
+            made = write_share(corpus_of_parts(), split, share, count, called, file, group)
             made.write(name.with_suffix(".json"))
             written[split].append(made)
-    for split, made in described_splits(spooled_corpus(removed), written, groups).items():
+    for split, made in described_splits(corpus_of_parts(), written, groups).items():
         made.write(place / f"{split}.json")
     take_over(place, *outputs(directory, corpus))
     return len(pieces)
+
+
+def near_in_parts(place: Path, removed: list[Path], parts: int, filters: Filters) -> Path | None:
+    """What the jobs do that look for near-duplicates, if there are any."""
+    settings = NearDuplicateSettings.of(filters)
+    if settings is None:
+        return None
+    for number in range(parts):
+        files = SignatureFiles.below(place, number)
+        sign_part(removed, number, settings, files).write(files.record)
+    links = [place / f"linked-{number:05d}.links" for number in range(PARTITIONS)]
+    records = [PartFiles.below(place, number).record for number in range(parts)]
+    for number, path in enumerate(links):
+        link_partition(records, number, settings, path)
+    near = place / "near.numbers"
+    cluster(removed, links, settings, near).write(near.with_suffix(".json"))
+    return near
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -139,8 +175,14 @@ def content(directory: Path) -> dict[str, bytes]:
                 "decontamination": {"against": ["data/c.txt.gz"]},
             },
         },
+        {
+            "held_out": {"validation": 0.2, "test": 0.2},
+            "filters": {
+                "near_duplicates": {"enabled": True, "words": 2, "threshold": 0.3, "rows": 1}
+            },
+        },
     ],
-    ids=["carved", "given", "filtered"],
+    ids=["carved", "given", "filtered", "near"],
 )
 @pytest.mark.parametrize(
     ("parts", "fewest"), [(1, 1), (7, 5), pytest.param(64, 20, marks=pytest.mark.slow)]
@@ -158,6 +200,10 @@ def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, settings, parts
     if "decontamination" in settings.get("filters", {}):
         told = json.loads(expected["train.json"])
         assert told["filters"]["quality"] > 3 < told["filters"]["decontamination"]
+    if corpus["filters"]["near_duplicates"]["enabled"]:
+        train, test = (json.loads(expected[f"{split}.json"]) for split in ("train", "test"))
+        assert train["filters"]["near_leaked"] and test["filters"]["near_duplicate"]
+        assert train["near_duplicates"]["samples"] and test["near_duplicates"]["samples"]
     assert fewest <= in_parts(Path("parts"), corpus, parts) <= parts
     assert content(Path("parts")) == expected
     # Nothing hidden is left beside what other jobs still need.

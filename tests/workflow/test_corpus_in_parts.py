@@ -25,7 +25,10 @@ TARGETS = [f"results/corpus/{split}.json" for split in ("train", "validation", "
 FINISHED = re.compile(r"Finished jobid: \d+ \(Rule: (\w+)\)")
 PARTS = "results/corpus/parts"
 #: The rules that read and write a corpus in parts, in their order.
-RULES = ["corpus_read", "corpus_deduplicate", "corpus_write", "corpus_counts", "corpus"]
+RULES = [
+    *("corpus_read", "corpus_deduplicate", "corpus_sign", "corpus_link", "corpus_cluster"),
+    *("corpus_write", "corpus_counts", "corpus"),
+]
 
 
 def write_project(place: Path, parts: int) -> None:
@@ -41,6 +44,7 @@ def configure(place: Path, parts: int) -> None:
         "source": "files",
         "files": {"train": ["data/*.txt"]},
         "count": {"train": 2},
+        "filters": {"near_duplicates": {"enabled": True}},
         "parts": parts,
     }
     (place / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": corpus}))
@@ -89,6 +93,9 @@ def test_a_kill_in_each_stage_costs_that_job_and_changes_no_byte(tmp_path, of_on
     for seen in (
         "00004/read-00001.json",
         "00004/removed-00000.json",
+        "00004/signed-00001.json",
+        "00004/linked-00000.json",
+        "00004/near.json",
         "written/*.json",
         "train.json",
     ):
@@ -111,7 +118,7 @@ def test_a_kill_in_each_stage_costs_that_job_and_changes_no_byte(tmp_path, of_on
 
 def test_another_number_of_parts_reruns_nothing_and_gives_the_same_bytes(tmp_path, of_one_job):
     write_project(tmp_path, parts=7)
-    assert planned(tmp_path) == dict(zip(RULES, (7, 4, 4, 1, 1), strict=True))
+    assert planned(tmp_path) == dict(zip(RULES, (7, 4, 7, 4, 1, 4, 1, 1), strict=True))
     said(tmp_path)
     assert digests(tmp_path) == of_one_job
     configure(tmp_path, parts=64)
@@ -131,7 +138,7 @@ def test_an_edit_reads_again_the_parts_that_it_is_in(tmp_path, of_one_job):
     parts = divided({"train": list(map(str, files))}, resolve({})["corpus"], 4)
     of_b = [part for part in parts if any(p.path == str(file) for p in part["train"])]
     assert 1 <= len(of_b) < 4
-    assert planned(tmp_path) == dict(zip(RULES, (len(of_b), 4, 4, 1, 1), strict=True))
+    assert planned(tmp_path) == dict(zip(RULES, (len(of_b), 4, 4, 4, 1, 4, 1, 1), strict=True))
     said(tmp_path)
     made = digests(tmp_path)
     assert made != of_one_job

@@ -60,6 +60,32 @@ class HeldOut(Section):
     test: _HeldOut = 0.05
 
 
+class NearDuplicates(Section):
+    enabled: bool = Field(
+        False, description="true: leave them out, and count them. It needs deduplicate: true."
+    )
+    threshold: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.75,
+        description="The share of all n-grams of two documents that both have (their Jaccard"
+        " similarity), as their signatures show it, from which on they are near-duplicates.",
+    )
+    words: Annotated[int, Field(ge=1, le=100)] = Field(
+        5,
+        description="Words of an n-gram. They are compared in NFKC, upper and lower case alike,"
+        " without punctuation; each character of a script without spaces (Chinese, Japanese, Thai,"
+        " Lao, Khmer, Burmese) is a word. A shorter document is one n-gram.",
+    )
+    bands: Annotated[int, Field(ge=1, le=64)] = Field(
+        14,
+        description="A signature has bands × rows hashes. Two documents are compared if all rows of"
+        " a band are equal: more bands find more pairs, more rows save comparisons.",
+    )
+    rows: Annotated[int, Field(ge=1, le=32)] = Field(8)
+    largest_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.9, description="Stop where more than this share of the documents would be left out."
+    )
+
+
 class Filters(Section):
     normalisation: Literal["none", "NFC", "NFD", "NFKC", "NFKD"] = Field(
         "none", description="Unicode normalisation form: none, NFC, NFD, NFKC or NFKD."
@@ -77,6 +103,12 @@ class Filters(Section):
         True,
         description="Leave out of train what also stands in validation or test, and out of"
         " validation what also stands in test.",
+    )
+    near_duplicates: NearDuplicates = section(
+        NearDuplicates,
+        "Documents that have most of their words in common with one that came before in the same"
+        " split, and with remove_leakage also with one of a held-out split (as above); found by"
+        " MinHash and locality-sensitive hashing (docs/scaling.md).",
     )
     personal_data: PersonalData = section(PersonalData)
     quality: Quality = section(
@@ -208,6 +240,12 @@ class Corpus(Section):
             problems.append(
                 f"corpus.held_out: validation {self.held_out.validation} and test "
                 f"{self.held_out.test} leave nothing to train on"
+            )
+        if self.filters.near_duplicates.enabled and not self.filters.deduplicate:
+            problems.append(
+                "corpus.filters: near_duplicates.enabled: true, but deduplicate: false would keep"
+                " exact duplicates, which are near-duplicates as well. Set both to true, or"
+                " near_duplicates.enabled to false"
             )
         low, high = self.filters.min_characters, self.filters.max_characters
         if high is not None and high < low:

@@ -131,6 +131,37 @@ def together_sha256(digests: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
+class NearDuplicate:
+    """The beginning of a document that went, and of the first of its cluster, which stands in the
+    split `kept_in`."""
+
+    text: str
+    kept: str
+    kept_in: str
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """How many documents of a split a cluster of near-duplicates lost, and the beginnings of the
+    document that stays, in the split `kept_in`, and of the first of those."""
+
+    removed: int
+    kept: str
+    kept_in: str
+    samples: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NearDuplicatesOfSplit:
+    """The clusters that documents of a split went out of: their number, the largest, and some of
+    the documents, evenly from beginning to end."""
+
+    clusters: int
+    largest: tuple[Cluster, ...]
+    samples: tuple[NearDuplicate, ...]
+
+
+@dataclass(frozen=True)
 class CorpusSplit(Artefact):
     """A split's source, its size, and by filter how many documents it took.
 
@@ -150,6 +181,7 @@ class CorpusSplit(Artefact):
     encoding: Encoding
     files: tuple[CorpusFile, ...]
     rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
+    near_duplicates: NearDuplicatesOfSplit | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def sha256(self) -> str:
@@ -193,6 +225,30 @@ class RemovedDocuments(Artefact):
     partition: int
     parts: int
     removed: int
+
+
+@dataclass(frozen=True)
+class SignedPart(Artefact):
+    """How many documents of a part have a signature, by which near-duplicates are found."""
+
+    signed: int
+
+
+@dataclass(frozen=True)
+class LinkedDocuments(Artefact):
+    """How many pairs of near-duplicates the keys of one of the partitions found."""
+
+    partition: int
+    links: int
+
+
+@dataclass(frozen=True)
+class NearDuplicates(Artefact):
+    """How many documents of all parts are left out as near-duplicates, and what they are."""
+
+    parts: int
+    removed: int
+    splits: dict[str, NearDuplicatesOfSplit]
 
 
 @dataclass(frozen=True)

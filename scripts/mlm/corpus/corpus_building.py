@@ -16,15 +16,29 @@ from mlm.corpus.artefacts import (
     CorpusSplit,
     Encoding,
     FilesSource,
+    LinkedDocuments,
+    NearDuplicates,
     ReadPart,
     RemovedDocuments,
+    SignedPart,
     WrittenFile,
 )
 from mlm.corpus.corpus_writing import SpooledCorpus, number_of_groups, write_share
-from mlm.corpus.deduplication import BUCKETS, Digests, Removed, write_removed
+from mlm.corpus.deduplication import BUCKETS, LEAKED, REASONS, Digests, Removed, write_removed
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.groups import OWN
 from mlm.corpus.mixed_sources import described_mix
+from mlm.corpus.near_clusters import write_near_removed
+from mlm.corpus.near_duplicates import (
+    KEY_BUCKETS,
+    LINK,
+    LinkSettings,
+    NearDuplicateSettings,
+    SignatureFiles,
+    SignatureSettings,
+    SignedCorpus,
+    write_signatures,
+)
 from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_directory
 from mlm.corpus.parts import PARTITIONS, whole
 from mlm.corpus.rule_counts import together
@@ -64,6 +78,8 @@ def build_corpus(
             remove_leakage=filters.remove_leakage,
         )
         corpus = SpooledCorpus([part], [record], Removed([removed], 1))
+        if near := NearDuplicateSettings.of(filters):
+            corpus = _without_near_duplicates(corpus, removed, near, scratch)
         refuse_empty_splits(corpus)
         written: dict[str, list[WrittenFile]] = {}
         groups: dict[str, list[Path]] = {}
@@ -108,12 +124,78 @@ def deduplicate_partition(
     return RemovedDocuments(partition, len(digests), total)
 
 
-def spooled_corpus(removed: Sequence[Path]) -> SpooledCorpus:
-    """The corpus whose parts lie beside `removed`, which `deduplicate_partition` wrote."""
+def _without_near_duplicates(
+    corpus: SpooledCorpus, removed: Path, settings: NearDuplicateSettings, scratch: Path
+) -> SpooledCorpus:
+    """`corpus`, of one part and without what `removed` names, without its near-duplicates too."""
+    files = SignatureFiles.below(scratch, 0)
+    links, near = scratch / "links", scratch / "near"
+    write_signatures(corpus.files[0], 0, corpus.removed, settings, files.signatures, files.keys)
+    signed = SignedCorpus(corpus.parts, [files], settings)
+    signed.write_links(range(KEY_BUCKETS), links)
+    found = write_near_removed(corpus, [links], settings, near, scratch)
+    return SpooledCorpus(corpus.files, corpus.parts, Removed([removed, near], 1), found)
+
+
+def sign_part(
+    removed: Sequence[Path], number: int, settings: SignatureSettings, files: SignatureFiles
+) -> SignedPart:
+    """Write `files` for the documents of part `number` that `removed` leaves over.
+
+    `removed` is what `deduplicate_partition` wrote. Raises MlmError where a spool is damaged.
+    """
+    corpus = spooled_corpus(removed)
+    part = corpus.files[number]
+    check_outputs(part.record, part.spools.values())
+    with replacing(files.signatures) as signatures, replacing(files.keys) as keys:
+        signed = write_signatures(part, number, corpus.removed, settings, signatures, keys)
+    return SignedPart(signed)
+
+
+def link_partition(
+    records: Sequence[Path], partition: int, settings: LinkSettings, links: Path
+) -> LinkedDocuments:
+    """Write to `links` the near-duplicates among the documents with a key of `partition` in common.
+
+    `records` are those of all parts, in order, as `read_part` wrote them. Raises MlmError where
+    signatures or keys are damaged.
+    """
+    directory = records[0].parent
+    files = [SignatureFiles.below(directory, number) for number in range(len(records))]
+    for own in files:
+        check_outputs(own.record, [own.signatures, own.keys])
+    signed = SignedCorpus([ReadPart.read(record) for record in records], files, settings)
+    with replacing(links) as path:
+        signed.write_links(document_range(KEY_BUCKETS, partition, PARTITIONS), path)
+        size = path.stat().st_size // LINK.itemsize
+    return LinkedDocuments(partition, size)
+
+
+def cluster(
+    removed: Sequence[Path], links: Sequence[Path], settings: NearDuplicateSettings, near: Path
+) -> NearDuplicates:
+    """Write to `near` which near-duplicates are left out beside what `removed` names.
+
+    `links` is what `link_partition` wrote. Raises MlmError where nearly all would go.
+    """
+    scratch = near.with_name(f".{near.stem}-in-progress")
+    with scratch_directory(scratch) as directory, replacing(near) as path:
+        return write_near_removed(spooled_corpus(removed), links, settings, path, directory)
+
+
+def spooled_corpus(removed: Sequence[Path], near: Path | None = None) -> SpooledCorpus:
+    """The corpus whose parts lie beside `removed`, which `deduplicate_partition` wrote.
+
+    `near` is what `cluster` wrote beside them, of a corpus without near-duplicates.
+    """
     directory = removed[0].parent
     parts = RemovedDocuments.read(removed[0].with_suffix(".json")).parts
     files = [PartFiles.below(directory, number) for number in range(parts)]
-    return SpooledCorpus(files, [ReadPart.read(f.record) for f in files], Removed(removed, parts))
+    records = [ReadPart.read(file.record) for file in files]
+    if near is None:
+        return SpooledCorpus(files, records, Removed(removed, parts))
+    found = NearDuplicates.read(near.with_suffix(".json"))
+    return SpooledCorpus(files, records, Removed([*removed, near], parts), found)
 
 
 def take_over(
@@ -175,10 +257,11 @@ def counts_of(corpus: SpooledCorpus, parts: Sequence[int] | None = None) -> dict
             count.filters = {n: v + read.filters.get(n, 0) for n, v in count.filters.items()}
             count.replaced_bytes += read.encoding.replaced_bytes
             count.nul_bytes += read.encoding.nul_bytes
-        duplicate, leaked = corpus.removed.counts(split)[wanted].sum(axis=0).tolist()
+        removed = corpus.removed.counts(split)[wanted].sum(axis=0).tolist()
+        looked_for = REASONS if corpus.near else REASONS[:LEAKED]
         every = corpus.kept(split)
-        kept = sum(every[part] for part in wanted)
-        count.filters |= {"duplicate": duplicate, "leaked": leaked, "kept": kept}
+        count.filters |= dict(zip(looked_for, removed, strict=False))
+        count.filters["kept"] = sum(every[part] for part in wanted)
     return found
 
 
@@ -217,6 +300,7 @@ def described_splits(
             encoding=Encoding(count.replaced_bytes, count.nul_bytes),
             files=tuple(one.file for one in written[split]),
             rules=together(p.splits[split].rules for p in corpus.parts),
+            near_duplicates=corpus.near.splits[split] if corpus.near else None,
         )
         for split, count in counts.items()
     }

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mlm.corpus.artefacts import CorpusFile, ReadPart, WrittenFile
+from mlm.corpus.artefacts import CorpusFile, NearDuplicates, ReadPart, WrittenFile
 from mlm.corpus.deduplication import KEPT, Removed
 from mlm.corpus.groups import OWN
 from mlm.corpus.mix_weights import Segment, segments
@@ -32,11 +32,15 @@ NOT_CHOSEN = 255
 
 @dataclass(frozen=True)
 class SpooledCorpus:
-    """What the parts of a source left behind, in order, and which documents of it are left out."""
+    """What the parts of a source left behind, in order, and which documents of it are left out.
+
+    `near` says what went as near-duplicates, where these were looked for.
+    """
 
     files: Sequence[PartFiles]
     parts: Sequence[ReadPart]
     removed: Removed
+    near: NearDuplicates | None = None
 
     @property
     def group_by(self) -> str:

@@ -13,14 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from mlm.foundations.errors import MlmError
 
 #: Later splits lose a document that an earlier one has.
 PRECEDENCE = ("test", "validation", "train")
-KEPT, DUPLICATE, LEAKED = 0, 1, 2
+KEPT, DUPLICATE, LEAKED, NEAR_DUPLICATE, NEAR_LEAKED = range(5)
 #: The number of values of a digest's first byte.
 BUCKETS = 256
 
@@ -32,7 +34,8 @@ _RECORD = np.dtype(
 )
 _BUFFER = 1 << 16
 _NUMBER = np.dtype("<i8")
-_REASONS = (DUPLICATE, LEAKED)
+#: What each verdict but KEPT is called where it is counted, in their order.
+REASONS = ("duplicate", "leaked", "near_duplicate", "near_leaked")
 
 
 def digest(document: bytes) -> bytes:
@@ -140,12 +143,27 @@ def write_removed(
             records, part = records[order], part[order]
             verdict = _verdicts(records, part, deduplicate, remove_leakage)
             left = np.flatnonzero(verdict)
-            key = (part[left] * len(PRECEDENCE) + records["split"][left]) * len(_REASONS)
-            key += verdict[left] - 1
-            numbers = records["number"][left].astype(_NUMBER)
-            size = len(parts) * len(PRECEDENCE) * len(_REASONS)
-            file.write(np.bincount(key, minlength=size).astype(_NUMBER).tobytes())
-            file.write(numbers[np.lexsort([numbers, key])].tobytes())
+            of_left = (records[name][left] for name in ("split", "number"))
+            write_block(file, len(parts), part[left], *of_left, verdict[left])
+
+
+def write_block(
+    file: BinaryIO,
+    parts: int,
+    part: np.ndarray,
+    split: np.ndarray,
+    number: np.ndarray,
+    verdict: np.ndarray,
+) -> None:
+    """Append to `file` documents that are left out, of `parts` parts; `Removed` reads it.
+
+    Each has its part, its split (its place in `PRECEDENCE`), its number there, and why.
+    """
+    key = (part * len(PRECEDENCE) + split) * len(REASONS) + verdict - 1
+    numbers = number.astype(_NUMBER)
+    size = parts * len(PRECEDENCE) * len(REASONS)
+    file.write(np.bincount(key, minlength=size).astype(_NUMBER).tobytes())
+    file.write(numbers[np.lexsort([numbers, key])].tobytes())
 
 
 def _verdicts(
@@ -186,11 +204,22 @@ def _same_digest(records: np.ndarray, part: np.ndarray, place: int) -> MlmError:
     )
 
 
+def on_disk(place: Path, dtype: DTypeLike, size: int) -> np.ndarray:
+    """`size` zeros, mapped from the new file `place`: they need disk, not memory."""
+    if not size:
+        return np.empty(0, dtype)
+    place.write_bytes(b"")
+    with open(place, "r+b") as handle:
+        # Really allocated: a write into a mapped hole of a full disk kills the process.
+        os.posix_fallocate(handle.fileno(), 0, size * np.dtype(dtype).itemsize)
+    return np.memmap(place, dtype, "r+")
+
+
 class Removed:
     """The documents to leave out, of `parts` parts, as `write_removed` wrote them to `paths`."""
 
     def __init__(self, paths: Sequence[Path], parts: int):
-        self._shape = parts, len(PRECEDENCE), len(_REASONS)
+        self._shape = parts, len(PRECEDENCE), len(REASONS)
         # A block for each bucket with documents: how many numbers each part, split and reason
         # has, and the numbers.
         self._blocks = [block for path in paths for block in self._blocks_of(path)]
@@ -203,7 +232,8 @@ class Removed:
                 file.seek(int(counts.sum()) * _NUMBER.itemsize, os.SEEK_CUR)
 
     def counts(self, split: str) -> np.ndarray:
-        """How many documents of `split` are left out, [parts, reasons]: duplicates and leaks."""
+        """How many documents of `split` are left out, [parts, reasons]: duplicates and leaks, and
+        near-duplicates and near-leaks."""
         return self._counts[:, PRECEDENCE.index(split)]
 
     @cached_property
@@ -218,19 +248,14 @@ class Removed:
 
         It is mapped from the new file `place`: it needs disk, not memory.
         """
-        if not documents:
-            return np.empty(0, np.uint8)
-        place.write_bytes(b"")
-        with open(place, "r+b") as handle:
-            # Really allocated: a write into a mapped hole of a full disk kills the process.
-            os.posix_fallocate(handle.fileno(), 0, documents)
-        verdicts = np.memmap(place, np.uint8, "r+")
-        first = np.ravel_multi_index((part, PRECEDENCE.index(split), 0), self._shape)
+        verdicts = on_disk(place, np.uint8, documents)
+        first = int(np.ravel_multi_index((part, PRECEDENCE.index(split), 0), self._shape))
         for path, start, ends in self._blocks:
-            for key, reason in enumerate(_REASONS, int(first)):
-                count = int(ends[key + 1] - ends[key])
+            for reason in (DUPLICATE, LEAKED, NEAR_DUPLICATE, NEAR_LEAKED):
+                before, after = ends[first + reason - 1 : first + reason + 1].tolist()
                 # Of none, NumPy would read all.
-                if count:
-                    offset = start + int(ends[key]) * _NUMBER.itemsize
-                    verdicts[np.fromfile(path, _NUMBER, count, offset=offset)] = reason
+                if before < after:
+                    offset = start + before * _NUMBER.itemsize
+                    numbers = np.fromfile(path, _NUMBER, after - before, offset=offset)
+                    verdicts[numbers] = reason
         return verdicts

@@ -178,6 +178,8 @@ def used_settings(corpus: dict, seed: int) -> dict:
         return {"source": "mix", "mix": own, "filters": filters, "seed": seed}
     source = corpus["source"]
     used = {key: corpus[key] for key in ("source", "filters", "encoding_errors")}
+    if not corpus["filters"]["near_duplicates"]["enabled"]:
+        used["filters"] = {k: v for k, v in used["filters"].items() if k != "near_duplicates"}
     missing = ["validation", "test"]
     if source == "files":
         used["files"] = corpus["files"]

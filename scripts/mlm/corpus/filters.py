@@ -73,6 +73,8 @@ class Filters:
     personal_data: Mapping | None = None
     language: Mapping | None = None
     decontamination: Mapping | None = None
+    #: Read by `near_duplicates.NearDuplicateSettings`.
+    near_duplicates: Mapping | None = None
 
     @cached_property
     def _rules(self) -> dict[str, Rules]:

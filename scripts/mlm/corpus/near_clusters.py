@@ -1,0 +1,191 @@
+"""Clusters of near-duplicates, of which the first document stays, and what went out of them.
+
+Clusters are what links hold together, by union-find (Tarjan 1975) over a map of all documents on
+disk, 8 bytes each.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mlm.corpus.artefacts import (
+    Cluster,
+    NearDuplicate,
+    NearDuplicates,
+    NearDuplicatesOfSplit,
+)
+from mlm.corpus.corpus_writing import SpooledCorpus
+from mlm.corpus.deduplication import (
+    KEPT,
+    NEAR_DUPLICATE,
+    NEAR_LEAKED,
+    PRECEDENCE,
+    on_disk,
+    write_block,
+)
+from mlm.corpus.near_duplicates import LINK, NearDuplicateSettings, Numbering
+from mlm.corpus.spooling import kept_batches
+from mlm.foundations.errors import MlmError
+
+#: Documents, or links, that are in memory together.
+_CHUNK = 1 << 20
+#: What is shown of a split: clusters, documents of each, others that went; characters of a text.
+_CLUSTERS, _OF_CLUSTER, _SAMPLES, _SHOWN = 5, 3, 8, 240
+
+
+def write_near_removed(
+    corpus: SpooledCorpus,
+    links: Sequence[Path],
+    settings: NearDuplicateSettings,
+    removed: Path,
+    scratch: Path,
+) -> NearDuplicates:
+    """Write to `removed` the near-duplicates to leave out of `corpus`, for `Removed` to read.
+
+    `links` are what `SignedCorpus.write_links` wrote. Of a cluster within a split the first
+    document stays. A document that is linked with one in a split of higher precedence, directly or
+    through others of its own split or a higher one, is leaked. `scratch` is a directory for
+    working files.
+
+    Raises MlmError where more than the share `largest_share` of the documents would go.
+    """
+    numbering = Numbering(corpus.parts)
+    clusters = _Clusters(on_disk(scratch / "parents", np.int64, numbering.documents))
+    splits, total = {}, 0
+    with open(removed, "wb") as file:
+        for split in PRECEDENCE:
+            own = numbering.split(split)
+            # Only now, so that no held-out documents are joined by one of train.
+            for pairs in _pairs(links, own):
+                clusters.join(pairs)
+            sizes = on_disk(scratch / "sizes", np.int64, numbering.documents)
+            for numbers, roots in clusters.left_out(own):
+                np.add.at(sizes, roots, 1)
+                part, of_split, number = numbering.places(numbers)
+                verdict = np.where(roots < own.start, NEAR_LEAKED, NEAR_DUPLICATE)
+                write_block(file, len(corpus.parts), part, of_split, number, verdict)
+                total += len(numbers)
+            splits[split] = _described(corpus, numbering, clusters, own, sizes)
+    documents = sum(sum(corpus.kept(split)) for split in PRECEDENCE)
+    if total > settings.largest_share * documents:
+        raise _refusal(total, documents, settings, splits)
+    return NearDuplicates(parts=len(corpus.parts), removed=total, splits=splits)
+
+
+class _Clusters:
+    """Which documents are in a cluster: `parents`, zeros at first, lead to its first document."""
+
+    def __init__(self, parents: np.ndarray):
+        self._parents = parents
+        for start in range(0, len(parents), _CHUNK):
+            parents[start : start + _CHUNK] = np.arange(start, min(start + _CHUNK, len(parents)))
+
+    def join(self, pairs: np.ndarray) -> None:
+        """Let `pairs` [links, 2] of documents be in one cluster each."""
+        while len(pairs):
+            roots = self.first(pairs)
+            pairs = roots[roots[:, 0] != roots[:, 1]]
+            # Each below the smallest that it is linked to; other links wait for the next turn.
+            np.minimum.at(self._parents, pairs.max(axis=1), pairs.min(axis=1))
+
+    def first(self, numbers: np.ndarray) -> np.ndarray:
+        """The first document of the cluster of each of `numbers`."""
+        roots = self._parents[numbers]
+        while len(roots) and ((above := self._parents[roots]) != roots).any():
+            roots = above
+        self._parents[numbers] = roots
+        return np.asarray(roots)
+
+    def left_out(self, own: range) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Documents among `own` that are not the first of their clusters, and these, by chunks."""
+        for start in range(own.start, own.stop, _CHUNK):
+            numbers = np.arange(start, min(start + _CHUNK, own.stop))
+            roots = self.first(numbers)
+            left = roots != numbers
+            if left.any():
+                yield numbers[left], roots[left]
+
+
+def _pairs(links: Iterable[Path], own: range) -> Iterator[np.ndarray]:
+    """The links of the documents `own` with each other and with those before, by chunks."""
+    for path in links:
+        with open(path, "rb") as file:
+            while len(pairs := np.fromfile(file, LINK, _CHUNK)):
+                later = pairs[:, 1]
+                yield pairs[(later >= own.start) & (later < own.stop)]
+
+
+def _described(
+    corpus: SpooledCorpus,
+    numbering: Numbering,
+    clusters: _Clusters,
+    own: range,
+    sizes: np.ndarray,
+) -> NearDuplicatesOfSplit:
+    """What went out of the documents `own`, of which cluster c lost `sizes[c]`."""
+    number_of_clusters = removed = 0
+    largest: list[tuple[int, int]] = []
+    for start in range(0, len(sizes), _CHUNK):
+        chunk = sizes[start : start + _CHUNK]
+        some = np.flatnonzero(chunk)
+        number_of_clusters += len(some)
+        removed += int(chunk.sum())
+        # Of equal ones the first.
+        top = some[np.argsort(-chunk[some], kind="stable")[:_CLUSTERS]]
+        largest += [(-int(chunk[place]), start + int(place)) for place in top]
+    largest = sorted(largest)[:_CLUSTERS]
+    wanted = {n * removed // _SAMPLES for n in range(_SAMPLES)} if removed else set()
+    members: dict[int, list[int]] = {root: [] for _, root in largest}
+    samples: list[tuple[int, int]] = []
+    seen = 0
+    for numbers, roots in clusters.left_out(own):
+        for root, shown in members.items():
+            shown += numbers[roots == root][: _OF_CLUSTER - len(shown)].tolist()
+        here = [n - seen for n in sorted(wanted) if seen <= n < seen + len(numbers)]
+        samples += [(int(numbers[place]), int(roots[place])) for place in here]
+        seen += len(numbers)
+
+    def text(number: int) -> str:
+        return _text(corpus, numbering, number)
+
+    def split(number: int) -> str:
+        return PRECEDENCE[int(numbering.splits(np.array([number]))[0])]
+
+    return NearDuplicatesOfSplit(
+        clusters=number_of_clusters,
+        largest=tuple(
+            Cluster(-size, text(root), split(root), tuple(text(n) for n in members[root]))
+            for size, root in largest
+        ),
+        samples=tuple(NearDuplicate(text(n), text(root), split(root)) for n, root in samples),
+    )
+
+
+def _text(corpus: SpooledCorpus, numbering: Numbering, number: int) -> str:
+    """The beginning of a document."""
+    part, split, place = (int(found[0]) for found in numbering.places(np.array([number])))
+    name = PRECEDENCE[split]
+    read = corpus.parts[part].splits[name]
+    everything = np.broadcast_to(np.uint8(KEPT), read.documents)
+    spool = corpus.files[part].spools[name]
+    (batch,) = kept_batches(spool, read.batches, everything, range(place, place + 1))
+    text = batch.column("text")[0].as_py()
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _refusal(
+    removed: int,
+    documents: int,
+    settings: NearDuplicateSettings,
+    splits: dict[str, NearDuplicatesOfSplit],
+) -> MlmError:
+    largest = max((c for of in splits.values() for c in of.largest), key=lambda c: c.removed)
+    return MlmError(
+        f"{removed:,} of {documents:,} documents ({removed / documents:.1%}) would be left out as "
+        "near-duplicates; at most the share corpus.filters.near_duplicates.largest_share, "
+        f"{settings.largest_share}, is expected. The largest cluster loses {largest.removed:,} "
+        f"to the document that begins {largest.kept[:80]!r}. Documents need to have more in "
+        f"common with a higher threshold than {settings.threshold}, or with more words than "
+        f"{settings.words}. If the corpus is like that, raise largest_share"
+    )

@@ -1,0 +1,324 @@
+"""Pairs of documents that have most of their words in common, found outside of memory.
+
+Every document that the exact duplicates and leaks left over has a signature (`minhash`) and a key
+for each band of it. Documents with a key in common are candidates, and a pair of them is linked
+where the signatures agree in a share of `threshold` or more. What is linked to what depends on the
+documents and their order alone, not on the parts that they were read in.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Self
+
+import numpy as np
+
+from mlm.corpus.artefacts import ReadPart
+from mlm.corpus.deduplication import KEPT, PRECEDENCE, Removed
+from mlm.corpus.filters import Filters
+from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
+from mlm.corpus.part_reading import PartFiles
+from mlm.corpus.spooling import kept_batches
+
+#: The number of values that the first bits of a key have, by which keys are gathered.
+KEY_BUCKETS = 1024
+_KEY = np.dtype([("key", "<u8"), ("row", "<u4")])
+_COUNT = np.dtype("<u4")
+#: A link: the numbers of two documents (`Numbering`), the smaller one first.
+LINK = np.dtype(("<i8", 2))
+#: Keys that are sorted together, as they are written and as they are compared.
+_RUN, _COMPARED = 1 << 20, 1 << 21
+#: Pairs whose signatures are in memory together.
+_PAIRS = 1 << 18
+#: Of the documents with a key in common, how many before it a document is compared with, beside
+#: the first.
+_WINDOW = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignatureSettings:
+    """What signatures depend on, of the section `corpus.filters.near_duplicates`."""
+
+    words: int
+    bands: int
+    rows: int
+
+    @property
+    def hashes(self) -> int:
+        """How many hashes a signature has."""
+        return self.bands * self.rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkSettings(SignatureSettings):
+    """What links depend on."""
+
+    threshold: float
+    remove_leakage: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearDuplicateSettings(LinkSettings):
+    """All of the section."""
+
+    largest_share: float
+
+    @classmethod
+    def of(cls, filters: Filters) -> Self | None:
+        """Those of `filters`; None: near-duplicates are kept."""
+        chosen = dict(filters.near_duplicates or {})
+        if not chosen.pop("enabled", False):
+            return None
+        return cls(**chosen, remove_leakage=filters.remove_leakage)
+
+
+@dataclass(frozen=True)
+class SignatureFiles:
+    """What the documents of a part are compared by: signatures, and the keys of their bands."""
+
+    record: Path
+    signatures: Path
+    keys: Path
+
+    @classmethod
+    def below(cls, directory: Path, number: int) -> Self:
+        """Those of part `number` below `directory`."""
+        return cls(
+            *(directory / f"signed-{number:05d}.{kind}" for kind in ("json", "signatures", "keys"))
+        )
+
+
+class Numbering:
+    """The documents of all parts as one sequence: test, validation, train, each in its order.
+
+    Of two documents that are alike, the one with the smaller number stays. A part's `rows` are its
+    own documents, its splits one after the other.
+    """
+
+    def __init__(self, parts: Sequence[ReadPart]):
+        counts = np.array([[p.splits[s].documents for p in parts] for s in PRECEDENCE], np.int64)
+        self.documents = int(counts.sum())
+        self._parts = len(parts)
+        self._starts = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
+        self._first_rows = np.cumsum(counts, axis=0) - counts
+        self._split_ends = np.cumsum(counts.sum(axis=1))
+
+    def split(self, split: str) -> range:
+        """The numbers of the documents of `split`."""
+        place = PRECEDENCE.index(split)
+        return range(int(self._split_ends[place - 1]) if place else 0, int(self._split_ends[place]))
+
+    def splits(self, numbers: np.ndarray) -> np.ndarray:
+        """The split of each of `numbers`, its place in `PRECEDENCE`."""
+        return np.searchsorted(self._split_ends, numbers, "right")
+
+    def numbers(self, part: int, rows: np.ndarray) -> np.ndarray:
+        """The numbers of `rows` of `part`."""
+        split = np.searchsorted(self._first_rows[1:, part], rows, "right")
+        return rows - self._first_rows[split, part] + self._starts[split, part]
+
+    def places(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Part, split and number in both of each of `numbers`."""
+        starts = self._starts.ravel()
+        # Of several at one place, all but the last are without documents.
+        place = np.searchsorted(starts, numbers, "right") - 1
+        split, part = np.divmod(place, self._parts)
+        return part, split, numbers - starts[place]
+
+    def rows(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Part and row of each of `numbers`."""
+        part, split, number = self.places(numbers)
+        return part, self._first_rows[split, part] + number
+
+
+def write_signatures(
+    part: PartFiles,
+    number: int,
+    removed: Removed,
+    settings: SignatureSettings,
+    signatures: Path,
+    keys: Path,
+) -> int:
+    """Write to `signatures` and `keys` those of the documents of `part`, the one with `number`.
+
+    Documents that are `removed` and those without a word are like no other. Returns how many
+    documents have a signature.
+    """
+    read = ReadPart.read(part.record)
+    signed = row = 0
+    with open(signatures, "wb") as file, open(keys, "wb") as key_file:
+        runs = _KeyRuns(key_file)
+        for split in PRECEDENCE:
+            of_split = read.splits[split]
+            place = signatures.with_name(f"{signatures.name}.verdicts")
+            verdicts = removed.verdicts(number, split, of_split.documents, place)
+            everything = np.broadcast_to(np.uint8(KEPT), of_split.documents)
+            start = 0
+            for batch in kept_batches(
+                part.spools[split], of_split.batches, everything, range(of_split.documents)
+            ):
+                kept = np.flatnonzero(verdicts[start : start + len(batch)] == KEPT)
+                words, counts = word_hashes(batch.column("text").take(kept).to_pylist())
+                ngrams, counts = ngram_hashes(words, counts, settings.words)
+                smallest = minhashes(ngrams, counts, settings.hashes)
+                rows = np.zeros((len(batch), settings.hashes), np.uint8)
+                rows[kept] = low_bytes(smallest)
+                file.write(rows.tobytes())
+                some = counts > 0
+                runs.add(band_keys(smallest[some], settings.bands), row + kept[some])
+                signed += int(some.sum())
+                start += len(batch)
+                row += len(batch)
+            place.unlink(missing_ok=True)
+        runs.flush()
+    return signed
+
+
+class _KeyRuns:
+    """Keys on their way to a file, in sorted runs, each with the number of those in each bucket."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self._waiting: list[np.ndarray] = []
+        self._size = 0
+
+    def add(self, keys: np.ndarray, rows: np.ndarray) -> None:
+        """Note the `keys` [documents, bands] of the documents `rows`."""
+        records = np.empty(keys.shape, _KEY)
+        records["key"], records["row"] = keys, rows[:, None]
+        self._waiting.append(records.ravel())
+        self._size += records.size
+        if self._size >= _RUN:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._size:
+            return
+        records = np.concatenate(self._waiting)
+        records = records[np.argsort(records["key"], kind="stable")]
+        buckets = (records["key"] >> np.uint64(54)).astype(np.int64)
+        self._file.write(np.bincount(buckets, minlength=KEY_BUCKETS).astype(_COUNT).tobytes())
+        self._file.write(records.tobytes())
+        self._waiting, self._size = [], 0
+
+
+class _Keys:
+    """The keys of a part, as `_KeyRuns` wrote them to `path`."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._runs: list[tuple[int, np.ndarray]] = []
+        with open(path, "rb") as file:
+            while len(counts := np.fromfile(file, _COUNT, KEY_BUCKETS)):
+                ends = np.concatenate([[0], np.cumsum(counts)]).astype(_COUNT)
+                self._runs.append((file.tell(), ends))
+                file.seek(int(ends[-1]) * _KEY.itemsize, 1)
+
+    def counts(self) -> np.ndarray:
+        """How many keys each bucket has."""
+        return sum((np.diff(e.astype(np.int64)) for _, e in self._runs), np.zeros(KEY_BUCKETS, int))
+
+    def read(self, buckets: range) -> np.ndarray:
+        """The records of `buckets`."""
+        found = [np.empty(0, _KEY)]
+        for start, ends in self._runs:
+            first, last = int(ends[buckets.start]), int(ends[buckets.stop])
+            if first < last:
+                offset = start + first * _KEY.itemsize
+                found.append(np.fromfile(self._path, _KEY, last - first, offset=offset))
+        return np.concatenate(found)
+
+
+class SignedCorpus:
+    """The signatures and keys of all parts."""
+
+    def __init__(
+        self,
+        parts: Sequence[ReadPart],
+        files: Sequence[SignatureFiles],
+        settings: LinkSettings,
+    ):
+        self._numbering, self._files, self._settings = Numbering(parts), files, settings
+
+    def write_links(self, buckets: range, path: Path) -> None:
+        """Write to `path` the links (`LINK`) among the documents with a key of `buckets` in common.
+
+        Without `remove_leakage`, between documents of one split alone.
+        """
+        keys = [_Keys(file.keys) for file in self._files]
+        counts = sum((part.counts() for part in keys), np.zeros(KEY_BUCKETS, int))
+        with open(path, "wb") as file:
+            for several in _filled(counts, buckets):
+                found = [part.read(several) for part in keys]
+                numbers = np.concatenate(
+                    [self._numbering.numbers(n, f["row"].astype(int)) for n, f in enumerate(found)]
+                )
+                records = np.concatenate([f["key"] for f in found])
+                file.write(self._links(records, numbers).astype("<i8").tobytes())
+
+    def _links(self, keys: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """The links among documents with a key in common, [links, 2]."""
+        order = np.lexsort([numbers, keys])
+        keys, numbers = keys[order], numbers[order]
+        begins = np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)]
+        if not self._settings.remove_leakage:
+            begins[1:] |= np.diff(self._numbering.splits(numbers)) > 0
+        places = np.arange(len(numbers))
+        firsts = np.maximum.accumulate(np.where(begins, places, 0))
+        later = np.flatnonzero(firsts < places)
+        like_the_first = begins.copy()
+        like_the_first[later] = self._alike(numbers[firsts[later]], numbers[later])
+        found = [later[like_the_first[later]]]
+        before = [firsts[found[0]]]
+        for distance in range(1, _WINDOW + 1):
+            later = later[later - distance > firsts[later]]
+            # Two that are like the first are in its cluster.
+            open_pairs = later[~(like_the_first[later] & like_the_first[later - distance])]
+            alike = self._alike(numbers[open_pairs - distance], numbers[open_pairs])
+            found.append(open_pairs[alike])
+            before.append(found[-1] - distance)
+        links = [numbers[np.concatenate(side)] for side in (before, found)]
+        return self._taken_apart(np.unique(self._joined(*links)))
+
+    def _alike(self, some: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """For each pair of documents, whether their signatures agree: bool [pairs]."""
+        pairs, places = np.unique(self._joined(some, others), return_inverse=True)
+        alike = np.empty(len(pairs), bool)
+        enough = self._settings.threshold * self._settings.hashes
+        for start in range(0, len(pairs), _PAIRS):
+            both = self._taken_apart(pairs[start : start + _PAIRS])
+            one, other = (self._signatures(side) for side in both.T)
+            alike[start : start + _PAIRS] = (one == other).sum(axis=1) >= enough
+        return alike[places]
+
+    def _joined(self, some: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Pairs of documents as one number each: in 64 bits up to four billion documents."""
+        factor = np.uint64(self._numbering.documents)
+        return some.astype(np.uint64) * factor + others.astype(np.uint64)
+
+    def _taken_apart(self, pairs: np.ndarray) -> np.ndarray:
+        both = np.divmod(pairs, np.uint64(max(self._numbering.documents, 1)))
+        return np.stack(both, axis=1).astype(np.int64)
+
+    def _signatures(self, numbers: np.ndarray) -> np.ndarray:
+        """The signatures of documents, uint8 [documents, hashes]."""
+        part, rows = self._numbering.rows(numbers)
+        found = np.empty((len(numbers), self._settings.hashes), np.uint8)
+        for own in np.unique(part):
+            mine = part == own
+            # Mapped anew each time, so that what was read of it does not stay in memory.
+            file = np.memmap(self._files[own].signatures, np.uint8, "r")
+            found[mine] = file.reshape(-1, self._settings.hashes)[rows[mine]]
+        return found
+
+
+def _filled(counts: np.ndarray, buckets: range) -> Iterator[range]:
+    """`buckets` in their order, as many at a time as are compared together; at least one."""
+    first = buckets.start
+    while first < buckets.stop:
+        stop, size = first + 1, int(counts[first])
+        while stop < buckets.stop and size + counts[stop] <= _COMPARED:
+            size += int(counts[stop])
+            stop += 1
+        yield range(first, stop)
+        first = stop
