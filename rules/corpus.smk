@@ -161,7 +161,7 @@ if IN_PARTS and NEAR_DUPLICATES:
         output:
             record=temp("results/corpus/parts/{parts}/signed-{part}.json"),
             signatures=temp("results/corpus/parts/{parts}/signed-{part}.signatures"),
-            keys=temp("results/corpus/parts/{parts}/signed-{part}.keys"),
+            bands=temp("results/corpus/parts/{parts}/signed-{part}.keys"),
         log:
             "logs/corpus_sign/{part}-of-{parts}.log",
         benchmark:

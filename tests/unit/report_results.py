@@ -8,7 +8,7 @@ from pathlib import Path
 import report_artefacts as made
 
 from mlm.config.resolution import resolve
-from mlm.corpus.artefacts import TakenByRule
+from mlm.corpus.artefacts import Cluster, NearDuplicate, NearDuplicatesOfSplit, TakenByRule
 from mlm.evaluation.artefacts import (
     Answer,
     Guess,
@@ -94,7 +94,16 @@ def hostile(root: Path) -> Results:
     )
     results = results_in(root)
     taken = {"quality.min_words": TakenByRule(len(HOSTILE), 9, tuple(HOSTILE))}
-    corpus = {split: replace(found, rules=taken) for split, found in results.corpus.items()}
+    near = NearDuplicatesOfSplit(
+        clusters=1,
+        largest=(Cluster(len(HOSTILE), HOSTILE[0], "test", tuple(HOSTILE)),),
+        samples=tuple(NearDuplicate(text, text, "test") for text in HOSTILE),
+    )
+    counts = {"near_duplicate": 0, "near_leaked": len(HOSTILE)}
+    corpus = {
+        split: replace(found, rules=taken, near_duplicates=near, filters=found.filters | counts)
+        for split, found in results.corpus.items()
+    }
     run = replace(
         results.runs[0],
         fill_mask=filled,

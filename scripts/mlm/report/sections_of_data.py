@@ -22,6 +22,7 @@ def corpus(results: Results) -> dict | None:
         "shares": [split.documents / whole for split in splits],
         "removed": [reason for reason in reasons if reason not in ("read", "kept")],
         "rules": _rules({name: c.rules for name, c in results.corpus.items() if c.rules}),
+        "near": [split for split in splits if split.near_duplicates],
         "source": source_in_words(next(iter(splits)).source),
         "details": flattened({name: as_json(c.source) for name, c in results.corpus.items()}),
     }
