@@ -445,13 +445,13 @@ def until(process: subprocess.Popen, log: Path, condition) -> None:
 
 
 @pytest.mark.slow
-def test_three_kills_of_one_process_at_random_moments_change_nothing(root):
+def test_five_kills_of_one_process_at_random_moments_change_nothing(root):
     """The others end with it, in words, and the same command goes on."""
     overrides = layout(2, 1)
     overrides["pretraining"] |= {"per_replica_batch_size": 4, "steps": 40, "log_every": 10}
     overrides["pretraining"]["checkpoint"] = {"every": 2}
     moments, log = random.Random(5), root / "killed.log"
-    for number, step in enumerate((0, 10, 20)):
+    for number, step in enumerate((0, 7, 14, 21, 28)):
         process = job(request_of(root, "killed", overrides), log)
 
         def saved(least=step):
@@ -470,9 +470,24 @@ def test_three_kills_of_one_process_at_random_moments_change_nothing(root):
         assert lost in said.split("MlmError:")[-1]
     trained(root, "killed", overrides)
     goes_on = re.findall(r"killed: goes on from step (\d+)", log.read_text())
-    assert len(goes_on) == 3 and sorted(map(int, goes_on)) == list(map(int, goes_on))
+    assert len(goes_on) == 5 and sorted(map(int, goes_on)) == list(map(int, goes_on))
     trained(root, "left-alone", overrides)
     assert result(root, "killed") == result(root, "left-alone")
+
+
+@pytest.mark.slow
+def test_several_processes_continue_another_training_as_one_would(root):
+    """From a state of the run, the same training ends in its bytes."""
+    one, overrides = whole(root, 2, 2), layout(2, 2)
+    (kept,) = (root / "state" / one).glob("*/step-00000015")
+    assert kept.is_dir()
+    overrides["pretraining"] |= {"continue_from": {"run": one, "step": 15}}
+    request = request_of(root, "branch", overrides)
+    request["settings"]["parent"] = request_of(root, one, layout(2, 2))["settings"]
+    log = root / "branch.log"
+    assert job(request, log).wait(300) == 0, log.read_text()[-4000:]
+    assert f"branch: continues run {one}" in log.read_text()
+    assert result(root, "branch") == result(root, one)
 
 
 #: A member of which one process finds its disk full at step 15.
