@@ -13,11 +13,17 @@ beside it says how much of that is work saved, whatever else runs on the machine
 
 compares, in the same way, the processor seconds of a step with Muon and with AdamW, at the sizes of
 config.yaml and in either precision.
+
+    python benchmarks/train_step.py --lanes
+
+compares a step at these sizes in bfloat16, on two threads that both compute one operation after
+the other, and with half of the batch on each, in processes that take turns.
 """
 
 import argparse
 import json
 import statistics
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -74,10 +80,11 @@ def masked_batch(vocabulary: int, batch: int, sequence: int, probability=0.15) -
     return found | {"weights": found["weights"] / found["weights"].sum()}
 
 
-def our_step(model, optimizer, batch: dict):
+def our_step(model, optimizer, batch: dict, lanes: int = 1):
     """A function of nothing that makes one update and waits for it."""
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    step = distributed_train_step(strategy, replica_train_step(model, optimizer, OPTIMIZER))
+    replica_step = replica_train_step(model, optimizer, OPTIMIZER, lanes)
+    step = distributed_train_step(strategy, replica_step)
     batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
     one = tf.constant(1)
     return lambda: float(step(batches, one)["loss"])
@@ -141,18 +148,21 @@ def compare(name: str, turns: int, steps: int) -> dict:
     }
 
 
-def compare_optimizers(precision: str, turns: int, steps: int) -> dict:
-    """Processor seconds of a step with Muon over those with AdamW; medians of the turns."""
+def default_step(optimizer: str, precision: str, lanes: int = 1):
+    """A function that makes one update at the sizes of config.yaml; it has made one."""
     tf_keras.mixed_precision.set_global_policy(precision)
     layers, width, vocabulary, size, sequence = 2, 128, 8_000, 64, 64
     batch = masked_batch(vocabulary, size, sequence, probability=0.3)
-    calls = {}
-    for name in ("adamw", "muon"):
-        model, optimizer = model_and_optimizer(
-            layers, width, vocabulary, sequence, replace(OPTIMIZER, name=name)
-        )
-        calls[name] = our_step(model, optimizer, batch)
-        calls[name]()
+    settings = replace(OPTIMIZER, name=optimizer)
+    made = model_and_optimizer(layers, width, vocabulary, sequence, settings)
+    step = our_step(*made, batch, lanes)
+    step()
+    return step
+
+
+def compare_optimizers(precision: str, turns: int, steps: int) -> dict:
+    """Processor seconds of a step with Muon over those with AdamW; medians of the turns."""
+    calls = {name: default_step(name, precision) for name in ("adamw", "muon")}
     pairs = [[seconds(c, steps, True)[1] for c in calls.values()] for _ in range(turns)]
     return {
         "case": "optimizers",
@@ -163,15 +173,43 @@ def compare_optimizers(precision: str, turns: int, steps: int) -> dict:
     }
 
 
+def compare_lanes(turns: int, steps: int) -> dict:
+    """Seconds of a step in two halves over those of one undivided; medians of the turns.
+
+    In processes of their own, since threads are set once in each.
+    """
+
+    def measured(lanes: int) -> float:
+        call = [sys.executable, __file__, "--steps", str(steps), "--in-lanes", str(lanes)]
+        return float(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
+
+    pairs = [(measured(1), measured(2)) for _ in range(turns)]
+    return {
+        "case": "lanes",
+        "milliseconds_undivided": round(1e3 * statistics.median(a for a, _ in pairs), 1),
+        "milliseconds_in_halves": round(1e3 * statistics.median(b for _, b in pairs), 1),
+        "ratio": round(statistics.median(b / a for a, b in pairs), 3),
+    }
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--turns", type=int, default=7)
     arguments.add_argument("--steps", type=int, default=5, help="steps of one turn")
     arguments.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     arguments.add_argument("--optimizers", action="store_true", help="Muon beside AdamW")
+    arguments.add_argument("--lanes", action="store_true", help="halves beside the whole batch")
+    arguments.add_argument("--in-lanes", type=int, help=argparse.SUPPRESS)
     given = arguments.parse_args()
-    tf.config.threading.set_intra_op_parallelism_threads(2)
+    if given.lanes:
+        print(json.dumps(compare_lanes(given.turns, given.steps)))
+        return
+    tf.config.threading.set_intra_op_parallelism_threads(2 // (given.in_lanes or 1))
+    tf.config.threading.set_inter_op_parallelism_threads(2)
     make_deterministic(0)
+    if given.in_lanes:
+        print(seconds(default_step("muon", "mixed_bfloat16", given.in_lanes), given.steps, True)[0])
+        return
     if given.optimizers:
         for precision in ("float32", "mixed_bfloat16"):
             found = compare_optimizers(precision, given.turns, given.steps)
