@@ -53,7 +53,6 @@ def settings(path: str, **more) -> dict:
 
 @pytest.mark.parametrize("small", [False, True])
 def test_documents_of_other_languages_are_left_out_and_counted(tmp_path, monkeypatch, small):
-    pytest.importorskip("fasttext")
     monkeypatch.chdir(tmp_path)
     # exp(3) to 1 for English; exp(0.6) to 1, or 0.646; exp(1.5) to 1, or 0.82; German.
     Path("train.txt").write_text("the of\nthe in so in so\nthe in\nder und\n")

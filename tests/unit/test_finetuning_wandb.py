@@ -53,6 +53,5 @@ def test_every_epoch_is_logged_at_its_number(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_offline_leaves_a_run_on_the_disk(tmp_path):
-    pytest.importorskip("wandb")
     log_epochs(settings("offline", tmp_path), "base", "fold", {}, ROWS)
     assert list((tmp_path / "wandb").rglob("*.wandb"))
