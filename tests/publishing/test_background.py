@@ -21,7 +21,7 @@ from tests.publishing.conftest import TOKEN
 from tests.publishing.hub_model import Fault
 
 SETTINGS = PushSettings(
-    every=2, repository="me/model", branch="checkpoints", private=True, attempts=1, wait=20
+    every=2, repository="me/model", branch="checkpoints", private=True, attempts=1, wait=120
 )
 
 

@@ -22,7 +22,7 @@ def handed_in(monkeypatch, tmp_path):
     def of(required: bool):
         taken = {}
 
-        def train(_settings, _files, _results, before_found_tpu, further_action, _shown):
+        def train(_settings, _files, _results, before_found_tpu, further_action, *_others):
             taken.update(gate=before_found_tpu, action=further_action)
 
         monkeypatch.setattr(pretraining_job, "train_and_export", train)

@@ -36,7 +36,7 @@ def test_a_validation_pass_takes_one_batch_of_a_replica_at_a_time(tmp_path, repl
     run = small_pretraining(tmp_path, per_replica_batch_size=4)
     run = replace(run, optimizer=replace(run.optimizer, gradient_accumulation_steps=8))
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    engine = Engine(run, SimpleNamespace(strategy=strategy, replicas=replicas))
+    engine = Engine(run, SimpleNamespace(strategy=strategy, replicas=replicas, lanes=1))
     sizes = []
 
     def looked_at(batch):
