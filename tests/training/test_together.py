@@ -481,8 +481,8 @@ def test_several_processes_continue_another_training_as_one_would(root):
     one, overrides = whole(root, 2, 2), layout(2, 2)
     (kept,) = (root / "state" / one).glob("*/step-00000015")
     assert kept.is_dir()
-    overrides["pretraining"] |= {"continue_from": {"run": one, "step": 15}}
-    request = request_of(root, "branch", overrides)
+    start = {"pretraining": {"continue_from": {"run": one, "step": 15}}}
+    request = request_of(root, "branch", overrides | {"runs": {"base": start, one: {}}})
     request["settings"]["parent"] = request_of(root, one, layout(2, 2))["settings"]
     log = root / "branch.log"
     assert job(request, log).wait(300) == 0, log.read_text()[-4000:]
