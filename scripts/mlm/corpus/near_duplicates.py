@@ -27,9 +27,9 @@ _COUNT = np.dtype("<u4")
 #: A link: the numbers of two documents (`Numbering`), the smaller one first.
 LINK = np.dtype(("<i8", 2))
 #: Keys that are sorted together, as they are written and as they are compared.
-_RUN, _COMPARED = 1 << 20, 1 << 21
+_RUN, _COMPARED = 1 << 20, 1 << 19
 #: Pairs whose signatures are in memory together.
-_PAIRS = 1 << 18
+_PAIRS = 1 << 16
 #: Of the documents with a key in common, how many before it a document is compared with, beside
 #: the first.
 _WINDOW = 32
