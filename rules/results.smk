@@ -79,7 +79,8 @@ MADE_BY_STAGE = {
     "shards": [
         file for file in RESULTS if file.startswith(("results/shards/", "results/manifests/"))
     ],
-    **{f"pretrain [{run}]": [f"results/runs/{run}/training.json"] for run in RUNS},
+    # Not the model that stays in use until a new one is complete.
+    **{f"pretrain [{run}]": [f"results/runs/{run}/trained/training.json"] for run in RUNS},
     **{
         f"evaluate [{run}]": [
             f"results/runs/{run}/{name}.json" for name in ("evaluation", "fill_mask")

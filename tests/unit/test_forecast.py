@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 import shutil
 from collections import namedtuple
@@ -198,3 +199,18 @@ def test_a_model_beyond_the_memory_is_told(here):
     answer.total = Stage("in all", alone(1.0), 1e6)
     checking._judge_machine(resolve({}), answer, 2)
     assert "pretrain [base]: needs about 100 TB of memory" in answer.problems[0]
+
+
+def test_what_a_stopped_training_left_is_told_and_not_the_model_in_use(here):
+    of_other_settings = here / "state/base/b/step-00000900"
+    for state in (of_other_settings, here / "state/base/a/step-00000141"):
+        state.mkdir(parents=True)
+    (of_other_settings / "weights").write_bytes(bytes(3_000_000))
+    os.utime(of_other_settings, (1, 1))
+    stage = Stage("pretrain [base]", alone(1.0), 1e6)
+    answer = Answer(stages=[stage], total=Stage("in all", alone(1.0), 1e6))
+    made = {"pretrain [base]": ["results/runs/base/trained/training.json"]}
+    checking._say_what_is_there(resolve({}), made, answer)
+    checking._judge_machine(resolve({}), answer, 2)
+    assert stage.there == "a state of step 141"
+    assert "1 MB for a run from nothing; results/ and state/ hold 3 MB by now" in answer.lines[0]

@@ -29,7 +29,10 @@ def test_a_changed_setting_is_named_with_both_values():
 
 
 def test_several_changed_params_are_paired_by_their_keys():
-    reason = params("{'title': 'a'}, {'steps': 1}", "{'steps': 2}, {'title': 'b'}")
+    reason = params(
+        "{'title': 'a'}, {'steps': 1}, {'title': 'a'}",
+        "{'steps': 2}, {'title': 'b'}, {'title': 'b'}",
+    )
     assert sorted(reasons_in_words(reason, CONFIG)) == [
         "pretraining.steps changed 1 → 2",
         "report.title changed 'a' → 'b'",

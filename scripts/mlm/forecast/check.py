@@ -237,9 +237,11 @@ def _say_what_is_there(settings: Settings, made: dict[str, list[str]], answer: A
         if stage.name.startswith("pretrain") and stage.there != "yes":
             run = stage.name.split("[")[1].rstrip("]")
             own = run_section(settings, run, "pretraining")["checkpoint"]["directory"]
-            steps = sorted(Path(own).glob(f"{run}/*/step-*")) if "://" not in own else []
-            if steps:
-                stage.there = f"a state of step {int(steps[-1].name.split('-')[1]):,}"
+            steps = Path(own).glob(f"{run}/*/step-*") if "://" not in own else []
+            # Those of earlier settings stay beside it.
+            newest = max(steps, key=lambda step: step.stat().st_mtime_ns, default=None)
+            if newest:
+                stage.there = f"a state of step {int(newest.name.split('-')[1]):,}"
 
 
 def _judge_machine(settings: Settings, answer: Answer, cores: int) -> None:
@@ -270,8 +272,8 @@ def _judge_machine(settings: Settings, answer: Answer, cores: int) -> None:
     there = sum(_bytes_below(place) for place in places)
     needed = max(0, total.disk - there)
     answer.lines.append(
-        f"Disk: {shown(total.disk)} in all, of which {shown(there)} lie in "
-        f"results/ and state/ already; {shown(free)} are free."
+        f"Disk: {shown(total.disk)} for a run from nothing; results/ and state/ hold "
+        f"{shown(there)} by now; {shown(free)} are free."
         if there
         else f"Disk: {shown(total.disk)}; {shown(free)} are free."
     )

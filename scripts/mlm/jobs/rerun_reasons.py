@@ -162,7 +162,8 @@ def _changed_params(text: str, config: dict, recorded: Mapping[str, str]) -> lis
             # Of several that had this value, which of them changed is not known.
             name = _place({names[0]: old}, config) + names[0] if len(names) == 1 else "a setting"
             lines.append(f"{name} changed {_shown(old)} → {_shown(new)}")
-    return lines or ["its parameters changed"]
+    # Two params of a rule may hold the same setting.
+    return list(dict.fromkeys(lines)) or ["its parameters changed"]
 
 
 def _changed(place: str, way: tuple[str, ...], old, new) -> str:
