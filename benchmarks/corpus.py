@@ -2,10 +2,11 @@
 
     python benchmarks/corpus.py                            200 MB and 2 GB, datatrove on 200 MB
     python benchmarks/corpus.py --megabytes 20 --cores 1   a trial
+    python benchmarks/corpus.py --documents pages          of 100 to 700 words
 
-Text is made of the embedded corpus: passages of which three words in ten are replaced, so that no
-two are alike, with exact and near duplicates planted. The stage runs as Snakemake runs it, in
-parts. A case is a configuration laid over the benchmark's; `--case NAME=FILE.yaml` adds one.
+Text is made of the embedded corpus: its paragraphs, or passages, of which three words in ten are
+replaced, so that no two are alike, with exact and near duplicates planted. The stage
+runs as Snakemake runs it, in parts. A case is a configuration laid over the benchmark's; `--case NAME=FILE.yaml` adds one.
 datatrove runs the case of the same name, if it has one, from the same files, in an environment that
 is made once in a cache directory. Both are measured by their processes in /proc: CPU seconds of all
 of them together, and the peak resident memory of each. Ends with status 1 where a job of the corpus
@@ -24,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +48,8 @@ PEER_CASES = ("exact", "near", "filters")
 MOST_MB = 1000
 #: Files of the train split, and parts in which they are read.
 FILES = 4
+#: Characters of a document, which datatrove_corpus.py asks for too.
+SHORTEST = 50
 #: Share of the words of a passage that are replaced; shares of the documents that are planted.
 REPLACED, EXACT, NEAR = 0.3, 0.05, 0.05
 #: Words replaced in near duplicates: the first three are to be found, the others are not.
@@ -78,11 +81,26 @@ def similarity(first: np.ndarray, second: np.ndarray) -> float:
     return len(grams[0] & grams[1]) / len(grams[0] | grams[1])
 
 
-def documents(megabytes: float, planted: Planted) -> Iterator[str]:
-    """Texts of `megabytes` (10^6 bytes) in all; `planted` is told what is in them."""
-    from mlm.corpus.embedded import speeches
+def passages(kind: str) -> tuple[np.ndarray, Callable[[np.random.Generator], tuple[int, int]]]:
+    """The words of the embedded corpus, and what draws where a document begins and its length."""
+    from mlm.corpus.embedded import paragraphs, speeches
 
-    words = np.array("\n\n".join(speeches().values()).split(" "), object)
+    if kind == "pages":
+        words = np.array("\n\n".join(speeches().values()).split(" "), object)
+        return words, lambda d: (int(d.integers(len(words) - 700)), int(d.integers(100, 700)))
+    several = [text.split(" ") for speech in speeches().values() for text in paragraphs(speech)]
+    ends = np.cumsum([len(one) for one in several])
+
+    def drawn(draw: np.random.Generator) -> tuple[int, int]:
+        number = int(draw.integers(len(several)))
+        return int(ends[number]) - len(several[number]), len(several[number])
+
+    return np.array([word for one in several for word in one], object), drawn
+
+
+def documents(megabytes: float, planted: Planted, kind: str) -> Iterator[str]:
+    """Texts of `megabytes` (10^6 bytes) in all; `planted` is told what is in them."""
+    words, place = passages(kind)
     draw = np.random.default_rng(0)
     # Not yet copied; an original is copied at most once.
     waiting: list[np.ndarray] = []
@@ -92,10 +110,10 @@ def documents(megabytes: float, planted: Planted) -> Iterator[str]:
         return np.where(draw.random(len(numbers)) < share, other, numbers)
 
     while planted.bytes < megabytes * 1e6:
-        kind = draw.random()
-        if waiting and kind < EXACT + NEAR:
+        copied = draw.random()
+        if waiting and copied < EXACT + NEAR:
             numbers = original = waiting.pop(int(draw.integers(len(waiting))))
-            if kind < EXACT:
+            if copied < EXACT:
                 planted.duplicates += 1
             else:
                 while np.array_equal(numbers, original):
@@ -107,9 +125,10 @@ def documents(megabytes: float, planted: Planted) -> Iterator[str]:
                 elif alike >= OTHER:
                     planted.undecided.update(both)
         else:
-            start, length = int(draw.integers(len(words) - 700)), int(draw.integers(100, 700))
+            start, length = place(draw)
             numbers = edited(np.arange(start, start + length), REPLACED)
-            if len(waiting) < 5000:
+            # Of shorter ones, an edit makes another document.
+            if len(waiting) < 5000 and length >= 20:
                 waiting.append(numbers)
         text = " ".join(words[numbers])
         planted.bytes += len(text.encode())
@@ -117,13 +136,13 @@ def documents(megabytes: float, planted: Planted) -> Iterator[str]:
         yield text
 
 
-def write_text(place: Path, megabytes: float) -> Planted:
+def write_text(place: Path, megabytes: float, kind: str) -> Planted:
     """Files of the train split, and two small ones of the others, below `place`."""
     place.mkdir(parents=True)
     planted = Planted()
     number, limit = 0, megabytes * 1e6 / FILES
     handle = open(place / "train-0.jsonl", "w", encoding="utf-8")
-    for text in documents(megabytes, planted):
+    for text in documents(megabytes, planted, kind):
         if planted.bytes > limit * (number + 1) and number < FILES - 1:
             handle.close()
             number += 1
@@ -230,7 +249,12 @@ def built(text: Path, place: Path, overrides: dict, cores: int) -> tuple[Work, l
     """This project's corpus of the files in `text`, and its Parquet files."""
     place.mkdir(parents=True)
     files = {s: [f"{text}/{s}*.jsonl"] for s in SPLITS}
-    own = {"source": "files", "files": files, "parts": FILES, "filters": {"min_characters": 50}}
+    own = {
+        "source": "files",
+        "files": files,
+        "parts": FILES,
+        "filters": {"min_characters": SHORTEST},
+    }
     (place / "own.yaml").write_text(yaml.safe_dump(_laid_over({"corpus": own}, overrides)))
     work = worked(
         [
@@ -302,7 +326,8 @@ def judged(planted: Planted, text: Path, files: list[Path]) -> Found:
     given = set()
     for file in sorted(text.glob("train-*.jsonl")):
         with open(file, encoding="utf-8") as lines:
-            given.update(identity(json.loads(line)["text"]) for line in lines)
+            texts = (json.loads(line)["text"] for line in lines)
+            given.update(identity(text) for text in texts if len(text) >= SHORTEST)
     found = sum((a in left) != (b in left) for a, b in planted.same)
     removed = len(given - left - planted.undecided)
     precision = min(found / removed, 1.0) if removed else 1.0
@@ -330,6 +355,7 @@ def shown(name: str, megabytes: float, cores: int, work: Work, found: Found) -> 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--megabytes", type=float, nargs="+", default=[200, 2000], metavar="MB")
+    parser.add_argument("--documents", choices=["paragraphs", "pages"], default="paragraphs")
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2], metavar="N")
     parser.add_argument("--rounds", type=int, default=1, help="of every comparison (default 1)")
     parser.add_argument(
@@ -361,7 +387,7 @@ def main() -> int:
         for size in sorted(set(arguments.megabytes)):
             place = Path(directory) / f"{size:g}"
             text = place / "text"
-            planted = write_text(text, size)
+            planted = write_text(text, size, arguments.documents)
             megabytes = planted.bytes / 1e6
             print(
                 f"\n{megabytes:.0f} MB of text, {planted.documents:,} documents, of which "

@@ -210,7 +210,7 @@ def test_duplicates_and_leaks_are_those_that_sets_would_find(
         buckets = DigestBuckets(directory)
         for split in SPLITS:
             for text in texts[split]:
-                buckets.add(split, text)
+                buckets.add(split, [text])
         digests, removed = directory / "digests", directory / "removed"
         part = Digests(digests, buckets.write(digests))
     wanted = {"deduplicate": deduplicate, "remove_leakage": remove_leakage}

@@ -186,7 +186,9 @@ class CorpusWriter:
         table = pa.Table.from_batches(self._waiting).combine_chunks()
         texts, groups = table.column("text"), table.column("group")
         if self._own:
-            groups = pa.array(range(self._next, self._next + len(table)), pa.int64())
+            numbers = np.arange(self._next, self._next + len(table))
+            # `pyarrow.array` would import pandas.
+            groups = pa.Array.from_buffers(pa.int64(), len(table), [None, pa.py_buffer(numbers)])
         else:
             names = groups.unique().to_pylist()
             self.groups.update(blake2b(n.encode(), digest_size=16).digest() for n in names)

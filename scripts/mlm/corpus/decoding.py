@@ -41,11 +41,14 @@ class CleanText(NamedTuple):
 
 def clean(text: str) -> CleanText:
     """`text` with lone surrogates (undecodable bytes) and NULs replaced by U+FFFD."""
+    ascii_only = text.isascii()
+    if ascii_only and "\0" not in text:
+        return CleanText(text, 0, 0)
     nul = text.count("\0")
     if nul:
         text = text.replace("\0", REPLACEMENT)
     replaced = 0
-    if not text.isascii():
+    if not ascii_only:
         text, replaced = _SURROGATE.subn(REPLACEMENT, text)
     return CleanText(text, replaced, nul)
 

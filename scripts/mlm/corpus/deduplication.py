@@ -32,7 +32,8 @@ _RECORD = np.dtype(
         *(("split", "u1"), ("number", ">u8")),
     ]
 )
-_BUFFER = 1 << 16
+#: Digests that are sorted into buckets together.
+_BUFFER = 1 << 18
 _NUMBER = np.dtype("<i8")
 #: What each verdict but KEPT is called where it is counted, in their order.
 REASONS = ("duplicate", "leaked", "near_duplicate", "near_leaked")
@@ -52,43 +53,50 @@ class DigestBuckets:
     def __init__(self, directory: Path):
         self._directory = directory
         self._directory.mkdir(parents=True)
-        self._buffer = np.empty(_BUFFER, _RECORD)
-        self._filled = 0
+        self._waiting, self._on_disk = [np.empty(0, _RECORD)], False
         self._documents = dict.fromkeys(PRECEDENCE, 0)
 
-    def add(self, split: str, document: bytes) -> None:
-        """Note the next document of `split`; its number is the count of those before it."""
-        value = digest(document)
-        self._buffer[self._filled] = (
-            int.from_bytes(value[:8], "big"),
-            int.from_bytes(value[8:], "big"),
-            # What tells two documents apart that share a digest.
-            len(document),
-            zlib.crc32(document),
-            PRECEDENCE.index(split),
-            self._documents[split],
-        )
-        self._documents[split] += 1
-        self._filled += 1
-        if self._filled == _BUFFER:
+    def add(self, split: str, documents: Sequence[bytes]) -> None:
+        """Note the next documents of `split`; their numbers follow those of the ones before."""
+        records = np.empty(len(documents), _RECORD)
+        digests = np.frombuffer(b"".join(map(digest, documents)), ">u8").reshape(-1, 2)
+        records["high"], records["low"] = digests.T
+        # What tells two documents apart that share a digest.
+        records["length"] = np.fromiter(map(len, documents), np.uint32)
+        records["check"] = np.fromiter(map(zlib.crc32, documents), np.uint32)
+        records["split"] = PRECEDENCE.index(split)
+        records["number"] = np.arange(len(documents)) + self._documents[split]
+        self._documents[split] += len(documents)
+        self._waiting.append(records)
+        if sum(map(len, self._waiting)) >= _BUFFER:
             self._flush()
 
-    def _flush(self) -> None:
-        records = self._buffer[: self._filled]
+    def _sorted(self) -> tuple[np.ndarray, np.ndarray]:
+        """What waits, bucket after bucket, and how many each bucket has."""
+        # Without the type, NumPy turns the bytes of numbers to the order of this machine.
+        records = np.concatenate(self._waiting, dtype=_RECORD)
+        self._waiting = [np.empty(0, _RECORD)]
         buckets = (records["high"] >> np.uint64(56)).astype(np.uint8)
-        order = np.argsort(buckets, kind="stable")
-        ends = np.cumsum(np.bincount(buckets, minlength=BUCKETS))
-        for bucket, part in enumerate(np.split(records[order], ends[:-1])):
+        counts = np.bincount(buckets, minlength=BUCKETS)
+        return records[np.argsort(buckets, kind="stable")], counts
+
+    def _flush(self) -> None:
+        records, counts = self._sorted()
+        for bucket, part in enumerate(np.split(records, np.cumsum(counts)[:-1])):
             if len(part):
                 with open(self._directory / f"{bucket:02x}", "ab") as handle:
                     handle.write(part.tobytes())
-        self._filled = 0
+        self._on_disk = True
 
     def write(self, path: Path) -> tuple[int, ...]:
         """Write all of them to `path`, bucket after bucket; how many each bucket has.
 
         To be called once, after the last `add`.
         """
+        if not self._on_disk:
+            records, counts = self._sorted()
+            path.write_bytes(records.tobytes())
+            return tuple(counts.tolist())
         self._flush()
         counts = []
         with open(path, "wb") as together:

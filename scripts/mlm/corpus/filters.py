@@ -107,6 +107,8 @@ class Filters:
         text, replaced, nul = self.prepared(raw)
         taken: list[Taken] = []
         refusal = self.refusal(text)
+        if not self._rules:
+            return Judged(text, refusal, replaced, nul, taken)
         for name, family in self._rules.items():
             if refusal is None and name not in OF_TRAIN:
                 before = text
@@ -120,15 +122,18 @@ class Filters:
     def judged_in_train(self, judged: Judged) -> Judged:
         """What becomes of a document that belongs to train, beside what `judged` says of it."""
         refusal = judged.refusal
+        if not self._rules:
+            return judged
         for name in OF_TRAIN:
             if refusal is None and name in self._rules:
                 refusal = name if self._rules[name].judged(judged.text, judged.taken)[1] else None
-        return judged._replace(refusal=refusal)
+        return judged if refusal is judged.refusal else judged._replace(refusal=refusal)
 
     def prepared(self, text: str) -> CleanText:
         """`text` cleaned and in the chosen normalisation form."""
         cleaned = clean(text)
-        if self.normalisation == "none":
+        # ASCII is in every normalisation form already.
+        if self.normalisation == "none" or text.isascii():
             return cleaned
         return cleaned._replace(text=normalised(cleaned.text, self.normalisation))
 

@@ -10,6 +10,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import BinaryIO
@@ -118,27 +119,43 @@ def _json_documents(
     stream: BinaryIO, name: str, reading: Reading, place: Place = FILE_BEGIN
 ) -> Iterator[Document]:
     lines = text_lines(stream, name, reading.errors, place=place)
+    column = reading.text_column
     for number, line in enumerate(lines, place.line):
         if not line or line.isspace():
             continue
-        where = f"{name}, line {number}"
         try:
-            # A raw NUL is not JSON; the policy `replace` lets it pass to be replaced.
-            record = (_LENIENT if "\0" in line else _STRICT).decode(line)
+            record = _decoded(line)
         except (json.JSONDecodeError, RecursionError) as error:
             raise MlmError(
-                f"{where}: no valid JSON ({error}). Expected one object a line, such as "
-                f'{{"{reading.text_column}": "..."}}'
+                f"{name}, line {number}: no valid JSON ({error}). Expected one object a line, such "
+                f'as {{"{column}": "..."}}'
             ) from None
         if not isinstance(record, dict):
             raise MlmError(
-                f"{where}: {_type_name(record)}, expected an object with the field "
-                f"{reading.text_column!r}"
+                f"{name}, line {number}: {_type_name(record)}, expected an object with the field "
+                f"{column!r}"
             )
         if not reading.columns <= record.keys():
-            check_columns(where, sorted(record), reading)
-        text = _text_value(record[reading.text_column], where, reading)
-        yield Document(text, _group(record.get(reading.group_by), where, reading))
+            check_columns(f"{name}, line {number}", sorted(record), reading)
+        text, group = record[column], None
+        # What nearly all are, without a call for each.
+        if not (isinstance(text, str) and text.isascii() and "\0" not in text):
+            text = _text_value(text, f"{name}, line {number}", reading)
+        if reading.group_by is not None:
+            group = _group(record[reading.group_by], f"{name}, line {number}", reading)
+        yield Document(text, group)
+
+
+def _decoded(line: str) -> object:
+    """The value that `line` writes in JSON."""
+    # A raw NUL is not JSON; the policy `replace` lets it pass to be replaced.
+    decoder = _LENIENT if "\0" in line else _STRICT
+    with suppress(StopIteration, json.JSONDecodeError):
+        value, end = decoder.scan_once(line, 0)
+        if end == len(line):
+            return value
+    # With white space around it; or wrong, and here the message says where.
+    return decoder.decode(line)
 
 
 def _separated_documents(separator: str) -> Callable[[BinaryIO, str, Reading], Iterator[Document]]:

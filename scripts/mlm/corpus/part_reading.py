@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
@@ -60,11 +61,11 @@ def read_part(source: Source, filters: Filters, seed: int | None, files: PartFil
     with scratch_directory(scratch) as directory, ExitStack() as together:
         digests = together.enter_context(replacing(files.digests))
         paths = {s: together.enter_context(replacing(path)) for s, path in files.spools.items()}
-        spools = {split: Spool(path) for split, path in paths.items()}
-        counts = {split: filters.counts() for split in SPLITS}
         buckets = DigestBuckets(directory / "digests")
+        spools = {split: Spool(p, partial(buckets.add, split)) for split, p in paths.items()}
+        counts = {split: filters.counts() for split in SPLITS}
         try:
-            _read(source, filters, seed, counts, spools, buckets)
+            _read(source, filters, seed, counts, spools)
         finally:
             for spool in spools.values():
                 spool.close()
@@ -113,7 +114,6 @@ def _read(
     seed: int | None,
     counts: dict[str, SplitCounts],
     spools: dict[str, Spool],
-    buckets: DigestBuckets,
 ) -> None:
     """Every document counted, and spooled unless it is refused by itself."""
     progress = _Progress(source)
@@ -127,7 +127,7 @@ def _read(
             split = carve(key, seed, shares) if shares else own_split
             if split == "train":
                 judged = filters.judged_in_train(judged)
-            text, refusal, replaced, nul, taken = judged
+            _, refusal, replaced, nul, taken = judged
             count = counts[split]
             count.filters["read"] += 1
             count.replaced_bytes += replaced
@@ -137,8 +137,7 @@ def _read(
             if refusal:
                 count.filters[refusal] += 1
             else:
-                spools[split].add(document, len(text.split()), group)
-                buckets.add(split, document)
+                spools[split].add(document, group)
             progress.advance(len(document))
     progress.finish()
 

@@ -4,13 +4,14 @@ A batch holds at most 8,192 documents and about 8 MiB (one document more than th
 longer), so that neither writing nor reading needs more memory than a batch.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from mlm.corpus.deduplication import KEPT
+from mlm.corpus.text_batches import mask_array, text_array, word_counts
 
 BATCH_DOCUMENTS = 8192
 BATCH_BYTES = 8 << 20
@@ -18,23 +19,25 @@ _SPOOLED = pa.schema([("text", pa.string()), ("words", pa.int32()), ("group", pa
 
 
 class Spool:
-    """Documents on their way to a file in batches; `rows` has the size of each batch written."""
+    """Documents on their way to a file in batches; `rows` has the size of each batch written.
 
-    def __init__(self, path: Path):
+    `on_batch` is told the documents (their UTF-8 bytes) of each.
+    """
+
+    def __init__(self, path: Path, on_batch: Callable[[list[bytes]], None]):
         self.path, self.rows = path, []
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_file(path, _SPOOLED, options=options)
+        self._on_batch = on_batch
         self._texts: list[bytes] = []
-        self._words: list[int] = []
         self._groups: list[str | None] = []
         self._size = 0
 
-    def add(self, document: bytes, words: int, group: str | None) -> None:
-        """Append a document (its UTF-8 bytes), its number of words and its group's name."""
+    def add(self, document: bytes, group: str | None) -> None:
+        """Append a document (its UTF-8 bytes, not empty) and its group's name."""
         if self._texts and self._size + len(document) > BATCH_BYTES:
             self._flush()
         self._texts.append(document)
-        self._words.append(words)
         self._groups.append(group)
         self._size += len(document)
         if len(self._texts) == BATCH_DOCUMENTS:
@@ -42,11 +45,12 @@ class Spool:
 
     def _flush(self) -> None:
         if self._texts:
-            found = self._texts, self._words, self._groups
-            columns = [pa.array(v, f.type) for v, f in zip(found, _SPOOLED, strict=True)]
+            groups = [None if g is None else g.encode("utf-8") for g in self._groups]
+            columns = [text_array(self._texts), word_counts(self._texts), text_array(groups)]
             self._writer.write_batch(pa.record_batch(columns, schema=_SPOOLED))
             self.rows.append(len(self._texts))
-        self._texts, self._words, self._groups, self._size = [], [], [], 0
+            self._on_batch(self._texts)
+        self._texts, self._groups, self._size = [], [], 0
 
     def close(self) -> None:
         """Write what is left; to be called before the file is read."""
@@ -69,6 +73,8 @@ def kept_batches(
             count = int(mask.sum())
             first, last = max(wanted.start - kept, 0), min(wanted.stop - kept, count)
             if first < last:
-                batch = reader.get_batch(number).filter(pa.array(mask))
+                batch = reader.get_batch(number)
+                if count < size:
+                    batch = batch.filter(mask_array(mask))
                 yield batch.slice(first, last - first)
             start, kept = start + size, kept + count
