@@ -5,12 +5,12 @@
     python benchmarks/corpus.py --documents pages          of 100 to 700 words
 
 Text is made of the embedded corpus: its paragraphs, or passages, of which three words in ten are
-replaced, so that no two are alike, with exact and near duplicates planted. The stage
-runs as Snakemake runs it, in parts. A case is a configuration laid over the benchmark's; `--case NAME=FILE.yaml` adds one.
-datatrove runs the case of the same name, if it has one, from the same files, in an environment that
-is made once in a cache directory. Both are measured by their processes in /proc: CPU seconds of all
-of them together, and the peak resident memory of each. Ends with status 1 where a job of the corpus
-takes more than 1,000 MB.
+replaced, so that no two are alike, with exact and near duplicates planted. The stage runs as
+Snakemake runs it, in parts. A case is a configuration laid over the benchmark's;
+`--case NAME=FILE.yaml` adds one. datatrove runs the case of the same name, if it has one, from the
+same files, in an environment that is made once in a cache directory. Both are measured by their
+processes in /proc: CPU seconds of all of them together, and the peak resident memory of each. Ends
+with status 1 where a job of the corpus takes more than 1,000 MB.
 """
 
 import argparse

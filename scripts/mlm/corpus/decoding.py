@@ -41,16 +41,18 @@ class CleanText(NamedTuple):
 
 def clean(text: str) -> CleanText:
     """`text` with lone surrogates (undecodable bytes) and NULs replaced by U+FFFD."""
-    ascii_only = text.isascii()
-    if ascii_only and "\0" not in text:
-        return CleanText(text, 0, 0)
     nul = text.count("\0")
     if nul:
         text = text.replace("\0", REPLACEMENT)
     replaced = 0
-    if not ascii_only:
+    if not text.isascii():
         text, replaced = _SURROGATE.subn(REPLACEMENT, text)
     return CleanText(text, replaced, nul)
+
+
+def has_surrogate(text: str) -> bool:
+    """Whether there is a lone surrogate in `text`, an undecodable byte for one."""
+    return _SURROGATE.search(text) is not None
 
 
 def check_text(text: str, where: str) -> None:

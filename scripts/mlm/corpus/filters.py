@@ -1,11 +1,12 @@
 """What keeps a document out of the corpus, and the count of each reason."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
-from mlm.corpus.decoding import CleanText, clean
+from mlm.corpus.decoding import CleanText, clean, has_surrogate
 from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.language import Language
 from mlm.corpus.normalisation import normalised
@@ -90,6 +91,10 @@ class Filters:
         }
         return {name: family for name, family in families.items() if family.rules}
 
+    @cached_property
+    def _longest(self) -> float:
+        return math.inf if self.max_characters is None else self.max_characters
+
     def counts(self) -> SplitCounts:
         """The counts of a split before anything was read."""
         count = SplitCounts()
@@ -97,6 +102,19 @@ class Filters:
         count.filters |= {**dict.fromkeys(self._rules, 0), "kept": kept}
         count.rules = {r: RuleCount() for family in self._rules.values() for r in family.rules}
         return count
+
+    def keep_as_it_is(self, raw: str) -> bool:
+        """Whether `raw` is kept without a change, as far as that is seen at a glance.
+
+        Most documents are: nobody looks closer at them.
+        """
+        return (
+            not self._rules
+            and self.min_characters <= len(raw) <= self._longest
+            and "\0" not in raw
+            and (raw.isascii() or (self.normalisation == "none" and not has_surrogate(raw)))
+            and not (raw.isspace() or not raw)
+        )
 
     def judged(self, raw: str) -> Judged:
         """`raw` prepared, with what the rules leave of it, or the reason why it is left out.
@@ -107,8 +125,6 @@ class Filters:
         text, replaced, nul = self.prepared(raw)
         taken: list[Taken] = []
         refusal = self.refusal(text)
-        if not self._rules:
-            return Judged(text, refusal, replaced, nul, taken)
         for name, family in self._rules.items():
             if refusal is None and name not in OF_TRAIN:
                 before = text
@@ -122,8 +138,6 @@ class Filters:
     def judged_in_train(self, judged: Judged) -> Judged:
         """What becomes of a document that belongs to train, beside what `judged` says of it."""
         refusal = judged.refusal
-        if not self._rules:
-            return judged
         for name in OF_TRAIN:
             if refusal is None and name in self._rules:
                 refusal = name if self._rules[name].judged(judged.text, judged.taken)[1] else None

@@ -10,7 +10,6 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import BinaryIO
@@ -150,12 +149,12 @@ def _decoded(line: str) -> object:
     """The value that `line` writes in JSON."""
     # A raw NUL is not JSON; the policy `replace` lets it pass to be replaced.
     decoder = _LENIENT if "\0" in line else _STRICT
-    with suppress(StopIteration, json.JSONDecodeError):
+    try:
         value, end = decoder.scan_once(line, 0)
-        if end == len(line):
-            return value
-    # With white space around it; or wrong, and here the message says where.
-    return decoder.decode(line)
+    except (StopIteration, json.JSONDecodeError):
+        end = None
+    # With white space around it; or wrong, and there the message says where.
+    return value if end == len(line) else decoder.decode(line)
 
 
 def _separated_documents(separator: str) -> Callable[[BinaryIO, str, Reading], Iterator[Document]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
 from mlm.corpus.deduplication import DigestBuckets
-from mlm.corpus.filters import Filters, SplitCounts
+from mlm.corpus.filters import Filters, Judged, SplitCounts
 from mlm.corpus.sources import SPLITS, Source
 from mlm.corpus.splitting import carve
 from mlm.corpus.spooling import Spool
@@ -120,26 +120,30 @@ def _read(
     for own_split, stream in source.streams.items():
         shares = source.carved if own_split == "train" else {}
         for raw, group in stream():
-            judged = filters.judged(raw)
-            document = judged.text.encode("utf-8")
+            judged = None if filters.keep_as_it_is(raw) else filters.judged(raw)
+            document = (judged.text if judged else raw).encode("utf-8")
             # What belongs together stays on one side.
             key = document if group is None else group.encode("utf-8")
             split = carve(key, seed, shares) if shares else own_split
-            if split == "train":
+            if judged and split == "train":
                 judged = filters.judged_in_train(judged)
-            _, refusal, replaced, nul, taken = judged
-            count = counts[split]
-            count.filters["read"] += 1
-            count.replaced_bytes += replaced
-            count.nul_bytes += nul
-            for one in taken:
-                count.rules[one.rule].add(one)
-            if refusal:
-                count.filters[refusal] += 1
-            else:
+            counts[split].filters["read"] += 1
+            if judged:
+                _count(counts[split], judged)
+            if not (judged and judged.refusal):
                 spools[split].add(document, group)
             progress.advance(len(document))
     progress.finish()
+
+
+def _count(count: SplitCounts, judged: Judged) -> None:
+    """Add to `count` what was done to a document."""
+    count.replaced_bytes += judged.replaced_bytes
+    count.nul_bytes += judged.nul_bytes
+    for one in judged.taken:
+        count.rules[one.rule].add(one)
+    if judged.refusal:
+        count.filters[judged.refusal] += 1
 
 
 class _Progress:
