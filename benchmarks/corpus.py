@@ -254,6 +254,7 @@ def built(text: Path, place: Path, overrides: dict, cores: int) -> tuple[Work, l
         "files": files,
         "parts": FILES,
         "filters": {"min_characters": SHORTEST},
+        "count": {"train": FILES},
     }
     (place / "own.yaml").write_text(yaml.safe_dump(_laid_over({"corpus": own}, overrides)))
     work = worked(

@@ -41,6 +41,7 @@ FILTERS = {
 EMBEDDED = {
     "source": "embedded",
     "filters": FILTERS,
+    "encoding": "utf-8",
     "encoding_errors": "strict",
     "held_out": {"validation": 0.05, "test": 0.05},
     "seed": 0,
@@ -77,6 +78,7 @@ def from_files(directory: Path, texts: dict[str, list[str]], **filters) -> tuple
         "group_by": None,
         "group_per": None,
         "filters": FILTERS | filters,
+        "encoding": "utf-8",
         "encoding_errors": "strict",
         "held_out": dict.fromkeys(missing, 0.25),
         "seed": 3 if missing else None,

@@ -8,9 +8,11 @@ import pytest
 import zstandard
 from corpus_files import build, described, files, outputs, refused
 
+from mlm.config.encodings import refused_encoding
 from mlm.config.resolution import resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.corpus.formats import Reading, read_range
 from mlm.foundations.errors import MlmError
 
 
@@ -97,6 +99,50 @@ REFUSALS = {
     "CR line ends in CSV": ("train.csv", b"text\ra\rb\r", ["end in CR"]),
     "CR in a CSV field": ("train.csv", b"text\na\rb\nc\n", ["line 2", "carriage return"]),
 }
+
+
+def test_files_are_read_in_the_encoding_that_is_named_whole_and_in_ranges():
+    # With white space that only this encoding knows by its byte: a paragraph ends there.
+    text = "Él dijo así.\nMañana.\n\xa0\nOtro párrafo.\n"
+    Path("train.txt").write_bytes(text.encode("latin-1"))
+    settings = files(encoding="latin-1", files={"document_per": "paragraph"})
+    whole = build(settings)["train"]
+    assert whole == ["Él dijo así.\nMañana.", "Otro párrafo."]
+    reading = Reading("text", "strict", "iso8859-1", "paragraph")
+    size = Path("train.txt").stat().st_size
+    for cut in range(1, size):
+        with open("train.txt", "rb") as handle:
+            ranges = ((0, cut), (cut, size))
+            found = [d.text for r in ranges for d in read_range(handle, "x", "txt", reading, *r)]
+        assert found == whole, cut
+    Path("train.txt").write_bytes("한국어\n日本語\n".encode("gb18030"))
+    assert build(files(encoding="GB18030"))["train"] == ["한국어", "日本語"]
+
+
+def test_what_is_not_of_the_encoding_is_named_or_replaced_and_counted():
+    Path("train.txt").write_bytes(b"good\nb\x81d\n")
+    message = refused(files(encoding="cp1252"))
+    assert "train.txt, line 2, byte offset 6: byte 0x81 is not cp1252" in message
+    assert "corpus.encoding names it" in refused(files())
+    assert build(files(encoding="cp1252", encoding_errors="replace"))["train"] == [
+        "good",
+        "b\ufffdd",
+    ]
+    assert described("train")["encoding"]["replaced_bytes"] == 1
+
+
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("utf-16", "cannot be read line by line"),
+        ("iso-2022-jp", "cannot be read line by line"),
+        ("utf-8-sig", "write utf-8"),
+        ("utf-9", "no encoding of text"),
+        ("rot13", "no encoding of text"),
+    ],
+)
+def test_an_encoding_that_cannot_be_read_by_lines_is_refused(encoding, words):
+    assert words in refused_encoding(encoding)
 
 
 @pytest.mark.parametrize("case", REFUSALS)

@@ -27,6 +27,7 @@ def settings(**changes) -> dict:
         "group_by": "author",
         "group_per": None,
         "filters": FILTERS,
+        "encoding": "utf-8",
         "encoding_errors": "strict",
         "held_out": {},
         "seed": None,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mlm.config.document_rules import Decontamination, Language, PersonalData
+from mlm.config.encodings import refused_encoding
 from mlm.config.fields import Count, FileCount, Section, Text, section
 from mlm.config.hub_names import unpinned
 from mlm.config.quality import Quality
@@ -179,10 +180,16 @@ class Corpus(Section):
         " train, by a hash of the text or the name, for a split that the source does not have. For"
         " embedded it is the share of the speeches.",
     )
+    encoding: Text = Field(
+        "utf-8",
+        description="How .txt, .jsonl, .csv and .tsv files are encoded, as Python calls it: utf-8,"
+        " latin-1, cp1252, shift_jis, gb18030, koi8-r and others in which a line ends with the byte"
+        " 0x0A; UTF-16 needs to be converted. All of corpus.files are taken to be in it.",
+    )
     encoding_errors: Literal["strict", "replace"] = Field(
         "strict",
-        description="Bytes that are not UTF-8, and NUL bytes: strict stops and names them; replace"
-        " puts U+FFFD in their place.",
+        description="Bytes that are not of this encoding, and NUL bytes: strict stops and names"
+        " them; replace puts U+FFFD in their place.",
     )
     filters: Filters = section(Filters)
     count: CorpusCount = section(
@@ -216,6 +223,8 @@ class Corpus(Section):
                     f"corpus.source: {self.source}, which does not read {named}. Write source: "
                     f"{name} beside it, or take the setting away"
                 )
+        if refusal := refused_encoding(self.encoding):
+            problems.append(f"corpus.encoding: {refusal}")
         if self.group_by is not None and self.group_per is not None:
             problems.append(
                 f"corpus: group_by: {self.group_by!r} and group_per: {self.group_per} are both set;"

@@ -1,7 +1,7 @@
 """Bytes to text, one document at a time, with nothing lost or repaired in silence.
 
-Text that is not UTF-8, and NUL characters, either stop the job with their place, or become
-U+FFFD and are counted, by the policy `corpus.encoding_errors`. In between, an undecodable
+Text that is not of `corpus.encoding`, and NUL characters, either stop the job with their place, or
+become U+FFFD and are counted, by the policy `corpus.encoding_errors`. In between, an undecodable
 byte is carried as a lone surrogate (PEP 383), so that each document knows its own count.
 """
 
@@ -17,6 +17,7 @@ BLOCK_BYTES = 1 << 20
 #: The longest line, paragraph or file that is taken as one document.
 LONGEST_DOCUMENT = 256 << 20
 REPLACEMENT = "\ufffd"
+UTF_8 = "utf-8"
 _BOM = b"\xef\xbb\xbf"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -76,27 +77,36 @@ _ADVICE = (
 )
 
 
-def decode(data: bytes, name: str, line: int, offset: int, errors: str) -> str:
+def decode(
+    data: bytes, name: str, line: int, offset: int, errors: str, encoding: str = UTF_8
+) -> str:
     """`data` as text; `name`, `line` and `offset` say where its first byte stands.
 
     `errors` is strict or replace. Raises MlmError with file, line and byte offset of the
-    first byte that is not UTF-8, or NUL, where it is strict.
+    first byte that is not of `encoding`, or NUL, where it is strict.
     """
     if errors == "replace":
-        return data.decode("utf-8", "surrogateescape")
+        return data.decode(encoding, "surrogateescape")
     try:
-        text = data.decode("utf-8")
+        text = data.decode(encoding)
         start = data.find(b"\0")
         what = "a NUL byte"
     except UnicodeDecodeError as error:
         text, start = "", error.start
-        what = f"byte 0x{data[start]:02x} is not UTF-8 ({error.reason})"
+        what = f"byte 0x{data[start]:02x} is not {_shown(encoding)} ({error.reason})"
+        if encoding == UTF_8:
+            what += "; where files are in another encoding, corpus.encoding names it"
         if offset == 0 and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            what += "; the file seems to be UTF-16: convert it to UTF-8"
+            what += "; the file seems to be UTF-16: convert it to UTF-8 "
+            what += f"(iconv -f utf-16 -t utf-8 {shlex.quote(name)} > converted)"
     if start >= 0:
         line += data.count(b"\n", 0, start)
         raise MlmError(f"{name}, line {line}, byte offset {offset + start}: {what}.{_ADVICE}")
     return text
+
+
+def _shown(encoding: str) -> str:
+    return "UTF-8" if encoding == UTF_8 else encoding
 
 
 def too_long(name: str, line: int, what: str) -> MlmError:
@@ -117,7 +127,7 @@ def _no_line_feed(name: str) -> MlmError:
 
 
 def text_blocks(
-    stream: BinaryIO, name: str, errors: str, place: Place = FILE_BEGIN
+    stream: BinaryIO, name: str, errors: str, encoding: str = UTF_8, place: Place = FILE_BEGIN
 ) -> Iterator[str]:
     """The text of `stream` in blocks of whole lines, about 1 MiB each, in order.
 
@@ -139,10 +149,10 @@ def text_blocks(
                 raise _no_line_feed(name) if no_end else too_long(name, line, "line")
             continue
         data = b"".join([*pending, chunk[:cut]])
-        if offset == 0 and data.startswith(_BOM):
+        if offset == 0 and encoding == UTF_8 and data.startswith(_BOM):
             data, offset = data[len(_BOM) :], len(_BOM)
         if data:
-            text = decode(data, name, line, offset, errors)
+            text = decode(data, name, line, offset, errors, encoding)
             if first_line and "\r" in text and "\n" not in text:
                 raise _no_line_feed(name)
             yield text
@@ -158,6 +168,7 @@ def text_lines(
     stream: BinaryIO,
     name: str,
     errors: str,
+    encoding: str = UTF_8,
     keep_ends: bool = False,
     place: Place = FILE_BEGIN,
 ) -> Iterator[str]:
@@ -165,7 +176,7 @@ def text_lines(
 
     The ends are left out unless `keep_ends`. Raises as `text_blocks`.
     """
-    for block in text_blocks(stream, name, errors, place):
+    for block in text_blocks(stream, name, errors, encoding, place):
         if keep_ends:
             yield from io.StringIO(block, newline="\n")
             continue

@@ -22,7 +22,7 @@ class BoundedStream:
         return data
 
 
-def document_begin(handle: BinaryIO, position: int, per: str) -> int:
+def document_begin(handle: BinaryIO, position: int, per: str, encoding: str) -> int:
     """The first byte from `position` on into which no document reaches from before it.
 
     `per` says what a document is: line, or paragraph. The end of the file, where there is none.
@@ -30,10 +30,10 @@ def document_begin(handle: BinaryIO, position: int, per: str) -> int:
     if position == 0:
         return 0
     line = _after_line_feed(handle, position - 1)
-    if per == "line" or _is_blank(_line_before(handle, line)):
+    if per == "line" or _is_blank(_line_before(handle, line), encoding):
         return line
     handle.seek(line)
-    while (text := handle.readline()) and not _is_blank(text):
+    while (text := handle.readline()) and not _is_blank(text, encoding):
         line += len(text)
     return line
 
@@ -73,6 +73,6 @@ def _line_before(handle: BinaryIO, position: int) -> bytes:
     return b"".join(reversed(found)).removeprefix(_BOM)
 
 
-def _is_blank(line: bytes) -> bool:
-    text = line.decode("utf-8", "surrogateescape")
+def _is_blank(line: bytes, encoding: str) -> bool:
+    text = line.decode(encoding, "surrogateescape")
     return not text or text.isspace()

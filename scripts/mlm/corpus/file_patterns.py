@@ -9,6 +9,7 @@ from collections.abc import Callable
 from glob import glob
 from pathlib import Path
 
+from mlm.config.encodings import encoding_name
 from mlm.corpus.mixing import sections
 from mlm.foundations.errors import MlmError, listed
 
@@ -183,6 +184,7 @@ def used_settings(corpus: dict, seed: int) -> dict:
     missing = ["validation", "test"]
     if source == "files":
         used["files"] = corpus["files"]
+        used["encoding"] = encoding_name(corpus["encoding"])
         missing = [s for s in missing if not corpus["files"][s]]
     elif source == "hub":
         used["hub"] = corpus["hub"]

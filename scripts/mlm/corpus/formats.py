@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from mlm.corpus.decoding import (
     FILE_BEGIN,
     LONGEST_DOCUMENT,
+    UTF_8,
     Place,
     check_text,
     decode,
@@ -41,6 +42,7 @@ class Reading:
 
     text_column: str
     errors: str
+    encoding: str = UTF_8
     document_per: str = "line"
     quoted_fields: bool = True
     group_by: str | None = None
@@ -70,7 +72,7 @@ def read_range(
         yield from _parquet_rows(handle, name, reading, (start, stop))
         return
     per = reading.document_per if file_format == "txt" else "line"
-    begin, end = (document_begin(handle, place, per) for place in (start, stop))
+    begin, end = (document_begin(handle, p, per, reading.encoding) for p in (start, stop))
 
     def documents(line: int) -> Iterator[Document]:
         handle.seek(begin)
@@ -94,7 +96,7 @@ def _text_documents(
 
 
 def _texts(stream: BinaryIO, name: str, reading: Reading, place: Place) -> Iterator[str]:
-    lines = text_lines(stream, name, reading.errors, place=place)
+    lines = text_lines(stream, name, reading.errors, reading.encoding, place=place)
     if reading.document_per == "line":
         yield from lines
         return
@@ -117,7 +119,7 @@ def _texts(stream: BinaryIO, name: str, reading: Reading, place: Place) -> Itera
 def _json_documents(
     stream: BinaryIO, name: str, reading: Reading, place: Place = FILE_BEGIN
 ) -> Iterator[Document]:
-    lines = text_lines(stream, name, reading.errors, place=place)
+    lines = text_lines(stream, name, reading.errors, reading.encoding, place=place)
     column = reading.text_column
     for number, line in enumerate(lines, place.line):
         if not line or line.isspace():
@@ -161,7 +163,7 @@ def _separated_documents(separator: str) -> Callable[[BinaryIO, str, Reading], I
     def documents(stream: BinaryIO, name: str, reading: Reading) -> Iterator[Document]:
         csv.field_size_limit(LONGEST_DOCUMENT)
         rows = csv.reader(
-            text_lines(stream, name, reading.errors, keep_ends=True),
+            text_lines(stream, name, reading.errors, reading.encoding, keep_ends=True),
             delimiter=separator,
             quoting=csv.QUOTE_MINIMAL if reading.quoted_fields else csv.QUOTE_NONE,
             strict=True,

@@ -83,6 +83,7 @@ def _from_files(settings: dict, files: Pieces) -> Source:
     reading = Reading(
         text_column=settings["text_column"],
         errors=settings["encoding_errors"],
+        encoding=settings["encoding"],
         document_per=settings["files"]["document_per"],
         quoted_fields=settings["files"]["quoted_fields"],
         group_by=settings["group_by"],

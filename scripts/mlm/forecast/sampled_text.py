@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from mlm.config.encodings import encoding_name
 from mlm.config.fields import SPLITS
 from mlm.corpus.decompression import ReadingPosition
 from mlm.corpus.embedded import PACKAGE, paragraphs, speeches_by_split
@@ -113,6 +114,7 @@ def _reading(corpus: dict) -> Reading:
     return Reading(
         text_column=corpus["text_column"],
         errors=corpus["encoding_errors"],
+        encoding=encoding_name(corpus["encoding"]),
         document_per=corpus["files"]["document_per"],
         quoted_fields=corpus["files"]["quoted_fields"],
         group_by=corpus["group_by"],
