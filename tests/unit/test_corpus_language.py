@@ -86,6 +86,13 @@ def test_a_damaged_model_is_refused_and_ends_no_job(tmp_path):
             language.Language(settings(str(path)))
 
 
+def test_a_model_that_the_library_never_ends_with_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(language, "_TRIAL", "import time; time.sleep(60)")
+    monkeypatch.setattr(language, "_TRIAL_SECONDS", 0.1)
+    with pytest.raises(MlmError, match=r"m\.bin is no model .* name a language within 0\.1 s"):
+        language.Language(settings(model(tmp_path / "m.bin")))
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -163,6 +163,15 @@ def test_a_source_that_gives_nothing_is_refused_in_words(place):
             {"source": "mix", "mix": {"a": {"weight": 0}}},
             "corpus.mix.a.weight: found 0.0, expected",
         ),
+        *(
+            ({"source": "mix", "mix": {"a": {"weight": weight}}}, f"corpus.mix.a.weight: {told}")
+            for weight, told in (
+                (-1, "found -1.0, expected number above 0, at most 1000"),
+                ("often", "found 'often', expected number above 0"),
+                (True, "found True, expected number above 0"),
+                (float("nan"), "nan is not a finite number"),
+            )
+        ),
         ({"source": "mix", "mix": {"a b": {}}}, "'a b' cannot be a source's name"),
         (
             {"source": "mix", "mix": {"a": {"source": "files"}}},

@@ -28,6 +28,8 @@ _TRIAL = """
 import fasttext, sys
 fasttext.load_model(sys.argv[1]).predict("a")
 """
+#: Seconds for that: the largest published model, 126 MB, takes one or two.
+_TRIAL_SECONDS = 120
 _INSTALL = ".venv/bin/python -m pip install --require-hashes -r envs/requirements-language.txt"
 
 
@@ -83,9 +85,15 @@ def _labels(path: Path) -> list[str]:
             f"corpus.filters.language.model: {path} needs the package fasttext-predict, which is "
             f"not installed. Install it with\n  {_INSTALL}\nor set the key to null"
         ) from None
-    trial = subprocess.run(
-        [sys.executable, "-c", _TRIAL, str(path)], capture_output=True, text=True, errors="replace"
-    )
+    command = [sys.executable, "-c", _TRIAL, str(path)]
+    try:
+        trial = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_TRIAL_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise _no_model(
+            path, f"fastText did not load it and name a language within {_TRIAL_SECONDS} s"
+        ) from None
     if trial.returncode:
         told = trial.stderr.strip().splitlines() or [f"it ended with status {trial.returncode}"]
         raise _no_model(path, f"it is damaged: fastText could not load it ({told[-1]})")
