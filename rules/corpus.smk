@@ -87,7 +87,7 @@ if IN_PARTS:
             for kind in ("json", "signatures", "keys")
         }
         LINKED_FILES = [f"{READ}/linked-{number:05d}" for number in range(PARTITIONS)]
-        NEAR_FILES = {"near": f"{READ}/near.numbers", "near_record": f"{READ}/near.json"}
+        NEAR_FILES = {"near": f"{READ}/near.json", "near_numbers": f"{READ}/near.numbers"}
     WRITTEN_FILES = {
         split: [f"{WRITTEN}/{split}-{share:05d}-of-{count:05d}" for share in range(count)]
         for split, count in settings["corpus"]["count"].items()
@@ -155,8 +155,8 @@ if IN_PARTS and NEAR_DUPLICATES:
     rule corpus_sign:
         """Compute the MinHash signatures of a part's documents, and the keys of their bands."""
         input:
-            removed=[f"{file}.numbers" for file in REMOVED_FILES],
-            removed_records=[f"{file}.json" for file in REMOVED_FILES],
+            # Snakemake compares each file asked of a job with all that this job reads: records alone.
+            removed=[f"{file}.json" for file in REMOVED_FILES],
             part=f"{READ}/read-{{part}}.json",
         output:
             record=temp("results/corpus/parts/{parts}/signed-{part}.json"),
@@ -205,8 +205,7 @@ if IN_PARTS and NEAR_DUPLICATES:
     rule corpus_cluster:
         """Join near-duplicates to clusters, of which the first document stays."""
         input:
-            removed=[f"{file}.numbers" for file in REMOVED_FILES],
-            removed_records=[f"{file}.json" for file in REMOVED_FILES],
+            removed=[f"{file}.json" for file in REMOVED_FILES],
             links=[f"{file}.links" for file in LINKED_FILES],
             linked_records=[f"{file}.json" for file in LINKED_FILES],
         output:
@@ -234,9 +233,8 @@ if IN_PARTS:
     rule corpus_write:
         """Write one of the Parquet files of a split, of the documents that are kept."""
         input:
-            **NEAR_FILES,
-            removed=[f"{file}.numbers" for file in REMOVED_FILES],
-            records=[f"{file}.json" for file in REMOVED_FILES],
+            near=NEAR_FILES.get("near", []),
+            removed=[f"{file}.json" for file in REMOVED_FILES],
         output:
             file=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.parquet"),
             record=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.json"),
@@ -268,8 +266,8 @@ if IN_PARTS:
             },
             **SIGNED_FILES,
             **NEAR_FILES,
-            removed=[f"{file}.numbers" for file in REMOVED_FILES],
-            removed_records=[f"{file}.json" for file in REMOVED_FILES],
+            removed=[f"{file}.json" for file in REMOVED_FILES],
+            numbers=[f"{file}.numbers" for file in REMOVED_FILES],
             links=[f"{file}.{ending}" for file in LINKED_FILES for ending in ("links", "json")],
             files=[f"{file}.parquet" for files in WRITTEN_FILES.values() for file in files],
         output:

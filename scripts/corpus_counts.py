@@ -6,7 +6,10 @@ from mlm.corpus.artefacts import WrittenFile
 from mlm.corpus.corpus_building import SPLITS, described_splits, spooled_corpus
 from mlm.jobs.job import run
 
-UNREAD = ("spools", "digests", "signed_signatures", "signed_keys", "links", "files")
+UNREAD = (
+    *("spools", "digests", "numbers", "near_numbers"),
+    *("signed_signatures", "signed_keys", "links", "files"),
+)
 
 
 def main(job):

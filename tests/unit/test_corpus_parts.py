@@ -17,6 +17,7 @@ from mlm.config.resolution import resolve
 from mlm.corpus import (
     corpus_writing,
     decoding,
+    deduplication,
     document_begins,
     near_clusters,
     near_duplicates,
@@ -111,6 +112,7 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
     for number, path in enumerate(removed):
         records = [files.record for files in read]
         deduplicate_partition(records, number, filters, path).write(path.with_suffix(".json"))
+    removed = [path.with_suffix(".json") for path in removed]
     near = near_in_parts(place / "read", removed, len(pieces), filters)
     corpus_of_parts = partial(spooled_corpus, removed, near)
     written, groups = {}, {}
@@ -145,8 +147,9 @@ def near_in_parts(place: Path, removed: list[Path], parts: int, filters: Filters
     for number, path in enumerate(links):
         link_partition(records, number, settings, path)
     near = place / "near.numbers"
-    cluster(removed, links, settings, near).write(near.with_suffix(".json"))
-    return near
+    record = near.with_suffix(".json")
+    cluster(removed, links, settings, near).write(record)
+    return record
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -311,6 +314,41 @@ def test_an_empty_split_of_a_corpus_in_parts_says_what_to_set(sources):
     assert not content(Path("out"))
 
 
+ALIKE = {"enabled": True, "words": 1, "rows": 1, "threshold": 0.1, "largest_share": 0.1}
+BAD = {
+    "a digest of two texts": ({}, "have the same 128-bit digest: document .* Change one"),
+    "nearly all alike": ({"near_duplicates": ALIKE}, r"left out as near-.*_share, 0\.1, is expected"),
+    "no model": (
+        {"language": {"model": "data/a.txt", "keep": ["en"]}},
+        r"data/a\.txt is no model of languages in fastText's format",
+    ),
+    "all filtered": (
+        {"min_characters": 10_000},
+        r"(?s)train is left without a document: \d+ read \(\d+ .*Look at corpus\.filters",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", ["one job", "parts", "mix"])
+@pytest.mark.parametrize("bad", BAD)
+def test_bad_input_is_told_and_leaves_nothing_half_written(sources, monkeypatch, bad, how):
+    filters, message = BAD[bad]
+    corpus = {"filters": filters}
+    if how == "mix":
+        own = {name: {"files": {"train": [f"data/{name}.*"]}, "source": "files"} for name in "abd"}
+        corpus |= {"source": "mix", "mix": own, "files": {}}
+    if "digest" in bad:
+        monkeypatch.setattr(deduplication, "digest", lambda document: bytes(16))
+    with pytest.raises(MlmError, match=message):
+        if how == "one job":
+            in_one_job(Path("out"), section(**corpus))
+        else:
+            in_parts(Path("out"), section(**corpus), 3)
+    # What parts read stays, so that it need not be read again.
+    assert not content(Path("out"))
+    assert not [*Path("out").rglob(".*"), *Path("out").rglob("*.parquet")]
+
+
 def test_what_another_number_of_parts_left_is_removed(tmp_path):
     for name in ("00004", "00007", "written"):
         (tmp_path / name).mkdir()
@@ -341,24 +379,34 @@ def test_memory_of_a_part_does_not_grow_with_it(tmp_path, monkeypatch):
     assert 0 < peak < 2_000_000
 
 
-@pytest.mark.parametrize("damaged", ["read-00000.digests", "read-00001-train.arrow"])
+@pytest.mark.parametrize(
+    "damaged", ["read-00000.digests", "read-00001-train.arrow", "removed-00000.numbers"]
+)
 def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, damaged):
     monkeypatch.chdir(tmp_path)
     place = Path("results/corpus/parts/00002")
     filters = Filters("none", 1, None, True, True)
     for number in range(2):
-        Path("a.txt").write_text("".join(f"text {number} {i}\n" for i in range(50)))
+        Path("a.txt").write_text("".join(f"text {number} {i % 40}\n" for i in range(50)))
         corpus = used_settings(section(files={"train": ["a.txt"]}), 0)
         files = PartFiles.below(place, number)
         read_part(open_source(corpus, {"train": [Piece("a.txt")]}), filters, 0, files)
         outputs = [files.record, files.digests, *files.spools.values()]
         record_job("corpus_read", {}, {}, map(str, outputs))
     file = place / damaged
-    file.write_bytes(file.read_bytes()[:-1] + b"?")
-    removed = place / "removed-00000.numbers"
+
+    def damage() -> None:
+        if file.exists():
+            file.write_bytes(file.read_bytes()[:-1] + b"?")
+
+    damage()
+    removed = place / "removed-00000.json"
     records = [PartFiles.below(place, number).record for number in range(2)]
     with pytest.raises(MlmError, match=rf"{damaged} is damaged.*rm {file}, then the same"):
-        deduplicate_partition(records, 0, filters, removed).write(removed.with_suffix(".json"))
+        numbers = removed.with_suffix(".numbers")
+        deduplicate_partition(records, 0, filters, numbers).write(removed)
+        record_job("corpus_deduplicate", {}, {}, map(str, [removed, numbers]))
+        damage()
         write_share(
             *(spooled_corpus([removed]), "train", 0, 1, "train.parquet"),
             *(Path("train.parquet"), Path("train.groups")),

@@ -142,7 +142,8 @@ def sign_part(
 ) -> SignedPart:
     """Write `files` for the documents of part `number` that `removed` leaves over.
 
-    `removed` is what `deduplicate_partition` wrote. Raises MlmError where a spool is damaged.
+    `removed` are the records of `deduplicate_partition`. Raises MlmError where a spool, or a file
+    beside the records, is damaged.
     """
     corpus = spooled_corpus(removed)
     part = corpus.files[number]
@@ -176,7 +177,8 @@ def cluster(
 ) -> NearDuplicates:
     """Write to `near` which near-duplicates are left out beside what `removed` names.
 
-    `links` is what `link_partition` wrote. Raises MlmError where nearly all would go.
+    `removed` are the records of `deduplicate_partition`, `links` is what `link_partition` wrote.
+    Raises MlmError where nearly all would go.
     """
     scratch = near.with_name(f".{near.stem}-in-progress")
     with scratch_directory(scratch) as directory, replacing(near) as path:
@@ -184,18 +186,27 @@ def cluster(
 
 
 def spooled_corpus(removed: Sequence[Path], near: Path | None = None) -> SpooledCorpus:
-    """The corpus whose parts lie beside `removed`, which `deduplicate_partition` wrote.
+    """The corpus whose parts lie beside `removed`, the records of `deduplicate_partition`.
 
-    `near` is what `cluster` wrote beside them, of a corpus without near-duplicates.
+    `near` is the record of `cluster` beside them, of a corpus without near-duplicates. Raises
+    MlmError where the numbers beside a record are damaged.
     """
     directory = removed[0].parent
-    parts = RemovedDocuments.read(removed[0].with_suffix(".json")).parts
+    parts = RemovedDocuments.read(removed[0]).parts
+    numbers = [_numbers(record) for record in removed]
     files = [PartFiles.below(directory, number) for number in range(parts)]
     records = [ReadPart.read(file.record) for file in files]
     if near is None:
-        return SpooledCorpus(files, records, Removed(removed, parts))
-    found = NearDuplicates.read(near.with_suffix(".json"))
-    return SpooledCorpus(files, records, Removed([*removed, near], parts), found)
+        return SpooledCorpus(files, records, Removed(numbers, parts))
+    removals = Removed([*numbers, _numbers(near)], parts)
+    return SpooledCorpus(files, records, removals, NearDuplicates.read(near))
+
+
+def _numbers(record: Path) -> Path:
+    """The file beside `record` that says which documents are left out, checked against it."""
+    numbers = record.with_suffix(".numbers")
+    check_outputs(record, [numbers])
+    return numbers
 
 
 def take_over(
