@@ -1,11 +1,13 @@
 """Time and memory of Snakemake itself at many shards: a dry run of everything, and a no-op.
 
     .venv/bin/python benchmarks/workflow_scaling.py 100 1000 10000
+    .venv/bin/python benchmarks/workflow_scaling.py 1000 --files 1000 --parts 1000 --near
 
-Builds nothing: for the no-op, every output is an empty file. CPU seconds are those of the
-process and say little of other work on the machine; wall seconds do.
+Builds nothing: for the no-op, every output is an empty file, or a sealed one without a record.
+CPU seconds are those of the process and say little of other work on the machine; wall seconds do.
 """
 
+import argparse
 import os
 import re
 import subprocess
@@ -15,7 +17,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from mlm.results.artefacts import is_artefact, write_artefact  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -49,29 +56,50 @@ def snakemake(place: Path, *arguments: str) -> tuple[Cost, str]:
     return cost, text
 
 
-def measure(shards: int) -> tuple[Cost, Cost]:
-    """A dry run of everything, and a run that finds nothing to do, at `shards` train shards."""
+def measure(shards: int, corpus: dict, files: int) -> tuple[Cost, Cost]:
+    """A dry run of everything, and a run that finds nothing to do, at `shards` train shards.
+
+    `corpus` is the section of the configuration, `files` the number of files of its train split.
+    """
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
-        (place / "shards.yaml").write_text(f"shards: {{count: {{train: {shards}}}}}\n")
+        for number in range(files):
+            # Long enough for every part to have some of it.
+            (place / f"{number:05d}.txt").write_text(f"{number} words\n" * 1000)
+        settings = {"shards": {"count": {"train": shards}}, "corpus": corpus}
+        (place / "shards.yaml").write_text(yaml.safe_dump(settings))
         whole, text = snakemake(place, "--dry-run")
         for line in re.findall(r"^    output: (.+)$", text, re.M):
             for name in line.split(", "):
-                (place / name).parent.mkdir(parents=True, exist_ok=True)
-                (place / name).touch()
+                if "corpus/parts/" not in name:
+                    (place / name).parent.mkdir(parents=True, exist_ok=True)
+                    if is_artefact(name):
+                        write_artefact(place / name, {})
+                    else:
+                        (place / name).touch()
         nothing, text = snakemake(place)
         if "Nothing to be done" not in text:
             raise SystemExit(text[-3000:])
     return whole, nothing
 
 
-def main(counts: list[int]) -> None:
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shards", type=int, nargs="*", default=[100, 1000, 10000])
+    parser.add_argument("--parts", type=int, default=1, help="jobs that read the corpus")
+    parser.add_argument("--files", type=int, help="files of its train split; without: embedded")
+    parser.add_argument("--near", action="store_true", help="leave out near-duplicates too")
+    given = parser.parse_args(arguments)
+    corpus: dict = {"parts": given.parts}
+    if given.files:
+        corpus |= {"source": "files", "files": {"train": ["*.txt"]}}
+    corpus["filters"] = {"near_duplicates": {"enabled": given.near}}
     print(f"{'shards':>8} {'dry run':>10}{'':16} {'no-op':>10}")
     print(f"{'':8} " + f"{'CPU s':>8} {'wall s':>8} {'MB':>8} " * 2)
-    for count in counts:
-        whole, nothing = measure(count)
+    for count in given.shards:
+        whole, nothing = measure(count, corpus, given.files or 0)
         print(f"{count:8} {whole} {nothing}", flush=True)
 
 
 if __name__ == "__main__":
-    main([int(a) for a in sys.argv[1:]] or [100, 1000, 10000])
+    main(sys.argv[1:])

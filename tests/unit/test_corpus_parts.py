@@ -317,7 +317,10 @@ def test_an_empty_split_of_a_corpus_in_parts_says_what_to_set(sources):
 ALIKE = {"enabled": True, "words": 1, "rows": 1, "threshold": 0.1, "largest_share": 0.1}
 BAD = {
     "a digest of two texts": ({}, "have the same 128-bit digest: document .* Change one"),
-    "nearly all alike": ({"near_duplicates": ALIKE}, r"left out as near-.*_share, 0\.1, is expected"),
+    "nearly all alike": (
+        {"near_duplicates": ALIKE},
+        r"left out as near-.*_share, 0\.1, is expected",
+    ),
     "no model": (
         {"language": {"model": "data/a.txt", "keep": ["en"]}},
         r"data/a\.txt is no model of languages in fastText's format",
