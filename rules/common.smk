@@ -30,6 +30,7 @@ from mlm.results.artefacts import portable
 from mlm.results.bucket_access import check_bucket
 from mlm.shards.object_storage import is_remote
 from mlm.shards.prebuilt import find_shards
+from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 
 try:
     check_place(Path.cwd())
@@ -311,11 +312,7 @@ def processes_of_job():
 
 
 # The size of a tokenizer that is trained here; that of another is not known before it is read.
-VOCABULARY = (
-    settings["tokenizer"]["vocabulary_size"]
-    if settings["tokenizer"]["kind"] != "pretrained" and FROM_CORPUS
-    else None
-)
+VOCABULARY = expected_vocabulary(settings["tokenizer"]) if FROM_CORPUS else None
 
 
 def of_finetune(*keys):

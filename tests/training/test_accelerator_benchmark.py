@@ -63,6 +63,7 @@ def test_the_engine_trains_on_shards_that_are_there(rows_of, tmp_path):
 
 def test_the_default_of_the_benchmark_is_that_of_the_configuration(monkeypatch):
     from mlm.config.resolution import model_of_run, resolve
+    from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 
     monkeypatch.syspath_prepend(str(BENCHMARK.parent))
     from accelerator import _DEFAULT, CASES
@@ -70,7 +71,7 @@ def test_the_default_of_the_benchmark_is_that_of_the_configuration(monkeypatch):
     config = resolve({})
     model, pretraining = model_of_run(config, "base"), config["pretraining"]
     assert _DEFAULT["model_type"] == model["family"]
-    assert _DEFAULT["vocab_size"] == config["tokenizer"]["vocabulary_size"]
+    assert _DEFAULT["vocab_size"] == expected_vocabulary(config["tokenizer"])
     assert model["config"].items() <= _DEFAULT.items()
     case = CASES["default"]
     assert case.batch == pretraining["per_replica_batch_size"]

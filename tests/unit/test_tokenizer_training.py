@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -203,6 +204,34 @@ def test_other_scripts_have_no_unknown_characters(tmp_path, kind, texts):
     assert not any(encoder.special_ids.unk in one for one in ids)
     if kind != "wordpiece":
         assert [encoder.decode(one) for one in ids] == texts
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
+@pytest.mark.parametrize("script", ["korean", "japanese", "english"])
+def test_the_text_decides_on_the_size_of_its_vocabulary(tmp_path, kind, script):
+    own = {"korean": KOREAN, "japanese": JAPANESE, "english": addresses(300)}
+    texts = own[script]
+    size = sum(len(text.encode()) for text in texts)
+    section = SECTION | {"kind": kind, "vocabulary_size": None}
+    chosen = TokenizerSettings.of(section, size)
+    found = train_tokenizer(corpus(tmp_path, texts), chosen).tokenizer
+    encoder = Encoder(found, SPECIAL, chosen.unknown_literal)
+    assert not any(encoder.special_ids.unk in one for one in encoder.encode(texts))
+    suited = round(2.5 * math.sqrt(size) / 100) * 100
+    if script == "english":
+        assert encoder.vocabulary_size == suited > 500
+    else:
+        # Few words: fewer ids than the rule says where the text has no more, or more characters.
+        assert 30 < encoder.vocabulary_size < 400
+
+
+def test_a_large_text_has_8000_ids_by_itself():
+    section = SECTION | {"vocabulary_size": None}
+    for size in (None, 10.3e6, 1e12):
+        assert TokenizerSettings.of(section, size).vocabulary_size == 8000
+    assert TokenizerSettings.of(section, 260_000).vocabulary_size == 1300
+    named = SECTION | {"vocabulary_size": 16_000}
+    assert TokenizerSettings.of(named, 260_000).vocabulary_size == 16_000
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import Section, Text, section
+from mlm.config.fields import Section, Text, WordForNull, section
 from mlm.config.hub_names import unpinned
 
 #: Kinds that can write a character outside the vocabulary as its UTF-8 bytes.
@@ -13,6 +13,7 @@ BYTE_FALLBACK_KINDS = ("unigram", "bpe")
 #: Below this sentencepiece, which trains the kind unigram, refuses the coverage.
 LEAST_UNIGRAM_COVERAGE = 0.98
 _SPECIAL_TOKENS, _BYTES = 5, 256
+_Ids = Annotated[int, Field(ge=6, le=4_000_000)]
 
 
 class SpecialTokens(Section):
@@ -65,8 +66,11 @@ class Tokenizer(Section):
         "unigram",
         description="unigram, bpe or wordpiece, trained on the train split; or pretrained.",
     )
-    vocabulary_size: Annotated[int, Field(ge=6, le=4_000_000)] = Field(
-        8000, description="Number of ids, special tokens included."
+    vocabulary_size: Annotated[_Ids | None, WordForNull("auto")] = Field(
+        None,
+        description="Number of ids, special tokens included. auto, or null: 8,000 where the train"
+        " split has 10 MB or more, else about 2.5 times the square root of its bytes (1.5 MB:"
+        " 3,100), and as many as its alphabet needs and its text gives.",
     )
     special_tokens: SpecialTokens = section(
         SpecialTokens,
@@ -120,7 +124,7 @@ class Tokenizer(Section):
         if self.kind == "pretrained":
             return problems + self.pretrained.contradictions()
         reserved = _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
-        if self.vocabulary_size <= reserved:
+        if self.vocabulary_size is not None and self.vocabulary_size <= reserved:
             problems.append(
                 f"tokenizer.vocabulary_size: {self.vocabulary_size} leaves no room beside "
                 f"{reserved} ids for special tokens and bytes; set at least {reserved + 100}"

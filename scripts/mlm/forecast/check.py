@@ -166,8 +166,11 @@ def _tokenizer_in_words(
     if sizes is None:
         return []
     tokens, samples = sizes["train"].tokens, sizes["train"].samples
-    ids = "" if data.ids else f" of {settings['tokenizer']['vocabulary_size']:,} ids"
-    if settings["tokenizer"]["kind"] == "pretrained":
+    own = settings["tokenizer"]
+    ids = "" if data.ids else f" of {data.vocabulary:,} ids"
+    if own["vocabulary_size"] is None:
+        ids = f" of about {data.vocabulary:,} ids (vocabulary_size: auto)"
+    if own["kind"] == "pretrained":
         ids = ", pretrained"
     return [
         f"Tokenizer: {settings['tokenizer']['kind']}{ids}; about {1 / data.tokens_per_byte:.1f} "
@@ -184,7 +187,8 @@ def _judge_data(
     answer: Answer,
 ) -> None:
     wanted = settings["tokenizer"]["vocabulary_size"]
-    if data.ids is not None and data.ids_of_all is not None and text.bytes is not None:
+    known = data.ids is not None and data.ids_of_all is not None and text.bytes is not None
+    if known and wanted is not None:
         # Of a sample, what is expected of the whole is too high rather than too low.
         most = data.ids if text.is_all else int(0.6 * data.ids_of_all)
         found = (

@@ -21,7 +21,7 @@ from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.pretrained import load_pretrained
 from mlm.tokenizer.statistics import split_statistics
 from mlm.tokenizer.tokenizer_files import tokenizer_files, write_tokenizer
-from mlm.tokenizer.tokenizer_settings import CorpusTooSmall, TokenizerSettings
+from mlm.tokenizer.tokenizer_settings import AlphabetTooLarge, CorpusTooSmall, TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
 from mlm.tokenizer.training_text import TrainingText
 from mlm.tokenizer.unigram_training import word_counts
@@ -36,7 +36,8 @@ _FEWEST_IDS = 300
 class DataMeasured:
     """What became of the sample; of times, those for all of it.
 
-    `tokenizer` and `manifests` are files of the rehearsal. `ids` is the number of ids that the
+    `tokenizer` and `manifests` are files of the rehearsal, `vocabulary` the number of ids of a
+    tokenizer that is trained on all of train. `ids` is the number of ids that the
     text gives at most, where it does not give those that are asked for: of the sample, and
     `ids_of_all` of the whole train split, estimated where the sample is not all of it.
     """
@@ -50,6 +51,7 @@ class DataMeasured:
     training: Took = field(default_factory=Took)
     encoding: Took = field(default_factory=Took)
     tokenizer_bytes: int = 0
+    vocabulary: int | None = None
     ids: int | None = None
     ids_of_all: int | None = None
     tokens_per_byte: float = 0.0
@@ -138,7 +140,8 @@ def _tokenizer(
         loaded = load_pretrained(section["pretrained"]["path"], section["pretrained"]["revision"])
         content, special = loaded.tokenizer, loaded.special_tokens
     else:
-        wanted = TokenizerSettings.of(section)
+        size = text.bytes["train"] * measured.kept if text.bytes is not None else None
+        wanted = TokenizerSettings.of(section, size)
         special = dict(zip(SPECIAL_NAMES, wanted.special_tokens, strict=True))
         content = _trained(wanted, text, corpora["train"], measured)
     files = tokenizer_files(content, special, section["unknown_literal"])
@@ -163,14 +166,23 @@ def _trained(
     its pieces, which are as many as these characters. So the sample's vocabulary is smaller, too.
     """
     growth = _growth_of_words(wanted, text, corpus, measured)
+    measured.vocabulary = wanted.vocabulary_size
+    # The sample is smaller than the text that decides.
+    by_itself, wanted = wanted.by_itself, replace(wanted, by_itself=False)
     smaller = wanted.reserved + round((wanted.vocabulary_size - wanted.reserved) / growth)
     fitting = wanted
     try:
         with timed() as took:
             content = train_tokenizer(corpus, wanted).tokenizer
+    except AlphabetTooLarge as error:
+        if not by_itself:
+            raise
+        return _trained(error.fitting(wanted), text, corpus, measured)
     except CorpusTooSmall as error:
         measured.ids = error.ids
         measured.ids_of_all = round(error.ids * growth)
+        if by_itself:
+            measured.vocabulary = min(measured.vocabulary, measured.ids_of_all)
         # Models have the size that was asked for all the same: what no text comes to fills it.
         fitting = replace(wanted, vocabulary_size=error.ids)
         with timed() as took:

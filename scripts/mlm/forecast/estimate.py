@@ -13,6 +13,7 @@ from mlm.forecast.training_rehearsal import TrainingMeasured
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.length import number_of_updates
+from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 
 #: Seconds that a job takes whatever its data: to start, to import, to open a model. As measured
 #: where importing the frameworks took `IMPORT_SECONDS`; another machine's are in proportion.
@@ -137,8 +138,7 @@ def stages_of_run(
     model, section = model_of_run(settings, run), run_section(settings, run, "pretraining")
     evaluation = run_section(settings, run, "evaluation")
     length = settings["shards"]["sequence_length"]
-    own = settings["tokenizer"]
-    vocabulary = None if own["kind"] == "pretrained" else own["vocabulary_size"]
+    vocabulary = expected_vocabulary(settings["tokenizer"])
     train, test = (int(sizes[s].samples * length) if sizes else None for s in ("train", "test"))
     evaluated_mb = evaluation_mb(model, vocabulary, length, train, test, evaluation["max_tokens"])
     name = f"[{run}]"

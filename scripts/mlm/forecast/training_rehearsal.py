@@ -17,6 +17,7 @@ from mlm.pretraining.run_inputs import (
     pretraining_of,
     read_manifests,
 )
+from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 
 #: Seconds, and steps, for which steps are timed.
 _TIMED_SECONDS, _TIMED_STEPS = 1.5, 50
@@ -130,8 +131,7 @@ def _fitting(
     settings: Settings, own: RunSettings, data: DataMeasured, whole: int, replicas: int
 ) -> int:
     """How many samples of a replica's batch are timed."""
-    tokenizer = settings["tokenizer"]
-    vocabulary = None if tokenizer["kind"] == "pretrained" else tokenizer["vocabulary_size"]
+    vocabulary = expected_vocabulary(settings["tokenizer"])
     weights = parameters(own.model, vocabulary, own.sequence_length)
     most = int(_LARGEST_STEP / (6 * weights * own.sequence_length))
     return max(1, min(whole, most, data.samples // replicas))

@@ -21,9 +21,9 @@ from mlm.foundations.errors import MlmError
 from mlm.tokenizer.tokenizer_settings import (
     BYTE_PIECES,
     NO_TEXT,
+    AlphabetTooLarge,
     CorpusTooSmall,
     TokenizerSettings,
-    alphabet_too_large,
 )
 
 #: The longest piece, in characters, as in sentencepiece.
@@ -146,7 +146,7 @@ def _merges(
     wanted = settings.vocabulary_size
     start = [*settings.special_tokens, *symbols]
     if len(start) > wanted:
-        raise MlmError(alphabet_too_large(len(start), settings))
+        raise AlphabetTooLarge(len(start), settings)
     continuing = {"continuing_subword_prefix": prefix} if prefix else {}
     tokenizer = tokenizers.Tokenizer(models.BPE(**continuing))
     tokenizer.pre_tokenizer = before

@@ -1,6 +1,8 @@
 """What the configuration says of the tokenizer, and where the text does not allow it."""
 
-from dataclasses import dataclass, fields
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from mlm.foundations.errors import MlmError
@@ -10,9 +12,27 @@ from mlm.tokenizer.encoding import SPECIAL_NAMES
 BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
+#: As many ids as `tokenizer.vocabulary_size: null` gives a text, for all but large alphabets.
+MOST_BY_ITSELF = 8000
+
+
+def expected_vocabulary(section: Mapping[str, Any]) -> int | None:
+    """How many ids a tokenizer of the section `tokenizer` is expected to have, before it is made.
+
+    At most, where the corpus decides; None: it is a pretrained one.
+    """
+    if section["kind"] == "pretrained":
+        return None
+    size = section["vocabulary_size"]
+    return MOST_BY_ITSELF if size is None else size
+
+
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """The section `tokenizer` of the configuration; config.yaml says what each key is."""
+    """The section `tokenizer` of the configuration; config.yaml says what each key is.
+
+    `by_itself`: the text decides on the size, and `vocabulary_size` is the first to be tried.
+    """
 
     kind: str
     vocabulary_size: int
@@ -23,20 +43,34 @@ class TokenizerSettings:
     character_coverage: float
     max_training_bytes: int
     training_threads: int
+    by_itself: bool = False
 
     @classmethod
-    def of(cls, section: dict[str, Any]) -> "TokenizerSettings":
-        """The settings in a resolved configuration's section."""
+    def of(cls, section: dict[str, Any], size: float | None = None) -> "TokenizerSettings":
+        """The settings in a resolved configuration's section, for `size` bytes of text.
+
+        None: for a text that is large, or of a size that is not known.
+        """
         tuples = {
             "special_tokens": tuple(section["special_tokens"][name] for name in SPECIAL_NAMES),
             "replacements": tuple((old, new) for old, new in section["replacements"]),
         }
-        return cls(**({f.name: section[f.name] for f in fields(cls)} | tuples))
+        given = {f.name: section[f.name] for f in fields(cls) if f.name in section} | tuples
+        if given["vocabulary_size"] is None:
+            given |= {"vocabulary_size": _suitable(size), "by_itself": True}
+        return cls(**given)
 
     @property
     def reserved(self) -> int:
         """Ids that are not learned: the special tokens and the bytes."""
         return len(self.special_tokens) + (len(BYTE_PIECES) if self.byte_fallback else 0)
+
+
+def _suitable(size: float | None) -> int:
+    """How many ids suit `size` bytes of text: Heaps' law has the words grow by the square root."""
+    if size is None:
+        return MOST_BY_ITSELF
+    return max(100, min(MOST_BY_ITSELF, round(2.5 * math.sqrt(size) / 100) * 100))
 
 
 NO_TEXT = (
@@ -45,14 +79,21 @@ NO_TEXT = (
 )
 
 
-def alphabet_too_large(needed: int, settings: TokenizerSettings) -> str:
-    """What to say where the characters alone take `needed` ids, more than there are."""
-    return (
-        "The alphabet of the train split is larger than tokenizer.vocabulary_size: "
-        f"{settings.vocabulary_size}. The characters alone need {needed} ids; set more than "
-        f"that, or lower tokenizer.character_coverage: {settings.character_coverage} so that "
-        "rare characters are left to the unknown token (or, with byte_fallback, to bytes)."
-    )
+class AlphabetTooLarge(MlmError):
+    """The characters alone take `needed` ids, more than there are."""
+
+    def __init__(self, needed: int, settings: TokenizerSettings):
+        self.needed = needed
+        super().__init__(
+            "The alphabet of the train split is larger than tokenizer.vocabulary_size: "
+            f"{settings.vocabulary_size}. The characters alone need {needed} ids; set more than "
+            f"that, or lower tokenizer.character_coverage: {settings.character_coverage} so that "
+            "rare characters are left to the unknown token (or, with byte_fallback, to bytes)."
+        )
+
+    def fitting(self, settings: TokenizerSettings) -> TokenizerSettings:
+        """`settings` of some more ids than characters, so that there are longer pieces too."""
+        return replace(settings, vocabulary_size=self.needed + max(100, self.needed // 4))
 
 
 class CorpusTooSmall(MlmError):

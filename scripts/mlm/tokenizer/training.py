@@ -5,14 +5,20 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.artefacts import TrainedOn
 from mlm.tokenizer.assembly import assemble
 from mlm.tokenizer.merge_training import train_bpe, train_wordpiece
-from mlm.tokenizer.tokenizer_settings import BYTE_PIECES, TokenizerSettings, alphabet_too_large
+from mlm.tokenizer.tokenizer_settings import (
+    BYTE_PIECES,
+    AlphabetTooLarge,
+    CorpusTooSmall,
+    TokenizerSettings,
+)
 from mlm.tokenizer.training_text import TrainingText
 from mlm.tokenizer.unigram_training import train_unigram
 
@@ -28,20 +34,16 @@ class Trained:
 def train_tokenizer(corpus: SplitDocuments, settings: TokenizerSettings) -> Trained:
     """A tokenizer of `settings.vocabulary_size` ids, trained on the texts of a split.
 
+    Where they are set `by_itself`, of so many that the text suits.
+
     Its first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte
     fallback, the 256 bytes, then what was learned. The result is a function of the texts
     and the settings. Raises MlmError where the text does not suffice for the vocabulary.
     """
     text, start = TrainingText(corpus, settings), time.monotonic()
-    print(
-        f"Training a {settings.kind} tokenizer of {settings.vocabulary_size:,} ids"
-        f"{' on an even sample of the train split' if text.sampled else ''} ...",
-        file=sys.stderr,
-    )
     with _signs_of_life():
-        train = {"unigram": _unigram, "bpe": train_bpe, "wordpiece": train_wordpiece}
         try:
-            model = train[settings.kind](text, settings)
+            model, settings = _model(text, settings)
         except MlmError as error:
             if not text.sampled:
                 raise
@@ -52,6 +54,33 @@ def train_tokenizer(corpus: SplitDocuments, settings: TokenizerSettings) -> Trai
     seconds = time.monotonic() - start
     print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
     return Trained(assemble(model, settings), TrainedOn(text.documents, text.bytes, text.sampled))
+
+
+def _model(text: TrainingText, settings: TokenizerSettings) -> tuple[Any, TokenizerSettings]:
+    """A trained model, and `settings` with the size that it has."""
+    train = {"unigram": _unigram, "bpe": train_bpe, "wordpiece": train_wordpiece}
+    print(
+        f"Training a {settings.kind} tokenizer of {settings.vocabulary_size:,} ids"
+        f"{' on an even sample of the train split' if text.sampled else ''}"
+        f"{' (tokenizer.vocabulary_size: auto)' if settings.by_itself else ''} ...",
+        file=sys.stderr,
+    )
+    try:
+        return train[settings.kind](text, settings), settings
+    except AlphabetTooLarge as error:
+        if not settings.by_itself:
+            raise
+        another = error.fitting(settings)
+    except CorpusTooSmall as error:
+        if not settings.by_itself:
+            raise
+        # It is known exactly now.
+        another = replace(settings, vocabulary_size=error.ids, by_itself=False)
+    print(
+        f"The text of the train split does not suit {settings.vocabulary_size:,} ids.",
+        file=sys.stderr,
+    )
+    return _model(text, another)
 
 
 @contextmanager
@@ -82,9 +111,7 @@ def _unigram(text: TrainingText, settings: TokenizerSettings):
     apart = [(c, min(score for _, score in learned)) for c in text.boundaries]
     longer = [i for i, (piece, _) in enumerate(learned) if len(piece) > 1]
     if len(longer) < len(apart):
-        raise MlmError(
-            alphabet_too_large(settings.vocabulary_size + len(apart) - len(longer), settings)
-        )
+        raise AlphabetTooLarge(settings.vocabulary_size + len(apart) - len(longer), settings)
     dropped = set(longer[len(longer) - len(apart) :])
     kept = [piece for i, piece in enumerate(learned) if i not in dropped]
     bytes_ = BYTE_PIECES if settings.byte_fallback else ()

@@ -17,9 +17,9 @@ from mlm.foundations.errors import MlmError
 from mlm.tokenizer.pieces import METASPACE
 from mlm.tokenizer.tokenizer_settings import (
     NO_TEXT,
+    AlphabetTooLarge,
     CorpusTooSmall,
     TokenizerSettings,
-    alphabet_too_large,
 )
 
 _TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
@@ -103,7 +103,7 @@ def _refusal(message: str, settings: TokenizerSettings) -> MlmError:
     if match := _TOO_HIGH.search(message):
         return CorpusTooSmall(int(match[2]) + others, settings)
     if match := _TOO_LOW.search(message):
-        return MlmError(alphabet_too_large(int(match[2]) + others, settings))
+        return AlphabetTooLarge(int(match[2]) + others, settings)
     if "sentences_.empty()" in message:
         return MlmError(NO_TEXT)
     return MlmError(f"The tokenizer could not be trained; sentencepiece says: {message}")
