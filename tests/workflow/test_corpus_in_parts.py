@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 
 from mlm.config.resolution import resolve
+from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.parts import divided
 from mlm.foundations.digests import file_sha256
 from tests.conftest import users_environment
@@ -24,35 +26,56 @@ COMMAND = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile")]
 TARGETS = [f"results/corpus/{split}.json" for split in ("train", "validation", "test")]
 FINISHED = re.compile(r"Finished jobid: \d+ \(Rule: (\w+)\)")
 PARTS = "results/corpus/parts"
-#: The rules that read and write a corpus in parts, in their order.
-RULES = [
-    *("corpus_read", "corpus_deduplicate", "corpus_sign", "corpus_link", "corpus_cluster"),
-    *("corpus_write", "corpus_counts", "corpus"),
-]
 
 
-def write_project(place: Path, parts: int) -> None:
-    lines = [line for text in speeches(40) for line in text.split(". ") if line.strip()]
-    (place / "data").mkdir(parents=True, exist_ok=True)
-    for name, some in {"a": lines[:900], "b": lines[800:1600], "c": lines[1600:]}.items():
-        (place / "data" / f"{name}.txt").write_text("\n".join(some) + "\n", encoding="utf-8")
-    configure(place, parts)
-
-
-def configure(place: Path, parts: int) -> None:
-    corpus = {
-        "source": "files",
-        "files": {"train": ["data/*.txt"]},
-        "count": {"train": 2},
-        "filters": {"near_duplicates": {"enabled": True}},
-        "parts": parts,
+def jobs_of(parts: int) -> dict[str, int]:
+    """The rules that read and write a corpus in parts, in their order, with their jobs."""
+    return {
+        "corpus_read": parts,
+        "corpus_deduplicate": 4,
+        "corpus_sign": parts,
+        "corpus_link": 4,
+        "corpus_cluster": 1,
+        "corpus_write": 4,
+        "corpus_counts": 1,
+        "corpus": 1,
     }
-    (place / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": corpus}))
 
 
-def start(place: Path, *more: str) -> subprocess.Popen:
+#: Validation and test are carved from train.
+COMMON = {"count": {"train": 2}, "filters": {"near_duplicates": {"enabled": True}}}
+FILES = COMMON | {"source": "files", "files": {"train": ["data/*.txt"]}}
+MIX = COMMON | {
+    "source": "mix",
+    "mix": {
+        "often": {"source": "files", "files": {"train": ["data/[ab].txt"]}, "weight": 2.5},
+        "seldom": {"source": "files", "files": {"train": ["data/c.txt"]}, "weight": 0.5},
+    },
+}
+
+
+def write_project(place: Path, parts: int, corpus: dict = FILES) -> None:
+    lines = [line for text in speeches(60) for line in text.split(". ") if line.strip()]
+    third = len(lines) // 3
+    # Alike but for the last word, some of them in another split.
+    alike = [f"{line} indeed" for line in lines if line.count(" ") > 30][::2]
+    (place / "data").mkdir(parents=True, exist_ok=True)
+    for name, some in {
+        "a": lines[:third],
+        "b": lines[third - 100 : 2 * third],
+        "c": lines[2 * third - 100 :] + alike,
+    }.items():
+        (place / "data" / f"{name}.txt").write_text("\n".join(some) + "\n", encoding="utf-8")
+    configure(place, parts, corpus)
+
+
+def configure(place: Path, parts: int, corpus: dict = FILES) -> None:
+    (place / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": corpus | {"parts": parts}}))
+
+
+def start(place: Path, *more: str, cores: int = 2) -> subprocess.Popen:
     """Snakemake on the corpus below `place`, its output in log.txt."""
-    command = [*COMMAND, "--cores=2", *TARGETS, "--configfile", "own.yaml", *more]
+    command = [*COMMAND, f"--cores={cores}", *TARGETS, "--configfile", "own.yaml", *more]
     with open(place / "log.txt", "w") as out:
         environment = users_environment()
         return subprocess.Popen(
@@ -60,9 +83,9 @@ def start(place: Path, *more: str) -> subprocess.Popen:
         )
 
 
-def said(place: Path, *more: str) -> str:
+def said(place: Path, *more: str, cores: int = 2) -> str:
     """What Snakemake says as it ends well."""
-    status = start(place, *more).wait(600)
+    status = start(place, *more, cores=cores).wait(600)
     text = (place / "log.txt").read_text()
     assert status == 0, text[-6000:]
     return text
@@ -74,6 +97,19 @@ def planned(place: Path) -> dict[str, int]:
     return {rule: int(count) for rule, count in rows if rule not in ("total", "all")}
 
 
+def killed(place: Path, rule: str, cores: int) -> list[str]:
+    """The jobs that ended before a SIGKILL of Snakemake and all its jobs, while `rule` ran."""
+    run = start(place, cores=cores)
+    end = time.monotonic() + 300
+    # The first that a job does is to open its log.
+    while not list((place / "logs" / rule).glob("*.log")):
+        assert run.poll() is None and time.monotonic() < end, (place / "log.txt").read_text()
+        time.sleep(0.001)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    return FINISHED.findall((place / "log.txt").read_text())
+
+
 def digests(place: Path) -> dict[str, str]:
     return {f.name: file_sha256(f) for f in (place / "results/corpus").iterdir() if f.is_file()}
 
@@ -83,46 +119,53 @@ def of_one_job(tmp_path_factory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("one")
     write_project(place, parts=1)
     assert planned(place) == {"corpus": 1}
-    said(place)
+    said(place, cores=1)
+    train, validation, _ = (CorpusSplit.read(place / target) for target in TARGETS)
+    assert all(train.filters[name] for name in ("duplicate", "near_duplicate", "near_leaked"))
+    assert validation.source.carved_from == "train"
     return digests(place)
 
 
 def test_a_kill_in_each_stage_costs_that_job_and_changes_no_byte(tmp_path, of_one_job):
-    write_project(tmp_path, parts=4)
-    finished = []
-    for seen in (
-        "00004/read-00001.json",
-        "00004/removed-00000.json",
-        "00004/signed-00001.json",
-        "00004/linked-00000.json",
-        "00004/near.json",
-        "written/*.json",
-        "train.json",
-    ):
-        run = start(tmp_path)
-        end = time.monotonic() + 300
-        while not list((tmp_path / PARTS).glob(seen)):
-            assert run.poll() is None and time.monotonic() < end, (tmp_path / "log.txt").read_text()
-            time.sleep(0.01)
-        os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
-        finished += re.findall(
-            r"Finished jobid: \d+ \(Rule: (\w+)\)", (tmp_path / "log.txt").read_text()
-        )
-    finished += re.findall(r"Finished jobid: \d+ \(Rule: (\w+)\)", said(tmp_path))
+    write_project(tmp_path, parts=7)
+    jobs = jobs_of(7)
+    ended: Counter[str] = Counter()
+    for number, rule in enumerate(jobs):
+        before = killed(tmp_path, rule, cores=1 + number % 2)
+        ended.update(before)
+        # It was in the middle of this stage, and of what is there none is taken for the result.
+        assert ended[rule] < jobs[rule]
+        assert rule == "corpus" or not digests(tmp_path)
+    ended.update(FINISHED.findall(said(tmp_path)))
     assert digests(tmp_path) == of_one_job
-    # What was there stayed: no part was read twice.
-    assert finished.count("corpus_read") <= 4
+    # What was there stayed: no job was done twice.
+    assert ended.keys() == jobs.keys() and all(ended[rule] <= jobs[rule] for rule in jobs)
     assert not (tmp_path / PARTS).exists()
 
 
 def test_another_number_of_parts_reruns_nothing_and_gives_the_same_bytes(tmp_path, of_one_job):
-    write_project(tmp_path, parts=7)
-    assert planned(tmp_path) == dict(zip(RULES, (7, 4, 7, 4, 1, 4, 1, 1), strict=True))
+    write_project(tmp_path, parts=64)
+    assert planned(tmp_path) == jobs_of(64)
     said(tmp_path)
     assert digests(tmp_path) == of_one_job
-    configure(tmp_path, parts=64)
+    configure(tmp_path, parts=7)
     assert planned(tmp_path) == {}
+
+
+def test_parts_and_cores_change_no_byte_of_a_mix(tmp_path):
+    made = []
+    for parts, cores in ((1, 2), (7, 1)):
+        place = tmp_path / str(parts)
+        write_project(place, parts, MIX)
+        ended = Counter(FINISHED.findall(said(place, cores=cores)))
+        # Each of the sources is read in so many.
+        assert ended == jobs_of(2 * parts)
+        made.append(digests(place))
+    assert made[0] == made[1]
+    often, seldom = CorpusSplit.read(place / "results/corpus/train.json").source.sources
+    left = {one.name: one.filters["kept"] for one in (often, seldom)}
+    assert 2.4 < often.documents / left["often"] < 2.6 and often.filters["duplicate"]
+    assert 0.4 < seldom.documents / left["seldom"] < 0.6
 
 
 def test_an_edit_reads_again_the_parts_that_it_is_in(tmp_path, of_one_job):
@@ -138,7 +181,7 @@ def test_an_edit_reads_again_the_parts_that_it_is_in(tmp_path, of_one_job):
     parts = divided({"train": list(map(str, files))}, resolve({})["corpus"], 4)
     of_b = [part for part in parts if any(p.path == str(file) for p in part["train"])]
     assert 1 <= len(of_b) < 4
-    assert planned(tmp_path) == dict(zip(RULES, (len(of_b), 4, 4, 4, 1, 4, 1, 1), strict=True))
+    assert planned(tmp_path) == jobs_of(4) | {"corpus_read": len(of_b)}
     said(tmp_path)
     made = digests(tmp_path)
     assert made != of_one_job
