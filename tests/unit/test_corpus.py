@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlm.corpus import corpus_writing, deduplication, normalisation
+from mlm.corpus import corpus_writing, deduplication, normalisation, split_documents
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.deduplication import (
     BUCKETS,
@@ -362,6 +362,29 @@ def test_time_for_a_run_of_combining_marks_grows_like_its_length():
     normal = normalisation.normalised(text, "NFC")
     assert time.process_time() - start < 5
     assert normal == "\u1ea1" + "\u0323" * 199_999 + "\u0301" * 200_000
+
+
+def test_an_even_share_of_a_split_is_the_same_whatever_its_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(split_documents, "_TOGETHER", 4)
+    plan = from_files(
+        tmp_path,
+        {"train": [f"{i:02d} text" for i in range(50)], "validation": ["v"], "test": ["t"]},
+    )
+    found = set()
+    for count in (1, 3, 50):
+        out = tmp_path / str(count)
+        parquet = {split: [str(out / f"{split}.parquet")] for split in SPLITS}
+        parquet["train"] = [str(out / f"train-{i:05d}.parquet") for i in range(count)]
+        build_corpus(*plan, parquet, described_at(out))
+        documents = SplitDocuments.described(out / "train.json")
+        assert documents.bytes == 50 * 7 == SplitDocuments.of_files(documents.paths).bytes
+        assert documents.evenly(350).is_all
+        share = documents.evenly(100)
+        assert not share.is_all and share.bytes == pytest.approx(350 * 4 / 13)
+        found.add(tuple(t for some in documents.texts(3, share) for t in some))
+    # Of thirteen fours, the last one of two: the first, and those a quarter, half and so on behind.
+    numbers = [*range(4), *range(12, 16), *range(24, 28), *range(36, 40)]
+    assert found == {tuple(f"{i:02d} text" for i in numbers)}
 
 
 def test_files_of_equal_shares_are_the_split_in_its_order(tmp_path):

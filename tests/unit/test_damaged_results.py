@@ -14,7 +14,6 @@ from mlm.foundations.errors import MlmError
 from mlm.shards.sharding import read_documents as read_rows
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
-from mlm.tokenizer.training_text import text_bytes
 
 DAMAGES = {
     "empty": lambda content: b"",
@@ -41,7 +40,7 @@ def refused(path: Path, read) -> str:
 
 READERS = {
     "documents": lambda path: list(SplitDocuments([(path, 500)]).texts()),
-    "bytes": lambda path: text_bytes(SplitDocuments([(path, 500)])),
+    "bytes": lambda path: SplitDocuments([(path, 500)]).bytes,
     "rows": lambda path: list(read_rows(SplitDocuments([(path, 500)]), range(500), 100)),
     "column": lambda path: SplitDocuments([(path, 500)]).column("text"),
     "number": lambda path: SplitDocuments.of_files([path]),

@@ -17,9 +17,12 @@ from hypothesis import settings as tries
 from hypothesis import strategies as st
 
 from mlm.config.resolution import resolve
+from mlm.corpus import split_documents
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
+from mlm.tokenizer import statistics
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
+from mlm.tokenizer.statistics import tokenizer_statistics
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
 from mlm.tokenizer.training_text import TrainingText
@@ -161,6 +164,7 @@ def test_the_text_of_special_strings_stays_text(plain, kind):
 
 TRAIN_ONCE = """
 import json, sys
+from mlm.corpus import split_documents
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
@@ -331,3 +335,28 @@ def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
     assert 0.9 * whole / 3 < first.text.bytes <= whole / 3
     assert first == train_tokenizer(corpus(tmp_path, english), small)
     assert not train_tokenizer(corpus(tmp_path, english), settings()).text.sampled
+
+
+def test_of_a_text_of_gigabytes_a_part_is_read(tmp_path, english, monkeypatch):
+    monkeypatch.setattr(split_documents, "_TOGETHER", 10)
+    whole = sum(len(t.encode()) for t in english)
+    text = TrainingText(corpus(tmp_path, english), settings(max_training_bytes=whole // 20))
+    sentences = list(text)
+    assert text.sampled and text.documents < 0.3 * len(english)
+    assert 0.7 * whole / 20 < sum(len(s.encode()) for s in sentences) <= whole // 20
+    assert english.index(sentences[0]) < 20 and english.index(sentences[-1]) > 0.7 * len(english)
+
+
+def test_the_figures_of_a_large_split_are_those_of_a_sample_and_say_so(
+    tmp_path, english, monkeypatch
+):
+    encoder = trained(tmp_path, english)
+    origin = {"kind": "unigram", "byte_fallback": False, "training": None}
+    split = corpus(tmp_path, english)
+    all_of_it = tokenizer_statistics(encoder, {"train": split}, origin).splits["train"]
+    assert all_of_it.sampled is None
+    monkeypatch.setattr(split_documents, "_TOGETHER", 10)
+    monkeypatch.setattr(statistics, "MOST_BYTES", split.bytes // 4)
+    sample = tokenizer_statistics(encoder, {"train": split}, origin).splits["train"]
+    assert sample.sampled and 0.1 * split.bytes < sample.bytes < 0.5 * split.bytes
+    assert sample.tokens_per_byte == pytest.approx(all_of_it.tokens_per_byte, rel=0.1)

@@ -3,10 +3,12 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import CorpusSplit, together_sha256
@@ -42,6 +44,19 @@ class RowGroup:
                 row += len(rows)
 
 
+#: Documents that are taken together where not all are read.
+_TOGETHER = 8192
+
+
+@dataclass(frozen=True)
+class EvenShare:
+    """Stretches of documents at equal distances, and about how many bytes of text they have."""
+
+    stretches: Sequence[range]
+    bytes: float
+    is_all: bool
+
+
 class SplitDocuments:
     """The documents of a split in their order, numbered from 0.
 
@@ -49,15 +64,17 @@ class SplitDocuments:
     Only those are opened that hold what is asked for. Whatever is damaged raises MlmError.
     """
 
-    def __init__(self, files: Sequence[tuple[Path, int]]):
+    def __init__(self, files: Sequence[tuple[Path, int]], size: int | None = None):
         self.paths = [Path(path) for path, _ in files]
         self._ends = list(accumulate(count for _, count in files))
+        self._recorded_bytes = size
 
     @classmethod
     def described(cls, record: str | os.PathLike) -> "SplitDocuments":
         """Those of the split that `results/corpus/{split}.json` describes; its files lie beside."""
-        files = CorpusSplit.read(record).files
-        return cls([(Path(record).with_name(file.name), file.documents) for file in files])
+        split = CorpusSplit.read(record)
+        files = [(Path(record).with_name(file.name), file.documents) for file in split.files]
+        return cls(files, split.bytes)
 
     @classmethod
     def of_files(cls, paths: Sequence[str | os.PathLike]) -> "SplitDocuments":
@@ -72,6 +89,27 @@ class SplitDocuments:
         """The files, in words."""
         more = len(self.paths) - 1
         return f"{self.paths[0]}{f' and {more} more' if more else ''}"
+
+    @cached_property
+    def bytes(self) -> int:
+        """UTF-8 bytes of all texts: as recorded, or else as they are read."""
+        if self._recorded_bytes is not None:
+            return self._recorded_bytes
+        texts = (rows.column(0) for rows in self.batches(["text"], 65_536))
+        return sum(pc.sum(pc.binary_length(text)).as_py() or 0 for text in texts)
+
+    def evenly(self, most: int) -> EvenShare:
+        """Stretches with about `most` bytes of text, from the beginning to the end; or all.
+
+        They depend on the number of documents and of their bytes alone, not on the files.
+        """
+        several = -(-len(self) // _TOGETHER)
+        wanted = -(-several * most // self.bytes) if self.bytes else several
+        if wanted >= several:
+            return EvenShare([range(len(self))], self.bytes, True)
+        firsts = (number * several // wanted * _TOGETHER for number in range(wanted))
+        stretches = [range(first, min(first + _TOGETHER, len(self))) for first in firsts]
+        return EvenShare(stretches, self.bytes * wanted / several, False)
 
     def are_there(self) -> bool:
         """Whether all the files are."""
@@ -113,12 +151,13 @@ class SplitDocuments:
         for group in self.row_groups(columns, documents):
             yield from group.batches(columns, batch, documents)
 
-    def texts(self, batch: int = 1000) -> Iterator[list[str]]:
-        """All texts in order, at most `batch` at a time."""
-        for group in self.row_groups(["text"]):
-            with reading(group.path, "parquet"):
-                for rows in group.batches(["text"], batch):
-                    yield rows.column("text").to_pylist()
+    def texts(self, batch: int = 1000, share: EvenShare | None = None) -> Iterator[list[str]]:
+        """All texts in order, or those of `share`, at most `batch` at a time."""
+        for stretch in share.stretches if share else [range(len(self))]:
+            for group in self.row_groups(["text"], stretch):
+                with reading(group.path, "parquet"):
+                    for rows in group.batches(["text"], batch, stretch):
+                        yield rows.column("text").to_pylist()
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of all documents, in memory."""

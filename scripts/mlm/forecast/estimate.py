@@ -13,6 +13,7 @@ from mlm.forecast.training_rehearsal import TrainingMeasured
 from mlm.foundations.errors import MlmError
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.pretraining.length import number_of_updates
+from mlm.tokenizer.statistics import MOST_BYTES
 from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 
 #: Seconds that a job takes whatever its data: to start, to import, to open a model. As measured
@@ -89,7 +90,8 @@ def stages_of_data(
     tokens = sum(size.tokens for size in sizes.values())
     times = text / (data.text_bytes * data.kept)
     corpus = fixed["corpus"] + data.corpus * times
-    trained = fixed["tokenizer"] + data.training + data.encoding * times
+    looked_at = sum(min(size.text, MOST_BYTES) for size in sizes.values()) / text
+    trained = fixed["tokenizer"] + data.training + data.encoding * (times * looked_at)
     count = sum(settings["shards"]["count"].values())
     # Side by side, and then the three manifests.
     each = fixed["shard"] + alone(_BESIDE_A_JOB * slower)

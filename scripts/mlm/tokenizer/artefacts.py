@@ -10,7 +10,7 @@ class SplitStatistics:
     """How a tokenizer fits a split; rates are None where there is nothing to divide by.
 
     Tokens are counted without the two that stand around each document; words are what stands
-    between white space; bytes are UTF-8.
+    between white space; bytes are UTF-8. `sampled`: all is of an even sample of a large split.
     """
 
     tokens: int
@@ -23,11 +23,12 @@ class SplitStatistics:
     unknown_rate: float | None
     vocabulary_used: int
     special_literals: int
+    sampled: bool | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
 class FrequentToken:
-    """A token and how often it stands in the train split."""
+    """A token and how often it stands in what was looked at of the train split."""
 
     id: int
     token: str

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from mlm.tokenizer.artefacts import FrequentToken, SplitStatistics, TokenizerSta
 from mlm.tokenizer.encoding import Encoder
 
 _TOP = 20
+#: Bytes of a split's text that are looked at; of a larger one as many of stretches at equal
+#: distances.
+MOST_BYTES = 200_000_000
 
 
 def split_statistics(
@@ -52,7 +56,9 @@ def tokenizer_statistics(
     """
     splits, frequent = {}, []
     for split, corpus in corpora.items():
-        splits[split], counts = split_statistics(encoder, corpus.texts())
+        share = corpus.evenly(MOST_BYTES)
+        found, counts = split_statistics(encoder, corpus.texts(share=share))
+        splits[split] = found if share.is_all else replace(found, sampled=True)
         if split == "train":
             names = encoder.names()
             order = np.lexsort((np.arange(len(counts)), -counts))[:_TOP].tolist()

@@ -11,7 +11,6 @@ from mlm.tokenizer.statistics import tokenizer_statistics
 from mlm.tokenizer.tokenizer_files import tokenizer_files, write_tokenizer
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
-from mlm.tokenizer.training_text import text_bytes
 
 
 def make_tokenizer(
@@ -40,7 +39,7 @@ def make_tokenizer(
 
 def _trained(corpus: SplitDocuments, section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:
     """A tokenizer trained on `corpus`, and what the statistics say of it."""
-    settings = TokenizerSettings.of(section, text_bytes(corpus))
+    settings = TokenizerSettings.of(section, corpus.bytes)
     trained = train_tokenizer(corpus, settings)
     special = dict(zip(SPECIAL_NAMES, settings.special_tokens, strict=True))
     return Ready(trained.tokenizer, special, None), {

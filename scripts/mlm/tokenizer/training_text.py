@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-import pyarrow.compute as pc
-
-from mlm.corpus.split_documents import SplitDocuments
+from mlm.corpus.split_documents import EvenShare, SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings
@@ -13,6 +11,8 @@ from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 #: Longest stretch of text that a trainer is given at once. Trainers are slow on very long
 #: lines, and sentencepiece leaves out what is longer than its limit.
 LONGEST_SENTENCE = 2000
+#: How many times `max_training_bytes` is read of a larger text, to choose from.
+_READ = 4
 #: Characters that end a stretch of training text and have a piece of their own if they occur:
 #: line ends, which no word runs across, and what sentencepiece uses as marks of its own and
 #: gives no piece to (tab, U+001F, U+2585, NUL).
@@ -22,14 +22,6 @@ ESCAPES = (("\u241b", "\u241b0"), ("\u2581", "\u241b1"))
 _LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
 
 
-def text_bytes(corpus: SplitDocuments) -> int:
-    """UTF-8 bytes of the texts of a split."""
-    return sum(
-        pc.sum(pc.binary_length(rows.column(0))).as_py() or 0
-        for rows in corpus.batches(["text"], 65_536)
-    )
-
-
 @dataclass
 class TrainingText:
     """The training text of a corpus, as an iterable that can be read again.
@@ -37,7 +29,7 @@ class TrainingText:
     Replacements are made, special strings are broken up (none may become a piece), stretches
     longer than LONGEST_SENTENCE are cut, at a space where there is
     one. Of a corpus larger than `max_training_bytes` an even share is given: stretches from
-    its beginning to its end, chosen by position alone.
+    its beginning to its end, chosen by position alone, of at most four times as much that is read.
 
     After a reading, `documents`, `bytes` and `boundaries` (those of BOUNDARIES that occur)
     say what was read; `sampled` whether it was a share.
@@ -49,12 +41,12 @@ class TrainingText:
     bytes: int = 0
     boundaries: str = ""
     sampled: bool = field(init=False)
-    _total: int = field(init=False)
+    _share: EvenShare = field(init=False)
 
     def __post_init__(self):
-        self._total = text_bytes(self.corpus)
-        self.sampled = self._total > self.settings.max_training_bytes
-        if not self._total:
+        self._share = self.corpus.evenly(_READ * self.settings.max_training_bytes)
+        self.sampled = self.corpus.bytes > self.settings.max_training_bytes
+        if not self.corpus.bytes:
             raise MlmError(
                 f"{self.corpus.named} holds no text: there is nothing to train a tokenizer on. "
                 "Check corpus.source and corpus.filters."
@@ -63,16 +55,20 @@ class TrainingText:
     def __iter__(self) -> Iterator[str]:
         sentences = self._sentences()
         if self.sampled:
-            sentences = evenly(sentences, self.settings.max_training_bytes / self._total)
+            sentences = evenly(sentences, self.settings.max_training_bytes / self._share.bytes)
         self.bytes = 0
         for sentence in sentences:
-            self.bytes += len(sentence) if sentence.isascii() else len(sentence.encode())
+            size = len(sentence) if sentence.isascii() else len(sentence.encode())
+            # What is read of a larger text can come to more than was expected.
+            if self.sampled and self.bytes + size > self.settings.max_training_bytes:
+                return
+            self.bytes += size
             yield sentence
 
     def _sentences(self) -> Iterator[str]:
         self.documents, read, found = 0, 0, set()
-        progress = Progress("reading the training text", self._total, "bytes")
-        for texts in self.corpus.texts():
+        progress = Progress("reading the training text", self._share.bytes, "bytes")
+        for texts in self.corpus.texts(share=self._share):
             for text in texts:
                 read += len(text) if text.isascii() else len(text.encode())
                 text = replaced(text, self.settings)
