@@ -31,6 +31,7 @@ from mlm.results.bucket_access import check_bucket
 from mlm.shards.object_storage import is_remote
 from mlm.shards.prebuilt import find_shards
 from mlm.tokenizer.tokenizer_settings import expected_vocabulary
+from mlm.tpu.compiler import require_compiler
 
 try:
     check_place(Path.cwd())
@@ -357,6 +358,18 @@ def publish_records(wildcards):
         except MlmError as error:
             raise WorkflowError(str(error))
     return PUBLISH_RECORDS
+
+
+def tpu_compiler(wildcards):
+    """No file. An error where this environment, in which the jobs run, has no TPU compiler."""
+    here = workflow.local_exec and not workflow.deployment_settings.deployment_method
+    made = Path(f"results/runs/{wildcards.run}/preflight.json").exists()
+    if workflow.is_main_process and here and not made and not workflow.dryrun:
+        try:
+            require_compiler()
+        except MlmError as error:
+            raise WorkflowError(str(error))
+    return []
 
 
 def indexes(wildcards):

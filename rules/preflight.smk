@@ -12,6 +12,8 @@
 #                                                      results/finetune/examples.csv
 #
 #   snakemake --cores 2 preflight   shows all runs as a table and fails where one does
+#
+# Its jobs need libtpu, which is in envs/requirements-preflight.txt.
 from mlm.tpu.chips import replicas_of
 
 # evaluation.batch_size is for all replicas together, so a replica's part of it, and with it the
@@ -30,6 +32,8 @@ rule lower_train_step:
         validation="results/manifests/validation.json",
         tokenizer="results/tokenizer/tokenizer.json",
         record=TOKENIZER_RECORD,
+        # Missed before the corpus is read and steps are lowered, not after that.
+        compiler=tpu_compiler,
     output:
         program="results/runs/{run}/preflight/train_step.stablehlo",
         validation="results/runs/{run}/preflight/validation_step.stablehlo",

@@ -6,7 +6,9 @@ from mlm.jobs.job import run
 def main(job):
     from mlm.preflight.checks import PreflightFiles, PreflightSettings, preflight
     from mlm.preflight.data_readiness import Reach
+    from mlm.tpu.compiler import require_compiler
 
+    require_compiler()
     verdict = preflight(
         PreflightSettings.of(job.params.targets, job.params.utilisation, job.params.effort),
         PreflightFiles(

@@ -5,7 +5,9 @@ from mlm.jobs.job import run
 
 def main(job):
     from mlm.preflight.batch_search import find_batches
+    from mlm.tpu.compiler import require_compiler
 
+    require_compiler()
     settings = {
         "name": job.wildcards.run,
         "model": job.params.model,

@@ -1,4 +1,4 @@
-"""Write envs/environment.yaml, which `snakemake --sdm conda` uses, from envs/requirements.txt.
+"""Write envs/environment.yaml, for `snakemake --sdm conda`, from envs/requirements-conda.txt.
 
 .venv/bin/python scripts/generate_environment.py
 """
@@ -10,7 +10,7 @@ ENVS = Path(__file__).resolve().parents[1] / "envs"
 #: Snakemake copies this file alone to where it makes the environment, so that it can name no other.
 HEAD = """\
 # The environment of every rule, for `snakemake --sdm conda`: the packages and hashes of
-# requirements.txt, on conda's Python. Written by scripts/generate_environment.py.
+# requirements-conda.txt, on conda's Python. Written by scripts/generate_environment.py.
 channels:
   - conda-forge
 dependencies:
@@ -33,5 +33,5 @@ def environment_yaml(requirements: str) -> str:
 
 
 if __name__ == "__main__":
-    pins = (ENVS / "requirements.txt").read_text(encoding="utf-8")
+    pins = (ENVS / "requirements-conda.txt").read_text(encoding="utf-8")
     (ENVS / "environment.yaml").write_text(environment_yaml(pins), encoding="utf-8")

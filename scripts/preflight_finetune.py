@@ -6,7 +6,9 @@ from mlm.jobs.job import run
 def main(job):
     from mlm.preflight.checks import PreflightSettings
     from mlm.preflight.finetuning_checks import preflight_finetuning
+    from mlm.tpu.compiler import require_compiler
 
+    require_compiler()
     verdict = preflight_finetuning(
         PreflightSettings.of(job.params.targets, job.params.utilisation, job.params.effort),
         job.input.lowering,

@@ -117,7 +117,9 @@ def python_with():
             for name in names:
                 lock = ROOT / "envs" / f"requirements-{name}.txt"
                 ran = subprocess.run(
-                    [*pip, "--require-hashes", "-r", lock], capture_output=True, text=True
+                    [*pip, "--no-deps", "--require-hashes", "-r", lock],
+                    capture_output=True,
+                    text=True,
                 )
                 if ran.returncode:
                     not_here(f"{lock.name} cannot be installed: {ran.stderr[-1000:]}")

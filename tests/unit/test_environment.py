@@ -1,8 +1,10 @@
 """The environment is checked before the first job."""
 
+import ast
 from pathlib import Path
 
 import pytest
+from loaded_script import loaded
 
 from mlm.foundations import environment
 from mlm.foundations.environment import check_environment, check_place, pinned_versions
@@ -29,13 +31,33 @@ def test_missing_and_other_versions_are_told_together(monkeypatch):
         check_environment(REQUIREMENTS)
     text = str(caught.value)
     assert "pyarrow is missing" in text and "numpy 1.0 is installed" in text
-    assert "pip install --require-hashes" in text
+    assert "-m pip install --no-deps --no-compile --require-hashes -r " in text
+    assert text.endswith("envs/requirements.txt")
 
 
-def test_an_old_python_is_named(monkeypatch):
-    monkeypatch.setattr(environment, "OLDEST_PYTHON", (99, 0))
-    with pytest.raises(MlmError, match=r"is too old; 99\.0 or later"):
+@pytest.mark.parametrize(("version", "word"), [((3, 10, 9), "old"), ((3, 14, 0), "new")])
+def test_a_python_that_does_not_suit_is_named(monkeypatch, version, word):
+    monkeypatch.setattr(environment.sys, "version_info", version)
+    with pytest.raises(MlmError, match=rf"Python 3\.1. is too {word}; .* 3\.11 to 3\.13"):
         check_environment(REQUIREMENTS)
+
+
+def test_before_anything_is_installed_a_python_that_suits_is_named(monkeypatch):
+    check = loaded("check_python")
+    assert check.problem() == ""
+    monkeypatch.setattr(check.sys, "version_info", (3, 9, 18))
+    monkeypatch.setattr(check, "runs", lambda command: command == "python3.12")
+    assert check.problem().endswith("run the same lines with python3.12 in the place of python3")
+    monkeypatch.setattr(check, "runs", lambda command: False)
+    assert "uv python install 3.13" in check.problem()
+    monkeypatch.setattr(check.platform, "system", lambda: "Windows")
+    assert "no packages for Windows" in check.problem()
+
+
+@pytest.mark.parametrize("file", ["check_python.py", "mlm/foundations/supported_python.py"])
+def test_an_old_python_reads_what_tells_it_so(file):
+    text = (REQUIREMENTS.parents[1] / "scripts" / file).read_text()
+    ast.parse(text, feature_version=(3, 8))
 
 
 def test_results_that_are_a_file_are_refused(tmp_path):

@@ -48,6 +48,7 @@ COMPUTES_NO_BITS = {
     "mlm.foundations.environment": "says what is installed",
     "mlm.foundations.errors": "messages",
     "mlm.foundations.progress_line": "messages",
+    "mlm.foundations.supported_python": "says which Python suits",
     "mlm.foundations.weight_files": "writes files",
     "mlm.pretraining.accelerator_settings": "what the devices come to is part of the state",
     "mlm.pretraining.export": "writes files",

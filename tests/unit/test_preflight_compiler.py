@@ -127,7 +127,8 @@ def test_without_libtpu_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(compiler, "find_spec", lambda name: None)
     found = compiler._compile_here("v5e:2x2", "none")
     assert found.outcome == NO_COMPILER
-    assert "requirements.txt" in found.message
+    assert "pip install --no-deps" in found.message
+    assert found.message.endswith("envs/requirements-preflight.txt")
 
 
 def test_the_libtpu_of_a_tpu_machine_is_told_from_the_compilers(monkeypatch):

@@ -1,6 +1,9 @@
-"""The environments of the profiles hold the packages that the workflow was tested with."""
+"""The environments hold the packages that the workflow was tested with, on every platform."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,15 +11,74 @@ import yaml
 from loaded_script import loaded
 
 from mlm.foundations.environment import PACKAGES, pinned_versions
+from mlm.foundations.supported_python import NEWEST_PYTHON, OLDEST_PYTHON
 
 ROOT = Path(__file__).parents[2]
-PINS = pinned_versions(ROOT / "envs" / "requirements.txt")
+ENVS = ROOT / "envs"
+PINS = pinned_versions(ENVS / "requirements.txt")
+#: What the GPU's and conda's environments have in the place of tensorflow-cpu.
+PLAIN = {p: v for p, v in PINS.items() if p != "tensorflow-cpu"}
+FOR_WINDOWS = {"colorama", "pyreadline3"}
+
+PYTHONS = [f"3.{minor}" for minor in range(OLDEST_PYTHON[1], NEWEST_PYTHON[1] + 1)]
+#: As uv calls the platforms that the README names.
+PLATFORMS = ["x86_64-manylinux_2_31", "aarch64-manylinux_2_31", "aarch64-apple-darwin"]
 
 
-@pytest.mark.parametrize("name", ["gpu", "slurm", "gcs", "gcs-test", "gke", "test"])
+def lacking(pins, name):
+    extended = pinned_versions(ENVS / f"requirements-{name}.txt")
+    return {p: v for p, v in pins.items() if extended.get(p) != v}
+
+
+@pytest.mark.parametrize("name", ["preflight", "slurm", "gcs", "gcs-test", "gke", "test"])
 def test_an_extended_environment_holds_the_default_one(name):
-    extended = pinned_versions(ROOT / "envs" / f"requirements-{name}.txt")
-    assert {p: v for p, v in PINS.items() if extended.get(p) != v} == {}
+    assert lacking(PINS, name) == {}
+
+
+def test_the_environments_in_which_preflights_run_hold_the_preflights():
+    pins = pinned_versions(ENVS / "requirements-preflight.txt")
+    # The compiler that the figures of docs/tpu.md and the tests are of.
+    assert pins == PINS | {"libtpu": "0.0.42.1"}
+    assert lacking(pins, "test") == lacking(pins, "gke") == {}
+    assert lacking(PLAIN | {"libtpu": "0.0.42.1"}, "conda") == {}
+
+
+def test_gpus_and_conda_get_the_tensorflow_of_the_same_version():
+    assert set(lacking(PLAIN, "gpu")) <= FOR_WINDOWS
+    for name in ("gpu", "conda"):
+        pins = pinned_versions(ENVS / f"requirements-{name}.txt")
+        assert pins["tensorflow"] == PINS["tensorflow-cpu"] == PINS["tensorflow"]
+        assert "tensorflow-cpu" not in pins
+
+
+def test_the_default_environment_is_small():
+    """What only some runs or tests need, and what only asks for disk, is in no default lock."""
+    assert not {"flax", "jax-cuda12-plugin", "libclang", "libtpu", "pytest", "wandb"} & set(PINS)
+    assert not [p for p in PINS if "executor-plugin-" in p or "storage-plugin-" in p]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["", "-test"])
+@pytest.mark.parametrize("python", PYTHONS)
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_a_lock_has_a_package_with_a_hash_for_every_python_and_platform(name, python, platform):
+    """Resolved, and nothing downloaded but descriptions. Needs the package index."""
+    lock = ENVS / f"requirements{name}.txt"
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--no-deps", "--generate-hashes", lock]
+    command += ["--python-version", python, "--python-platform", platform]
+    # The one that is built: there is only its source, and only Python in it.
+    command += ["--only-binary", ":all:", "--no-binary", "connection-pool"]
+    ran = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"UV_PYTHON_DOWNLOADS": "never"},
+    )
+    assert ran.returncode == 0, ran.stderr
+    versions = dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", ran.stdout, re.MULTILINE))
+    kind = "tensorflow-cpu" if platform.startswith("x86_64") else "tensorflow"
+    assert versions[kind] == PINS[kind] and ("tensorflow" in versions) == (kind == "tensorflow")
+    assert ("libtpu" in versions) == (bool(name) and platform.startswith("x86_64"))
 
 
 def test_the_gpu_environment_has_jaxs_plugin_and_the_cuda_that_tensorflow_takes():
@@ -59,7 +121,7 @@ def test_every_package_has_a_hash_and_no_index_is_named(lock):
 
 def test_conda_installs_the_same_packages_by_the_same_hashes():
     """Snakemake copies environment.yaml alone: a file that it named would not be found."""
-    pins = (ROOT / "envs" / "requirements.txt").read_text()
+    pins = (ROOT / "envs" / "requirements-conda.txt").read_text()
     environment = (ROOT / "envs" / "environment.yaml").read_text()
     assert environment == loaded("generate_environment").environment_yaml(pins)
     *_, pip = yaml.load(environment, yaml.CSafeLoader)["dependencies"]

@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 
 from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.supported_python import unsuitable
 
-OLDEST_PYTHON = (3, 11)
+ENVIRONMENTS = Path(__file__).parents[3] / "envs"
 
 #: Below this nothing is begun. The embedded corpus alone comes to about 50 MB of results.
 LEAST_FREE_BYTES = 100_000_000
@@ -42,6 +43,18 @@ NO_JAX = (
 _ALTERNATIVES = {"tensorflow": ("tensorflow-tpu", "tensorflow-cpu")}
 
 
+def install_command(lock: str) -> str:
+    """The one command that brings what `lock`, a file in envs/, pins to this environment.
+
+    --no-deps: a lock names every package that is needed, and leaves out what only asks for disk.
+    """
+    python, file = (
+        os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+        for path in (Path(sys.executable), ENVIRONMENTS / lock)
+    )
+    return f"{python} -m pip install --no-deps --no-compile --require-hashes -r {file}"
+
+
 def pinned_versions(requirements: Path) -> dict[str, str]:
     """Package versions that a requirements file pins with `==`."""
     pins = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", requirements.read_text(), re.MULTILINE)
@@ -60,11 +73,13 @@ def installed_version(package: str) -> str | None:
 
 
 def check_environment(requirements: Path) -> None:
-    """Raise MlmError where Python is too old or a package is missing or of another version."""
+    """Raise MlmError where Python does not suit or a package is missing or of another version."""
+    if wrong := unsuitable(sys.version_info):
+        raise MlmError(
+            f"{wrong}. This one is {sys.executable}. Remove the environment and make it with "
+            "another Python: python3 scripts/check_python.py says which is here"
+        )
     problems = []
-    if sys.version_info < OLDEST_PYTHON:
-        found, needed = (".".join(map(str, v[:2])) for v in (sys.version_info, OLDEST_PYTHON))
-        problems.append(f"Python {found} is too old; {needed} or later is needed")
     pins = pinned_versions(requirements)
     for package in PACKAGES:
         found, wanted = installed_version(package), pins.get(package)
@@ -75,8 +90,7 @@ def check_environment(requirements: Path) -> None:
     if problems:
         raise MlmError(
             f"This environment ({sys.prefix}) cannot run the workflow:\n{listed(problems)}\n"
-            f"Install what is pinned: {Path(sys.executable).name} -m pip install "
-            f"--require-hashes -r {requirements}"
+            f"Install what is pinned: {install_command(requirements.name)}"
         )
 
 

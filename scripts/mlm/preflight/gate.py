@@ -21,8 +21,9 @@ def require_passed(report: str, run: str, step: dict) -> None:
             f"{run}: accelerator.kind: auto came to this machine's TPU, and preflight.required "
             f"asks for a preflight that passed before a TPU trains: {fault}. Make it with "
             f"'snakemake --cores 2 results/runs/{run}/preflight/passed.txt' (in the environment "
-            "of envs/requirements.txt, on any machine), set accelerator.kind: tpu, with which it "
-            "is made by itself, or set preflight.required: false"
+            "of envs/requirements-preflight.txt, on any machine with Linux on x86-64), set "
+            "accelerator.kind: tpu, with which it is made by itself, or set preflight.required: "
+            "false"
         )
 
 

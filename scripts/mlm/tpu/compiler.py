@@ -4,7 +4,7 @@ libtpu holds the compiler for every TPU generation and can be given the descript
 topology instead of a device (ahead-of-time compilation, as in `jax.experimental.topologies`).
 JAX's public interface compiles functions traced by JAX; a module that TensorFlow lowered has
 to go through the private parts named in `PRIVATE_INTERFACE`. They are pinned with jax and
-libtpu in envs/requirements.txt, and a test says at once when an update moves them.
+libtpu in envs/requirements-preflight.txt, and a test says at once when an update moves them.
 
 Each compilation runs in a process of its own (`python -m mlm.tpu.compiler`), so that
 one that dies, or is killed for its memory, takes no other target with it.
@@ -24,6 +24,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mlm.foundations.child_process import child_environment
+from mlm.foundations.environment import install_command
+from mlm.foundations.errors import MlmError
 from mlm.tpu.chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
 from mlm.tpu.collectives import Collective, collectives_of
 
@@ -67,10 +69,8 @@ _NO_HOST_MEMORY = re.compile(
 #: What a line of a compiling process begins with that is an answer.
 _ANSWER = "answer: "
 
-HOW_TO_GET_LIBTPU = (
-    "libtpu, the TPU compiler, is not installed. It comes with envs/requirements.txt on Linux "
-    "x86-64 (pip install --require-hashes -r envs/requirements.txt); it needs no TPU"
-)
+#: The lock that has the compiler.
+_LOCK = "requirements-preflight.txt"
 
 
 @dataclass(frozen=True)
@@ -200,6 +200,17 @@ def compiler_versions() -> dict[str, str]:
     return {p: version(p) for p in ("jax", "jaxlib", "libtpu") if find_spec(p) is not None}
 
 
+def require_compiler() -> None:
+    """Raise MlmError where libtpu is not installed: with the command that brings it."""
+    if find_spec("libtpu") is None:
+        raise MlmError(
+            "The preflight needs libtpu, the TPU compiler, which is not installed in "
+            f"{sys.prefix}. It needs no TPU, and is made for Linux on x86-64 alone. There, one "
+            "command brings it: "
+            f"{install_command(_LOCK)}"
+        )
+
+
 def missing_private_interface() -> list[str]:
     """What of `PRIVATE_INTERFACE` the installed JAX no longer has.
 
@@ -230,21 +241,23 @@ def compile_here(target: str, compiled: Callable) -> Compilation:
     It returns XLA's executable. Only in a process that was
     started by `ask`, with `ENVIRONMENT`.
     """
-    if find_spec("libtpu") is None:
-        return Compilation(NO_COMPILER, HOW_TO_GET_LIBTPU)
+    try:
+        require_compiler()
+    except MlmError as error:
+        return Compilation(NO_COMPILER, str(error))
     if tuple(map(int, re.findall(r"\d+", version("libtpu"))[:3])) < OLDEST_LIBTPU:
         return Compilation(
             NO_COMPILER,
             f"libtpu {version('libtpu')} is the one that TensorFlow needs on a TPU; the compiler "
             f"needs {'.'.join(map(str, OLDEST_LIBTPU))} or later. Run the preflight in the "
-            "environment of envs/requirements.txt, on any machine: it needs no TPU",
+            f"environment of envs/{_LOCK}, on any machine with Linux on x86-64: it needs no TPU",
         )
     missing = missing_private_interface()
     if missing:
         return Compilation(
             NO_COMPILER,
             f"the installed jax lacks {', '.join(missing)}; install the pinned versions of "
-            "envs/requirements.txt",
+            f"envs/{_LOCK}",
         )
     import jax
     from jax.experimental import topologies
