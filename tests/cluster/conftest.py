@@ -77,12 +77,22 @@ class Run:
         return self.output()
 
 
-def start(project: Project, python: str, *arguments: str, environment=None) -> Run:
+#: What `start` runs for jobs on a cluster.
+IMPATIENT = (str(ROOT / "tests" / "cluster" / "impatient_snakemake.py"),)
+
+
+def start(
+    project: Project,
+    python: str,
+    *arguments: str,
+    environment=None,
+    program: tuple[str, ...] = ("-m", "snakemake"),
+) -> Run:
     """Start snakemake on the tiny configuration of `project`."""
     log = project.path / "run.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [python, "-m", "snakemake", "--configfile", "tiny.yaml", *arguments],
+            [python, *program, "--configfile", "tiny.yaml", *arguments],
             cwd=project.path,
             env=users_environment() | (environment or {}),
             stdout=output,

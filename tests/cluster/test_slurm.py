@@ -6,22 +6,34 @@ import sys
 
 import pytest
 
-from tests.cluster.conftest import SMALL, digests, start
+from tests.cluster.conftest import IMPATIENT, SMALL, Run, digests, start
 from tests.workflow.conftest import ROOT, Project, copy_of_the_repository, speeches
 
 # Beside the workflow, a service of its own: run with -m slow.
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
-#: Ask Slurm more often than a real cluster likes to be asked.
-QUICK = (
-    *("--slurm-init-seconds-before-status-checks", "1"),
-    *("--seconds-between-status-checks", "2"),
-)
+#: Ask Slurm sooner than a real cluster likes to be asked.
+QUICK = ("--slurm-init-seconds-before-status-checks", "1")
 
 
 @pytest.fixture(scope="session")
 def python(python_with):
     return python_with("slurm")
+
+
+@pytest.fixture(scope="session")
+def on_slurm(slurm, python):
+    """Starts snakemake on a project, with jobs of Slurm."""
+
+    def run(project: Project, *arguments: str) -> Run:
+        profile = ("--profile", str(ROOT / "profiles" / "slurm"), *QUICK)
+        return start(
+            *(project, python, *profile, *arguments),
+            environment=slurm.environment,
+            program=IMPATIENT,
+        )
+
+    return run
 
 
 def jobs(slurm, state: str) -> dict[str, str]:
@@ -32,13 +44,11 @@ def jobs(slurm, state: str) -> dict[str, str]:
 
 
 def test_a_cancelled_and_a_requeued_training_end_in_the_bytes_of_a_local_run(
-    slurm, python, local_run, tmp_path
+    slurm, on_slurm, local_run, tmp_path
 ):
     project = copy_of_the_repository(tmp_path)
     project.write_config(SMALL)
-    run = start(
-        project, python, "--profile", "profiles/slurm", *QUICK, environment=slurm.environment
-    )
+    run = on_slurm(project)
 
     def training_but(former: str | None) -> str | None:
         job = jobs(slurm, "RUNNING").get("pretrain")
@@ -62,7 +72,7 @@ def test_a_cancelled_and_a_requeued_training_end_in_the_bytes_of_a_local_run(
 
 
 def test_a_cancelled_part_of_a_corpus_is_read_again_to_the_bytes_of_one_job(
-    slurm, python, tmp_path
+    slurm, on_slurm, python, tmp_path
 ):
     lines = "\n".join(line for text in speeches(100) for line in text.split(". "))
     targets = [f"results/corpus/{split}.json" for split in ("train", "validation", "test")]
@@ -77,8 +87,7 @@ def test_a_cancelled_part_of_a_corpus_is_read_again_to_the_bytes_of_one_job(
         if parts == 1:
             start(project, python, "--cores", "2", *targets).finished()
         else:
-            profile = ("--profile", "profiles/slurm", *QUICK)
-            run = start(project, python, *profile, *targets, environment=slurm.environment)
+            run = on_slurm(project, *targets)
             cancelled = run.wait_for(lambda: jobs(slurm, "RUNNING").get("corpus_read"))
             slurm.run("scancel", cancelled)
             output = run.finished()
@@ -88,7 +97,7 @@ def test_a_cancelled_part_of_a_corpus_is_read_again_to_the_bytes_of_one_job(
     assert made[1] == made[3]
 
 
-def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(slurm, python, tmp_path):
+def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(on_slurm, tmp_path):
     together = copy.deepcopy(SMALL)
     together["pretraining"] |= {"engine": "jax", "steps": 20}
     projects, model = {}, "results/runs/base/model/model.safetensors"
@@ -97,12 +106,8 @@ def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(slurm, python,
         projects[start_by] = copy_of_the_repository(tmp_path / start_by)
         projects[start_by].write_config(together)
     start(projects["here"], sys.executable, "--cores", "2", model).finished()
-    run = start(
-        *(projects["srun"], python, "--profile", "profiles/slurm", *QUICK, model),
-        *("--set-resources", "pretrain:mpi=srun", "pretrain:tasks=2"),
-        environment=slurm.environment,
-    )
-    run.finished()
+    tasks = ("--set-resources", "pretrain:mpi=srun", "pretrain:tasks=2")
+    on_slurm(projects["srun"], model, *tasks).finished()
     found = {name: digests(project.path / "results") for name, project in projects.items()}
     assert found["srun"] == found["here"] and model.removeprefix("results/") in found["here"]
     log = (projects["srun"].path / "logs" / "pretrain" / "base.log").read_text()
@@ -124,12 +129,13 @@ def slow(tmp_path) -> Project:
     return Project(tmp_path)
 
 
-PROFILE = ("--profile", str(ROOT / "profiles" / "slurm"), "--retries", "0", *QUICK)
-
-
-def test_a_job_over_its_time_limit_is_reported_in_words(slurm, python, slow):
-    limited = ("--set-resources", "slow:runtime=1")
-    run = start(slow, python, *PROFILE, *limited, environment=slurm.environment)
+def test_a_job_over_its_time_limit_is_reported_in_words(slurm, on_slurm, slow):
+    run = on_slurm(slow, "--retries", "0", "--set-resources", "slow:runtime=1")
+    job = run.wait_for(lambda: jobs(slurm, "RUNNING").get("slow"))
+    assert slurm.run("squeue", "-h", "-j", job, "-o", "%l").strip() == "1:00"
+    # Its work has begun, and its minute is over at once.
+    run.wait_for(lambda: f"{job}.0" in slurm.run("squeue", "-h", "--steps", "-j", job))
+    slurm.run("scontrol", "update", f"JobId={job}", "EndTime=now")
     output = run.finished(status=1)
     assert "SLURM status is: 'TIMEOUT'" in output
     # The job's own log, shown with the error, has Slurm's words.
@@ -138,8 +144,7 @@ def test_a_job_over_its_time_limit_is_reported_in_words(slurm, python, slow):
     )
 
 
-def test_an_unknown_partition_is_named(slurm, python, slow):
+def test_an_unknown_partition_is_named(on_slurm, slow):
     elsewhere = ("--set-resources", "slow:slurm_partition='nowhere'")
-    run = start(slow, python, *PROFILE, *elsewhere, environment=slurm.environment)
-    output = run.finished(status=1)
+    output = on_slurm(slow, "--retries", "0", *elsewhere).finished(status=1)
     assert "invalid partition specified: nowhere" in output
