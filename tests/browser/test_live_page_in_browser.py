@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from devtools import browsing
 from test_live_page import told
-from test_report_page import CHECKS, OVERFLOW, chromium  # noqa: F401
+from test_report_page import CHECKS, OVERFLOW, WORDS, chromium  # noqa: F401
 
 from mlm.report.live_page import live_page
 
@@ -20,10 +20,11 @@ def test_it_fits_and_is_read_and_fetches_nothing(chromium, tmp_path):  # noqa: F
     async def look() -> None:
         async with browsing(chromium, tmp_path) as tab:
             await tab.open(page.as_uri())
-            for width in (360, 1200):
+            for width in (360, 768, 1200, 1600):
                 metrics = {"height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
                 await tab.send("Emulation.setDeviceMetricsOverride", width=width, **metrics)
                 assert await tab.evaluate(OVERFLOW) == []
+                assert (await tab.evaluate(WORDS))["found"] == []
                 for scheme in ("light", "dark"):
                     features = [{"name": "prefers-color-scheme", "value": scheme}]
                     await tab.send("Emulation.setEmulatedMedia", features=features)

@@ -1,15 +1,18 @@
 """The report in a real browser: nothing fetched, nothing thrown, readable on a phone."""
 
 import asyncio
+import json
 import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from devtools import browsing, find_chromium
-from report_results import hostile, results_in, written
+from report_results import WORLDWIDE, hostile, results_in, with_texts, written
 
-CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
+CHECKS, WORDS = (
+    (Path(__file__).parent / name).read_text(encoding="utf-8") for name in ("checks.js", "words.js")
+)
 OVERFLOW = """
 [...document.querySelectorAll("body *")]
   .filter((e) => !e.closest(".scroll, pre, svg") && e.checkVisibility())
@@ -30,12 +33,14 @@ def chromium():
     return found
 
 
-@pytest.fixture(scope="module", params=["three runs", "hostile text"])
+@pytest.fixture(scope="module", params=["three runs", "hostile text", "worldwide"])
 def page(request, tmp_path_factory):
-    """The path of a report: on three ordinary runs, and on text that means harm."""
+    """The path of a report: on three runs, on text that means harm, on Arabic and Japanese."""
     root = tmp_path_factory.mktemp("page")
     if request.param == "hostile text":
         results = hostile(root)
+    elif request.param == "worldwide":
+        results = with_texts(root, WORLDWIDE)
     else:
         seed = {"pretraining": {"seed": 1}}
         wide = {"model": {"config": {"hidden_size": 256}}}
@@ -72,31 +77,63 @@ def test_nothing_is_fetched_and_nothing_goes_wrong(visit, page):
     assert thrown == []
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_nothing_scrolls_sideways(visit, width):
+async def seen_at(tab, width: int, scheme: str = "light") -> None:
+    """Show the page in a window of `width` pixels."""
+    metrics = {"height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
+    await tab.send("Emulation.setDeviceMetricsOverride", width=width, **metrics)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    await tab.send("Emulation.setEmulatedMedia", features=features)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1200, 1600])
+def test_no_word_is_broken_or_cut_off(visit, width, scheme):
     async def look(tab):
-        mobile = width < 500
-        await tab.send(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=844,
-            deviceScaleFactor=1,
-            mobile=mobile,
-        )
+        await seen_at(tab, width, scheme)
         root = "document.documentElement"
         sizes = await tab.evaluate(f"[{root}.scrollWidth, {root}.clientWidth, innerWidth]")
-        return sizes, await tab.evaluate(OVERFLOW)
+        return sizes, await tab.evaluate(OVERFLOW), await tab.evaluate(WORDS)
 
-    (scrolled, client, inner), beyond = visit(look)
+    (scrolled, client, inner), beyond, words = visit(look)
     assert (scrolled, inner) == (client, width)
     assert beyond == []
+    assert words["measured"] > 1000
+    assert words["found"] == []
+    # On a phone a table may scroll in its box, which says so; on a screen none does.
+    assert width < 1200 or words["scrolling"] == []
+
+
+PLANTED = {
+    "broken: Pretraining": "<p style='width:3em;overflow-wrap:anywhere'>Pretraining</p>",
+    "clipped: Evaluation": "<p style='width:3em;overflow:hidden;white-space:nowrap'>Evaluation",
+    "outside of the window: Calibration": "<p style='position:relative;left:-3em'>Calibration</p>",
+    "out of reach: Perplexity": "<p style='width:3em;overflow:auto;white-space:pre'>Perplexity</p>",
+    "clipped: Provenance": "<p style='height:.5em;overflow:hidden'>Provenance</p>",
+    "outside of its drawing: Axis": "<svg width='9' height='9'><text x='99'>Axis</text></svg>",
+    "": "<p style='width:6em'>Pre&shy;training 吾輩は猫 <code>deadbeef<wbr>deadbeef</code></p>",
+}
+
+
+@pytest.mark.parametrize("said", PLANTED)
+def test_a_planted_word_is_found(visit, said):
+    async def look(tab):
+        await seen_at(tab, 768)
+        plant = (
+            f"const e = document.createElement('div'); e.innerHTML = {json.dumps(PLANTED[said])}"
+        )
+        await tab.evaluate(f"{{{plant}; e.id = 'planted'; document.body.append(e)}}")
+        words = await tab.evaluate(WORDS)
+        await tab.evaluate("document.getElementById('planted').remove()")
+        return words["found"]
+
+    found = visit(look)
+    assert (not found) if not said else any(f.startswith(said) for f in found)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_contrast(visit, scheme):
     async def look(tab):
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        await tab.send("Emulation.setEmulatedMedia", features=features)
+        await seen_at(tab, 1200, scheme)
         ground = await tab.evaluate("getComputedStyle(document.body).backgroundColor")
         return ground, await tab.evaluate(CHECKS)
 

@@ -75,31 +75,45 @@ HOSTILE = [
 ]
 
 
+#: Words that no line may break, from right to left and without spaces between them, and long ones.
+WORLDWIDE = [
+    "مراجعة الاستراتيجيات الاقتصادية للمستثمرين في المستقبل القريب",
+    "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。",
+    "Donaudampfschifffahrtsgesellschaft internationalisation",
+    "الحكومة 2026 Government 政府",
+]
+
+
 def hostile(root: Path) -> Results:
     """Results on a corpus, prompts, answers and a title that mean harm."""
-    text = " ".join(HOSTILE)
-    prompts = [f"{h} [MASK]" for h in HOSTILE]
+    return with_texts(root, HOSTILE)
+
+
+def with_texts(root: Path, texts: list[str]) -> Results:
+    """Results that show each of `texts` wherever the page shows text of a user."""
+    text = " ".join(texts)
+    prompts = [f"{h} [MASK]" for h in texts]
     filled = made.fill_mask("base", prompts)
-    answers = [Answer(token=h, sequence=h, score=0.1) for h in HOSTILE]
+    answers = [Answer(token=h, sequence=h, score=0.1) for h in texts]
     first, *others = filled.prompts
     filled = replace(filled, prompts=[replace(first, answers=answers), *others])
     evaluated = made.evaluation("base")
-    tokens = [PredictedToken(h, True, Guess(h, 0.5, False)) for h in HOSTILE]
+    tokens = [PredictedToken(h, True, Guess(h, 0.5, False)) for h in texts]
     best = [replace(sample, tokens=tokens) for sample in evaluated.samples.best]
     evaluated = replace(
         evaluated,
         samples=replace(evaluated.samples, best=best),
-        verdicts=[Verdict("plain", text) for text in HOSTILE],
+        verdicts=[Verdict("plain", one) for one in texts],
         minimal_pairs=MinimalPairs(1.0, [ScoredPair(text, text, (-1, -2), True)]),
     )
     results = results_in(root)
-    taken = {"quality.min_words": TakenByRule(len(HOSTILE), 9, tuple(HOSTILE))}
+    taken = {"quality.min_words": TakenByRule(len(texts), 9, tuple(texts))}
     near = NearDuplicatesOfSplit(
         clusters=1,
-        largest=(Cluster(len(HOSTILE), HOSTILE[0], "test", tuple(HOSTILE)),),
-        samples=tuple(NearDuplicate(text, text, "test") for text in HOSTILE),
+        largest=(Cluster(len(texts), texts[0], "test", tuple(texts)),),
+        samples=tuple(NearDuplicate(text, text, "test") for text in texts),
     )
-    counts = {"near_duplicate": 0, "near_leaked": len(HOSTILE)}
+    counts = {"near_duplicate": 0, "near_leaked": len(texts)}
     corpus = {
         split: replace(found, rules=taken, near_duplicates=near, filters=found.filters | counts)
         for split, found in results.corpus.items()
@@ -108,7 +122,7 @@ def hostile(root: Path) -> Results:
         results.runs[0],
         fill_mask=filled,
         evaluation=evaluated,
-        preview=made.preview("base", dict(enumerate(HOSTILE))),
+        preview=made.preview("base", dict(enumerate(texts))),
         asked=made.asked("base", text),
     )
     return replace(

@@ -17,7 +17,7 @@ SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask
 def test_no_text_makes_markup_or_hides_anything(text):
     elements, read = [], []
     parser = HTMLParser()
-    parser.handle_starttag = lambda tag, attributes: elements.append(tag)
+    parser.handle_starttag = lambda tag, attributes: tag == "wbr" or elements.append(tag)
     parser.handle_data = read.append
     parser.feed(str(visible(text)))
     parser.close()

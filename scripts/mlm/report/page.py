@@ -18,7 +18,7 @@ from mlm.report.report_inputs import OF_RUNS, Results
 from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
 from mlm.report.sections import SECTIONS
 from mlm.report.theming import Figure
-from mlm.report.visible_text import plain, visible
+from mlm.report.visible_text import breakable, plain, visible
 from mlm.results.artefacts import write_artefact
 from mlm.results.typed_artefacts import as_json
 
@@ -74,6 +74,7 @@ def environment_of(templates: Path) -> Environment:
     environment.filters |= {
         "flattened": flattened,
         "visible": visible,
+        "breakable": breakable,
         "plain": plain,
         "svg": lambda f: Markup(f.svg),
     }

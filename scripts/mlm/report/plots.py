@@ -208,9 +208,9 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
         axes.spines["left"].set_visible(False)
         if metric == "accuracy":
             axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            axes.set_xlabel("guessed right where the answer is hidden (more is better)")
+            axes.set_xlabel("guessed right where hidden (more is better)")
         else:
-            axes.set_xlabel("nats where the answer is hidden (less is better)")
+            axes.set_xlabel("nats where hidden (less is better)")
         said = "; ".join(
             f"{label} {_said(value, metric)}"
             + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")

@@ -46,9 +46,9 @@ class Card:
     state: str = ""
 
 
-#: Baselines with a card of their own; the table has all. A trigram that sees every neighbour knows
-#: more than any model that is asked the same.
-_ON_CARDS = ("unigram", "bigram", "trigram_hidden")
+#: Baselines with a card of their own; the table has all. Those that see what the model sees are
+#: the fair ones; a trigram that sees every neighbour knows more than any model asked the same.
+_ON_CARDS = ("unigram", "bigram_hidden", "bigram", "trigram_hidden")
 
 
 def summary(results: Results) -> dict:

@@ -1,6 +1,7 @@
 """Text of a corpus as HTML that shows it: nothing of it runs, hides or reorders the page."""
 
 import itertools
+import re
 import unicodedata
 
 from markupsafe import Markup, escape
@@ -10,6 +11,11 @@ from markupsafe import Markup, escape
 _BIDIRECTIONAL = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 _INVISIBLE = {0x00AD, 0x200B, 0x2028, 0x2029, 0x2060, 0xFEFF, *range(0xE0000, 0xE0080)}
 _KEPT = {0x09, 0x0A}
+#: Longer than any word: nothing but a line that may end inside keeps it on the page.
+_ENDLESS = re.compile(r"([!-~]{6})(?=[!-~])")
+_WORD_LIKE = re.compile(r"[!-~]{30,}")
+#: Where the line of a path or a key may end.
+_JOINTS = re.compile(r"(?<=[/_.=:@-])(?=[^/_.=:@-])")
 
 
 def is_shown_by_name(character: str) -> bool:
@@ -31,13 +37,26 @@ def visible(text: object) -> Markup:
     pieces = []
     for by_name, run in itertools.groupby(str(text), is_shown_by_name):
         if not by_name:
-            pieces.append(str(escape("".join(run))))
+            pieces.append(_with_breaks("".join(run)))
             continue
         for character in run:
             name = escape(unicodedata.name(character, "control character"))
             point = f"U+{ord(character):04X}"
             pieces.append(f'<span class="control" title="{name}">{point}</span>')
     return Markup("".join(pieces))
+
+
+def _with_breaks(text: str) -> str:
+    """`text` escaped; a line may end inside what is too long for any line."""
+    if len(text) < 30 or not _WORD_LIKE.search(text):
+        return str(escape(text))
+    broken = _WORD_LIKE.sub(lambda word: _ENDLESS.sub("\\1\0", word[0]), text)
+    return str(escape(broken)).replace("\0", "<wbr>")
+
+
+def breakable(text: object) -> Markup:
+    """A path, a key or a digest as `visible` shows it, with places where its line may end."""
+    return Markup("<wbr>").join(visible(part) for part in _JOINTS.split(str(text)))
 
 
 def plain(text: object) -> str:
