@@ -13,6 +13,7 @@ from markupsafe import Markup
 from mlm.foundations.atomic import write_text
 from mlm.report import phrasing as report_words
 from mlm.report.finetuning_plots import finetuning_figures
+from mlm.report.glossary import GLOSSARY, OF_FIGURES
 from mlm.report.plots import figures
 from mlm.report.report_inputs import OF_RUNS, Results
 from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
@@ -56,7 +57,13 @@ def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> st
     style = Markup((templates / "style.css").read_text(encoding="utf-8"))
     page = environment_of(templates).get_template("page.html.j2")
     return page.render(
-        title=results.title, sections=sections, figures=drawn, results=results, style=style
+        title=results.title,
+        sections=sections,
+        figures=drawn,
+        results=results,
+        style=style,
+        glossary=dict(sorted(GLOSSARY.items(), key=lambda entry: entry[1].name.lower())),
+        of_figures=OF_FIGURES,
     )
 
 
@@ -71,6 +78,7 @@ def environment_of(templates: Path) -> Environment:
     )
     words = ("count", "decimal", "percent", "rate", "size", "short", "value")
     environment.filters |= {name: getattr(report_words, name) for name in words}
+    environment.tests["linked_in"] = lambda term, page: f'"#term-{term}"' in page
     environment.filters |= {
         "flattened": flattened,
         "visible": visible,

@@ -209,6 +209,10 @@ _SETTINGS = {
 }
 
 
+#: Settings with an entry of their own in the glossary.
+_TERMS = {"Parameters": "parameters", "Steps": "steps", "Tokens seen": "tokens"}
+
+
 def settings_rows(runs: Sequence[RunResults]) -> list[dict]:
     """Rows of the table of settings: a heading, a value by run, and whether all are alike."""
     rows = [
@@ -223,6 +227,7 @@ def settings_rows(runs: Sequence[RunResults]) -> list[dict]:
     return [
         {
             "heading": heading,
+            "term": _TERMS.get(heading, "setting"),
             "values": [value(v) for v in values],
             "alike": len({value(v) for v in values}) == 1,
         }

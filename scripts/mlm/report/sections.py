@@ -37,8 +37,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Card:
-    """A headline figure; `state` is better, worse or even where it is a comparison."""
+    """A headline figure; `state` is better, worse or even where it is a comparison.
 
+    `term` names the entry of the glossary.
+    """
+
+    term: str
     label: str
     value: str
     unit: str = ""
@@ -59,24 +63,28 @@ def summary(results: Results) -> dict:
     low, high = (decimal(bound, 3) for bound in test.loss_interval)
     cards = [
         Card(
+            "loss",
             "Test loss",
             decimal(test.loss, 3),
             "nats",
             f"{level} interval {low} to {high}, by {groups_in_words(evaluation)}",
         ),
         Card(
+            "perplexity",
             "Perplexity",
             decimal(test.perplexity, 1),
             "",
             "as unsure as a uniform choice among this many tokens",
         ),
         Card(
+            "accuracy",
             "Right first guesses",
             percent(test.accuracy),
             "",
             f"right among the first five: {percent(test.top5_accuracy)}",
         ),
         Card(
+            "bits",
             "Bits per character",
             decimal(test.bits_per_character, 3),
             "",
@@ -87,7 +95,14 @@ def summary(results: Results) -> dict:
         if key in _ON_CARDS:
             standing = against(baseline)
             cards.append(
-                Card(f"Beside the {name}", standing.value, "nats", standing.words, standing.state)
+                Card(
+                    "beside",
+                    f"Beside the {name}",
+                    standing.value,
+                    "nats",
+                    standing.words,
+                    standing.state,
+                )
             )
     return {
         "sentences": what_was_trained(results, best),
