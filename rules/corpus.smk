@@ -4,9 +4,9 @@
 #        files, and results/corpus/{split}.json (source, files, sizes, what each filter took).
 # Between: results/corpus/parts/, where the source is read in parts (corpus.parts): what each part read,
 #        which documents are left out, and what was written; gone when the corpus is there.
-from mlm.corpus.file_patterns import used_settings
+from mlm.corpus.decontamination import held_out
+from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.filter_files import filter_files
-from mlm.corpus.mixing import sections
 from mlm.corpus.parts import PARTITIONS
 from mlm.corpus.planning import planned_parts, source_files
 
@@ -24,6 +24,7 @@ CORPUS_FILES = {
     for split in SPLITS
 }
 
+USED_BY_CORPUS = canonical(corpus_settings(settings))
 # What its rules read beside the text.
 FILTER_FILES = []
 if FROM_CORPUS:
@@ -31,14 +32,13 @@ if FROM_CORPUS:
         FILTER_FILES = sorted(
             {
                 path
-                for section in sections(settings["corpus"]).values()
-                for path in filter_files(section["filters"])
+                for own in USED_BY_CORPUS.get("mix", {None: USED_BY_CORPUS}).values()
+                for path in filter_files(own["filters"])
             }
         )
     except MlmError as error:
         raise WorkflowError(str(error))
 
-USED_BY_CORPUS = canonical(used_settings(settings["corpus"], settings["seed"]))
 # Near-duplicates are looked for later, in what was read; None: they are kept.
 FIRST_FILTERS = {k: v for k, v in USED_BY_CORPUS["filters"].items() if k != "near_duplicates"}
 NEAR_DUPLICATES = None
@@ -51,6 +51,8 @@ if "near_duplicates" in USED_BY_CORPUS["filters"]:
         },
         "remove_leakage": settings["corpus"]["filters"]["remove_leakage"],
     }
+# Held-out splits whose words are looked for in what was read of train.
+HELD_OUT = held_out(USED_BY_CORPUS["filters"]["decontamination"])
 # What each part reads: bytes of files, or its share of the rows of a dataset.
 CORPUS_PARTS = [{"files": {}, "share": [0, 1]}]
 MIXED = settings["corpus"]["source"] == "mix"
@@ -71,7 +73,7 @@ FILES_OF_PART = [
 READ = f"results/corpus/parts/{len(CORPUS_PARTS):05d}"
 WRITTEN = "results/corpus/parts/written"
 # In parts: the files of all jobs before the last one.
-READ_FILES, REMOVED_FILES, WRITTEN_FILES, COUNTED = {}, [], {}, []
+READ_FILES, REMOVED_FILES, OVERLAP_FILES, WRITTEN_FILES, COUNTED = {}, [], [], {}, []
 SIGNED_FILES, LINKED_FILES, NEAR_FILES = {}, [], {}
 if IN_PARTS:
     numbers = [f"{part:05d}" for part in range(len(CORPUS_PARTS))]
@@ -81,6 +83,8 @@ if IN_PARTS:
         "spools": [f"{READ}/read-{number}-{split}.arrow" for number in numbers for split in SPLITS],
     }
     REMOVED_FILES = [f"{READ}/removed-{number:05d}" for number in range(PARTITIONS)]
+    if HELD_OUT:
+        OVERLAP_FILES = [f"{READ}/overlap-{number}" for number in numbers]
     if NEAR_DUPLICATES:
         SIGNED_FILES = {
             f"signed_{kind}": [f"{READ}/signed-{number}.{kind}" for number in numbers]
@@ -150,13 +154,45 @@ if IN_PARTS:
             "../scripts/corpus_deduplicate.py"
 
 
+if IN_PARTS and HELD_OUT:
+
+    rule corpus_decontaminate:
+        """Find documents of a part of train that have words in a row in common with held-out ones."""
+        input:
+            removed=[f"{file}.json" for file in REMOVED_FILES],
+        output:
+            record=temp("results/corpus/parts/{parts}/overlap-{part}.json"),
+            removed=temp("results/corpus/parts/{parts}/overlap-{part}.numbers"),
+        log:
+            "logs/corpus_decontaminate/{part}-of-{parts}.log",
+        benchmark:
+            "logs/benchmarks/corpus_decontaminate/{part}-of-{parts}.tsv"
+        conda:
+            "../envs/environment.yaml"
+        threads: 1
+        resources:
+            mem_mb=1500,
+            runtime=240,
+        params:
+            code=code("corpus_decontaminate"),
+            settings={
+                key: USED_BY_CORPUS["filters"]["decontamination"][key]
+                for key in ("also", "words")
+            },
+        script:
+            "../scripts/corpus_decontaminate.py"
+
+
+# Documents that are left out, but for near-duplicates.
+LEFT_OUT_FILES = REMOVED_FILES + OVERLAP_FILES
+
 if IN_PARTS and NEAR_DUPLICATES:
 
     rule corpus_sign:
         """Compute the MinHash signatures of a part's documents, and the keys of their bands."""
         input:
             # Snakemake compares each file asked of a job with all that this job reads: records alone.
-            removed=[f"{file}.json" for file in REMOVED_FILES],
+            removed=[f"{file}.json" for file in LEFT_OUT_FILES],
             part=f"{READ}/read-{{part}}.json",
         output:
             record=temp("results/corpus/parts/{parts}/signed-{part}.json"),
@@ -205,7 +241,7 @@ if IN_PARTS and NEAR_DUPLICATES:
     rule corpus_cluster:
         """Join near-duplicates to clusters, of which the first document stays."""
         input:
-            removed=[f"{file}.json" for file in REMOVED_FILES],
+            removed=[f"{file}.json" for file in LEFT_OUT_FILES],
             links=[f"{file}.links" for file in LINKED_FILES],
             linked_records=[f"{file}.json" for file in LINKED_FILES],
         output:
@@ -234,7 +270,7 @@ if IN_PARTS:
         """Write one of the Parquet files of a split, of the documents that are kept."""
         input:
             near=NEAR_FILES.get("near", []),
-            removed=[f"{file}.json" for file in REMOVED_FILES],
+            removed=[f"{file}.json" for file in LEFT_OUT_FILES],
         output:
             file=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.parquet"),
             record=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.json"),
@@ -266,8 +302,8 @@ if IN_PARTS:
             },
             **SIGNED_FILES,
             **NEAR_FILES,
-            removed=[f"{file}.json" for file in REMOVED_FILES],
-            numbers=[f"{file}.numbers" for file in REMOVED_FILES],
+            removed=[f"{file}.json" for file in LEFT_OUT_FILES],
+            numbers=[f"{file}.numbers" for file in LEFT_OUT_FILES],
             links=[f"{file}.{ending}" for file in LINKED_FILES for ending in ("links", "json")],
             files=[f"{file}.parquet" for files in WRITTEN_FILES.values() for file in files],
         output:

@@ -36,7 +36,7 @@ rule holes:
     params:
         code=code("holes"),
         forget=lambda wildcards: forgotten_by(wildcards.run),
-        settings=canonical(used_settings(settings["corpus"], settings["seed"])),
+        settings=canonical(corpus_settings(settings)),
     script:
         "../scripts/holes.py"
 

@@ -39,6 +39,7 @@ from mlm.corpus.artefacts import (
     HubSource,
     SourceFile,
 )
+from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import MlmError
@@ -424,7 +425,7 @@ def test_each_kind_of_source_is_told_in_words(tmp_path, monkeypatch, source, gro
     monkeypatch.chdir(tmp_path)
     described = CorpusSplit(split="train", source=source, group_by=group_by, **DESCRIBED)
     documents = SimpleNamespace(group=lambda split, document: "G")
-    origins = Origins(documents, {"train": described}, resolve(CONFIG)["corpus"], 0)
+    origins = Origins(documents, {"train": described}, corpus_settings(resolve(CONFIG)))
     assert origins.of([Stretch("train", 1, "A text.", 0, 6, 2)]) == [words]
 
 

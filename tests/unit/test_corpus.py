@@ -222,7 +222,7 @@ def test_duplicates_and_leaks_are_those_that_sets_would_find(
     expected = expected_verdicts(texts, deduplicate, remove_leakage)
     assert {split: array.tolist() for split, array in found.items()} == expected
     for split, verdicts in expected.items():
-        counts = [verdicts.count(reason) for reason in (DUPLICATE, LEAKED)] + [0, 0]
+        counts = [verdicts.count(reason) for reason in (DUPLICATE, LEAKED)] + [0, 0, 0]
         assert read.counts(split).tolist() == [counts]
 
 

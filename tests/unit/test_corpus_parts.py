@@ -27,6 +27,7 @@ from mlm.corpus.corpus_building import (
     SPLITS,
     build_corpus,
     cluster,
+    decontaminate_part,
     deduplicate_partition,
     described_splits,
     link_partition,
@@ -37,6 +38,7 @@ from mlm.corpus.corpus_building import (
     take_over,
 )
 from mlm.corpus.corpus_writing import write_share
+from mlm.corpus.decontamination import held_out
 from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.formats import Reading, read_documents, read_range
@@ -113,6 +115,13 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
         records = [files.record for files in read]
         deduplicate_partition(records, number, filters, path).write(path.with_suffix(".json"))
     removed = [path.with_suffix(".json") for path in removed]
+    if held_out(used["filters"]["decontamination"]):
+        settings = used["filters"]["decontamination"]
+        overlaps = [place / "read" / f"overlap-{number:05d}.json" for number in range(len(pieces))]
+        for number, path in enumerate(overlaps):
+            found = decontaminate_part(removed, number, settings, path.with_suffix(".numbers"))
+            found.write(path)
+        removed += overlaps
     near = near_in_parts(place / "read", removed, len(pieces), filters)
     corpus_of_parts = partial(spooled_corpus, removed, near)
     written, groups = {}, {}
@@ -159,6 +168,10 @@ def content(directory: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     "settings",
     [
+        {
+            "held_out": {"validation": 0.2, "test": 0.2},
+            "filters": {"decontamination": {"also": ["validation", "test"], "words": 9}},
+        },
         {"count": {"train": 5, "test": 2}, "held_out": {"validation": 0.2, "test": 0.2}},
         {
             "files": {
@@ -185,7 +198,7 @@ def content(directory: Path) -> dict[str, bytes]:
             },
         },
     ],
-    ids=["carved", "given", "filtered", "near"],
+    ids=["held out", "carved", "given", "filtered", "near"],
 )
 @pytest.mark.parametrize(
     ("parts", "fewest"), [(1, 1), (7, 5), pytest.param(64, 20, marks=pytest.mark.slow)]
@@ -200,7 +213,13 @@ def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, settings, parts
     in_one_job(Path("one"), corpus)
     expected = content(Path("one"))
     assert len(expected) == 3 + sum(corpus["count"].values())
-    if "decontamination" in settings.get("filters", {}):
+    if held_out(corpus["filters"]["decontamination"]):
+        told = json.loads(expected["train.json"])
+        taken = [told["rules"][f"decontamination.{split}"] for split in ("test", "validation")]
+        # More than fit in a batch, and in an order that parts keep.
+        assert 8 < told["filters"]["decontamination"] == sum(rule["documents"] for rule in taken)
+        assert len(taken[0]["samples"]) == 3
+    elif "decontamination" in settings.get("filters", {}):
         told = json.loads(expected["train.json"])
         assert told["filters"]["quality"] > 3 < told["filters"]["decontamination"]
     if corpus["filters"]["near_duplicates"]["enabled"]:

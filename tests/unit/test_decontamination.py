@@ -4,11 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
-from corpus_files import build, described, files
+from corpus_files import SPLITS, build, described, files, outputs
 
+from mlm.config.resolution import resolve
 from mlm.corpus import decontamination
+from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.decontamination import Decontamination
-from mlm.foundations.errors import MlmError
+from mlm.corpus.file_patterns import corpus_settings, matched_files
+from mlm.corpus.filter_files import filter_files
+from mlm.foundations.errors import ConfigError, MlmError
 
 WORDS = [f"w{i}" for i in range(20)]
 
@@ -64,3 +68,95 @@ def test_more_n_grams_than_a_job_can_hold_are_refused(monkeypatch):
         judged("text")
     monkeypatch.setattr(decontamination, "MOST", 8)
     assert judged("text") is None
+
+
+def test_words_of_held_out_documents_are_not_left_in_train_also_where_they_are_carved():
+    lines = [f"text {n} " + " ".join(WORDS[n % 5 : n % 5 + 13]) for n in range(40)]
+    free = [f"nothing like it {n}" for n in range(40)]
+    Path("train.txt").write_text("\n".join(lines + free) + "\n")
+    section = {
+        "source": "files",
+        "files": {"train": ["train.txt"]},
+        "held_out": {"validation": 0.2, "test": 0.2},
+    }
+    untouched = build(section)
+    documents = build(section | {"filters": {"decontamination": {"also": ["test", "validation"]}}})
+    assert documents["test"] == untouched["test"]
+    assert documents["validation"] == untouched["validation"]
+    held = {split: [t for t in untouched[split] if "w" in t] for split in ("test", "validation")}
+
+    def shared(text: str, split: str) -> bool:
+        own = text.split()
+        grams = {" ".join(own[n : n + 13]) for n in range(len(own) - 12)}
+        return any(gram in other for gram in grams for other in held[split])
+
+    of_test = [t for t in untouched["train"] if shared(t, "test")]
+    left = [t for t in untouched["train"] if t not in of_test]
+    of_validation = [t for t in left if shared(t, "validation")]
+    assert of_test and documents["train"] == [t for t in left if t not in of_validation]
+    told = described("train")
+    assert told["rules"]["decontamination.test"]["documents"] == len(of_test)
+    assert told["rules"]["decontamination.validation"]["documents"] == len(of_validation)
+    assert told["filters"]["decontamination"] == len(of_test) + len(of_validation)
+    assert told["filters"]["read"] == sum(v for k, v in told["filters"].items() if k != "read")
+    assert len(told["rules"]["decontamination.test"]["samples"][0].split()) == 13
+
+
+def test_prompts_pairs_and_data_for_fine_tuning_are_looked_for_where_that_is_asked():
+    sentences = {name: " ".join(f"{name}{i}" for i in range(14)) for name in ("a", "b", "c", "d")}
+    Path("tuning.csv").write_text(f"id,excerpt,target\n1,{sentences['d']},0\n", encoding="utf-8")
+    given = {
+        "corpus": files("train.txt"),
+        "evaluation": {
+            "prompts": [f"{sentences['a']} [MASK]."],
+            "minimal_pairs": [["One.", f"{sentences['b']}!"]],
+        },
+        "runs": {"base": {}, "other": {"evaluation": {"prompts": [f"[MASK] {sentences['c']}"]}}},
+        "finetune": {"data": {"source": "csv", "file": "tuning.csv"}},
+    }
+    Path("train.txt").write_text("".join(f"So {t.upper()}\n" for t in sentences.values()) + "x\n")
+
+    def made(*also: str) -> tuple[list[str], dict]:
+        own = {"filters": {"decontamination": {"also": list(also)}}}
+        settings = resolve(given | {"corpus": given["corpus"] | own})
+        used = corpus_settings(settings)
+        found = matched_files({s: settings["corpus"]["files"][s] for s in SPLITS})
+        build_corpus(used, found, *outputs())
+        return described("train")["documents"], described("train").get("rules")
+
+    assert made() == (5, None)
+    left, rules = made("prompts", "minimal_pairs", "finetuning")
+    assert left == 1
+    assert {name: rule["documents"] for name, rule in rules.items()} == {
+        "decontamination.prompts": 2,
+        "decontamination.minimal_pairs": 1,
+        "decontamination.finetuning": 1,
+    }
+    assert made("finetuning")[0] == 4
+
+
+def test_what_the_corpus_depends_on_is_what_it_looks_for():
+    """An edit of a prompt reads the corpus again where prompts are looked for, and nowhere else."""
+
+    def used(also: list[str], prompt: str) -> dict:
+        own = {"filters": {"decontamination": {"also": also}}}
+        evaluation = {"prompts": [prompt]}
+        return corpus_settings(resolve({"corpus": own, "evaluation": evaluation}))
+
+    assert used([], "One [MASK].") == used([], "Two [MASK].")
+    assert used(["test"], "One [MASK].") == used(["test"], "Two [MASK].")
+    assert used(["prompts"], "One [MASK].") != used(["prompts"], "Two [MASK].")
+
+
+def test_what_cannot_be_looked_for_is_refused():
+    also = {"decontamination": {"also": ["finetuning", "test"]}}
+    with pytest.raises(ConfigError, match=r"finetune\.data\.file names no file"):
+        resolve({"corpus": {"filters": also}})
+    mix = {"source": "mix", "mix": {"a": {"weight": 1, "filters": also}}}
+    with pytest.raises(ConfigError, match="test concerns the documents of all sources"):
+        resolve({"corpus": mix})
+    gone = {"decontamination": {"also": ["finetuning"]}}
+    data = {"source": "csv", "file": "gone.csv"}
+    used = corpus_settings(resolve({"corpus": {"filters": gone}, "finetune": {"data": data}}))
+    with pytest.raises(MlmError, match=r"finetune\.data\.file\): gone\.csv is not there"):
+        filter_files(used["filters"])

@@ -28,6 +28,7 @@ from mlm.asking.uses import (
 )
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings, model_of_run, run_section
+from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import FileMemory
@@ -219,7 +220,7 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
     from mlm.asking.origin import Origins, check_corpus
     from mlm.corpus.artefacts import CorpusSplit
 
-    corpus, seed = inputs.settings["corpus"], inputs.settings["seed"]
+    used = corpus_settings(inputs.settings)
     described, texts = {}, {}
     for split in SPLITS:
         path = RESULTS / "corpus" / f"{split}.json"
@@ -231,7 +232,7 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
                     f"{_with_targets(question.command, [str(file)])}"
                 )
         described[split] = CorpusSplit.read(path)
-        check_corpus(path, described[split], corpus, seed)
+        check_corpus(path, described[split], used)
         _check_text(texts[split], split, inputs, question)
     documents, indexes, notes = documents_of(
         texts,
@@ -251,7 +252,7 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
     else:
         stretches = documents.nearest(sentence, min(question.nearest, question.most))
         found = len(stretches)
-    sources = Origins(documents, described, corpus, seed).of(stretches)
+    sources = Origins(documents, described, used).of(stretches)
     located = []
     for one, source in zip(stretches, sources, strict=True):
         parts, texts = [], []

@@ -24,7 +24,7 @@ from mlm.batches.preview_text import printable
 from mlm.config.problems import merged
 from mlm.config.resolution import Settings, run_section
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.file_patterns import used_settings
+from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
@@ -106,7 +106,7 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str
 
 def _train_split(settings: Settings, command: str) -> TrainSplit:
     """The files of the train split; MlmError where one is not there, or is of another corpus."""
-    files, corpus = files_of_training(), settings["corpus"]
+    files = files_of_training()
     train = Path(files.manifests["train"])
     if train.exists() and Manifest.read(train).corpus_sha256 is None:
         raise MlmError(
@@ -121,8 +121,8 @@ def _train_split(settings: Settings, command: str) -> TrainSplit:
             f"{', '.join(missing)}: not there yet, so that nothing is known of what a training is "
             f"shown. To have all made: {command}"
         )
-    check_corpus(described, CorpusSplit.read(described), corpus, settings["seed"])
-    used = used_settings(corpus, settings["seed"])
+    used = corpus_settings(settings)
+    check_corpus(described, CorpusSplit.read(described), used)
     return TrainSplit(described, train, files.tokenizer, used)
 
 

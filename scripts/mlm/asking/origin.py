@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mlm.asking.documents import Documents, Stretch
 from mlm.corpus.artefacts import CorpusSplit, EmbeddedSource, HubSource, MixSource
-from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
 from mlm.corpus.parts import whole
@@ -17,9 +17,12 @@ from mlm.results.artefacts import settings_digests
 _READ_THROUGH = 100_000_000
 
 
-def check_corpus(path: Path, described: CorpusSplit, corpus: dict, seed: int) -> None:
-    """Raise MlmError where the corpus was made with another section `corpus` than this one."""
-    now = settings_digests({"settings": used_settings(corpus, seed)})["settings"]
+def check_corpus(path: Path, described: CorpusSplit, used: dict) -> None:
+    """Raise MlmError where the corpus was made with other settings than `used`.
+
+    These are of `file_patterns.corpus_settings`.
+    """
+    now = settings_digests({"settings": used})["settings"]
     then = described.made_from.settings.get("settings", now)
     if then != now:
         raise MlmError(
@@ -31,15 +34,12 @@ def check_corpus(path: Path, described: CorpusSplit, corpus: dict, seed: int) ->
 class Origins:
     """Says where documents came from.
 
-    `described` are the splits as the corpus stage describes them, `corpus` and `seed` what the
-    configuration says.
+    `described` are the splits as the corpus stage describes them, `used` the settings that it was
+    made with.
     """
 
-    def __init__(
-        self, documents: Documents, described: dict[str, CorpusSplit], corpus: dict, seed: int
-    ):
-        self._documents, self._described = documents, described
-        self._corpus, self._seed = corpus, seed
+    def __init__(self, documents: Documents, described: dict[str, CorpusSplit], used: dict):
+        self._documents, self._described, self._used = documents, described, used
 
     def of(self, stretches: Iterable[Stretch]) -> list[str]:
         """The source of each document, in words."""
@@ -75,15 +75,14 @@ class Origins:
         """The first file of `split` that holds each of `texts` as a document, where the files are
         here, several, and not too large."""
         try:
-            paths = matched_files({split: self._corpus["files"][split]})[split]
+            paths = matched_files({split: self._used["files"][split]})[split]
         except MlmError:
             return {}  # moved away since: the corpus is there all the same
         if len(paths) < 2 or sum(Path(path).stat().st_size for path in paths) > _READ_THROUGH:
             return {}
-        used = used_settings(self._corpus, self._seed)
-        filters, found = Filters(**self._corpus["filters"]), {}
+        filters, found = Filters(**self._used["filters"]), {}
         for path in paths:
-            for raw, _ in open_source(used, whole({"train": [path]})).streams["train"]():
+            for raw, _ in open_source(self._used, whole({"train": [path]})).streams["train"]():
                 text = filters.judged(raw).text
                 if text in texts:
                     found.setdefault(text, path)

@@ -88,6 +88,13 @@ class Configuration(Section):
             if name not in self.runs
         ]
         problems += self.publish.clashes(list(self.runs))
+        if self.finetune.data.file is None:
+            problems += [
+                f"{place}.decontamination.also: finetuning, but finetune.data.file names no file. "
+                "Name one, or take it from the list"
+                for place, filters in self.corpus.all_filters().items()
+                if "finetuning" in filters.decontamination.also
+            ]
         if self.publish.dataset and self.shards.source == "prebuilt":
             problems += [
                 f"publish.dataset: the {split} shards are in {place}; only shards on a local disk "

@@ -267,6 +267,11 @@ class Corpus(Section):
             for problem in rules.contradictions()
         ]
 
+    def all_filters(self) -> dict[str, Filters]:
+        """The filters of all sources, by the keys where they stand."""
+        own = {f"corpus.mix.{name}.filters": one.filters for name, one in self.mix.items()}
+        return {"corpus.filters": self.filters} | {k: v for k, v in own.items() if v is not None}
+
     def _contradictions_of_mix(self) -> list[str]:
         if self.source != "mix":
             named = ", ".join(self.mix)
@@ -291,6 +296,13 @@ class Corpus(Section):
                         f"corpus.mix.{name}.filters.{key}: concerns the documents of all sources. "
                         f"Set corpus.filters.{key}"
                     )
+            if own.filters:
+                problems += [
+                    f"corpus.mix.{name}.filters.decontamination.also: {split} concerns the "
+                    "documents of all sources. Set corpus.filters.decontamination.also"
+                    for split in ("validation", "test")
+                    if split in own.filters.decontamination.also
+                ]
             alone = own.model_dump(exclude_unset=True, exclude={"weight", "filters"})
             filters = {"filters": own.filters.model_dump()} if own.filters else {}
             found = Corpus.model_validate({"source": own.source} | alone | filters).contradictions()

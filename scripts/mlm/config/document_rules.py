@@ -7,6 +7,7 @@ from pydantic import Field
 from mlm.config.fields import Count, Fraction, Section, Text, named_twice, section
 
 _Action = Literal["keep", "replace", "drop"]
+_Judging = Literal["prompts", "minimal_pairs", "finetuning", "validation", "test"]
 
 
 class Placeholders(Section):
@@ -61,8 +62,16 @@ class Decontamination(Section):
         " them is left out (Brown et al., 2020, arXiv 2005.14165: 13), whatever their case and"
         " punctuation. A text of 8 words or more that is shorter is looked for as a whole.",
     )
+    also: list[_Judging] = Field(
+        [],
+        description="Texts of this configuration that are looked for as well: prompts and"
+        " minimal_pairs (evaluation, of all runs), finetuning (finetune.data.file), validation and"
+        " test (also where they are carved from train).",
+    )
     words: Count = 13
     text_column: Text = "text"
 
     def contradictions(self) -> list[str]:
-        return named_twice("corpus.filters.decontamination.against", self.against)
+        return named_twice("corpus.filters.decontamination.against", self.against) + named_twice(
+            "corpus.filters.decontamination.also", self.also
+        )

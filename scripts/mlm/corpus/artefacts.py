@@ -220,11 +220,15 @@ class ReadPart(Artefact):
 
 @dataclass(frozen=True)
 class RemovedDocuments(Artefact):
-    """How many documents of all parts are left out, by the digests of one of the partitions."""
+    """How many documents of all parts are left out, by the digests of one of the partitions.
+
+    Or, with `rules`, of one part, which has words in common with held-out documents.
+    """
 
     partition: int
     parts: int
     removed: int
+    rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)

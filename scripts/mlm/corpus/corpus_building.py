@@ -6,7 +6,7 @@ In one job here. A large source is read in parts by jobs of their own, with the 
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +24,11 @@ from mlm.corpus.artefacts import (
     WrittenFile,
 )
 from mlm.corpus.corpus_writing import SpooledCorpus, number_of_groups, write_share
+from mlm.corpus.decontamination import held_out
 from mlm.corpus.deduplication import BUCKETS, LEAKED, REASONS, Digests, Removed, write_removed
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.groups import OWN
+from mlm.corpus.held_out_overlap import write_overlaps
 from mlm.corpus.mixed_sources import described_mix
 from mlm.corpus.near_clusters import write_near_removed
 from mlm.corpus.near_duplicates import (
@@ -41,7 +43,6 @@ from mlm.corpus.near_duplicates import (
 )
 from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_directory
 from mlm.corpus.parts import PARTITIONS, whole
-from mlm.corpus.rule_counts import together
 from mlm.corpus.shares import document_range
 from mlm.corpus.sources import open_source
 from mlm.foundations.atomic import replacing
@@ -77,9 +78,14 @@ def build_corpus(
             deduplicate=filters.deduplicate,
             remove_leakage=filters.remove_leakage,
         )
-        corpus = SpooledCorpus([part], [record], Removed([removed], 1))
+        corpus, left_out = SpooledCorpus([part], [record], Removed([removed], 1)), [removed]
+        if held_out(filters.decontamination):
+            left_out.append(overlaps := scratch / "overlaps")
+            place = scratch / "verdicts"
+            rules = write_overlaps(corpus, [0], filters.decontamination, overlaps, place)
+            corpus = replace(corpus, removed=Removed(left_out, 1), overlaps=[rules])
         if near := NearDuplicateSettings.of(filters):
-            corpus = _without_near_duplicates(corpus, removed, near, scratch)
+            corpus = _without_near_duplicates(corpus, left_out, near, scratch)
         refuse_empty_splits(corpus)
         written: dict[str, list[WrittenFile]] = {}
         groups: dict[str, list[Path]] = {}
@@ -124,17 +130,40 @@ def deduplicate_partition(
     return RemovedDocuments(partition, len(digests), total)
 
 
+def decontaminate_part(
+    removed: Sequence[Path], number: int, settings: Mapping, overlaps: Path
+) -> RemovedDocuments:
+    """Write to `overlaps` which documents of train in part `number` have words of held-out ones.
+
+    `removed` are the records of `deduplicate_partition`, `settings` as of `write_overlaps`. Raises
+    MlmError where a spool is damaged.
+    """
+    corpus = spooled_corpus(removed)
+    for split in held_out(settings):
+        for files in corpus.files:
+            check_outputs(files.record, [files.spools[split]])
+    check_outputs(corpus.files[number].record, [corpus.files[number].spools["train"]])
+    with replacing(overlaps) as path:
+        verdicts = overlaps.with_name(f".{overlaps.name}-verdicts")
+        rules = write_overlaps(corpus, [number], settings, path, verdicts)
+    taken = sum(rule.documents for rule in rules.values())
+    return RemovedDocuments(number, len(corpus.parts), taken, rules)
+
+
 def _without_near_duplicates(
-    corpus: SpooledCorpus, removed: Path, settings: NearDuplicateSettings, scratch: Path
+    corpus: SpooledCorpus,
+    removed: Sequence[Path],
+    settings: NearDuplicateSettings,
+    scratch: Path,
 ) -> SpooledCorpus:
-    """`corpus`, of one part and without what `removed` names, without its near-duplicates too."""
+    """`corpus`, of one part and without what `removed` name, without its near-duplicates too."""
     files = SignatureFiles.below(scratch, 0)
     links, near = scratch / "links", scratch / "near"
     write_signatures(corpus.files[0], 0, corpus.removed, settings, files.signatures, files.keys)
     signed = SignedCorpus(corpus.parts, [files], settings)
     signed.write_links(range(KEY_BUCKETS), links)
     found = write_near_removed(corpus, [links], settings, near, scratch)
-    return SpooledCorpus(corpus.files, corpus.parts, Removed([removed, near], 1), found)
+    return replace(corpus, removed=Removed([*removed, near], 1), near=found)
 
 
 def sign_part(
@@ -186,7 +215,8 @@ def cluster(
 
 
 def spooled_corpus(removed: Sequence[Path], near: Path | None = None) -> SpooledCorpus:
-    """The corpus whose parts lie beside `removed`, the records of `deduplicate_partition`.
+    """The corpus whose parts lie beside `removed`, the records of `deduplicate_partition` and of
+    `decontaminate_part`.
 
     `near` is the record of `cluster` beside them, of a corpus without near-duplicates. Raises
     MlmError where the numbers beside a record are damaged.
@@ -196,10 +226,11 @@ def spooled_corpus(removed: Sequence[Path], near: Path | None = None) -> Spooled
     numbers = [_numbers(record) for record in removed]
     files = [PartFiles.below(directory, number) for number in range(parts)]
     records = [ReadPart.read(file.record) for file in files]
+    overlaps = [found for r in removed if (found := RemovedDocuments.read(r).rules) is not None]
     if near is None:
-        return SpooledCorpus(files, records, Removed(numbers, parts))
+        return SpooledCorpus(files, records, Removed(numbers, parts), None, overlaps)
     removals = Removed([*numbers, _numbers(near)], parts)
-    return SpooledCorpus(files, records, removals, NearDuplicates.read(near))
+    return SpooledCorpus(files, records, removals, NearDuplicates.read(near), overlaps)
 
 
 def _numbers(record: Path) -> Path:
@@ -269,9 +300,15 @@ def counts_of(corpus: SpooledCorpus, parts: Sequence[int] | None = None) -> dict
             count.replaced_bytes += read.encoding.replaced_bytes
             count.nul_bytes += read.encoding.nul_bytes
         removed = corpus.removed.counts(split)[wanted].sum(axis=0).tolist()
-        looked_for = REASONS if corpus.near else REASONS[:LEAKED]
         every = corpus.kept(split)
-        count.filters |= dict(zip(looked_for, removed, strict=False))
+        by_reason = dict(zip(REASONS, removed, strict=True))
+        # Beside what their own job took for texts that are known at once.
+        overlaps = by_reason.pop("decontamination")
+        if overlaps:
+            count.filters["decontamination"] = count.filters.get("decontamination", 0) + overlaps
+        if corpus.near is None:
+            by_reason = {name: by_reason[name] for name in REASONS[:LEAKED]}
+        count.filters |= by_reason
         count.filters["kept"] = sum(every[part] for part in wanted)
     return found
 
@@ -310,7 +347,7 @@ def described_splits(
             filters=count.filters,
             encoding=Encoding(count.replaced_bytes, count.nul_bytes),
             files=tuple(one.file for one in written[split]),
-            rules=together(p.splits[split].rules for p in corpus.parts),
+            rules=corpus.rules(split),
             near_duplicates=corpus.near.splits[split] if corpus.near else None,
         )
         for split, count in counts.items()
@@ -345,7 +382,7 @@ def refuse_empty_splits(corpus: SpooledCorpus) -> None:
         removed = {n: count for n, count in found.items() if count and n != "read"}
         line = f"{split} is left without a document: {found['read']} read"
         line += f" ({', '.join(f'{n} {why}' for why, n in removed.items())})." if removed else "."
-        rules = together(p.splits[split].rules for p in corpus.parts) or {}
+        rules = corpus.rules(split) or {}
         most = max(rules, key=lambda rule: rules[rule].documents, default=None)
         if most and rules[most].documents:
             line += (

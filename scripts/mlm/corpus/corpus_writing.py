@@ -13,11 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mlm.corpus.artefacts import CorpusFile, NearDuplicates, ReadPart, WrittenFile
+from mlm.corpus.artefacts import (
+    CorpusFile,
+    NearDuplicates,
+    ReadPart,
+    TakenByRule,
+    WrittenFile,
+)
 from mlm.corpus.deduplication import KEPT, Removed
 from mlm.corpus.groups import OWN
 from mlm.corpus.mix_weights import Segment, segments
 from mlm.corpus.part_reading import PartFiles
+from mlm.corpus.rule_counts import together
 from mlm.corpus.shares import document_range
 from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, kept_batches
 from mlm.foundations.digests import file_sha256
@@ -34,13 +41,20 @@ NOT_CHOSEN = 255
 class SpooledCorpus:
     """What the parts of a source left behind, in order, and which documents of it are left out.
 
-    `near` says what went as near-duplicates, where these were looked for.
+    `near` says what went as near-duplicates, where these were looked for, and `overlaps` what went
+    of each part for what it has in common with held-out documents.
     """
 
     files: Sequence[PartFiles]
     parts: Sequence[ReadPart]
     removed: Removed
     near: NearDuplicates | None = None
+    overlaps: Sequence[dict[str, TakenByRule]] = ()
+
+    def rules(self, split: str) -> dict[str, TakenByRule] | None:
+        """What each rule took of `split`; None: no rule was on."""
+        of_train = self.overlaps if split == "train" else ()
+        return together([*(part.splits[split].rules for part in self.parts), *of_train])
 
     @property
     def group_by(self) -> str:

@@ -5,7 +5,7 @@ punctuation. There the surroundings of an n-gram are cut out; here its document 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from mlm.corpus.file_patterns import file_format
@@ -20,34 +20,48 @@ _WORD = re.compile(r"\w+")
 
 
 class Decontamination:
-    """The n-grams of the files that `settings` (the section `corpus.filters.decontamination`) name.
+    """The n-grams of texts that the model is judged by.
 
-    Raises MlmError where a file cannot be read, or the n-grams are more than MOST.
+    `settings` are the section `corpus.filters.decontamination`, with `texts` and `table` as
+    `file_patterns.corpus_settings` adds them: those of the files and of the configuration are known
+    at once, those of held-out splits are added. Raises MlmError where a file cannot be read, or the
+    n-grams are more than MOST.
     """
 
     def __init__(self, settings: Mapping):
-        paths = settings.get("against", [])
-        self.rules = list(dict.fromkeys(map(_rule, paths)))
-        # By length, each n-gram and the rule of the file in which it came first.
+        self._words = settings.get("words", 13)
+        # By length, each n-gram and the rule of the text in which it came first.
         self._n_grams: dict[int, dict[str, str]] = {}
-        total = 0
-        for path in paths:
-            for text in _texts(path, settings["text_column"]):
-                words = _words(text)
-                n = min(settings["words"], len(words))
-                if n < min(SHORTEST, settings["words"]):
-                    continue
-                known = self._n_grams.setdefault(n, {})
-                total -= len(known)
-                for n_gram in _n_grams(words, n):
-                    known.setdefault(n_gram, _rule(path))
-                total += len(known)
-                if total > MOST:
-                    raise MlmError(
-                        f"corpus.filters.decontamination.against: the texts up to {path} have more "
-                        f"than {MOST:,} different n-grams of words, which no job of the corpus can "
-                        "hold. Name fewer texts, or a sample of them"
-                    )
+        self._total = 0
+        self.rules: list[str] = []
+        for path in settings.get("against", []):
+            self.add(_rule(path), _texts(path, settings["text_column"]))
+        for name, texts in settings.get("texts", {}).items():
+            self.add(_rule(name), texts)
+        if table := settings.get("table"):
+            self.add(_rule("finetuning"), _texts(*table))
+        self.rules += [_rule(split) for split in held_out(settings)]
+
+    def add(self, rule: str, texts: Iterable[str]) -> None:
+        """Look for the n-grams of `texts`, too, which count for `rule`."""
+        if rule not in self.rules:
+            self.rules.append(rule)
+        for text in texts:
+            words = _words(text)
+            n = min(self._words, len(words))
+            if n < min(SHORTEST, self._words):
+                continue
+            known = self._n_grams.setdefault(n, {})
+            self._total -= len(known)
+            for n_gram in _n_grams(words, n):
+                known.setdefault(n_gram, rule)
+            self._total += len(known)
+            if self._total > MOST:
+                raise MlmError(
+                    f"corpus.filters.decontamination: the texts up to {rule.partition('.')[2]} "
+                    f"have more than {MOST:,} different n-grams of words, which no job of the "
+                    "corpus can hold. Name fewer texts, or a sample of them"
+                )
 
     def judged(self, text: str, taken: list[Taken]) -> tuple[str, str | None]:
         """`text`, and the rule that leaves it out; None: it stays. Its sample is the n-gram."""
@@ -58,6 +72,16 @@ class Decontamination:
                     taken.append(Taken(known[n_gram], len(text), n_gram))
                     return text, known[n_gram]
         return text, None
+
+
+def held_out(settings: Mapping | None) -> list[str]:
+    """The splits among the texts of the section `corpus.filters.decontamination`."""
+    return [split for split in ("test", "validation") if split in (settings or {}).get("also", ())]
+
+
+def held_out_rule(split: str) -> str:
+    """The rule that leaves out of train what `split` has too."""
+    return _rule(split)
 
 
 def _rule(path: str) -> str:

@@ -22,7 +22,7 @@ from mlm.foundations.errors import MlmError
 
 #: Later splits lose a document that an earlier one has.
 PRECEDENCE = ("test", "validation", "train")
-KEPT, DUPLICATE, LEAKED, NEAR_DUPLICATE, NEAR_LEAKED = range(5)
+KEPT, DUPLICATE, LEAKED, CONTAMINATED, NEAR_DUPLICATE, NEAR_LEAKED = range(6)
 #: The number of values of a digest's first byte.
 BUCKETS = 256
 
@@ -36,7 +36,7 @@ _RECORD = np.dtype(
 _BUFFER = 1 << 18
 _NUMBER = np.dtype("<i8")
 #: What each verdict but KEPT is called where it is counted, in their order.
-REASONS = ("duplicate", "leaked", "near_duplicate", "near_leaked")
+REASONS = ("duplicate", "leaked", "decontamination", "near_duplicate", "near_leaked")
 
 
 def digest(document: bytes) -> bytes:
@@ -152,25 +152,26 @@ def write_removed(
             verdict = _verdicts(records, part, deduplicate, remove_leakage)
             left = np.flatnonzero(verdict)
             of_left = (records[name][left] for name in ("split", "number"))
-            write_block(file, len(parts), part[left], *of_left, verdict[left])
+            write_block(file, part[left], *of_left, verdict[left])
 
 
 def write_block(
     file: BinaryIO,
-    parts: int,
     part: np.ndarray,
     split: np.ndarray,
     number: np.ndarray,
     verdict: np.ndarray,
 ) -> None:
-    """Append to `file` documents that are left out, of `parts` parts; `Removed` reads it.
+    """Append to `file` documents that are left out; `Removed` reads it.
 
     Each has its part, its split (its place in `PRECEDENCE`), its number there, and why.
     """
     key = (part * len(PRECEDENCE) + split) * len(REASONS) + verdict - 1
     numbers = number.astype(_NUMBER)
-    size = parts * len(PRECEDENCE) * len(REASONS)
-    file.write(np.bincount(key, minlength=size).astype(_NUMBER).tobytes())
+    # From the first key that occurs to the last one: of a single part, only a few.
+    first = int(key.min()) if len(key) else 0
+    counts = np.bincount(key - first)
+    file.write(np.array([first, len(counts), *counts], _NUMBER).tobytes())
     file.write(numbers[np.lexsort([numbers, key])].tobytes())
 
 
@@ -228,27 +229,27 @@ class Removed:
 
     def __init__(self, paths: Sequence[Path], parts: int):
         self._shape = parts, len(PRECEDENCE), len(REASONS)
-        # A block for each bucket with documents: how many numbers each part, split and reason
-        # has, and the numbers.
+        # Blocks, each with its numbers: where they begin, and how many each part, split and reason
+        # has, from the first that has any.
         self._blocks = [block for path in paths for block in self._blocks_of(path)]
 
-    def _blocks_of(self, path: Path) -> Iterator[tuple[Path, int, np.ndarray]]:
-        size = int(np.prod(self._shape))
+    def _blocks_of(self, path: Path) -> Iterator[tuple[Path, int, int, np.ndarray]]:
         with open(path, "rb") as file:
-            while len(counts := np.fromfile(file, _NUMBER, size)):
-                yield path, file.tell(), np.concatenate([[0], np.cumsum(counts)])
+            while len(head := np.fromfile(file, _NUMBER, 2)):
+                first, size = head.tolist()
+                counts = np.fromfile(file, _NUMBER, size)
+                yield path, file.tell(), first, np.concatenate([[0], np.cumsum(counts)])
                 file.seek(int(counts.sum()) * _NUMBER.itemsize, os.SEEK_CUR)
 
     def counts(self, split: str) -> np.ndarray:
-        """How many documents of `split` are left out, [parts, reasons]: duplicates and leaks, and
-        near-duplicates and near-leaks."""
+        """How many documents of `split` are left out, [parts, reasons]."""
         return self._counts[:, PRECEDENCE.index(split)]
 
     @cached_property
     def _counts(self) -> np.ndarray:
         total = np.zeros(int(np.prod(self._shape)), np.int64)
-        for _, _, ends in self._blocks:
-            total += np.diff(ends)
+        for _, _, first, ends in self._blocks:
+            total[first : first + len(ends) - 1] += np.diff(ends)
         return total.reshape(self._shape)
 
     def verdicts(self, part: int, split: str, documents: int, place: Path) -> np.ndarray:
@@ -257,10 +258,11 @@ class Removed:
         It is mapped from the new file `place`: it needs disk, not memory.
         """
         verdicts = on_disk(place, np.uint8, documents)
-        first = int(np.ravel_multi_index((part, PRECEDENCE.index(split), 0), self._shape))
-        for path, start, ends in self._blocks:
-            for reason in (DUPLICATE, LEAKED, NEAR_DUPLICATE, NEAR_LEAKED):
-                before, after = ends[first + reason - 1 : first + reason + 1].tolist()
+        own = int(np.ravel_multi_index((part, PRECEDENCE.index(split), 0), self._shape))
+        for path, start, first, ends in self._blocks:
+            for reason in range(KEPT + 1, len(REASONS) + 1):
+                key = own + reason - 1 - first
+                before, after = ends[key : key + 2].tolist() if 0 <= key < len(ends) - 1 else (0, 0)
                 # Of none, NumPy would read all.
                 if before < after:
                     offset = start + before * _NUMBER.itemsize

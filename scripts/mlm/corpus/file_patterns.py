@@ -10,6 +10,7 @@ from glob import glob
 from pathlib import Path
 
 from mlm.config.encodings import encoding_name
+from mlm.config.resolution import Settings, run_section
 from mlm.corpus.mixing import sections
 from mlm.foundations.errors import MlmError, listed
 
@@ -162,6 +163,38 @@ def check_group_by(column: str | None, files: dict[str, list[str]]) -> None:
             f"corpus.group_by: {column!r} names a column, and {lines[0]} is a text file without "
             "columns. Set it to null, or give the text as .jsonl, .csv, .tsv or .parquet"
         )
+
+
+def corpus_settings(settings: Settings) -> dict:
+    """`used_settings` of a whole configuration.
+
+    `filters.decontamination` has what it asks for of other sections, too: `texts` by name, and of
+    the fine-tuning's `table` the file and its column.
+    """
+    corpus, mask = settings["corpus"], settings["tokenizer"]["special_tokens"]["mask"]
+    evaluations = [run_section(settings, run, "evaluation") for run in settings["runs"]]
+    prompts = [text.split(mask) for own in evaluations for text in own["prompts"]]
+    pairs = [pair for own in evaluations for pair in own["minimal_pairs"]]
+    texts = {
+        name: list(dict.fromkeys(text for several in found for text in several))
+        for name, found in (("prompts", prompts), ("minimal_pairs", pairs))
+    }
+    table = [settings["finetune"]["data"][key] for key in ("file", "text_column")]
+
+    def filled(filters: dict | None) -> dict | None:
+        if filters is None:
+            return None
+        own = filters["decontamination"]
+        if named := {name: texts[name] for name in texts if name in own["also"]}:
+            own = own | {"texts": named}
+        if "finetuning" in own["also"]:
+            own = own | {"table": table}
+        return filters | {"decontamination": own}
+
+    mix = {name: own | {"filters": filled(own["filters"])} for name, own in corpus["mix"].items()}
+    return used_settings(
+        corpus | {"filters": filled(corpus["filters"]), "mix": mix}, settings["seed"]
+    )
 
 
 def used_settings(corpus: dict, seed: int) -> dict:

@@ -10,12 +10,17 @@ from mlm.foundations.errors import MlmError, listed
 
 
 def filter_files(filters: Mapping) -> list[str]:
-    """The paths that the section `corpus.filters` names; MlmError where there is no such file."""
+    """The paths that `filters`, of `file_patterns.corpus_settings`, name.
+
+    Raises MlmError where there is no such file.
+    """
     named = [
         ("quality.bad_words", filters["quality"]["bad_words"]),
         ("language.model", filters["language"]["model"]),
         *(("decontamination.against", path) for path in filters["decontamination"]["against"]),
     ]
+    if table := filters["decontamination"].get("table"):
+        named.append(("decontamination.also: finetuning (finetune.data.file)", table[0]))
     problems = [
         f"corpus.filters.{key}: {path} is {'a directory' if Path(path).is_dir() else 'not there'}; "
         "name a file, relative to the working directory, or leave it out"

@@ -64,7 +64,7 @@ def write_near_removed(
                 np.add.at(sizes, roots, 1)
                 part, of_split, number = numbering.places(numbers)
                 verdict = np.where(roots < own.start, NEAR_LEAKED, NEAR_DUPLICATE)
-                write_block(file, len(corpus.parts), part, of_split, number, verdict)
+                write_block(file, part, of_split, number, verdict)
                 total += len(numbers)
             splits[split] = _described(corpus, numbering, clusters, own, sizes)
     documents = sum(sum(corpus.kept(split)) for split in PRECEDENCE)
