@@ -26,6 +26,8 @@ COMMAND = [sys.executable, "-m", "snakemake", "-s", str(ROOT / "Snakefile")]
 TARGETS = [f"results/corpus/{split}.json" for split in ("train", "validation", "test")]
 FINISHED = re.compile(r"Finished jobid: \d+ \(Rule: (\w+)\)")
 PARTS = "results/corpus/parts"
+#: What took documents of train, in their order.
+TAKEN = ("duplicate", "decontamination", "near_duplicate", "near_leaked")
 
 
 def jobs_of(parts: int) -> dict[str, int]:
@@ -33,6 +35,7 @@ def jobs_of(parts: int) -> dict[str, int]:
     return {
         "corpus_read": parts,
         "corpus_deduplicate": 4,
+        "corpus_decontaminate": parts,
         "corpus_sign": parts,
         "corpus_link": 4,
         "corpus_cluster": 1,
@@ -43,7 +46,10 @@ def jobs_of(parts: int) -> dict[str, int]:
 
 
 #: Validation and test are carved from train.
-COMMON = {"count": {"train": 2}, "filters": {"near_duplicates": {"enabled": True}}}
+COMMON = {
+    "count": {"train": 2},
+    "filters": {"near_duplicates": {"enabled": True}, "decontamination": {"also": ["test"]}},
+}
 FILES = COMMON | {"source": "files", "files": {"train": ["data/*.txt"]}}
 MIX = COMMON | {
     "source": "mix",
@@ -121,7 +127,7 @@ def of_one_job(tmp_path_factory) -> dict[str, str]:
     assert planned(place) == {"corpus": 1}
     said(place, cores=1)
     train, validation, _ = (CorpusSplit.read(place / target) for target in TARGETS)
-    assert all(train.filters[name] for name in ("duplicate", "near_duplicate", "near_leaked"))
+    assert all(train.filters[name] for name in TAKEN)
     assert validation.source.carved_from == "train"
     return digests(place)
 
