@@ -176,8 +176,7 @@ if IN_PARTS and HELD_OUT:
         params:
             code=code("corpus_decontaminate"),
             settings={
-                key: USED_BY_CORPUS["filters"]["decontamination"][key]
-                for key in ("also", "words")
+                key: USED_BY_CORPUS["filters"]["decontamination"][key] for key in ("also", "words")
             },
         script:
             "../scripts/corpus_decontaminate.py"
