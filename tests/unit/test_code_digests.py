@@ -43,6 +43,13 @@ def test_digests_follow_imports_through_modules(library):
     assert list(found) == ["mlm.a", "mlm.b", "s"]
 
 
+def test_every_python_gives_the_same_digests(library):
+    """Each has its own way to write an f-string out again."""
+    text = "def f(x):\n    return f\"{', '.join(x)} {x!r:>{len(x)}} {{it's}}\"\n"
+    text += "def g(x):\n    return f\"{{', '.join(x)}}\\n{x:{x}}a{{\" f'{{b{x[0]}'\n"
+    assert library(s=text) == {"s": "442436cb746a"}
+
+
 def test_a_circle_of_imports_comes_to_an_end(library):
     assert len(library(s="import mlm.a\n", a="import mlm.b\n", b="import mlm.a\n")) == 3
 

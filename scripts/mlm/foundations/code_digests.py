@@ -28,6 +28,29 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     return tree
 
 
+class _WithoutFStrings(ast.NodeTransformer):
+    """Writes an f-string as the tuple of its parts.
+
+    Python 3.12 and later write f-strings again with other quotes than 3.11, and some
+    divide a text at `{{` or add an empty one.
+    """
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.Tuple:
+        self.generic_visit(node)
+        parts = [ast.Constant("")]
+        for part in node.values:
+            if not isinstance(part, ast.Constant):
+                parts += [part, ast.Constant("")]
+            else:
+                parts[-1] = ast.Constant(parts[-1].value + part.value)
+        return ast.Tuple(parts, ast.Load())
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.Tuple:
+        self.generic_visit(node)
+        form = node.format_spec or ast.Constant(None)
+        return ast.Tuple([node.value, ast.Constant(node.conversion), form], ast.Load())
+
+
 def _imported(tree: ast.Module) -> list[str]:
     """Dotted names of the library's modules that are imported anywhere, also in functions.
 
@@ -49,15 +72,15 @@ def _imported(tree: ast.Module) -> list[str]:
 def _meaning(file: Path) -> list:
     """A digest of what the Python file does, and the library modules that it imports.
 
-    The digest is taken of the tree written out again, which differs less between versions of
-    Python than its dump.
+    The digest is taken of the tree written out again, which is the same in all versions of Python
+    that the workflow is for; its dump is not.
     """
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
     except (SyntaxError, ValueError) as error:
         raise MlmError(f"{file} is not valid Python: {error}. Correct it and run again") from None
     imported = _imported(tree)
-    text = ast.unparse(_without_docstrings(tree))
+    text = ast.unparse(_WithoutFStrings().visit(_without_docstrings(tree)))
     return [hashlib.sha256(text.encode("utf-8")).hexdigest()[:12], imported]
 
 
@@ -76,6 +99,6 @@ def code_digests(
         file = scripts.joinpath(*name.split(".")).with_suffix(".py")
         if name in found or not file.is_file():
             continue
-        found[name], imported = memory.value("meaning", file, _meaning)
+        found[name], imported = memory.value("what it does", file, _meaning)
         waiting += imported
     return dict(sorted(found.items()))
