@@ -49,6 +49,9 @@ from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
 from mlm.results.artefacts import MadeFrom, check_outputs
 
+#: Of the documents of train, the share that decontamination may take.
+MOST_SHARED = 0.9
+
 
 def build_corpus(
     settings: dict,
@@ -373,11 +376,21 @@ def _together(sources: Iterable[CorpusSource]) -> CorpusSource:
 
 
 def refuse_empty_splits(corpus: SpooledCorpus) -> None:
-    """Raise MlmError where a split is left without documents, with the filter that took most."""
+    """Raise MlmError where a split is left without documents, with the filter that took most.
+
+    Or where decontamination took more than the share MOST_SHARED of it.
+    """
     problems, counts, part = [], counts_of(corpus), corpus.parts[0]
     for split in SPLITS:
         found = counts[split].filters
         if found["kept"]:
+            shared = found.get("decontamination", 0)
+            if shared > MOST_SHARED * found["read"]:
+                problems.append(
+                    f"{split}: {shared:,} of {found['read']:,} documents have words in a row in "
+                    "common with the texts of corpus.filters.decontamination; at most the share "
+                    f"{MOST_SHARED} is expected. Look at these texts, or raise words"
+                )
             continue
         removed = {n: count for n, count in found.items() if count and n != "read"}
         line = f"{split} is left without a document: {found['read']} read"
@@ -399,7 +412,7 @@ def refuse_empty_splits(corpus: SpooledCorpus) -> None:
             line += " Look at corpus.filters and at what was read"
         problems.append(line)
     if problems:
-        raise MlmError("\n".join(["A split of the corpus is empty.", *problems]))
+        raise MlmError("\n".join(["A split of the corpus is empty, or nearly.", *problems]))
 
 
 def _refuse_one_group(counts: dict[str, SplitCounts], part: ReadPart) -> None:
