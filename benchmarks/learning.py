@@ -29,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -37,7 +38,7 @@ import yaml
 BASE = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(BASE / "scripts"))
 
-from mlm.config.resolution import model_of_run, resolve, run_section  # noqa: E402
+from mlm.config.resolution import resolve  # noqa: E402
 
 RECORDS = BASE / "docs" / "learning"
 BASELINES = RECORDS / "baselines.json"
@@ -137,15 +138,7 @@ def run_of(assignments: list[str], seed: int):
         changed = getattr(module, name)(**config.pop(key, {}))
         setattr(module, name, lambda changed=changed: changed)
     config = resolve(config)
-    settings = RunSettings(
-        name=f"seed-{seed}",
-        model=model_of_run(config, "base"),
-        pretraining=run_section(config, "base", "pretraining"),
-        accelerator=config["accelerator"],
-        seed=seed,
-        sequence_length=config["shards"]["sequence_length"],
-        corpus=config["corpus"]["source"],
-    )
+    settings = replace(RunSettings.of(config, "base"), name=f"seed-{seed}", seed=seed)
     files = RunFiles(
         tokenizer="results/tokenizer/tokenizer.json",
         manifests={s: f"results/manifests/{s}.json" for s in ("train", "validation")},

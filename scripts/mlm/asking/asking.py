@@ -1,7 +1,7 @@
 """A question about what a run was shown, from the sentence to the answer."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ from mlm.asking.uses import (
     uses_of,
 )
 from mlm.config.fields import SPLITS
-from mlm.config.resolution import Settings, model_of_run, run_section
+from mlm.config.resolution import Settings, run_section
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
@@ -94,18 +94,12 @@ def ask(question: Question) -> Answer:
 
 def settings_of_run(settings: Settings, run: str) -> RunSettings:
     """What the configuration says of the training of `run`."""
-    pretraining = run_section(settings, run, "pretraining")
-    parent = pretraining["continue_from"]["run"]
-    return RunSettings(
-        name=run,
-        model=model_of_run(settings, run),
-        pretraining=pretraining,
-        accelerator=settings["accelerator"],
-        seed=settings["seed"],
-        sequence_length=settings["shards"]["sequence_length"],
-        corpus=settings["corpus"]["source"],
+    own = RunSettings.of(settings, run)
+    parent = own.pretraining["continue_from"]["run"]
+    return replace(
+        own,
         parent=settings_of_run(settings, parent) if parent else None,
-        holes=holes_file(RESULTS, run, pretraining["forget"]),
+        holes=holes_file(RESULTS, run, own.pretraining["forget"]),
     )
 
 

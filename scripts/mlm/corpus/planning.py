@@ -5,12 +5,12 @@ Light on purpose: Snakemake imports it to plan, and no job does.
 
 from collections.abc import Callable, Mapping
 
+from mlm.config.fields import SPLITS
 from mlm.corpus.file_patterns import check_group_by, matched_files
 from mlm.corpus.mixing import sections
 from mlm.corpus.parts import divided, undivided, whole
 from mlm.foundations.errors import MlmError, listed
 
-SPLITS = ("train", "validation", "test")
 #: By the name of a source (None: the only one), its files by split.
 SourceFiles = dict[str | None, dict[str, list[str]]]
 

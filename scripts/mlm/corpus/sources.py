@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from mlm.config.fields import SPLITS
 from mlm.corpus.artefacts import (
     CorpusSource,
     EmbeddedSource,
@@ -20,8 +21,6 @@ from mlm.corpus.formats import Reading, read_documents, read_range
 from mlm.corpus.groups import OWN, Document, grouped_per
 from mlm.corpus.parts import Piece, Pieces, whole
 from mlm.foundations.digests import file_sha256
-
-SPLITS = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)

@@ -119,9 +119,9 @@ def _training(settings, run, data, directory, answer):
     from mlm.forecast.training_rehearsal import (
         accelerator_alone,
         rehearse_training,
-        run_settings,
     )
     from mlm.pretraining.engine import open_devices
+    from mlm.pretraining.run_inputs import RunSettings
 
     kind = settings["accelerator"]["kind"]
     if kind == "tpu" and not local_tpu():
@@ -131,7 +131,7 @@ def _training(settings, run, data, directory, answer):
             "the chips and says whether they fit"
         )
         return None
-    engine = run_settings(settings, run).engine
+    engine = RunSettings.of(settings, run).engine
     try:
         own = run_section(settings, run, "pretraining")
         accelerator = _DEVICES.get(engine) or open_devices(

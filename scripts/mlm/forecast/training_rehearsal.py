@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mlm.config.memory import parameters
-from mlm.config.resolution import Settings, model_of_run, run_section
+from mlm.config.resolution import Settings
 from mlm.forecast.data_rehearsal import DataMeasured
 from mlm.forecast.stopwatch import Took, timed
 from mlm.pretraining.accelerator_settings import AcceleratorSettings
@@ -20,7 +20,7 @@ from mlm.pretraining.run_inputs import (
 from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 
 #: Seconds, and steps, for which steps are timed.
-_TIMED_SECONDS, _TIMED_STEPS = 1.5, 50
+_TIMED_SECONDS, _TIMED_STEPS = 1.0, 50
 #: Samples of a timed validation.
 _VALIDATED = 100
 #: Floating-point operations of the largest step that is timed: some seconds of two processors.
@@ -48,19 +48,6 @@ class TrainingMeasured:
     model_bytes: int = 0
 
 
-def run_settings(settings: Settings, run: str) -> RunSettings:
-    """What the job of a training gets of the configuration, but for what forgets and continues."""
-    return RunSettings(
-        name=run,
-        model=model_of_run(settings, run),
-        pretraining=run_section(settings, run, "pretraining"),
-        accelerator=settings["accelerator"],
-        seed=settings["seed"],
-        sequence_length=settings["shards"]["sequence_length"],
-        corpus=settings["corpus"]["source"],
-    )
-
-
 def accelerator_alone(settings: Settings) -> AcceleratorSettings:
     """The devices of one process: others are not started for a rehearsal."""
     asked = AcceleratorSettings.of(settings["accelerator"])
@@ -75,7 +62,7 @@ def rehearse_training(
     Where a batch is too large for moments, or for the sample, a part of it is timed. Raises
     MlmError as the training does where the model cannot be built.
     """
-    own = run_settings(settings, run)
+    own = RunSettings.of(settings, run)
     accumulated = own.pretraining["optimizer"]["gradient_accumulation_steps"]
     whole = own.pretraining["per_replica_batch_size"]
     size = _fitting(settings, own, data, whole, accelerator.replicas)
@@ -154,7 +141,7 @@ def bytes_below(directory: Path) -> int:
 
 def shape_of(settings: Settings, run: str) -> Any:
     """What decides how long a step of run `run` takes; runs of the same shape are timed once."""
-    own = run_settings(settings, run)
+    own = RunSettings.of(settings, run)
     pretraining = own.pretraining
     return (
         own.engine,

@@ -1,12 +1,14 @@
 """What a run is made from: its settings and files, checked and resolved against each other."""
 
 from dataclasses import dataclass
+from typing import Self
 
 from mlm.batches.artefacts import HolesOfRun
 from mlm.batches.holes import Holes
 from mlm.batches.masking_plan import masking_plan
 from mlm.batches.stored_batches import ShardFiles
 from mlm.config.families import engine_for
+from mlm.config.resolution import Settings, model_of_run, run_section
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, remedy
 from mlm.pretraining.length import number_of_updates
@@ -34,6 +36,19 @@ class RunSettings:
     corpus: str
     parent: "RunSettings | None" = None
     holes: str | None = None
+
+    @classmethod
+    def of(cls, settings: Settings, run: str) -> Self:
+        """Those of `run` in the whole configuration, but for `parent` and `holes`."""
+        return cls(
+            name=run,
+            model=model_of_run(settings, run),
+            pretraining=run_section(settings, run, "pretraining"),
+            accelerator=settings["accelerator"],
+            seed=settings["seed"],
+            sequence_length=settings["shards"]["sequence_length"],
+            corpus=settings["corpus"]["source"],
+        )
 
     @property
     def engine(self) -> str:
