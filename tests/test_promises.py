@@ -215,7 +215,7 @@ PROMISES = {
     "What is in the report": [
         UNIT + "test_report.py::test_the_page_asks_for_nothing_from_outside",
         UNIT + "test_report.py::test_every_artefact_has_its_digest_in_the_page",
-        "tests/browser/test_report_page.py::test_nothing_scrolls_sideways",
+        "tests/browser/test_report_page.py::test_no_word_is_broken_or_cut_off",
         "tests/browser/test_report_page.py::test_every_text_has_contrast",
     ],
     "How it works": [
