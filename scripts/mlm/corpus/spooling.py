@@ -46,7 +46,8 @@ class Spool:
     def _flush(self) -> None:
         if self._texts:
             groups = [None if g is None else g.encode("utf-8") for g in self._groups]
-            columns = [text_array(self._texts), word_counts(self._texts), text_array(groups)]
+            texts = text_array(self._texts)
+            columns = [texts, word_counts(texts), text_array(groups)]
             self._writer.write_batch(pa.record_batch(columns, schema=_SPOOLED))
             self.rows.append(len(self._texts))
             self._on_batch(self._texts)

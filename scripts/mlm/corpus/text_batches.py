@@ -4,14 +4,19 @@ Arrays are put together from buffers: `pyarrow.array` of a Python list imports p
 longer than the job of a small part.
 """
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-#: Bytes that can begin white space beyond ASCII: U+0085, U+00A0, U+1680, U+2000 to U+205F, U+3000.
-_MAYBE_SPACE = re.compile(b"[\xc2\xe1\xe2\xe3]")
+#: White space beyond ASCII: as numbers of three bytes of UTF-8, the last one 0 if there are two.
+_SPACES = np.array(
+    [
+        int.from_bytes(character.encode("utf-8").ljust(3, b"\0"), "big")
+        for character in "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
+        "\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+    ]
+)
 
 
 def text_array(texts: Sequence[bytes | None]) -> pa.Array:
@@ -32,23 +37,31 @@ def mask_array(mask: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, bits])
 
 
-def word_counts(texts: Sequence[bytes]) -> pa.Array:
-    """How many words each of `texts` has, the UTF-8 bytes of one that is not empty: int32.
+def word_counts(texts: pa.Array) -> pa.Array:
+    """How many words each of `texts` has, an array of strings, none of them empty or null: int32.
 
     Words are runs of characters between white space, as `str.split` finds them.
     """
-    starts = np.cumsum([0, *map(len, texts[:-1])])
-    codes = np.frombuffer(b"".join(texts), np.uint8)
-    space = (codes == ord(" ")) | _between(codes, 0x09, 0x0D) | _between(codes, 0x1C, 0x1F)
-    begins = ~space
-    begins[1:] &= space[:-1]
-    begins[starts] = ~space[starts]
-    places = np.flatnonzero(begins)
-    words = np.diff(np.searchsorted(places, starts), append=len(places)).astype(np.int32)
-    for number, text in enumerate(texts):
-        if not text.isascii() and _MAYBE_SPACE.search(text):
-            words[number] = len(text.decode("utf-8").split())
+    _, ends, data = texts.buffers()
+    starts = np.frombuffer(ends, np.int32)[: len(texts)]
+    codes = np.frombuffer(data, np.uint8)
+    in_word = (codes > ord(" ")) | (codes < 0x09) | _between(codes, 0x0E, 0x1B)
+    begins = in_word.copy()
+    np.greater(in_word[1:], in_word[:-1], out=begins[1:])
+    begins[starts] = in_word[starts]
+    words = np.add.reduceat(begins.view(np.uint8), starts, dtype=np.int32)
+    found = _spaces_beyond_ascii(codes)
+    for number in np.unique(np.searchsorted(starts, found, side="right") - 1):
+        words[number] = len(texts[number].as_py().split())
     return pa.Array.from_buffers(pa.int32(), len(words), [None, pa.py_buffer(words)])
+
+
+def _spaces_beyond_ascii(codes: np.ndarray) -> np.ndarray:
+    """The places in the UTF-8 bytes `codes` at which a space of `_SPACES` begins."""
+    places = np.flatnonzero((codes == 0xC2) | _between(codes, 0xE1, 0xE3))
+    lead, second, third = (codes.take(places + i, mode="clip").astype(np.int32) for i in range(3))
+    third[lead == 0xC2] = 0
+    return places[np.isin(lead << 16 | second << 8 | third, _SPACES)]
 
 
 def _between(codes: np.ndarray, first: int, last: int) -> np.ndarray:
