@@ -355,7 +355,8 @@ rule corpus:
         "logs/benchmarks/corpus/corpus.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
+    # Files of parts are checked side by side.
+    threads: 4 if IN_PARTS else 1
     resources:
         mem_mb=2000,
         runtime=240,

@@ -10,7 +10,7 @@ def main(job):
     parquet = {split: _several(job.output[split]) for split in SPLITS}
     described = {split: job.output[f"{split}_json"] for split in SPLITS}
     if parts := job.input.get("parts"):
-        made = take_over(Path(parts[0]).parent, parquet, described)
+        made = take_over(Path(parts[0]).parent, parquet, described, job.threads)
     else:
         files = {split: _several(job.input.get(split, [])) for split in SPLITS}
         made = build_corpus(job.params.settings, files, parquet, described)

@@ -139,7 +139,7 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
             written[split].append(made)
     for split, made in described_splits(corpus_of_parts(), written, groups).items():
         made.write(place / f"{split}.json")
-    take_over(place, *outputs(directory, corpus))
+    take_over(place, *outputs(directory, corpus), threads=2)
     return len(pieces)
 
 

@@ -7,6 +7,7 @@ In one job here. A large source is read in parts by jobs of their own, with the 
 import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -244,20 +245,26 @@ def _numbers(record: Path) -> Path:
 
 
 def take_over(
-    directory: Path, parquet: dict[str, list[str]], described: dict[str, str]
+    directory: Path, parquet: dict[str, list[str]], described: dict[str, str], threads: int
 ) -> dict[str, CorpusSplit]:
     """Make what the jobs of all parts wrote below `directory` the corpus, and describe it.
 
-    Outputs as of `build_corpus`. Raises MlmError where a file is not what was written.
+    Outputs as of `build_corpus`. So many files as `threads` are checked at a time. Raises MlmError
+    where one is not what was written.
     """
     descriptions = {s: CorpusSplit.read(directory / f"{s}.json") for s in described}
+    written = {}
+    for split, description in descriptions.items():
+        shares = len(description.files)
+        for share, path in enumerate(parquet[split]):
+            name = f"{split}-{share:05d}-of-{shares:05d}.parquet"
+            written[path] = directory / "written" / name
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(lambda f: check_outputs(f.with_suffix(".json"), [f]), written.values()):
+            pass
     with ExitStack() as together:
-        for split, description in descriptions.items():
-            shares = len(description.files)
-            for share, path in enumerate(parquet[split]):
-                written = directory / "written" / f"{split}-{share:05d}-of-{shares:05d}.parquet"
-                check_outputs(written.with_suffix(".json"), [written])
-                _link(written, together.enter_context(replacing(path)))
+        for path, file in written.items():
+            _link(file, together.enter_context(replacing(path)))
         for split, path in described.items():
             own = replace(descriptions[split], made_from=MadeFrom())
             own.write(together.enter_context(replacing(path)))

@@ -71,7 +71,8 @@ def _recorded(main: Callable[[Any], None], job: Any, unread: tuple[str, ...]) ->
     paths = [path for path in map(str, job.input) if path not in passed_over]
     inputs = check_inputs(paths, _named(job.input, unread))
     main(job)
-    record_job(job.rule, inputs, dict(job.params.items()), map(str, job.output))
+    outputs = map(str, job.output)
+    record_job(job.rule, inputs, dict(job.params.items()), outputs, job.threads)
 
 
 def _named(inputs: Any, names: tuple[str, ...]) -> list[str]:

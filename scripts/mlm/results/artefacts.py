@@ -13,6 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -239,23 +240,26 @@ def record_job(
     inputs: Mapping[str, str],
     params: Mapping[str, Any],
     outputs: Iterable[str],
+    threads: int = 1,
 ) -> None:
     """Add what they were made from to the artefacts among a job's `outputs`.
 
-    `inputs` comes from `check_inputs`; `params` are the job's, with its code digests as `code`.
+    `inputs` comes from `check_inputs`; `params` are the job's, with its code digests as `code`. So
+    many files as `threads` are read at a time.
     """
     outputs = list(outputs)
     artefacts = [path for path in outputs if is_artefact(path)]
     if not artefacts:
         return
+    others = [path for path in outputs if path not in artefacts]
+    with ThreadPoolExecutor(threads) as pool:
+        digests = dict(zip(map(portable, others), pool.map(result_sha256, others), strict=True))
     record = {
         "rule": rule,
         "code": value_sha256(params.get("code", {})),
         "settings": settings_digests(params),
         "inputs": dict(inputs),
-        "outputs": {
-            portable(path): result_sha256(path) for path in outputs if path not in artefacts
-        },
+        "outputs": digests,
     }
     for path in artefacts:
         write_artefact(path, read_artefact(path) | {_MADE_FROM: record})
