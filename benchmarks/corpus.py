@@ -41,9 +41,9 @@ SPLITS = ("train", "validation", "test")
 #: What each case lays over the configuration; datatrove_corpus.py has its side of it.
 CASES: dict[str, dict] = {
     "exact": {},
+    "near": {"corpus": {"filters": {"near_duplicates": {"enabled": True}}}},
     "filters": yaml.safe_load((ROOT / "presets" / "filters-gopher.yaml").read_text()),
 }
-PEER_CASES = ("exact", "near", "filters")
 #: No job may take more memory than this.
 MOST_MB = 1000
 #: Files of the train split, and parts in which they are read.
@@ -371,7 +371,8 @@ def main() -> int:
         type=float,
         default=200,
         metavar="MB",
-        help="datatrove runs beside sizes up to this one; 0: never (default 200)",
+        help="datatrove runs on the first number of cores beside sizes up to this one; 0: never "
+        "(default 200)",
     )
     arguments = parser.parse_args()
     cases = dict(CASES)
@@ -383,7 +384,17 @@ def main() -> int:
             parser.error(f"--case {name}: there are {', '.join(cases)}; or give {name}=FILE.yaml")
     asked = [given.partition("=")[0] for given in arguments.case] or list(cases)
     highest = 0.0
-    before: dict[tuple[str, int], tuple[float, float]] = {}
+    before: dict[str, tuple[float, float]] = {}
+
+    def beyond(name: str, megabytes: float, seconds: float) -> float | None:
+        """Megabytes a CPU second beyond the smaller size, printed; None: this is the first."""
+        smaller, before[name] = before.get(name), (megabytes, seconds)
+        if smaller is None:
+            return None
+        rate = (megabytes - smaller[0]) / (seconds - smaller[1])
+        print(f"    beyond {smaller[0]:.0f} MB: {rate:.2f} MB a CPU second", flush=True)
+        return rate
+
     with tempfile.TemporaryDirectory(prefix="corpus-benchmark-") as directory:
         for size in sorted(set(arguments.megabytes)):
             place = Path(directory) / f"{size:g}"
@@ -404,12 +415,11 @@ def main() -> int:
                         rate = shown(f"{name}: here", megabytes, cores, work, found)
                         for rule, _, _, peak in work.by_rule():
                             highest = max(highest, peak if rule.startswith("corpus") else 0)
-                        if smaller := before.get((name, cores)):
-                            more = (megabytes - smaller[0]) / (work.cpu - smaller[1])
-                            print(f"    beyond {smaller[0]:.0f} MB: {more:.2f} MB a CPU second")
-                        before[name, cores] = megabytes, work.cpu
+                        more = beyond(f"{name} here {cores}", megabytes, work.cpu)
                         shutil.rmtree(where)
-                        if size > arguments.peer or name not in PEER_CASES:
+                        if size > arguments.peer or cores != arguments.cores[0]:
+                            continue
+                        if name not in CASES:
                             continue
                         other, files = peer_built(name, text, where / "peer", cores)
                         found = judged(planted, text, files)
@@ -421,6 +431,9 @@ def main() -> int:
                             f"{other.wall / work.wall:.2f} times as fast by the clock",
                             flush=True,
                         )
+                        its = beyond(f"{name} datatrove {cores}", megabytes, other.cpu)
+                        if more and its:
+                            print(f"    here / datatrove beyond that: {more / its:.2f} times")
     print(f"\nhighest peak of a job: {highest:.0f} MB (limit {MOST_MB})")
     return int(highest > MOST_MB)
 
