@@ -9,8 +9,9 @@ from mlm.jobs.job import run
 def main(job):
     parquet = {split: _several(job.output[split]) for split in SPLITS}
     described = {split: job.output[f"{split}_json"] for split in SPLITS}
+    known = None
     if parts := job.input.get("parts"):
-        made = take_over(Path(parts[0]).parent, parquet, described, job.threads)
+        made, known = take_over(Path(parts[0]).parent, parquet, described, job.threads)
     else:
         files = {split: _several(job.input.get(split, [])) for split in SPLITS}
         made = build_corpus(job.params.settings, files, parquet, described)
@@ -18,6 +19,7 @@ def main(job):
     remove_other_parts(parts, job.params.operational["parts"])
     for split, described in made.items():
         print(f"{split}: {described.documents:,} documents, {described.bytes:,} bytes")
+    return known
 
 
 def _several(paths):

@@ -24,7 +24,7 @@ class Files(dict):
 
 def job(tmp_path, **files):
     named = {kind: Files(files.get(kind, {})) for kind in ("input", "output", "params")}
-    return SimpleNamespace(log=[str(tmp_path / "logs" / "x.log")], rule="x", threads=1, **named)
+    return SimpleNamespace(log=[str(tmp_path / "logs" / "x.log")], rule="x", **named)
 
 
 def failing(error):
@@ -109,9 +109,7 @@ def test_a_job_waits_for_the_same_job_of_a_killed_run(tmp_path):
         "    print('at work', sys.argv[1], flush=True)\n"
         "    time.sleep(1 if sys.argv[1] == 'first' else 0)\n"
         "    open('order', 'a').write(sys.argv[1] + '\\n')\n"
-        "own = {'log': ['x.log'], 'rule': 'x', 'threads': 1}\n"
-        "job = SimpleNamespace(**own, input={}, output={}, params={})\n"
-        "run(main, job)\n"
+        "run(main, SimpleNamespace(log=['x.log'], rule='x', input={}, output={}, params={}))\n"
     )
 
     def start(name):
@@ -155,9 +153,7 @@ def test_sigterm_ends_a_job_through_its_clean_up(tmp_path):
         "    with replacing('x.json') as temporary:\n"
         "        temporary.write_text('half')\n"
         "        os.kill(os.getpid(), signal.SIGTERM)\n"
-        "own = {'log': ['x.log'], 'rule': 'x', 'threads': 1}\n"
-        "job = SimpleNamespace(**own, input={}, output={}, params={})\n"
-        "run(main, job)\n"
+        "run(main, SimpleNamespace(log=['x.log'], rule='x', input={}, output={}, params={}))\n"
     )
     scripts = str(Path(__file__).parents[2] / "scripts")
     ran = subprocess.run(

@@ -246,11 +246,12 @@ def _numbers(record: Path) -> Path:
 
 def take_over(
     directory: Path, parquet: dict[str, list[str]], described: dict[str, str], threads: int
-) -> dict[str, CorpusSplit]:
+) -> tuple[dict[str, CorpusSplit], dict[str, str]]:
     """Make what the jobs of all parts wrote below `directory` the corpus, and describe it.
 
-    Outputs as of `build_corpus`. So many files as `threads` are checked at a time. Raises MlmError
-    where one is not what was written.
+    Outputs as of `build_corpus`; beside the descriptions, the sha256 of each Parquet file by its
+    path. So many files as `threads` are checked at a time. Raises MlmError where one is not what
+    was written.
     """
     descriptions = {s: CorpusSplit.read(directory / f"{s}.json") for s in described}
     written = {}
@@ -259,9 +260,13 @@ def take_over(
         for share, path in enumerate(parquet[split]):
             name = f"{split}-{share:05d}-of-{shares:05d}.parquet"
             written[path] = directory / "written" / name
+
+    def checked(file: Path) -> dict[str, str]:
+        return check_outputs(file.with_suffix(".json"), [file])
+
     with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(lambda f: check_outputs(f.with_suffix(".json"), [f]), written.values()):
-            pass
+        found = dict(zip(written, pool.map(checked, written.values()), strict=True))
+    digests = {path: sha256 for path, own in found.items() for sha256 in own.values()}
     with ExitStack() as together:
         for path, file in written.items():
             _link(file, together.enter_context(replacing(path)))
@@ -271,7 +276,7 @@ def take_over(
     # What a kill left behind of jobs that were then run again.
     for left in directory.rglob(".*"):
         shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
-    return descriptions
+    return descriptions, digests
 
 
 def remove_other_parts(directory: Path, current: str | None) -> None:

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mlm.foundations.errors import MlmError, refusal_in_words
@@ -35,15 +35,16 @@ def _end(number: int, _frame) -> None:
 
 
 def run(
-    main: Callable[[Any], None],
+    main: Callable[[Any], Mapping[str, str] | None],
     snakemake: Any,
     unread: tuple[str, ...] = (),
 ) -> None:
     """Call `main(snakemake)` with its output copied to the rule's log.
 
     Before it, the inputs are checked against the records of their makers; after it, what the
-    job was made from is added to the artefacts that it wrote. Inputs with a name in `unread`
-    are checked by the job's own code, where it reads them.
+    job was made from is added to the artefacts that it wrote. `main` may return the sha256 of
+    outputs by path, which are then not read again. Inputs with a name in `unread` are checked by
+    the job's own code, where it reads them.
 
     An MlmError is printed without a traceback and ends the process with status 1; so do a
     full disk and a refused write. Any other exception is a bug and keeps its traceback.
@@ -64,15 +65,14 @@ def run(
             sys.exit(1)
 
 
-def _recorded(main: Callable[[Any], None], job: Any, unread: tuple[str, ...]) -> None:
+def _recorded(main: Callable, job: Any, unread: tuple[str, ...]) -> None:
     # Fetched from a bucket, to be on this disk, which the job finds through its other inputs; or
     # waited for alone; or steps on the way to the same bytes, of any number.
     passed_over = _named(job.input, ("staged", "continued", "parts"))
     paths = [path for path in map(str, job.input) if path not in passed_over]
     inputs = check_inputs(paths, _named(job.input, unread))
-    main(job)
-    outputs = map(str, job.output)
-    record_job(job.rule, inputs, dict(job.params.items()), outputs, job.threads)
+    known = main(job)
+    record_job(job.rule, inputs, dict(job.params.items()), map(str, job.output), known)
 
 
 def _named(inputs: Any, names: tuple[str, ...]) -> list[str]:

@@ -13,7 +13,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -216,16 +215,22 @@ def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, 
     return digests
 
 
-def check_outputs(artefact: str | os.PathLike, paths: Iterable[str | os.PathLike]) -> None:
-    """Raise MlmError where one of `paths` is not what was written beside `artefact`, by its record.
+def check_outputs(
+    artefact: str | os.PathLike, paths: Iterable[str | os.PathLike]
+) -> dict[str, str]:
+    """The sha256, by path, of those of `paths` that the record of `artefact` beside them names.
 
-    For files that a job finds through another than the artefact that vouches for them.
+    For files that a job finds through another than the artefact that vouches for them. Raises
+    MlmError where one is not what was written.
     """
-    recorded = made_from(read_artefact(artefact)).outputs
+    recorded, checked = made_from(read_artefact(artefact)).outputs, {}
     for path in paths:
         sha256 = recorded.get(portable(path))
-        if sha256 is not None and (found := result_sha256(path)) != sha256:
-            raise _damaged(path, found, sha256)
+        if sha256 is not None:
+            if (found := result_sha256(path)) != sha256:
+                raise _damaged(path, found, sha256)
+            checked[str(path)] = sha256
+    return checked
 
 
 def _damaged(path: str | os.PathLike, found: str, recorded: str) -> MlmError:
@@ -240,26 +245,28 @@ def record_job(
     inputs: Mapping[str, str],
     params: Mapping[str, Any],
     outputs: Iterable[str],
-    threads: int = 1,
+    known: Mapping[str, str] | None = None,
 ) -> None:
     """Add what they were made from to the artefacts among a job's `outputs`.
 
-    `inputs` comes from `check_inputs`; `params` are the job's, with its code digests as `code`. So
-    many files as `threads` are read at a time.
+    `inputs` comes from `check_inputs`; `params` are the job's, with its code digests as `code`.
+    `known` are sha256 of outputs that the job itself has computed of what they hold.
     """
     outputs = list(outputs)
     artefacts = [path for path in outputs if is_artefact(path)]
     if not artefacts:
         return
-    others = [path for path in outputs if path not in artefacts]
-    with ThreadPoolExecutor(threads) as pool:
-        digests = dict(zip(map(portable, others), pool.map(result_sha256, others), strict=True))
+    known = known or {}
     record = {
         "rule": rule,
         "code": value_sha256(params.get("code", {})),
         "settings": settings_digests(params),
         "inputs": dict(inputs),
-        "outputs": digests,
+        "outputs": {
+            portable(path): known.get(path) or result_sha256(path)
+            for path in outputs
+            if path not in artefacts
+        },
     }
     for path in artefacts:
         write_artefact(path, read_artefact(path) | {_MADE_FROM: record})
