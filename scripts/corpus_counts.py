@@ -13,10 +13,7 @@ UNREAD = (
 
 
 def main(job):
-    near = job.input.get("near")
-    corpus = spooled_corpus(
-        [Path(path) for path in job.input.removed], Path(near) if near else None
-    )
+    corpus = spooled_corpus(job.input.removed, job.input.get("near"))
     written, groups = (
         {split: [read(path) for path in job.input[f"{split}_{kind}"]] for split in SPLITS}
         for kind, read in (("records", WrittenFile.read), ("groups", Path))

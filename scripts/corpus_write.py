@@ -1,7 +1,5 @@
 """Rule `corpus_write`: one of the Parquet files of a split, of the documents that are kept."""
 
-from pathlib import Path
-
 from mlm.corpus.corpus_building import refuse_empty_splits, spooled_corpus
 from mlm.corpus.corpus_writing import write_share
 from mlm.corpus.shares import file_name
@@ -10,10 +8,7 @@ from mlm.jobs.job import run
 
 
 def main(job):
-    near = job.input.get("near")
-    corpus = spooled_corpus(
-        [Path(path) for path in job.input.removed], Path(near) if near else None
-    )
+    corpus = spooled_corpus(job.input.removed, job.input.get("near"))
     refuse_empty_splits(corpus)
     share, shares = int(job.wildcards.share), int(job.wildcards.shares)
     with replacing(job.output.file) as file, replacing(job.output.groups) as groups:

@@ -218,22 +218,22 @@ def cluster(
         return write_near_removed(spooled_corpus(removed), links, settings, path, directory)
 
 
-def spooled_corpus(removed: Sequence[Path], near: Path | None = None) -> SpooledCorpus:
+def spooled_corpus(removed: Sequence[str | Path], near: str | Path | None = None) -> SpooledCorpus:
     """The corpus whose parts lie beside `removed`, the records of `deduplicate_partition` and of
     `decontaminate_part`.
 
-    `near` is the record of `cluster` beside them, of a corpus without near-duplicates. Raises
+    `near` is the record of `cluster` beside them, where there is one. Raises
     MlmError where the numbers beside a record are damaged.
     """
-    directory = removed[0].parent
+    directory = Path(removed[0]).parent
     parts = RemovedDocuments.read(removed[0]).parts
-    numbers = [_numbers(record) for record in removed]
+    numbers = [_numbers(Path(record)) for record in removed]
     files = [PartFiles.below(directory, number) for number in range(parts)]
     records = [ReadPart.read(file.record) for file in files]
     overlaps = [found for r in removed if (found := RemovedDocuments.read(r).rules) is not None]
-    if near is None:
+    if not near:
         return SpooledCorpus(files, records, Removed(numbers, parts), None, overlaps)
-    removals = Removed([*numbers, _numbers(near)], parts)
+    removals = Removed([*numbers, _numbers(Path(near))], parts)
     return SpooledCorpus(files, records, removals, NearDuplicates.read(near), overlaps)
 
 
