@@ -126,14 +126,21 @@ def _no_line_feed(name: str) -> MlmError:
     )
 
 
-def text_blocks(
-    stream: BinaryIO, name: str, errors: str, encoding: str = UTF_8, place: Place = FILE_BEGIN
-) -> Iterator[str]:
-    """The text of `stream` in blocks of whole lines, about 1 MiB each, in order.
+class Block(NamedTuple):
+    """Whole lines of a file, about 1 MiB of them, and where the first one begins."""
+
+    data: bytes
+    place: Place
+
+
+def byte_blocks(
+    stream: BinaryIO, name: str, encoding: str = UTF_8, place: Place = FILE_BEGIN
+) -> Iterator[Block]:
+    """The bytes of `stream` in blocks of whole lines, in order.
 
     It begins at `place` of the file. A byte-order mark at the file's start is dropped. Memory: one
-    block, or the longest line. Raises MlmError as `decode` does, for a line beyond
-    LONGEST_DOCUMENT, and for a file with CRs and no LF.
+    block, or the longest line. Raises MlmError for a line beyond LONGEST_DOCUMENT, and for a file
+    with CRs and no LF.
     """
     (offset, line), pending, size = place, [], 0
     # Of a file that was not divided, all that was read so far.
@@ -152,16 +159,27 @@ def text_blocks(
         if offset == 0 and encoding == UTF_8 and data.startswith(_BOM):
             data, offset = data[len(_BOM) :], len(_BOM)
         if data:
-            text = decode(data, name, line, offset, errors, encoding)
-            if first_line and "\r" in text and "\n" not in text:
+            if first_line and b"\r" in data and b"\n" not in data:
                 raise _no_line_feed(name)
-            yield text
+            yield Block(data, Place(offset, line))
         if not chunk:
             return
         line += data.count(b"\n")
         first_line = False
         offset += len(data)
         pending, size = [chunk[cut:]], len(chunk) - cut
+
+
+def block_lines(block: Block, name: str, errors: str, encoding: str = UTF_8) -> list[str]:
+    """The lines of a block as text, without their ends, LF or CR LF.
+
+    Raises MlmError as `decode` does.
+    """
+    text = decode(block.data, name, block.place.line, block.place.byte, errors, encoding)
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
 def text_lines(
@@ -174,15 +192,12 @@ def text_lines(
 ) -> Iterator[str]:
     """The lines of `stream`, ended by LF or CR LF and by nothing else Unicode calls a line end.
 
-    The ends are left out unless `keep_ends`. Raises as `text_blocks`.
+    The ends are left out unless `keep_ends`. Raises MlmError as `decode` and `byte_blocks`.
     """
-    for block in text_blocks(stream, name, errors, encoding, place):
+    for block in byte_blocks(stream, name, encoding, place):
         if keep_ends:
-            yield from io.StringIO(block, newline="\n")
-            continue
-        lines = block.split("\n")
-        if not lines[-1]:
-            lines.pop()
-        if "\r" in block:
-            lines = [line.removesuffix("\r") for line in lines]
-        yield from lines
+            at = block.place
+            text = decode(block.data, name, at.line, at.byte, errors, encoding)
+            yield from io.StringIO(text, newline="\n")
+        else:
+            yield from block_lines(block, name, errors, encoding)

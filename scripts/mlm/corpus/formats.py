@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import BinaryIO
 
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,6 +23,8 @@ from mlm.corpus.decoding import (
     LONGEST_DOCUMENT,
     UTF_8,
     Place,
+    block_lines,
+    byte_blocks,
     check_text,
     decode,
     text_lines,
@@ -32,8 +35,15 @@ from mlm.corpus.groups import Document, group_name
 from mlm.foundations.errors import MlmError
 
 _ROWS = 1024
-#: Numbers are not used, and Python makes no integer of more than 4,300 digits.
-_STRICT, _LENIENT = (json.JSONDecoder(strict=s, parse_int=float) for s in (True, False))
+
+
+def _number(digits: str) -> int | float:
+    """The whole number that `digits` write, as orjson has it: of 64 bits at most."""
+    value = int(digits) if len(digits) <= 20 else 1 << 64
+    return value if -(1 << 63) <= value < 1 << 64 else float(digits)
+
+
+_STRICT, _LENIENT = (json.JSONDecoder(strict=s, parse_int=_number) for s in (True, False))
 
 
 @dataclass(frozen=True)
@@ -119,24 +129,14 @@ def _texts(stream: BinaryIO, name: str, reading: Reading, place: Place) -> Itera
 def _json_documents(
     stream: BinaryIO, name: str, reading: Reading, place: Place = FILE_BEGIN
 ) -> Iterator[Document]:
-    lines = text_lines(stream, name, reading.errors, reading.encoding, place=place)
-    column = reading.text_column
-    for number, line in enumerate(lines, place.line):
-        if not line or line.isspace():
-            continue
-        try:
-            record = _decoded(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            raise MlmError(
-                f"{name}, line {number}: no valid JSON ({error}). Expected one object a line, such "
-                f'as {{"{column}": "..."}}'
-            ) from None
+    column, columns = reading.text_column, reading.columns
+    for number, record in _json_records(stream, name, reading, place):
         if not isinstance(record, dict):
             raise MlmError(
                 f"{name}, line {number}: {_type_name(record)}, expected an object with the field "
                 f"{column!r}"
             )
-        if not reading.columns <= record.keys():
+        if not columns <= record.keys():
             check_columns(f"{name}, line {number}", sorted(record), reading)
         text, group = record[column], None
         # What nearly all are, without a call for each.
@@ -147,16 +147,43 @@ def _json_documents(
         yield Document(text, group)
 
 
-def _decoded(line: str) -> object:
-    """The value that `line` writes in JSON."""
+def _json_records(
+    stream: BinaryIO, name: str, reading: Reading, place: Place
+) -> Iterator[tuple[int, object]]:
+    """The number and the value of each line that is not blank."""
+    for block in byte_blocks(stream, name, reading.encoding, place):
+        texts = None
+        # orjson is strict in all things, and takes UTF-8 alone.
+        if reading.encoding == UTF_8:
+            lines = block.data.removesuffix(b"\n").split(b"\n")
+        else:
+            texts = block_lines(block, name, reading.errors, reading.encoding)
+            lines = [b""] * len(texts)
+        for row, line in enumerate(lines):
+            number = block.place.line + row
+            try:
+                record = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                # Bad bytes, a blank line, NaN, half a pair of surrogates: what Python says of it.
+                if texts is None:
+                    texts = block_lines(block, name, reading.errors, reading.encoding)
+                if not texts[row] or texts[row].isspace():
+                    continue
+                record = _decoded(texts[row], name, number, reading)
+            yield number, record
+
+
+def _decoded(line: str, name: str, number: int, reading: Reading) -> object:
+    """The value that a line writes in JSON, or in what Python takes for JSON, such as NaN."""
     # A raw NUL is not JSON; the policy `replace` lets it pass to be replaced.
     decoder = _LENIENT if "\0" in line else _STRICT
     try:
-        value, end = decoder.scan_once(line, 0)
-    except (StopIteration, json.JSONDecodeError):
-        end = None
-    # With white space around it; or wrong, and there the message says where.
-    return value if end == len(line) else decoder.decode(line)
+        return decoder.decode(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise MlmError(
+            f"{name}, line {number}: no valid JSON ({error}). Expected one object a line, such "
+            f'as {{"{reading.text_column}": "..."}}'
+        ) from None
 
 
 def _separated_documents(separator: str) -> Callable[[BinaryIO, str, Reading], Iterator[Document]]:

@@ -19,7 +19,7 @@ from mlm.foundations.errors import MlmError
 
 #: What groups are called where each document is one of its own.
 OWN = "document"
-#: Beyond, neighbouring whole numbers are the same number to JSON's reader.
+#: Beyond, neighbouring whole numbers are one floating-point number.
 _LARGEST_WHOLE = 2**53
 
 
@@ -67,7 +67,7 @@ def group_name(value: object, where: str, column: str, errors: str) -> str:
     if not isinstance(value, str):
         raise MlmError(
             f"{where}: {column!r}, which corpus.group_by names, holds {value!r:.60}; expected text "
-            "or a whole number below 2^53. Write it as text"
+            "or a whole number of at most 64 bits. Write it as text"
         )
     if errors == "strict":
         check_text(value, f"{where}, column {column!r}")

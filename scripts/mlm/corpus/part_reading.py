@@ -16,11 +16,10 @@ from pathlib import Path
 from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
 from mlm.corpus.deduplication import DigestBuckets
 from mlm.corpus.filters import Filters, Judged, SplitCounts
-from mlm.corpus.sources import SPLITS, Source
+from mlm.corpus.sources import SOURCE_FILES, SPLITS, Source
 from mlm.corpus.splitting import carve
 from mlm.corpus.spooling import Spool
 from mlm.foundations.atomic import replacing
-from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
 
 
@@ -95,10 +94,9 @@ def check_unchanged(identities: Mapping[str, str]) -> None:
     `identities` are those of then, by path (`FileMemory.identity`): each part is to read of the
     same files.
     """
-    memory = FileMemory(None)
     for path, identity in identities.items():
         there = Path(path).exists()
-        if there and memory.identity(path) == identity:
+        if there and SOURCE_FILES.identity(path) == identity:
             continue
         what = "was changed" if there else "is gone"
         raise MlmError(
@@ -116,7 +114,7 @@ def _read(
     spools: dict[str, Spool],
 ) -> None:
     """Every document counted, and spooled unless it is refused by itself."""
-    progress = _Progress(source)
+    progress, documents, size = _Progress(source), 0, 0
     for own_split, stream in source.streams.items():
         shares = source.carved if own_split == "train" else {}
         for raw, group in stream():
@@ -132,8 +130,11 @@ def _read(
                 _count(counts[split], judged)
             if not (judged and judged.refusal):
                 spools[split].add(document, group)
-            progress.advance(len(document))
-    progress.finish()
+            documents += 1
+            size += len(document)
+            if documents % 256 == 0:
+                progress.advance(documents, size)
+    progress.finish(documents, size)
 
 
 def _count(count: SplitCounts, judged: Judged) -> None:
@@ -154,24 +155,21 @@ class _Progress:
     def __init__(self, source: Source):
         self._source = source
         self._start = self._shown = time.monotonic()
-        self._documents = self._bytes = 0
 
-    def advance(self, size: int) -> None:
-        self._documents += 1
-        self._bytes += size
-        if self._documents % 256 == 0 and time.monotonic() - self._shown > self.INTERVAL:
+    def advance(self, documents: int, size: int) -> None:
+        """So many documents, of `size` bytes, were read so far."""
+        if time.monotonic() - self._shown > self.INTERVAL:
             self._shown = time.monotonic()
-            self._show(self._source.progress())
+            self._show(documents, size, self._source.progress())
 
-    def finish(self) -> None:
-        self._show(None)
+    def finish(self, documents: int, size: int) -> None:
+        self._show(documents, size, None)
 
-    def _show(self, share: float | None) -> None:
+    def _show(self, documents: int, size: int, share: float | None) -> None:
         seconds = max(time.monotonic() - self._start, 1e-3)
-        rate = self._bytes / 1e6 / seconds
+        rate = size / 1e6 / seconds
         left = f", {seconds * (1 - share) / share:.0f} s left" if share else ""
         print(
-            f"corpus: {self._documents:,} documents read, {self._bytes / 1e6:.1f} MB, "
-            f"{rate:.1f} MB/s{left}",
+            f"corpus: {documents:,} documents read, {size / 1e6:.1f} MB, {rate:.1f} MB/s{left}",
             file=sys.stderr,
         )

@@ -20,7 +20,10 @@ from mlm.corpus.file_patterns import file_format, matched_files
 from mlm.corpus.formats import Reading, read_documents, read_range
 from mlm.corpus.groups import OWN, Document, grouped_per
 from mlm.corpus.parts import Piece, Pieces, whole
-from mlm.foundations.digests import file_sha256
+from mlm.foundations.digests import FileMemory
+
+#: Digests of source files that this process has read for one purpose and needs for another.
+SOURCE_FILES = FileMemory(None)
 
 
 @dataclass(frozen=True)
@@ -170,4 +173,4 @@ def _group_of_file(path: str, file: SourceFile) -> str:
 def _identity(path: str) -> SourceFile:
     # Where an absolute path was configured, the directory is this machine's own affair.
     name = Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
-    return SourceFile(name, Path(path).stat().st_size, file_sha256(path))
+    return SourceFile(name, Path(path).stat().st_size, SOURCE_FILES.sha256(path))

@@ -24,6 +24,7 @@ PACKAGES = (
     "jinja2",
     "matplotlib",
     "numpy",
+    "orjson",
     "pandas",
     "pyarrow",
     "safetensors",
