@@ -31,7 +31,7 @@ from mlm.corpus.decoding import (
     too_long,
 )
 from mlm.corpus.document_begins import BoundedStream, document_begin, line_feeds_before
-from mlm.corpus.groups import Document, group_name
+from mlm.corpus.groups import Document, document_of, group_name
 from mlm.foundations.errors import MlmError
 
 _ROWS = 1024
@@ -129,22 +129,22 @@ def _texts(stream: BinaryIO, name: str, reading: Reading, place: Place) -> Itera
 def _json_documents(
     stream: BinaryIO, name: str, reading: Reading, place: Place = FILE_BEGIN
 ) -> Iterator[Document]:
-    column, columns = reading.text_column, reading.columns
+    column, group_by = reading.text_column, reading.group_by
     for number, record in _json_records(stream, name, reading, place):
         if not isinstance(record, dict):
             raise MlmError(
                 f"{name}, line {number}: {_type_name(record)}, expected an object with the field "
                 f"{column!r}"
             )
-        if not columns <= record.keys():
+        if column not in record or (group_by is not None and group_by not in record):
             check_columns(f"{name}, line {number}", sorted(record), reading)
         text, group = record[column], None
         # What nearly all are, without a call for each.
         if not (isinstance(text, str) and text.isascii() and "\0" not in text):
             text = _text_value(text, f"{name}, line {number}", reading)
-        if reading.group_by is not None:
-            group = _group(record[reading.group_by], f"{name}, line {number}", reading)
-        yield Document(text, group)
+        if group_by is not None:
+            group = _group(record[group_by], f"{name}, line {number}", reading)
+        yield document_of((text, group))
 
 
 def _json_records(

@@ -9,6 +9,7 @@ below a heading, and otherwise each document is a group of its own.
 import hashlib
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,10 @@ class Document(NamedTuple):
 
     text: str
     group: str | None = None
+
+
+#: A pair (text, group) as a Document: what `Document._make` does, in a third of the time.
+document_of = partial(tuple.__new__, Document)
 
 
 def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> Iterator[Document]:
