@@ -5,7 +5,10 @@ import json
 import os
 import random
 import shutil
+import subprocess
+import sys
 from collections import namedtuple
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -68,16 +71,29 @@ def check_problems_of_data(settings):
     found = []
     stop = RuntimeError("no training in this test")
 
-    def no_training(_settings, _run):
+    def no_training():
         raise stop
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlm.forecast.training_rehearsal.shape_of", no_training)
+        patch.setattr("mlm.forecast.check.slowness", no_training)
         try:
             found += check(settings, {}).problems
         except RuntimeError as error:
             assert error is stop
     return found
+
+
+def test_how_slow_this_machine_is_is_measured_before_the_framework_is_there():
+    # Half is what an import that is there already looks like.
+    scripts = str(Path(__file__).parents[2] / "scripts")
+    found = subprocess.run(
+        [sys.executable, "-c", "from mlm.forecast.check import slowness; print(slowness())"],
+        env=os.environ | {"PYTHONPATH": scripts},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0.5 < float(found.stdout) <= 4
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 
@@ -26,8 +27,11 @@ from mlm.forecast.estimate import (
 from mlm.forecast.in_words import table
 from mlm.forecast.sampled_text import SampledText, sampled_text, shown
 from mlm.forecast.stopwatch import OtherWork, timed
+from mlm.forecast.training_rehearsal import accelerator_alone, rehearse_training, shape_of
 from mlm.foundations.errors import MlmError, listed
+from mlm.pretraining.engine import open_devices
 from mlm.pretraining.local_devices import local_tpu
+from mlm.pretraining.run_inputs import RunSettings
 
 #: Shapes of runs that are timed; what is beyond is told as not known.
 _MOST_TIMED = 4
@@ -80,9 +84,7 @@ def _looked_at(
         answer.lines.append("What it takes was not looked at: first there is something to change.")
         return
     cores = len(os.sched_getaffinity(0))
-    with timed() as imports:
-        from mlm.forecast.training_rehearsal import shape_of
-    slower = min(4.0, max(0.5, imports.cpu / IMPORT_SECONDS))
+    slower = slowness()
     answer.stages = stages_of_data(settings, sizes, data, slower, cores)
     timed_shapes: list = []
     for run in settings["runs"]:
@@ -104,6 +106,16 @@ def _looked_at(
     _judge_machine(settings, answer, cores)
 
 
+def slowness() -> float:
+    """How many times as long it takes to start a job as where `estimate.FIXED` was measured.
+
+    To be asked once, in a process that has not imported the framework.
+    """
+    with timed() as imports:
+        import_module("tensorflow")
+    return min(4.0, max(0.5, imports.cpu / IMPORT_SECONDS))
+
+
 def _tried(do: Callable, answer: Answer):
     """What `do` gives; None where it raises an MlmError, which is a problem."""
     try:
@@ -116,13 +128,6 @@ def _tried(do: Callable, answer: Answer):
 
 
 def _training(settings, run, data, directory, answer):
-    from mlm.forecast.training_rehearsal import (
-        accelerator_alone,
-        rehearse_training,
-    )
-    from mlm.pretraining.engine import open_devices
-    from mlm.pretraining.run_inputs import RunSettings
-
     kind = settings["accelerator"]["kind"]
     if kind == "tpu" and not local_tpu():
         answer.warnings.append(
