@@ -1,5 +1,6 @@
 """Target `check`: what stands in the way of a run, and what it will take, before it begins."""
 
+import gc
 import os
 import shutil
 import sys
@@ -146,7 +147,10 @@ def _training(settings, run, data, directory, answer):
     except MlmError as error:
         answer.warnings.append(f"{run}: its steps cannot be timed here. {error}")
         return None
-    return _tried(lambda: rehearse_training(settings, run, data, accelerator, directory), answer)
+    measured = _tried(lambda: rehearse_training(settings, run, data, accelerator, directory), answer)
+    # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
+    gc.collect()
+    return measured
 
 
 #: Devices that are open, by engine: they are opened once in a process.
