@@ -35,10 +35,24 @@ class _Checked:
         return data
 
 
+class _InShortReads:
+    """A file of which little is taken at a time.
+
+    Python's gzip reads 128 KiB ahead from 3.12 on, so that the place in the file would not say what
+    was used of it.
+    """
+
+    def __init__(self, handle: BinaryIO):
+        self._handle = handle
+
+    def read(self, size: int) -> bytes:
+        return self._handle.read(min(size, 1 << 14))
+
+
 def _decompressed(handle: BinaryIO, compression: str) -> BinaryIO:
     # Arrow takes the zeros that pad a file on a tape, or to whole blocks, for damage.
     if compression == "gzip":
-        return gzip.GzipFile(fileobj=handle)
+        return gzip.GzipFile(fileobj=_InShortReads(handle))
     return pa.CompressedInputStream(handle, compression)
 
 

@@ -147,7 +147,9 @@ def _training(settings, run, data, directory, answer):
     except MlmError as error:
         answer.warnings.append(f"{run}: its steps cannot be timed here. {error}")
         return None
-    measured = _tried(lambda: rehearse_training(settings, run, data, accelerator, directory), answer)
+    measured = _tried(
+        lambda: rehearse_training(settings, run, data, accelerator, directory), answer
+    )
     # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
     gc.collect()
     return measured
