@@ -210,6 +210,9 @@ def _look(root: int, work: Work) -> None:
             name = job[1]
         else:
             name = "datatrove" if "datatrove" in command else "other"
+        if name != "other":
+            # It may have been seen between its fork and the start of its own program.
+            work.jobs["other"].discard(pid)
         work.jobs[name].add(pid)
         work.seconds[pid] = max(seconds, work.seconds.get(pid, 0))
         work.peaks[pid] = max(int(peak[1]) * 1024 / 1e6, work.peaks.get(pid, 0))

@@ -18,6 +18,9 @@ from mlm.foundations.weight_files import write_weights
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from tiny_encoder import hidden, tiny_batch, tiny_config, tiny_encoder
 
+# Default tests open a trained export in PyTorch; here are all families and settings.
+pytestmark = pytest.mark.slow
+
 CLASSES = {
     "bert": "BertForMaskedLM",
     "roberta": "RobertaForMaskedLM",

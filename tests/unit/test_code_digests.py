@@ -16,7 +16,8 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 #: They use nothing of the library, and no rule runs them.
 STANDING_ALONE = {"generate_environment", "to_onnx"}
 RULE_SCRIPTS = sorted({p.stem for p in SCRIPTS.glob("*.py")} - STANDING_ALONE)
-WITH_TENSORFLOW = ("lower_train_step", "pretrain", "preview")
+#: Their imports take little of the time of the default run.
+IN_DEFAULT_RUN = {"corpus", "tokenizer", "shard", "report", "status"}
 
 
 @pytest.fixture
@@ -109,9 +110,8 @@ def in_a_fork(function, *arguments) -> int:
 
 @pytest.mark.parametrize(
     "script",
-    # The imports of TensorFlow take seconds.
     [
-        pytest.param(s, marks=[pytest.mark.slow] if s in WITH_TENSORFLOW else [])
+        pytest.param(s, marks=[] if s in IN_DEFAULT_RUN else [pytest.mark.slow])
         for s in RULE_SCRIPTS
     ],
 )

@@ -291,7 +291,7 @@ def test_hostile_text_makes_no_element(hostile):
 
 def test_hostile_text_is_there_to_be_read(hostile):
     text = Page(hostile).text
-    for piece in ("<script>alert(1)</script>", "</style><style>", "{{ 7*7 }}", "W" * 20_000):
+    for piece in ("<script>alert(1)</script>", "</style><style>", "{{ 7*7 }}", "W" * 2_000):
         assert piece in text
 
 

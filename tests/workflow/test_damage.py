@@ -82,7 +82,10 @@ OTHERS = [r for r in RESULTS if not is_artefact(r)]
 
 
 @pytest.mark.parametrize("results", [RECORDS, OTHERS], ids=["records", "others"])
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "damage",
+    [pytest.param(d, marks=[] if "flipped" in d else [pytest.mark.slow]) for d in DAMAGES],
+)
 def test_damage_is_named_with_the_command_that_mends_it(built, results, damage):
     kept = {}
     for result in results:
