@@ -48,6 +48,9 @@ class HubServer:
         self.requests: list[tuple[str, str, int]] = []
         self.uploads: list[str] = []
         self.page, self.multipart_above = 1000, 1 << 40
+        # Uploads arrive while this is set, and after a minute all the same.
+        self.receiving = threading.Event()
+        self.receiving.set()
         self.wrong: list[str] = []
         self.lock = threading.RLock()
         handler = type("Handler", (_Handler,), {"hub": self})
@@ -134,6 +137,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _read(self, at_most: int | None = None) -> bytes:
         left = int(self.headers.get("Content-Length") or 0)
         left = left if at_most is None else min(left, at_most)
+        if self.command == "PUT":
+            self.hub.receiving.wait(60)
         blocks = []
         while left > 0:
             block = self.rfile.read(min(BLOCK, left))

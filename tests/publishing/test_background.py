@@ -85,15 +85,14 @@ def test_a_push_is_due_at_every_so_many_steps(hub, tmp_path):
 
 
 def test_a_push_never_waits_and_the_newest_wins(hub, tmp_path, capsys):
-    hub.rate = 2_000  # A push takes a second and more.
+    hub.receiving.clear()
     with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))
         until(lambda: hub.count("POST", "batch") == 1)
-        begun = time.monotonic()
         for step in (4, 6, 8):
             pushes.act(step, Engine(step))
-        assert time.monotonic() - begun < 2
         assert pushed(hub) == []
+        hub.receiving.set()
     assert pushed(hub) == [2, 8]
     told = capsys.readouterr().err
     assert "step 4 is not pushed: step 6 is newer" in told
@@ -159,27 +158,25 @@ def test_without_a_token_the_training_goes_on(tmp_path, capsys, monkeypatch):
 
 
 def test_the_end_waits_no_longer_than_it_is_told(hub, tmp_path, capsys):
-    hub.rate = 20
-    begun = time.monotonic()
+    hub.receiving.clear()
     with background_pushes(replace(SETTINGS, wait=1), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))
         until(lambda: hub.count("POST", "batch") == 1)
-    assert time.monotonic() - begun < 30
+    assert pushed(hub) == []
     told = capsys.readouterr().err
     assert "the push of step 2 was not done after 1 s and is given up" in told
 
 
 def test_a_training_that_is_stopped_does_not_wait(hub, tmp_path):
-    hub.rate = 20
+    hub.receiving.clear()
     with (
         pytest.raises(KeyboardInterrupt),
         background_pushes(SETTINGS, str(tmp_path), ()) as pushes,
     ):
         pushes.act(2, Engine(2))
         until(lambda: hub.count("POST", "batch") == 1)
-        begun = time.monotonic()
         raise KeyboardInterrupt
-    assert time.monotonic() - begun < 20
+    assert pushed(hub) == []
     assert pushes._worker.poll() is not None
 
 
