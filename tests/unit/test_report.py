@@ -344,6 +344,27 @@ def test_a_report_on_thousands_of_shards_and_files_stays_small(tmp_path):
     assert "And 29,750 more shards" in html and "and 29,750 more" in html
 
 
+def test_what_is_known_of_a_source_stands_once_for_all_splits(tmp_path):
+    results = results_in(tmp_path)
+
+    def shown(sources: dict) -> str:
+        corpora = {k: replace(results.corpus[k], source=source) for k, source in sources.items()}
+        return page_of(replace(results, corpus=corpora))
+
+    files = [SourceFile(f"data/{i}.txt", 1, made.sha(str(i))) for i in range(4)]
+    whole = FilesSource("files", "line", tuple(files))
+    carved = replace(whole, carved_from="train", share=0.125, seed=7)
+    page = shown({"train": whole, "validation": carved, "test": carved})
+    assert "The text is 4 text files of the user." in page
+    assert page.count("data/3.txt") == 1
+    assert page.count("0.125") == 2 and "validation: share" in page
+
+    one, other = (replace(whole, files=tuple(some)) for some in (files[:3], files[3:]))
+    page = shown({"train": one, "validation": other, "test": other})
+    assert "The text is 4 text files of the user." in page
+    assert "train: files" in page and page.count("data/3.txt") == 2
+
+
 def test_text_near_the_prompts_is_shown_or_why_it_is_not(tmp_path):
     results = results_in(tmp_path)
     assert "hidden there: <b><bdi>report</bdi></b> 1×" in page_of(results)

@@ -111,8 +111,9 @@ def source_in_words(source: CorpusSource) -> str:
             return f"a mix of {'; '.join(shown)}"
 
 
-def _whole_source(sources: list[CorpusSource]) -> CorpusSource:
+def whole_source(results: Results) -> CorpusSource:
     """One source for all splits: with the files of each, and every file once."""
+    sources = [split.source for split in results.corpus.values()]
     if not isinstance(sources[0], FilesSource):
         return sources[0]
     files = {file.sha256: file for source in sources for file in source.files}
@@ -125,7 +126,7 @@ def what_was_trained(results: Results, best: RunResults) -> list[str]:
     tokens = f"{short(results.manifests['train'].num_tokens)} tokens"
     text = "shards made elsewhere"
     if results.corpus:
-        text = source_in_words(_whole_source([c.source for c in results.corpus.values()]))
+        text = source_in_words(whole_source(results))
     length = f"{count(training.steps)} steps ({training.epochs:.3g} epochs)"
     several = (
         f" Of {len(results.runs)} runs, the best is {best.name}:" if len(results.runs) > 1 else ""

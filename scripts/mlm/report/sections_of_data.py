@@ -1,7 +1,7 @@
 """Sections of the report about the text and what was made of it."""
 
 from mlm.corpus.artefacts import MixSource, TakenByRule
-from mlm.report.phrasing import MOST, source_in_words
+from mlm.report.phrasing import MOST, source_in_words, whole_source
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import flattened
 from mlm.report.shown_samples import preview_pieces, special_tokens
@@ -23,9 +23,24 @@ def corpus(results: Results) -> dict | None:
         "removed": [reason for reason in reasons if reason not in ("read", "kept")],
         "rules": _rules({name: c.rules for name, c in results.corpus.items() if c.rules}),
         "near": [split for split in splits if split.near_duplicates],
-        "source": source_in_words(next(iter(splits)).source),
-        "details": flattened({name: as_json(c.source) for name, c in results.corpus.items()}),
+        "source": source_in_words(whole_source(results)),
+        "details": _source_details({n: as_json(c.source) for n, c in results.corpus.items()}),
     }
+
+
+def _source_details(sources: dict[str, dict]) -> dict[str, object]:
+    """What is known of the sources by split; what is the same for all splits stands once."""
+    by_split = {split: flattened(source) for split, source in sources.items()}
+    details: dict[str, object] = {}
+    for key in dict.fromkeys(key for flat in by_split.values() for key in flat):
+        found = [flat.get(key) for flat in by_split.values()]
+        if all(value == found[0] for value in found):
+            details[key] = found[0]
+        else:
+            details |= {
+                f"{split}.{key}": flat[key] for split, flat in by_split.items() if key in flat
+            }
+    return details
 
 
 def _rules(by_split: dict[str, dict[str, TakenByRule]]) -> list[dict]:
