@@ -96,6 +96,19 @@ def test_the_state_has_one_moment_of_a_hidden_matrix_and_two_of_the_rest(tmp_pat
     assert numbers == expected
 
 
+@pytest.mark.parametrize("engine", ["tensorflow", "jax"])
+def test_an_optimizer_that_an_engine_does_not_have_is_an_error_and_not_adamw(engine, tmp_path):
+    from mlm.pretraining.in_jax.optimizers import first_moments
+
+    settings = replace(small_pretraining(tmp_path).optimizer, name="lion")
+    begin = {
+        "tensorflow": lambda: build_optimizer(settings, [tf.Variable([0.0], name="a/kernel")]),
+        "jax": lambda: first_moments({"a": np.zeros(1)}, settings, hidden={}),
+    }
+    with pytest.raises(KeyError, match="lion"):
+        begin[engine]()
+
+
 def flops_of_products(step) -> int:
     """FLOPs of the matrix products of a TrainStep's graph, counted by TensorFlow."""
     from mlm.preflight.xla_rules import operations

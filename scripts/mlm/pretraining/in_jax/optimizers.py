@@ -34,7 +34,8 @@ def hidden_parts(architecture: Architecture) -> dict[str, int]:
 
 def first_moments(parameters: dict, settings: OptimizerSettings, hidden: dict[str, int]) -> dict:
     """Moments of 0: `first` of every weight, `second` of those that AdamW updates."""
-    adamw = [name for name in parameters if settings.name != "muon" or name not in hidden]
+    of_muon = {"adamw": {}, "muon": hidden}[settings.name]
+    adamw = [name for name in parameters if name not in of_muon]
     return {
         "first": {name: jnp.zeros_like(value) for name, value in parameters.items()},
         "second": {name: jnp.zeros_like(parameters[name]) for name in adamw},

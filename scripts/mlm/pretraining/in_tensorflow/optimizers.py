@@ -1,5 +1,7 @@
 """The optimizer in Keras, and which weights do not decay."""
 
+from functools import partial
+
 from mlm.foundations.framework import tf, tf_keras
 from mlm.pretraining.in_tensorflow.adamw import AdamW
 from mlm.pretraining.in_tensorflow.muon import Muon
@@ -46,7 +48,7 @@ def build_optimizer(settings: OptimizerSettings, variables) -> tf_keras.optimize
         "epsilon": settings.epsilon,
         "jit_compile": False,
     }
-    optimizer = Muon(settings.momentum, **adamw) if settings.name == "muon" else AdamW(**adamw)
+    optimizer = {"adamw": AdamW, "muon": partial(Muon, settings.momentum)}[settings.name](**adamw)
     kept = [v for v in variables if not settings.weight_decay or not decays(v.name)]
     optimizer.exclude_from_weight_decay(var_list=kept)
     optimizer.build(variables)
