@@ -129,7 +129,7 @@ def masks(case: Case):
 
 
 def adamw(steps: int = 10_000, rate: float = RATE):
-    from mlm.pretraining.optimisation import OptimizerSettings
+    from mlm.training.optimisation import OptimizerSettings
 
     return OptimizerSettings(
         name="adamw",
@@ -154,8 +154,8 @@ def flops(case: Case) -> float:
 
     The last layer goes on at the slots alone. Twice as many backwards as forwards.
     """
-    from mlm.encoder.architecture import Architecture, parameter_shapes
-    from mlm.pretraining.in_jax.optimizers import hidden_parts
+    from mlm.model.architecture import Architecture, parameter_shapes
+    from mlm.training.in_jax.optimizers import hidden_parts
 
     a, slots = Architecture.of(case.config), masks(case).slots
     shapes, last = parameter_shapes(a), f"{a.names.layer}{a.layers - 1}."
@@ -178,7 +178,7 @@ class InJax:
     """The engine's step on all devices of `kind`."""
 
     def __init__(self, case: Case, given: argparse.Namespace, deterministic: bool):
-        from mlm.pretraining.in_jax.framework import data_mesh, prepare, shardings
+        from mlm.training.in_jax.framework import data_mesh, prepare, shardings
 
         # Beside another framework on the same device; and the peak is then the step's own.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -187,8 +187,8 @@ class InJax:
 
         import jax
 
-        from mlm.encoder.architecture import Architecture
-        from mlm.pretraining.in_jax.train_step import Computation, on_mesh, packed, train_step
+        from mlm.model.architecture import Architecture
+        from mlm.training.in_jax.train_step import Computation, on_mesh, packed, train_step
 
         self._whole, divided = shardings(self._mesh)
         self._architecture, self._settings = Architecture.of(case.config), adamw()
@@ -212,8 +212,8 @@ class InJax:
         import jax
         import jax.numpy as jnp
 
-        from mlm.encoder.weights import initial_parameters
-        from mlm.pretraining.in_jax.optimizers import first_moments, hidden_parts
+        from mlm.model.weights import initial_parameters
+        from mlm.training.in_jax.optimizers import first_moments, hidden_parts
 
         def first():
             weights = initial_parameters(self._architecture, jax.random.key(0))
@@ -453,8 +453,8 @@ def figures(case: Case, worker: Worker, tflops: float | None) -> dict:
 
 def train_on_shards(given: argparse.Namespace) -> dict:
     """The default's model trained by the engine on the shards of `given.shards`; a row."""
-    from mlm.pretraining.in_jax.accelerators import open_accelerator  # before JAX itself
-    from mlm.pretraining.accelerator_settings import AcceleratorSettings  # isort: skip
+    from mlm.training.in_jax.accelerators import open_accelerator  # before JAX itself
+    from mlm.training.accelerator_settings import AcceleratorSettings  # isort: skip
 
     devices = open_accelerator(
         AcceleratorSettings(
@@ -463,10 +463,10 @@ def train_on_shards(given: argparse.Namespace) -> dict:
     )
 
     from mlm.batches.stored_batches import ShardFiles
-    from mlm.pretraining.in_jax.engine import Engine
-    from mlm.pretraining.initialisation import Initialisation
-    from mlm.pretraining.resolved_run import Pretraining
+    from mlm.model.initialisation import Initialisation
     from mlm.shards.manifests import Manifest, shards_root
+    from mlm.training.in_jax.engine import Engine
+    from mlm.training.resolved_run import Pretraining
 
     vocabulary, special = tokens_of(Path(given.shards).parent / "tokenizer" / "tokenizer.json")
     shards = {}

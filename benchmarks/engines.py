@@ -75,8 +75,8 @@ def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
     from transformers import RobertaConfig
 
     from mlm.batches.masking import mask_batch
-    from mlm.pretraining.in_tensorflow.model import build_model
-    from mlm.pretraining.in_tensorflow.optimizers import build_optimizer
+    from mlm.training.in_tensorflow.model import build_model
+    from mlm.training.in_tensorflow.optimizers import build_optimizer
 
     layers, width, vocabulary, _, sequence = case
     config = configuration(layers, width, vocabulary, sequence)
@@ -89,16 +89,16 @@ def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
 
 
 def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
-    from mlm.pretraining.in_jax.framework import data_mesh, prepare, shardings
+    from mlm.training.in_jax.framework import data_mesh, prepare, shardings
 
     prepare("cpu", threads, None)
 
     import jax
 
-    from mlm.encoder.architecture import Architecture
-    from mlm.encoder.weights import initial_parameters
-    from mlm.pretraining.in_jax.optimizers import first_moments, hidden_parts
-    from mlm.pretraining.in_jax.train_step import Computation, on_mesh, packed, train_step
+    from mlm.model.architecture import Architecture
+    from mlm.model.weights import initial_parameters
+    from mlm.training.in_jax.optimizers import first_moments, hidden_parts
+    from mlm.training.in_jax.train_step import Computation, on_mesh, packed, train_step
 
     layers, width, vocabulary, _, sequence = case
     architecture = Architecture.of(configuration(layers, width, vocabulary, sequence))
@@ -166,7 +166,7 @@ def plan(case: tuple):
 
 def settings():
     from mlm.config.pretraining import Optimizer
-    from mlm.pretraining.optimisation import OptimizerSettings
+    from mlm.training.optimisation import OptimizerSettings
 
     given = Optimizer(
         name="adamw", learning_rate=RATE, weight_decay=DECAY, max_grad_norm=LARGEST_NORM
@@ -243,7 +243,7 @@ def curves() -> None:
     """Losses of both engines, step by step, as a table and a figure."""
     from learning import BASE, RECORDS, run_of
 
-    from mlm.pretraining.engine import engine_of
+    from mlm.training.engine import engine_of
 
     opened = run_of(["accelerator.precision=float32"], seed=0)
     losses, weights = {}, None

@@ -32,7 +32,7 @@ SMALL = {
 
 def measured(way: str, model: str | None, steps: int, devices: int, batch: int) -> dict:
     """Seconds a step and the last loss of `way` ("jit" or "pmap"), in this process."""
-    from mlm.pretraining.in_jax.framework import data_mesh, prepare
+    from mlm.training.in_jax.framework import data_mesh, prepare
 
     prepare("auto", 1, devices or None)
     import jax

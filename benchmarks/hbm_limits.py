@@ -61,10 +61,10 @@ def lower_case(case: Case, program: str) -> None:
     from mlm.batches.masking import MaskingPlan, mask_batch
     from mlm.foundations.framework import tf, tf_keras
     from mlm.preflight.lowering import lower, one_of_many
-    from mlm.pretraining.in_tensorflow.model import build_model
-    from mlm.pretraining.in_tensorflow.optimizers import build_optimizer
-    from mlm.pretraining.in_tensorflow.train_step import replica_train_step
-    from mlm.pretraining.optimisation import OptimizerSettings
+    from mlm.training.in_tensorflow.model import build_model
+    from mlm.training.in_tensorflow.optimizers import build_optimizer
+    from mlm.training.in_tensorflow.train_step import replica_train_step
+    from mlm.training.optimisation import OptimizerSettings
 
     policy = "mixed_bfloat16" if case.precision == "bfloat16" else "float32"
     tf_keras.mixed_precision.set_global_policy(policy)

@@ -24,8 +24,8 @@ import hbm_limits  # has the library found
 
 from mlm.batches.masking import MaskingPlan
 from mlm.config.pretraining import Optimizer
-from mlm.pretraining.optimisation import OptimizerSettings
 from mlm.tpu.compiler import COMPILED, ENVIRONMENT, NO_MEMORY, Compilation, compile_here
+from mlm.training.optimisation import OptimizerSettings
 
 VOCABULARY, DROPOUT, OPTIMIZER = 50_265, 0.1, "muon"
 SHORT, LONG = (16, 512), (8, 2048)
@@ -82,12 +82,12 @@ def compile_case(form: str, batch: int, sequence: int, quick: bool) -> Compilati
             program = Path(directory) / "step.stablehlo"
             hbm_limits.lower_case(case, str(program))
             return hbm_limits.compile_for(hbm_limits.TARGET, program, quick)
-    from mlm.pretraining.in_jax.framework import prepare
+    from mlm.training.in_jax.framework import prepare
 
     os.environ |= ENVIRONMENT  # before JAX is imported
     prepare("cpu", 1, None)
 
-    from mlm.encoder import network
+    from mlm.model import network
     from mlm.preflight.described_steps import compiled
 
     if form == "whole":

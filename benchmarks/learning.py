@@ -123,9 +123,9 @@ def read_record(name: str) -> list[dict]:
 def run_of(assignments: list[str], seed: int):
     """A function of an engine's name, or None, that gives the run on the shards at hand and the
     devices that it trains on."""
-    from mlm.pretraining.accelerator_settings import AcceleratorSettings
-    from mlm.pretraining.engine import open_devices
-    from mlm.pretraining.run_inputs import (
+    from mlm.training.accelerator_settings import AcceleratorSettings
+    from mlm.training.engine import open_devices
+    from mlm.training.run_inputs import (
         RunFiles,
         RunSettings,
         pretraining_of,
@@ -134,7 +134,7 @@ def run_of(assignments: list[str], seed: int):
 
     config = overridden(yaml.safe_load((BASE / "config.yaml").read_text()), assignments)
     for key, (module, name) in STRENGTHS.items():
-        module = import_module(f"mlm.pretraining.{module}")
+        module = import_module(f"mlm.training.{module}")
         changed = getattr(module, name)(**config.pop(key, {}))
         setattr(module, name, lambda changed=changed: changed)
     config = resolve(config)
@@ -156,8 +156,8 @@ def run_of(assignments: list[str], seed: int):
 
 def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
     """Rows of one training in this process, and its processor seconds; progress goes to stderr."""
-    from mlm.pretraining.checkpointing import StateDirectory
-    from mlm.pretraining.training import pretrain
+    from mlm.training.loop import pretrain
+    from mlm.training.states import StateDirectory
 
     run, accelerator = run_of(assignments, seed)()
     with tempfile.TemporaryDirectory() as state:

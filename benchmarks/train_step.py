@@ -36,10 +36,10 @@ import numpy as np
 from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.framework import make_deterministic, tf, tf_keras  # before TensorFlow itself
-from mlm.pretraining.in_tensorflow.model import build_model
-from mlm.pretraining.in_tensorflow.optimizers import build_optimizer
-from mlm.pretraining.in_tensorflow.train_step import distributed_train_step, replica_train_step
-from mlm.pretraining.optimisation import OptimizerSettings
+from mlm.training.in_tensorflow.model import build_model
+from mlm.training.in_tensorflow.optimizers import build_optimizer
+from mlm.training.in_tensorflow.train_step import distributed_train_step, replica_train_step
+from mlm.training.optimisation import OptimizerSettings
 
 #: Name: layers, width, vocabulary, batch, sequence, and the ratio that is asked for.
 CASES = {

@@ -23,7 +23,7 @@ from mlm.foundations.digests import FileMemory
 from mlm.foundations.environment import check_environment, check_place
 from mlm.foundations.errors import MlmError
 from mlm.jobs.abandoned_locks import hold_directory
-from mlm.pretraining.accelerator_settings import AcceleratorSettings
+from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.publishing.secrecy import token_from_environment
 from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
 from mlm.results.artefacts import portable

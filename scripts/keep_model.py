@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mlm.foundations.atomic import replacing
 from mlm.jobs.job import run
-from mlm.pretraining.artefacts import Training
+from mlm.training.artefacts import Training
 
 
 def main(job):

@@ -6,7 +6,7 @@ from mlm.jobs.job import run
 def main(job):
     from mlm.preflight.forward_steps import ForwardSteps
     from mlm.preflight.lowering_job import LoweringOptions, lower_run
-    from mlm.pretraining.run_inputs import RunFiles, RunSettings
+    from mlm.training.run_inputs import RunFiles, RunSettings
 
     settings = RunSettings(
         name=job.wildcards.run,

@@ -7,8 +7,8 @@ from mlm.jobs.job import accelerator_of, run
 
 def main(job):
     import pretrain_together
-    from mlm.pretraining.accelerator_settings import AcceleratorSettings
-    from mlm.pretraining.processes import run_together
+    from mlm.training.accelerator_settings import AcceleratorSettings
+    from mlm.training.processes import run_together
 
     operational = job.params.operational
     common = {

@@ -10,12 +10,12 @@ from pathlib import Path
 def train(request):
     """Train as `request` says: what rule `pretrain` asks for, JSON-like."""
     from mlm.preflight.gate import require_passed
-    from mlm.pretraining.live import LiveSettings, live_page
-    from mlm.pretraining.periodic_actions import DoneElsewhere
-    from mlm.pretraining.pretraining_job import RunResults, train_and_export
-    from mlm.pretraining.run_inputs import RunFiles, RunSettings
     from mlm.publishing.background import PushSettings, background_pushes
     from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
+    from mlm.training.live import LiveSettings, live_page
+    from mlm.training.periodic_actions import DoneElsewhere
+    from mlm.training.pretrain import RunResults, train_and_export
+    from mlm.training.run_inputs import RunFiles, RunSettings
 
     settings = dict(request["settings"])
     if settings["parent"]:
@@ -47,7 +47,7 @@ def train(request):
 
 
 def main():
-    from mlm.pretraining.processes import ended_at_once, request_of_parent
+    from mlm.training.processes import ended_at_once, request_of_parent
 
     with ended_at_once():
         train(request_of_parent())

@@ -11,9 +11,9 @@ from safetensors.numpy import load_file, save_file
 from tiny_encoder import QUICKLY, tiny_batch, tiny_config
 from tiny_task import write_model
 
-from mlm.encoder.architecture import FAMILIES
 from mlm.finetuning.sequence_model import read_sequence_model, sequence_model
 from mlm.foundations.errors import MlmError
+from mlm.model.architecture import FAMILIES
 
 families = pytest.mark.parametrize(
     "family",

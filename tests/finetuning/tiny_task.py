@@ -48,9 +48,9 @@ def write_model(directory: Path, seed: int = 0) -> None:
     import jax
     from evaluated_project import write_word_tokenizer
 
-    from mlm.encoder.architecture import Architecture
-    from mlm.encoder.weights import initial_parameters
     from mlm.foundations.weight_files import write_weights
+    from mlm.model.architecture import Architecture
+    from mlm.model.weights import initial_parameters
 
     write_word_tokenizer(directory)
     config = {

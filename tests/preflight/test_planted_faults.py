@@ -104,7 +104,7 @@ def faults():
 @pytest.fixture(scope="module")
 def step(tmp_path_factory):
     from mlm.preflight.lowering import train_step_of
-    from mlm.pretraining.run_inputs import pretraining_of
+    from mlm.training.run_inputs import pretraining_of
 
     root = tmp_path_factory.mktemp("run")
     small_run.write_inputs(root)
@@ -145,7 +145,7 @@ def lowered_forward(root: Path, section: dict, **overrides):
     from mlm.foundations.framework import tf_keras
     from mlm.preflight.forward_steps import ForwardSteps, lower_forward
     from mlm.preflight.lowering import train_step_of
-    from mlm.pretraining.run_inputs import pretraining_of
+    from mlm.training.run_inputs import pretraining_of
 
     small_run.write_inputs(root)
     settings, files = small_run.small_job(root)

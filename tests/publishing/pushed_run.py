@@ -21,9 +21,9 @@ def train(root: str, name: str, pushing: dict | None, environment: dict, fault: 
     import small_run
 
     from mlm.foundations.errors import MlmError
-    from mlm.pretraining.pretraining_job import train_and_export
     from mlm.publishing.background import PushSettings, background_pushes
     from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
+    from mlm.training.pretrain import train_and_export
 
     small_run._arm(fault)
     job = small_run.small_job(Path(root), name, {"pretraining": {"steps_per_execution": 3}})
@@ -45,7 +45,7 @@ def run(root: Path, name: str, pushing: dict | None = None, fault: dict | None =
     """Train to the end, good or bad; the exit status."""
     places = [str(TESTS / "training"), str(TESTS.parent / "scripts"), str(TESTS.parent)]
     # Imported once, and forked.
-    _CONTEXT.set_forkserver_preload(["mlm.pretraining.pretraining_job", "small_run"])
+    _CONTEXT.set_forkserver_preload(["mlm.training.pretrain", "small_run"])
     names = ("HF_TOKEN", "HF_ENDPOINT")
     environment = {key: os.environ[key] for key in names if key in os.environ}
     arguments = (str(root), name, pushing, environment, fault or {})

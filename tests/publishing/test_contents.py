@@ -21,8 +21,7 @@ from mlm.evaluation.artefacts import (
 )
 from mlm.foundations.atomic import read_json, write_json
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.artefacts import Training
-from mlm.pretraining.export import SENTENCE_ENCODER_FILES, write_sentence_encoder
+from mlm.model.export import SENTENCE_ENCODER_FILES, write_sentence_encoder
 from mlm.publishing.cards import CardSettings, dataset_card
 from mlm.publishing.destination import Destination
 from mlm.publishing.publishing_jobs import (
@@ -33,6 +32,7 @@ from mlm.publishing.publishing_jobs import (
 )
 from mlm.results.artefacts import MadeFrom, record_job
 from mlm.shards.manifests import Manifest
+from mlm.training.artefacts import Training
 from tests.publishing.conftest import TOKEN
 from tests.unit import report_artefacts as made
 

@@ -9,11 +9,11 @@ import pytest
 from in_pytorch import open_in_pytorch
 from safetensors.numpy import load_file
 
-from mlm.encoder.architecture import FAMILIES, Architecture, parameter_shapes
-from mlm.encoder.network import masked_logits
-from mlm.encoder.weights import read_parameters
 from mlm.foundations.framework import tf
 from mlm.foundations.weight_files import write_weights
+from mlm.model.architecture import FAMILIES, Architecture, parameter_shapes
+from mlm.model.network import masked_logits
+from mlm.model.weights import read_parameters
 
 sys.path.append(str(Path(__file__).parents[1] / "unit"))
 from tiny_encoder import hidden, tiny_batch, tiny_config, tiny_encoder

@@ -163,7 +163,7 @@ def small_job(
     `parent` are name and overrides of the run that this one continues. A run is trained without
     what `write_holes` wrote for it.
     """
-    from mlm.pretraining.run_inputs import RunFiles, RunSettings
+    from mlm.training.run_inputs import RunFiles, RunSettings
 
     overrides = _merged(
         {"pretraining": {"checkpoint": {"directory": str(root / "state")}}}, overrides or {}
@@ -204,7 +204,7 @@ def write_holes(root: Path, name: str, holes: list[tuple[int, int, int]]) -> Non
 
 def small_results(root: Path, name: str = "small"):
     """Where the run `name` below `root` writes; a RunResults."""
-    from mlm.pretraining.pretraining_job import RunResults
+    from mlm.training.pretrain import RunResults
 
     results = root / "runs" / name
     return RunResults(
@@ -235,7 +235,7 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
     from mlm.foundations.errors import MlmError
-    from mlm.pretraining.pretraining_job import train_and_export
+    from mlm.training.pretrain import train_and_export
 
     _arm(fault)
     parent = (overrides or {}).pop("parent", None)
@@ -258,16 +258,16 @@ def _arm(fault: dict) -> None:
     With `saved`, the signal comes after that step, behind the moment of saving.
     `environment` is set, and `lease` replaces the renewal and rest of leases, before all else.
     """
-    import mlm.pretraining.checkpointing
-    import mlm.pretraining.engine
-    import mlm.pretraining.locking
-    import mlm.pretraining.training
+    import mlm.training.engine
+    import mlm.training.locks
+    import mlm.training.loop
+    import mlm.training.states
 
     os.environ.update(fault.get("environment", {}))
     if "lease" in fault:
-        mlm.pretraining.locking.Lease.__init__.__defaults__ = fault["lease"]
+        mlm.training.locks.Lease.__init__.__defaults__ = fault["lease"]
     if "write" in fault:
-        count, real = iter(range(1000)), mlm.pretraining.checkpointing._write
+        count, real = iter(range(1000)), mlm.training.states._write
 
         def write(path, content):
             if next(count) == fault["write"]:
@@ -275,9 +275,9 @@ def _arm(fault: dict) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             real(path, content)
 
-        mlm.pretraining.checkpointing._write = write
+        mlm.training.states._write = write
     if "seconds" in fault or "step" in fault:
-        engine_of, begun = mlm.pretraining.engine.engine_of, []
+        engine_of, begun = mlm.training.engine.engine_of, []
 
         def advanced(engine, advance, steps):
             sums = advance(steps)
@@ -294,7 +294,7 @@ def _arm(fault: dict) -> None:
             engine.advance = partial(advanced, engine, engine.advance)
             return engine
 
-        mlm.pretraining.training.engine_of = faulty
+        mlm.training.loop.engine_of = faulty
 
 
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -310,7 +310,7 @@ def in_child(target, *arguments) -> int:
     paths = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "scripts")]
     # Imports take longer than the training: they are done once and forked. No TensorFlow
     # operation has run by then.
-    _CONTEXT.set_forkserver_preload(["mlm.pretraining.pretraining_job", "small_run"])
+    _CONTEXT.set_forkserver_preload(["mlm.training.pretrain", "small_run"])
     child = _CONTEXT.Process(target=target, args=arguments)
     with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join(paths)}):
         child.start()

@@ -34,9 +34,9 @@ def recorded_training(root, framework: str, case: str) -> None:
     overrides = CASES[case] | {"pretraining": CASES[case]["pretraining"] | {"engine": framework}}
     settings, files = small_job(root, f"{framework}-{case}", overrides)
     # Before JAX counts its devices.
-    from mlm.pretraining.accelerator_settings import AcceleratorSettings
-    from mlm.pretraining.engine import engine_of, open_devices
-    from mlm.pretraining.run_inputs import pretraining_of, read_checked_manifests
+    from mlm.training.accelerator_settings import AcceleratorSettings
+    from mlm.training.engine import engine_of, open_devices
+    from mlm.training.run_inputs import pretraining_of, read_checked_manifests
 
     manifests = read_checked_manifests(files, settings.sequence_length)
     devices = open_devices(framework, AcceleratorSettings.of(settings.accelerator), 8)
@@ -69,7 +69,7 @@ def rows_of(steps, shown, positions, labels, weights) -> list[list]:
 def record_tensorflow(rows: list) -> None:
     """Note every batch that comes out of the input pipeline, in order."""
     from mlm.foundations.framework import tf
-    from mlm.pretraining.in_tensorflow import engine
+    from mlm.training.in_tensorflow import engine
 
     real, names = engine.training_batches, ("input_ids", "positions", "labels", "weights")
 
@@ -95,7 +95,7 @@ def record_jax(rows: list) -> None:
     """Note what the compiled step makes of each batch on the device."""
     import jax
 
-    from mlm.pretraining.in_jax import engine, train_step
+    from mlm.training.in_jax import engine, train_step
 
     real_step, real_masked, step_now = train_step.train_step, train_step._masked, []
 
@@ -141,8 +141,8 @@ def root(tmp_path_factory):
 
 def test_validation_is_shown_what_its_pipeline_gives(root):
     from mlm.asking.uses import looked_at_in_validation, shown_in_validation
-    from mlm.pretraining.in_tensorflow.engine import validation_batches
-    from mlm.pretraining.run_inputs import pretraining_of, read_manifests
+    from mlm.training.in_tensorflow.engine import validation_batches
+    from mlm.training.run_inputs import pretraining_of, read_manifests
 
     settings, files = small_job(root)
     manifests = read_manifests(files, settings.sequence_length)
@@ -168,7 +168,7 @@ def test_validation_is_shown_what_its_pipeline_gives(root):
 def test_a_thousand_tokens_are_asked_for_where_the_training_was(root, framework, case):
     """Steps, masks and replacements of tokens drawn at random, every one of them."""
     from mlm.asking.uses import uses_of
-    from mlm.pretraining.run_inputs import pretraining_of, read_manifests
+    from mlm.training.run_inputs import pretraining_of, read_manifests
 
     recorded = the_record(root, framework, case)
     settings, files = small_job(root, "asked", CASES[case])

@@ -15,14 +15,14 @@ from small_run import LENGTH, result, small_job, write_inputs
 
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
-from mlm.pretraining import state_fingerprint
-from mlm.pretraining.checkpointing import StateDirectory
-from mlm.pretraining.in_jax.accelerators import Accelerator as InJax
-from mlm.pretraining.in_tensorflow.accelerators import Accelerator
-from mlm.pretraining.run_inputs import pretraining_of, read_checked_manifests
+from mlm.training import state_fingerprint
+from mlm.training.in_jax.accelerators import Accelerator as InJax
+from mlm.training.in_tensorflow.accelerators import Accelerator
+from mlm.training.run_inputs import pretraining_of, read_checked_manifests
+from mlm.training.states import StateDirectory
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-PACKAGE = "mlm/pretraining"
+PACKAGE = "mlm/training"
 
 
 class Library:
@@ -72,8 +72,8 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
 
     # The story, the log lines and the states are edited half-way.
     library.edit(f"{PACKAGE}/training_log.py", ": compiled in ", ": ready to train after ")
-    library.edit(f"{PACKAGE}/training.py", "the same command goes on", "the command goes on")
-    library.edit(f"{PACKAGE}/checkpointing.py", "is passed over:", "is not taken:")
+    library.edit(f"{PACKAGE}/loop.py", "the same command goes on", "the command goes on")
+    library.edit(f"{PACKAGE}/states.py", "is passed over:", "is not taken:")
     status, log = library.train("edited")
     assert status == 0, log
     assert "goes on from step 12 of 40" in log and "ready to train after" in log
@@ -97,7 +97,7 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
     library.edit(f"{PACKAGE}/in_tensorflow/train_step.py", zero, f"{zero} + 0")
     status, log = library.train("edited", step=1, signal=signal.SIGTERM)
     assert status == 3 and "starts anew. States of other trainings are there" in log
-    assert "code mlm.pretraining.in_tensorflow.train_step is another" in log
+    assert "code mlm.training.in_tensorflow.train_step is another" in log
     assert "set back what differs to go on from one" in log
 
 

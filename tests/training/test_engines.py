@@ -30,9 +30,9 @@ def root(tmp_path_factory):
 def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -> None:
     """Write the losses of every step, and of validation, of one run in both engines, which begin
     in the same weights; TensorFlow and JAX are set up once in this process."""
-    from mlm.pretraining.accelerator_settings import AcceleratorSettings
-    from mlm.pretraining.engine import engine_of, open_devices
-    from mlm.pretraining.run_inputs import pretraining_of, read_checked_manifests
+    from mlm.training.accelerator_settings import AcceleratorSettings
+    from mlm.training.engine import engine_of, open_devices
+    from mlm.training.run_inputs import pretraining_of, read_checked_manifests
 
     overrides = {
         "model": {

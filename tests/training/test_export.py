@@ -10,11 +10,11 @@ from small_run import LENGTH, VOCABULARY, small_samples, write_tokenizer
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.framework import tf
 from mlm.foundations.weight_files import write_weights
-from mlm.pretraining.export import ExportedModel
-from mlm.pretraining.in_tensorflow.model import build_model, pytorch_weights
-from mlm.pretraining.in_tensorflow.prediction import masked_logits
-from mlm.pretraining.models import ModelRequest, model_configuration
+from mlm.model.export import ExportedModel
+from mlm.model.model_configuration import ModelRequest, model_configuration
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.in_tensorflow.model import build_model, pytorch_weights
+from mlm.training.in_tensorflow.prediction import masked_logits
 
 sys.path.append(str(Path(__file__).parents[1] / "pytorch"))
 from in_pytorch import open_in_pytorch

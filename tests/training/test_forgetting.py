@@ -19,10 +19,10 @@ from small_run import (
 
 from mlm.batches.artefacts import HolesOfRun
 from mlm.foundations.digests import file_sha256
-from mlm.pretraining.first_use import first_use
-from mlm.pretraining.run_inputs import pretraining_of, read_manifests
 from mlm.shards.manifests import Manifest, ShardEntry, totals
 from mlm.shards.tfrecord import SampleWriter
+from mlm.training.first_use import first_use
+from mlm.training.run_inputs import pretraining_of, read_manifests
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ import pytest
 from tests.conftest import users_environment
 
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.in_jax import framework
-from mlm.pretraining.in_jax.accelerators import Accelerator
-from mlm.pretraining.in_jax.framework import data_mesh
+from mlm.training.in_jax import framework
+from mlm.training.in_jax.accelerators import Accelerator
+from mlm.training.in_jax.framework import data_mesh
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
 
@@ -100,7 +100,7 @@ PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.in_jax import framework
+from mlm.training.in_jax import framework
 framework.local_gpu = lambda: "/dev/nvidia0" if sys.argv[2] == "gpu" else None
 framework.prepare(sys.argv[2], 1, None)
 try:
@@ -135,7 +135,7 @@ def test_a_fresh_process_never_takes_the_cpu_for_another_device(prepared, asked,
 PRODUCT = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from mlm.pretraining.in_jax import framework
+from mlm.training.in_jax import framework
 framework.prepare("cpu", 1, None)
 before = os.environ["XLA_FLAGS"]
 framework.data_mesh("cpu", None)

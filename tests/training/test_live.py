@@ -12,8 +12,8 @@ def shown_run(root: str, overrides: dict) -> None:
     """Train in this process with a page at each row of the log."""
     from pathlib import Path
 
-    from mlm.pretraining import live
-    from mlm.pretraining.pretraining_job import train_and_export
+    from mlm.training import live
+    from mlm.training.pretrain import train_and_export
 
     live._AT_LEAST = live._AT_MOST = 0.0
     settings, files = small_job(Path(root), "shown", overrides)

@@ -18,15 +18,15 @@ from small_run import (
 
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import ConfigError, MlmError
+from mlm.model.model_configuration import ModelRequest, model_configuration
 from mlm.preflight.artefacts import Preflight, Step
 from mlm.preflight.gate import require_passed
-from mlm.pretraining import pretraining_job, state_fingerprint
-from mlm.pretraining.in_tensorflow.accelerators import Accelerator
-from mlm.pretraining.in_tensorflow.model import build_model
-from mlm.pretraining.models import ModelRequest, model_configuration
-from mlm.pretraining.run_inputs import number_of_steps, pretraining_of, read_checked_manifests
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
+from mlm.training import pretrain, state_fingerprint
+from mlm.training.in_tensorflow.accelerators import Accelerator
+from mlm.training.in_tensorflow.model import build_model
+from mlm.training.run_inputs import number_of_steps, pretraining_of, read_checked_manifests
 
 
 @pytest.fixture(scope="module")
@@ -240,8 +240,8 @@ def on_a_tpu(root, monkeypatch):
     def begun(*_):
         raise InterruptedError("the training began")
 
-    monkeypatch.setattr(pretraining_job, "open_devices", opened)
-    monkeypatch.setattr(pretraining_job, "state_basis", begun)
+    monkeypatch.setattr(pretrain, "open_devices", opened)
+    monkeypatch.setattr(pretrain, "state_basis", begun)
 
     def train(report: dict | None, kind: str = "auto"):
         settings, files = small_job(root, overrides={"accelerator": {"kind": kind}})
@@ -259,7 +259,7 @@ def on_a_tpu(root, monkeypatch):
                 **report,
             ).write(root / "preflight.json")
         passed = partial(require_passed, str(root / "preflight.json"))
-        pretraining_job.train_and_export(settings, files, small_results(root), passed)
+        pretrain.train_and_export(settings, files, small_results(root), passed)
 
     return train
 

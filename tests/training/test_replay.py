@@ -325,7 +325,7 @@ def test_a_run_that_continues_another_is_made_again_from_the_others_states(tmp_p
 
 def test_what_is_left_of_the_states_is_told_with_what_to_keep(tmp_path):
     from mlm.asking.past_training import PastTraining, Source
-    from mlm.pretraining.checkpointing import StateDirectory
+    from mlm.training.states import StateDirectory
 
     for step in (2000, 2400):
         (tmp_path / "abc" / f"step-{step:08d}").mkdir(parents=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import users_environment
 
-from mlm.pretraining.training_log import Events, Row
+from mlm.training.training_log import Events, Row
 
 ROOT = Path(__file__).parents[2]
 

@@ -25,9 +25,9 @@ from tests.conftest import users_environment
 from mlm.config.resolution import resolve
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.pretraining import processes
-from mlm.pretraining.locking import FileLock
-from mlm.pretraining.processes import (
+from mlm.training import processes
+from mlm.training.locks import FileLock
+from mlm.training.processes import (
     COORDINATOR,
     COUNT,
     INDEX,
@@ -43,8 +43,8 @@ JOB = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.processes import run_together
-from mlm.pretraining.accelerator_settings import AcceleratorSettings
+from mlm.training.processes import run_together
+from mlm.training.accelerator_settings import AcceleratorSettings
 import pretrain_together
 request = json.loads(sys.argv[2])
 asked = AcceleratorSettings.of(request["settings"]["accelerator"])
@@ -173,7 +173,7 @@ class Store:
 
 def ask_all(question, *given) -> list:
     """What `question(group, value)` gives or raises for each of so many processes, threads here."""
-    from mlm.pretraining.in_jax.together import Together
+    from mlm.training.in_jax.together import Together
 
     store, answers = Store(), [None] * len(given)
 
@@ -249,15 +249,15 @@ def test_all_processes_stop_after_the_same_step_whichever_is_told(signalled):
 
 
 def test_a_directory_of_states_that_not_all_see_is_refused(tmp_path, monkeypatch):
-    from mlm.pretraining import checkpointing
+    from mlm.training import states
 
-    monkeypatch.setattr(checkpointing, "_SEEN_SECONDS", 0.5)
+    monkeypatch.setattr(states, "_SEEN_SECONDS", 0.5)
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
 
     def look(group, name):
         place = str(tmp_path / name)
-        checkpointing.StateDirectory(place, 2, leads=group.leads).check_seen(group)
+        states.StateDirectory(place, 2, leads=group.leads).check_seen(group)
 
     found = ask_all(look, "here", "there")
     said = r"process 1 of 2: pretraining.checkpoint.directory: \S+there is not the directory of"
@@ -324,7 +324,7 @@ def test_moments_that_are_divided_change_no_loss_and_no_file_of_a_state(root):
 PRETENDS = """
 import os, signal, sys, time
 sys.path.insert(0, {scripts!r})
-from mlm.pretraining.processes import ended_at_once, request_of_parent, steps_have_ended
+from mlm.training.processes import ended_at_once, request_of_parent, steps_have_ended
 with ended_at_once():
     request = request_of_parent()
     {does}
@@ -495,7 +495,7 @@ FULL = """
 import errno, os, sys
 sys.path.insert(0, {scripts!r})
 import pretrain_together
-from mlm.pretraining.training_log import Progress
+from mlm.training.training_log import Progress
 begin = Progress.begin
 def full(self, step):
     begin(self, step)
@@ -625,8 +625,8 @@ def test_a_state_of_other_devices_is_gone_on_from_where_that_is_asked_for(root):
 
 
 def test_a_state_of_other_batches_is_refused_with_the_size_that_fits(tmp_path):
-    from mlm.pretraining.checkpointing import StateDirectory
-    from mlm.pretraining.other_devices import newest_first
+    from mlm.training.other_devices import newest_first
+    from mlm.training.states import StateDirectory
 
     def states(replicas: int, batch: int) -> StateDirectory:
         settings = {"optimizer": {"gradient_accumulation_steps": 1}}

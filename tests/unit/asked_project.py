@@ -17,15 +17,15 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import write_json
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
-from mlm.pretraining.artefacts import FinalFigures, Training, TrainingDigests
-from mlm.pretraining.run_inputs import RunFiles, RunSettings, pretraining_of, read_manifests
 from mlm.shards.manifest_merging import merge
 from mlm.shards.sharding import ShardSettings, write_shard
 from mlm.shards.summaries import ShardSummary
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
+from mlm.training.run_inputs import RunFiles, RunSettings, pretraining_of, read_manifests
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
-#: Those of mlm.pretraining.state_fingerprint that are asked for, which imports TensorFlow.
+#: Those of mlm.training.state_fingerprint that are asked for, which imports TensorFlow.
 COMPUTING_MODULES = [
     f"mlm.batches.{name}" for name in ("keyed_random", "masking", "sample_order", "stored_batches")
 ]

@@ -132,8 +132,8 @@ def build_model(width: int = 32, vocabulary: int = 120):
 
 def export(model, directory: Path) -> Path:
     """Write `model` to `directory`, with the tokenizer beside it."""
-    from mlm.pretraining.export import ExportedModel
-    from mlm.pretraining.in_tensorflow.model import pytorch_weights
+    from mlm.model.export import ExportedModel
+    from mlm.training.in_tensorflow.model import pytorch_weights
 
     directory.mkdir(parents=True, exist_ok=True)
     write_word_tokenizer(directory)

@@ -11,10 +11,10 @@ from mlm.asking.artefacts import Asked
 from mlm.batches.artefacts import Preview
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import Evaluation, FillMask
-from mlm.pretraining.artefacts import Training
 from mlm.report.report_inputs import CURVE_COLUMNS
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
+from mlm.training.artefacts import Training
 
 SPLITS = {"train": (900, 0.9), "validation": (50, 0.05), "test": (50, 0.05)}
 MASK = "[MASK]"

@@ -18,10 +18,10 @@ def small_pretraining(root: Path, **overrides):
 
     from mlm.batches.masking import MaskingPlan
     from mlm.batches.stored_batches import ShardFiles
-    from mlm.pretraining.initialisation import Initialisation
-    from mlm.pretraining.optimisation import OptimizerSettings
-    from mlm.pretraining.resolved_run import Pretraining
+    from mlm.model.initialisation import Initialisation
     from mlm.shards.blocks import ShardBlocks
+    from mlm.training.optimisation import OptimizerSettings
+    from mlm.training.resolved_run import Pretraining
 
     file = root / "train.tfrecord"
     if not file.exists():

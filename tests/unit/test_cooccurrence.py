@@ -11,10 +11,10 @@ import pytest
 from mlm.config.families import FAMILIES
 from mlm.corpus.counts import count_tokens
 from mlm.foundations.errors import MlmError
-from mlm.pretraining import cooccurrence
-from mlm.pretraining.cooccurrence import Request, positive_pmi, start_from_counts, word_vectors
+from mlm.model.cooccurrence import Request, positive_pmi, start_from_counts, word_vectors
 from mlm.shards.blocks import ShardBlocks
 from mlm.shards.tfrecord import SampleWriter
+from mlm.model import cooccurrence
 
 SPECIAL = (0, 1, 2, 3, 4)
 LENGTH, WORDS = 32, 1500
@@ -143,7 +143,7 @@ def test_of_a_large_split_evenly_spread_samples_are_counted(speeches, monkeypatc
 def built(family: str, attention: str = "standard"):
     from transformers import AutoConfig
 
-    from mlm.pretraining.in_tensorflow.model import build_model
+    from mlm.training.in_tensorflow.model import build_model
 
     sizes = {
         "vocab_size": WORDS,
@@ -170,7 +170,7 @@ def built(family: str, attention: str = "standard"):
 
 
 def keras(model):
-    from mlm.pretraining.in_tensorflow.model import KerasWeights
+    from mlm.training.in_tensorflow.model import KerasWeights
 
     return KerasWeights(model)
 

@@ -40,7 +40,7 @@ def one_device():
 
     from mlm.evaluation import in_tensorflow
     from mlm.foundations.framework import tf
-    from mlm.pretraining.accelerator_settings import AcceleratorSettings
+    from mlm.training.accelerator_settings import AcceleratorSettings
 
     with pytest.MonkeyPatch.context() as patch:
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
@@ -78,7 +78,7 @@ def memorised_model(root):
     """The evaluation of a model that was trained on the very masks of the train split."""
     from mlm.batches.masking import MaskingPlan, mask_batch
     from mlm.foundations.framework import tf, tf_keras
-    from mlm.pretraining.in_tensorflow.prediction import masked_logits
+    from mlm.training.in_tensorflow.prediction import masked_logits
 
     model = project.build_model(width=64)
     train = spread_samples(Manifest.read(root / "train.json"), root)
@@ -396,7 +396,7 @@ def test_a_sample_of_a_split_is_spread_over_it(root):
 
 def test_tensorflow_and_jax_answer_alike(root):
     from mlm.evaluation import in_jax, in_tensorflow
-    from mlm.pretraining.accelerator_settings import AcceleratorSettings
+    from mlm.training.accelerator_settings import AcceleratorSettings
 
     settings = AcceleratorSettings("cpu", "float32", virtual_replicas=None, cpu_threads=1)
     ids, real = project.samples("test", root / "random")
@@ -419,7 +419,7 @@ def test_tensorflow_and_jax_answer_alike(root):
 def test_a_model_that_was_trained_within_documents_is_evaluated_so(root):
     """Of two documents in a row, the second answers as it does alone, at positions of its own."""
     from mlm.evaluation import in_jax
-    from mlm.pretraining.accelerator_settings import AcceleratorSettings
+    from mlm.training.accelerator_settings import AcceleratorSettings
 
     settings = AcceleratorSettings("cpu", "float32", virtual_replicas=None, cpu_threads=1)
     half = project.LENGTH // 2

@@ -10,12 +10,12 @@ from tiny_encoder import LENGTH, VOCABULARY, tiny_config
 
 from mlm.batches.masking import MaskingPlan
 from mlm.config.pretraining import Optimizer
-from mlm.encoder.architecture import Architecture
-from mlm.encoder.weights import initial_parameters
-from mlm.pretraining.in_jax.framework import AXIS
-from mlm.pretraining.in_jax.optimizers import first_moments, hidden_parts
-from mlm.pretraining.in_jax.train_step import Computation, on_mesh, train_step
-from mlm.pretraining.optimisation import OptimizerSettings
+from mlm.model.architecture import Architecture
+from mlm.model.weights import initial_parameters
+from mlm.training.in_jax.framework import AXIS
+from mlm.training.in_jax.optimizers import first_moments, hidden_parts
+from mlm.training.in_jax.train_step import Computation, on_mesh, train_step
+from mlm.training.optimisation import OptimizerSettings
 
 #: What any platform has a lowering for.
 SHARDING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}

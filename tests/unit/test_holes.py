@@ -32,15 +32,15 @@ from mlm.config.problems import merged
 from mlm.config.resolution import resolve, run_section
 from mlm.corpus.file_patterns import used_settings
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.pretraining.artefacts import WithoutDocuments
-from mlm.pretraining.first_use import first_difference, first_use
-from mlm.pretraining.model_card import model_card
 from mlm.results.artefacts import write_artefact
 from mlm.shards.document_spans import merged_spans
 from mlm.shards.manifests import Manifest
 from mlm.shards.split_samples import spread_samples
 from mlm.shards.tf_example import decode_samples
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.artefacts import WithoutDocuments
+from mlm.training.first_use import first_difference, first_use
+from mlm.training.model_card import model_card
 
 TEXTS = list(lines(260))
 PLANTED = "Of the zebra and the quagga no message has spoken."
@@ -285,7 +285,7 @@ def test_states_of_other_code_are_not_offered(project):
     run, files = trained()
     place = write_state(run, files, first_of(what) - 1)
     content = json.loads(place.read_text())
-    content["basis"]["code"]["mlm.pretraining.optimisation"] = "0" * 16
+    content["basis"]["code"]["mlm.training.optimisation"] = "0" * 16
     place.write_text(json.dumps(content))
     answer = asked_to_forget(what)
     assert answer.states == () and answer.go_on_from is None

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.in_tensorflow.model import KerasWeights
-from mlm.pretraining.initialisation import (
+from mlm.model.initialisation import (
     NeighbourHeads,
     neighbour_heads,
     peaked_frequencies,
     position_waves,
     positions_apart_from_words,
 )
+from mlm.training.in_tensorflow.model import KerasWeights
 
 LENGTH = 64
 OFFSETS = NeighbourHeads().offsets
@@ -40,7 +40,7 @@ def small_config(family: str, **fields):
 
 
 def built(family: str, initialisation: str, seed: int = 0, **fields):
-    from mlm.pretraining.in_tensorflow.model import build_model
+    from mlm.training.in_tensorflow.model import build_model
 
     return build_model(small_config(family, **fields), initialisation, seed)
 
@@ -83,10 +83,10 @@ def test_with_rotary_positions_every_head_attends_to_its_offset_at_step_zero():
     import jax
     import jax.numpy as jnp
 
-    from mlm.encoder.architecture import Architecture
-    from mlm.encoder.network import _norm, _rotated, _rotation
-    from mlm.encoder.weights import initial_parameters
-    from mlm.pretraining.in_jax.engine import NamedWeights
+    from mlm.model.architecture import Architecture
+    from mlm.model.network import _norm, _rotated, _rotation
+    from mlm.model.weights import initial_parameters
+    from mlm.training.in_jax.engine import NamedWeights
 
     config = small_config("modernbert", global_rope_theta=100.0, max_position_embeddings=LENGTH)
     architecture = Architecture.of(config.to_dict())

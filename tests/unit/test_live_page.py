@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from mlm.foundations.code_digests import code_digests
-from mlm.pretraining import live
-from mlm.pretraining.live import LivePage, LiveSettings, live_page
-from mlm.pretraining.periodic_actions import Moment
-from mlm.pretraining.training_log import Row
 from mlm.report.live_page import live_page as page_of
+from mlm.training import live
+from mlm.training.live import LivePage, LiveSettings, live_page
+from mlm.training.periodic_actions import Moment
+from mlm.training.training_log import Row
 
 RUN = SimpleNamespace(name="base", steps=100, train=SimpleNamespace(sequence_length=16))
 
@@ -113,7 +113,7 @@ def test_nothing_is_shown_where_nothing_is_asked_for(tmp_path):
 def test_how_a_page_looks_is_no_code_of_a_training():
     """Else an edit of a figure would train again what is done."""
     code = code_digests(Path(live.__file__).parents[2], ["pretrain_together"])
-    assert "mlm.pretraining.live" in code
+    assert "mlm.training.live" in code
     assert not [module for module in code if module.startswith("mlm.report")]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlm.pretraining.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
+from mlm.training.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
 
 CHIPS = {"v4": "0x005e", "v5p": "0x0062", "v5e": "0x0063", "v6e": "0x006f"}
 

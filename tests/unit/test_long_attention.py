@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tiny_encoder import QUICKLY
 
-from mlm.encoder import network
-from mlm.encoder.network import Tokens
+from mlm.model import network
+from mlm.model.network import Tokens
 
 #: Not a multiple of the queries at a time, so that blocks are filled up.
 BATCH, LENGTH, HEADS, WIDTH = 2, 45, 2, 8

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from mlm.encoder.masked_loss import masked_cross_entropy
+from mlm.model.masked_loss import masked_cross_entropy
 
 WIDTH, CLASSES = 8, 30
 

@@ -19,11 +19,11 @@ from mlm.config.memory import (
 )
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.corpus import counts
-from mlm.encoder import masked_loss
-from mlm.encoder.architecture import Architecture, parameter_shapes
-from mlm.pretraining.accelerator_settings import AcceleratorSettings
-from mlm.pretraining.models import ModelRequest, model_configuration
+from mlm.model import masked_loss
+from mlm.model.architecture import Architecture, parameter_shapes
+from mlm.model.model_configuration import ModelRequest, model_configuration
 from mlm.tokenizer.encoding import SpecialIds
+from mlm.training.accelerator_settings import AcceleratorSettings
 
 SIZES = {
     "hidden_size": 128,
@@ -192,7 +192,7 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family, remat
 
 
 def test_families_with_a_head_at_the_masked_positions_are_those_of_the_step():
-    from mlm.pretraining.in_tensorflow.prediction import _HEADS
+    from mlm.training.in_tensorflow.prediction import _HEADS
 
     assert set(MASKED_HEADS) == set(_HEADS)
 

@@ -6,7 +6,7 @@ import report_artefacts as made
 from huggingface_hub import ModelCard, metadata_load
 
 from mlm.config.evaluation import Evaluation
-from mlm.pretraining.model_card import model_card
+from mlm.training.model_card import model_card
 
 
 def read(tmp_path, text):

@@ -9,9 +9,9 @@ from tensorflow.python.framework import ops
 
 from mlm.foundations.framework import tf, tf_keras
 from mlm.preflight.lowering import train_step_of
-from mlm.pretraining.in_tensorflow.muon import Muon, is_hidden_matrix, orthogonalised
-from mlm.pretraining.in_tensorflow.optimizers import build_optimizer
-from mlm.pretraining.in_tensorflow.train_step import replica_train_step
+from mlm.training.in_tensorflow.muon import Muon, is_hidden_matrix, orthogonalised
+from mlm.training.in_tensorflow.optimizers import build_optimizer
+from mlm.training.in_tensorflow.train_step import replica_train_step
 
 RATE, DECAY, MOMENTUM = 0.1, 0.5, 0.9
 
@@ -72,7 +72,7 @@ def test_five_updates_are_those_of_the_definition():
 def test_the_hidden_matrices_of_a_model_are_six_in_a_layer_and_the_heads_one(family):
     from transformers import AutoConfig
 
-    from mlm.pretraining.in_tensorflow.model import build_model
+    from mlm.training.in_tensorflow.model import build_model
 
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     config = AutoConfig.for_model(family, vocab_size=30, max_position_embeddings=18, **sizes)
@@ -84,7 +84,7 @@ def test_the_hidden_matrices_of_a_model_are_six_in_a_layer_and_the_heads_one(fam
 
 
 def test_the_state_has_one_moment_of_a_hidden_matrix_and_two_of_the_rest(tmp_path):
-    from mlm.pretraining.in_tensorflow.model import build_model
+    from mlm.training.in_tensorflow.model import build_model
 
     run = small_pretraining(tmp_path)
     settings = replace(run.optimizer, name="muon")
@@ -98,7 +98,7 @@ def test_the_state_has_one_moment_of_a_hidden_matrix_and_two_of_the_rest(tmp_pat
 
 @pytest.mark.parametrize("engine", ["tensorflow", "jax"])
 def test_an_optimizer_that_an_engine_does_not_have_is_an_error_and_not_adamw(engine, tmp_path):
-    from mlm.pretraining.in_jax.optimizers import first_moments
+    from mlm.training.in_jax.optimizers import first_moments
 
     settings = replace(small_pretraining(tmp_path).optimizer, name="lion")
     begin = {
@@ -136,7 +136,7 @@ def test_the_products_of_an_update_are_as_many_as_are_said(tmp_path):
 def test_one_execution_updates_every_weight(tmp_path):
     from mlm.batches.input_pipeline import training_batches
     from mlm.batches.stored_batches import BatchOrder
-    from mlm.pretraining.in_tensorflow.model import build_model
+    from mlm.training.in_tensorflow.model import build_model
 
     run = small_pretraining(tmp_path)
     settings = replace(run.optimizer, name="muon")

@@ -4,8 +4,8 @@ import pytest
 
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.in_tensorflow.optimizers import LearningRate, decays
-from mlm.pretraining.optimisation import OptimizerSettings
+from mlm.training.in_tensorflow.optimizers import LearningRate, decays
+from mlm.training.optimisation import OptimizerSettings
 
 
 def settings(**changes) -> OptimizerSettings:
@@ -89,8 +89,8 @@ def test_every_matrix_of_a_model_decays_and_nothing_else(family):
     from transformers import AutoConfig
 
     from mlm.foundations.framework import tf
-    from mlm.pretraining.in_tensorflow.model import build_model
-    from mlm.pretraining.in_tensorflow.optimizers import build_optimizer
+    from mlm.training.in_tensorflow.model import build_model
+    from mlm.training.in_tensorflow.optimizers import build_optimizer
 
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = AutoConfig.for_model(family, vocab_size=30, max_position_embeddings=18, **sizes)

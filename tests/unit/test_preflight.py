@@ -12,10 +12,10 @@ from mlm.preflight.checks import PreflightFiles, PreflightSettings, compile_all,
 from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
 from mlm.preflight.table import show_and_require, shown_seconds, table
-from mlm.pretraining.length import number_of_updates
 from mlm.shards.manifests import Manifest
 from mlm.tpu.collectives import Collective
 from mlm.tpu.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
+from mlm.training.length import number_of_updates
 
 VM = Reach("local", "state")
 

@@ -15,7 +15,7 @@ ALONE = {"kind": "cpu", "precision": "float32", "cpu_threads": 1, "virtual_repli
 @pytest.fixture
 def handed_in(monkeypatch, tmp_path):
     """The function that the training calls before a TPU that `auto` found, by `required`."""
-    from mlm.pretraining import pretraining_job
+    from mlm.training import pretrain
 
     monkeypatch.chdir(tmp_path)
 
@@ -25,7 +25,7 @@ def handed_in(monkeypatch, tmp_path):
         def train(_settings, _files, _results, before_found_tpu, further_action, *_others):
             taken.update(gate=before_found_tpu, action=further_action)
 
-        monkeypatch.setattr(pretraining_job, "train_and_export", train)
+        monkeypatch.setattr(pretrain, "train_and_export", train)
         trained = "results/runs/base/trained"
         job = SimpleNamespace(
             wildcards=SimpleNamespace(run="base"),

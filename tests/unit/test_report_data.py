@@ -5,7 +5,6 @@ import report_artefacts as made
 
 from mlm.evaluation.artefacts import Evaluation
 from mlm.foundations.errors import MlmError, remedy
-from mlm.pretraining.artefacts import Training
 from mlm.report.report_inputs import (
     read_benchmarks,
     read_curves,
@@ -14,6 +13,7 @@ from mlm.report.report_inputs import (
 )
 from mlm.results.artefacts import read_artefact, write_artefact
 from mlm.results.typed_artefacts import as_json
+from mlm.training.artefacts import Training
 
 
 def written(path, content):

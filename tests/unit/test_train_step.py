@@ -5,10 +5,10 @@ import pytest
 
 from mlm.config.families import FAMILIES
 from mlm.foundations.framework import tf, tf_keras
-from mlm.pretraining.in_tensorflow.activations import gelu
-from mlm.pretraining.in_tensorflow.adamw import AdamW
-from mlm.pretraining.in_tensorflow.model import build_model
-from mlm.pretraining.in_tensorflow.train_step import (
+from mlm.training.in_tensorflow.activations import gelu
+from mlm.training.in_tensorflow.adamw import AdamW
+from mlm.training.in_tensorflow.model import build_model
+from mlm.training.in_tensorflow.train_step import (
     cross_entropy,
     projected_cross_entropy,
     replica_validation_step,

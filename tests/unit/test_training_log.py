@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from mlm.pretraining.training_log import Progress, Row, in_words, write_rows
+from mlm.training.training_log import Progress, Row, in_words, write_rows
 
 ROW = Row(20, 0.5, 4.25, 0.125, None, None, 3e-4, 1234.5)
 
@@ -28,7 +28,7 @@ def test_durations_read_well(seconds, words):
 
 def test_the_time_left_does_not_count_the_compilation(monkeypatch, capsys):
     clock = iter([100.0, 110.0, 110.0])
-    monkeypatch.setattr("mlm.pretraining.training_log.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("mlm.training.training_log.time.monotonic", lambda: next(clock))
     progress = Progress("base", steps=40, tokens_per_step=64, _start=0.0)
     progress.begin(1)
     assert progress.rate(21) == pytest.approx(20 * 64 / 10)
@@ -43,7 +43,7 @@ def test_the_time_left_does_not_count_the_compilation(monkeypatch, capsys):
 def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys):
     """As after a resume one step before a row: compilation is no measure of what is to come."""
     clock = iter([100.0, 100.0, 100.0, 110.0, 110.0])
-    monkeypatch.setattr("mlm.pretraining.training_log.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("mlm.training.training_log.time.monotonic", lambda: next(clock))
     progress = Progress("base", steps=1040, tokens_per_step=64, _start=0.0)
     progress.begin(20)
     row = replace(ROW, step=20, tokens_per_second=progress.rate(20))

@@ -9,7 +9,7 @@ from small_pretraining import SAMPLES, small_pretraining
 
 
 def _asked(run) -> dict[str, np.ndarray]:
-    from mlm.pretraining.in_tensorflow.engine import validation_batches
+    from mlm.training.in_tensorflow.engine import validation_batches
 
     batches = list(validation_batches(run, 8).as_numpy_iterator())
     return {key: np.concatenate([b[key] for b in batches]) for key in batches[0]}
@@ -31,7 +31,7 @@ def test_validation_looks_at_samples_of_the_whole_split(tmp_path):
 def test_a_validation_pass_takes_one_batch_of_a_replica_at_a_time(tmp_path, replicas):
     """All accumulated batches at once would not fit where one of them does."""
     from mlm.foundations.framework import tf
-    from mlm.pretraining.in_tensorflow.engine import Engine
+    from mlm.training.in_tensorflow.engine import Engine
 
     run = small_pretraining(tmp_path, per_replica_batch_size=4)
     run = replace(run, optimizer=replace(run.optimizer, gradient_accumulation_steps=8))

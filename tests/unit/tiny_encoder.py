@@ -3,9 +3,9 @@
 import jax
 import numpy as np
 
-from mlm.encoder.architecture import Architecture
-from mlm.encoder.network import hidden_states
-from mlm.encoder.weights import initial_parameters
+from mlm.model.architecture import Architecture
+from mlm.model.network import hidden_states
+from mlm.model.weights import initial_parameters
 
 VOCABULARY, LENGTH, PADDING = 100, 40, 1
 

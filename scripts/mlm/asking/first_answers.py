@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.pretraining.engine import Accelerator, Engine
-from mlm.pretraining.resolved_run import Pretraining
+from mlm.training.engine import Accelerator, Engine
+from mlm.training.resolved_run import Pretraining
 
 _ASKED = ("input_ids", "attention_mask", "positions")
 #: (input_ids [sequence], attention_mask [sequence], places [asked]) -> [asked, vocabulary] float32
@@ -20,7 +20,7 @@ def logits_of_engine(engine: Engine, run: Pretraining, accelerator: Accelerator)
     """Those of the model that `engine` holds; it must make no step before they are asked for."""
     if accelerator.framework == "tensorflow":
         return _in_tensorflow(engine.model, accelerator.strategy)
-    from mlm.encoder.architecture import Architecture
+    from mlm.model.architecture import Architecture
 
     architecture = Architecture.of(run.model_config.to_dict())
     return _in_jax(architecture, engine.exported().weights, run)
@@ -33,14 +33,14 @@ def logits_of_exported(directory: str | Path, run: Pretraining, accelerator: Acc
 
         with accelerator.strategy.scope():
             return _in_tensorflow(load_model(directory), accelerator.strategy)
-    from mlm.encoder.exported import read_exported
+    from mlm.model.exported import read_exported
 
     return _in_jax(*read_exported(directory), run)
 
 
 def _in_tensorflow(model, strategy) -> Logits:
     from mlm.foundations.framework import tf
-    from mlm.pretraining.in_tensorflow.prediction import masked_logits, traceable
+    from mlm.training.in_tensorflow.prediction import masked_logits, traceable
 
     def step(*tensors):
         return masked_logits(model, dict(zip(_ASKED, tensors, strict=True)), training=False)

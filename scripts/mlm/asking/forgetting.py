@@ -29,10 +29,10 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.first_use import first_difference
-from mlm.pretraining.run_inputs import read_manifests
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.first_use import first_difference
+from mlm.training.run_inputs import read_manifests
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from mlm.batches.artefacts import HolesOfRun
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory, file_sha256, value_sha256
 from mlm.foundations.errors import MlmError, listed
-from mlm.pretraining.artefacts import Training
-from mlm.pretraining.resolved_run import Pretraining
-from mlm.pretraining.run_inputs import RunFiles
+from mlm.training.artefacts import Training
+from mlm.training.resolved_run import Pretraining
+from mlm.training.run_inputs import RunFiles
 
 SCRIPTS = Path(__file__).parents[2]
 #: The modules that decide what a step is shown. A saved state names them with their digests.

@@ -17,20 +17,20 @@ from mlm.foundations.digests import value_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.framework import tf
-from mlm.pretraining.accelerator_settings import AcceleratorSettings
-from mlm.pretraining.artefacts import Training
-from mlm.pretraining.branching import branch_of
-from mlm.pretraining.checkpointing import StateDirectory
-from mlm.pretraining.engine import Accelerator, Engine, engine_of, open_devices
-from mlm.pretraining.pretraining_job import states_of
-from mlm.pretraining.resolved_run import Pretraining
-from mlm.pretraining.run_inputs import (
+from mlm.training.accelerator_settings import AcceleratorSettings
+from mlm.training.artefacts import Training
+from mlm.training.branching import branch_of
+from mlm.training.engine import Accelerator, Engine, engine_of, open_devices
+from mlm.training.pretrain import states_of
+from mlm.training.resolved_run import Pretraining
+from mlm.training.run_inputs import (
     RunSettings,
     pretraining_of,
     read_checked_manifests,
 )
-from mlm.pretraining.state_fingerprint import COMPUTING_PACKAGES, SCRIPTS, state_basis
-from mlm.pretraining.training_log import Record
+from mlm.training.state_fingerprint import COMPUTING_PACKAGES, SCRIPTS, state_basis
+from mlm.training.states import StateDirectory
+from mlm.training.training_log import Record
 
 #: So many steps are made from the initial weights without being asked for: as many as lie between
 #: two states by default.

@@ -23,9 +23,9 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import Evaluation, FillMask, PredictedSample, Prompt
-from mlm.pretraining.artefacts import Training
 from mlm.shards.manifests import Manifest, shards_root
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.artefacts import Training
 
 #: A larger train split is not searched for the report: each text would take seconds.
 LARGEST_SEARCHED = 100_000_000

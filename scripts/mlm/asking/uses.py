@@ -12,8 +12,8 @@ import numpy as np
 from mlm.batches.masking import FIXED_EPOCH, mask_batch
 from mlm.batches.masking_plan import MaskingPlan
 from mlm.batches.stored_batches import BatchOrder, ShardFiles
-from mlm.pretraining.resolved_run import VALIDATION_SEED, Pretraining
 from mlm.shards.split_samples import evenly_spread
+from mlm.training.resolved_run import VALIDATION_SEED, Pretraining
 
 
 @dataclass(frozen=True)

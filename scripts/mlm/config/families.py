@@ -18,7 +18,7 @@ FAMILIES = (
     *("roberta-prelayernorm", "roformer", "xlm", "xlm-roberta"),
 )
 
-#: Those that the encoder in JAX (`mlm.encoder`) has.
+#: Those that the encoder in JAX (`mlm.model`) has.
 JAX_FAMILIES = ("bert", "modernbert", "roberta", "roberta-prelayernorm", "xlm-roberta")
 
 #: Families with such a model that are refused, and why.

@@ -42,7 +42,7 @@ _TRAINED_IN_JAX = 36
 _MOMENTS = 8
 #: Bytes of an inner value of a layer, by the layer's matrices of them.
 _INNER_IN_JAX = {2: 10, 3: 17}
-#: As in `mlm.encoder.masked_loss`.
+#: As in `mlm.model.masked_loss`.
 LOGITS_OVER_TABLE = 2
 #: float32: weight, and the file's content and its transposed copy while it is loaded.
 _LOADED_PARAMETER = 12

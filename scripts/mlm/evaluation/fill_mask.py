@@ -23,7 +23,7 @@ def use_cpu(threads: int) -> None:
     to the last digit at any --cores.
     """
     from mlm.foundations.framework import tf
-    from mlm.pretraining.in_jax.framework import prepare
+    from mlm.training.in_jax.framework import prepare
 
     prepare("cpu", threads, None)
     tf.config.set_visible_devices([], "GPU")
@@ -87,8 +87,8 @@ def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]
 
         return in_tensorflow
 
-    from mlm.encoder.exported import read_exported
-    from mlm.encoder.network import hidden_states, masked_logits
+    from mlm.model.exported import read_exported
+    from mlm.model.network import hidden_states, masked_logits
 
     architecture, weights = read_exported(directory)
 

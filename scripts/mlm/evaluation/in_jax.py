@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from mlm.evaluation.scoring import ASKED, AnsweringModel
-from mlm.pretraining.accelerator_settings import AcceleratorSettings
-from mlm.pretraining.in_jax.accelerators import open_accelerator
-from mlm.pretraining.in_jax.framework import shardings
+from mlm.training.accelerator_settings import AcceleratorSettings
+from mlm.training.in_jax.accelerators import open_accelerator
+from mlm.training.in_jax.framework import shardings
 
 
 def open_model(
@@ -22,7 +22,7 @@ def open_model(
 
     import jax
 
-    from mlm.encoder.exported import read_exported
+    from mlm.model.exported import read_exported
 
     architecture, weights = read_exported(directory)
     whole, divided = shardings(devices.mesh)
@@ -66,7 +66,7 @@ def masked_answers(architecture, begins_document: int | None = None):
 
 def masked_positions(architecture, begins_document: int | None = None):
     """The function (weights, batch) -> logits at the batch's `positions`, float32."""
-    from mlm.encoder.network import document_numbers, hidden_states, masked_logits
+    from mlm.model.network import document_numbers, hidden_states, masked_logits
 
     def logits_at(weights, batch):
         hidden = hidden_states(

@@ -8,9 +8,9 @@ import numpy as np
 from mlm.evaluation.exported_model import load_model
 from mlm.evaluation.scoring import ASKED, AnsweringModel
 from mlm.foundations.framework import make_deterministic, tf
-from mlm.pretraining.accelerator_settings import AcceleratorSettings
-from mlm.pretraining.in_tensorflow.accelerators import open_accelerator
-from mlm.pretraining.in_tensorflow.prediction import masked_logits, traceable
+from mlm.training.accelerator_settings import AcceleratorSettings
+from mlm.training.in_tensorflow.accelerators import open_accelerator
+from mlm.training.in_tensorflow.prediction import masked_logits, traceable
 
 
 def open_model(directory: Path, accelerator: AcceleratorSettings, seed: int) -> AnsweringModel:

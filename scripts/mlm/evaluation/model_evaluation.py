@@ -22,9 +22,9 @@ from mlm.evaluation.shard_reading import EvaluationData, read_evaluation_data, t
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.accelerator_settings import AcceleratorSettings
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.pieces import word_starts
+from mlm.training.accelerator_settings import AcceleratorSettings
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from mlm.finetuning.finetuning_step import (
     train_step,
 )
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.in_jax.framework import AXIS, prepare
 from mlm.tpu.compiler import REFUSED, Compilation, answer, ask, compile_here
+from mlm.training.in_jax.framework import AXIS, prepare
 
 
 @dataclass(frozen=True)

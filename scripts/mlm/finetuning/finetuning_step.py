@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.pretraining.in_jax.framework import shardings
+from mlm.training.in_jax.framework import shardings
 
 
 @dataclass(frozen=True)

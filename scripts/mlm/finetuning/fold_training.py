@@ -29,19 +29,19 @@ from mlm.finetuning.tables import EpochRow, history_digest, write_history, write
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.in_jax.framework import data_mesh, prepare
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.in_jax.framework import data_mesh, prepare
 
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
 COMPUTING_MODULES = (
-    "mlm.encoder.architecture",
-    "mlm.encoder.network",
-    "mlm.encoder.weights",
+    "mlm.model.architecture",
+    "mlm.model.network",
+    "mlm.model.weights",
     "mlm.finetuning.examples",
     "mlm.finetuning.finetuning_step",
     "mlm.finetuning.scores",
     "mlm.finetuning.sequence_model",
-    "mlm.pretraining.in_jax.framework",
+    "mlm.training.in_jax.framework",
     "mlm.tokenizer.encoding",
 )
 

@@ -19,12 +19,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mlm.encoder.architecture import FAMILIES, Architecture
-from mlm.encoder.network import Parameters, dense_product, dropped, hidden_states, projection
-from mlm.encoder.weights import initial_parameters, read_parameters
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import ConfigError, MlmError, reading
 from mlm.foundations.weight_files import write_weights
+from mlm.model.architecture import FAMILIES, Architecture
+from mlm.model.network import Parameters, dense_product, dropped, hidden_states, projection
+from mlm.model.weights import initial_parameters, read_parameters
 
 
 @dataclass(frozen=True)

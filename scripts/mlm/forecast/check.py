@@ -30,9 +30,9 @@ from mlm.forecast.sampled_text import SampledText, sampled_text, shown
 from mlm.forecast.stopwatch import OtherWork, timed
 from mlm.forecast.training_rehearsal import accelerator_alone, rehearse_training, shape_of
 from mlm.foundations.errors import MlmError, listed
-from mlm.pretraining.engine import open_devices
-from mlm.pretraining.local_devices import local_tpu
-from mlm.pretraining.run_inputs import RunSettings
+from mlm.training.engine import open_devices
+from mlm.training.local_devices import local_tpu
+from mlm.training.run_inputs import RunSettings
 
 #: Shapes of runs that are timed; what is beyond is told as not known.
 _MOST_TIMED = 4

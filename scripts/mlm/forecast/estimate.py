@@ -11,10 +11,10 @@ from mlm.forecast.sampled_text import SampledText
 from mlm.forecast.stopwatch import Took, alone
 from mlm.forecast.training_rehearsal import TrainingMeasured
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.accelerator_settings import AcceleratorSettings
-from mlm.pretraining.length import number_of_updates
 from mlm.tokenizer.statistics import MOST_BYTES
 from mlm.tokenizer.tokenizer_settings import expected_vocabulary
+from mlm.training.accelerator_settings import AcceleratorSettings
+from mlm.training.length import number_of_updates
 
 #: Seconds that a job takes whatever its data: to start, to import, to open a model. As measured
 #: where importing the frameworks took `IMPORT_SECONDS`; another machine's are in proportion.

@@ -9,15 +9,15 @@ from mlm.config.memory import parameters
 from mlm.config.resolution import Settings
 from mlm.forecast.data_rehearsal import DataMeasured
 from mlm.forecast.stopwatch import Took, timed
-from mlm.pretraining.accelerator_settings import AcceleratorSettings
-from mlm.pretraining.engine import Accelerator, Engine, engine_of
-from mlm.pretraining.run_inputs import (
+from mlm.tokenizer.tokenizer_settings import expected_vocabulary
+from mlm.training.accelerator_settings import AcceleratorSettings
+from mlm.training.engine import Accelerator, Engine, engine_of
+from mlm.training.run_inputs import (
     RunFiles,
     RunSettings,
     pretraining_of,
     read_manifests,
 )
-from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 
 #: Seconds, and steps, for which steps are timed.
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 50

@@ -26,7 +26,6 @@ from mlm.preflight.data_readiness import Reach, check_data
 from mlm.preflight.described_steps import compile_step
 from mlm.preflight.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
 from mlm.preflight.forward_checks import forward_programs, judge_forward
-from mlm.pretraining.length import number_of_updates
 from mlm.shards.manifests import Manifest
 from mlm.tpu.chips import CHIPS, ChipFacts, generation_of, hosts_of
 from mlm.tpu.compiler import (
@@ -37,6 +36,7 @@ from mlm.tpu.compiler import (
     compiler_versions,
 )
 from mlm.tpu.roofline import LABEL, estimate
+from mlm.training.length import number_of_updates
 
 #: Bytes of StableHLO from which compilations run one by one, and quickly where that is left
 #: open: a base model's (0.8 MB) takes 100 to 130 seconds and 3 to 6 GB of memory with full

@@ -1,7 +1,7 @@
 """The steps of a run whose engine is JAX: described, and compiled from that for any target.
 
 Where TensorFlow's step is lowered to StableHLO, this one is described in JSON: architecture, masks,
-optimizer and sizes. Whoever compiles builds the very functions of `mlm.pretraining.in_jax` and
+optimizer and sizes. Whoever compiles builds the very functions of `mlm.training.in_jax` and
 `mlm.evaluation.in_jax` from it over a mesh of the target's devices, without weights or data, and
 lowers nothing for another device in between.
 """
@@ -15,22 +15,22 @@ from pathlib import Path
 import numpy as np
 
 from mlm.batches.masking import MaskingPlan
-from mlm.encoder.architecture import Architecture, parameter_shapes
 from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.atomic import write_text
+from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.preflight.artefacts import ForwardRows
-from mlm.pretraining.in_jax.framework import AXIS, prepare, shardings
-from mlm.pretraining.optimisation import OptimizerSettings, orthogonalising_flops
-from mlm.pretraining.resolved_run import VALIDATION_SEED, Pretraining
 from mlm.tpu.compiler import Compilation, answer, compile_for, compile_here
+from mlm.training.in_jax.framework import AXIS, prepare, shardings
+from mlm.training.optimisation import OptimizerSettings, orthogonalising_flops
+from mlm.training.resolved_run import VALIDATION_SEED, Pretraining
 
 TRAINING, VALIDATION, EVALUATION = "training", "validation", "evaluation"
 
 
 def describe_training(run: Pretraining, precision: str, program: str) -> dict:
     """Write the run's train step to `program`; what is said of it beside, as fields of `Step`."""
-    from mlm.pretraining.in_jax.optimizers import hidden_parts
-    from mlm.pretraining.in_jax.train_step import token_type
+    from mlm.training.in_jax.optimizers import hidden_parts
+    from mlm.training.in_jax.train_step import token_type
 
     architecture = Architecture.of(run.model_config.to_dict())
     samples = run.global_batch_size(replicas=1)
@@ -137,11 +137,11 @@ def _lowered(mesh, description: dict):
     import jax
     from jax.sharding import NamedSharding
 
-    from mlm.encoder.weights import initial_parameters
     from mlm.evaluation.in_jax import masked_answers
-    from mlm.pretraining.in_jax import train_step
-    from mlm.pretraining.in_jax.layout import UNDIVIDED, Division
-    from mlm.pretraining.in_jax.optimizers import first_moments, hidden_parts
+    from mlm.model.weights import initial_parameters
+    from mlm.training.in_jax import train_step
+    from mlm.training.in_jax.layout import UNDIVIDED, Division
+    from mlm.training.in_jax.optimizers import first_moments, hidden_parts
 
     architecture = Architecture.of(description["config"])
     starts = description["plan"].pop("word_starts")

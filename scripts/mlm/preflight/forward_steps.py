@@ -14,10 +14,10 @@ from mlm.foundations.framework import tf, tf_keras
 from mlm.preflight.artefacts import ForwardRows
 from mlm.preflight.findings import Finding
 from mlm.preflight.lowering import lower, one_of_many
-from mlm.pretraining.in_tensorflow.engine import validation_batches
-from mlm.pretraining.in_tensorflow.model import build_model
-from mlm.pretraining.in_tensorflow.train_step import replica_validation_step
-from mlm.pretraining.resolved_run import Pretraining
+from mlm.training.in_tensorflow.engine import validation_batches
+from mlm.training.in_tensorflow.model import build_model
+from mlm.training.in_tensorflow.train_step import replica_validation_step
+from mlm.training.resolved_run import Pretraining
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from mlm.batches.stored_batches import BatchOrder
 from mlm.foundations.framework import tf
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.xla_rules import check_graph, source_line
-from mlm.pretraining.in_tensorflow.model import build_model, number_of_parameters
-from mlm.pretraining.in_tensorflow.muon import is_hidden_matrix
-from mlm.pretraining.in_tensorflow.optimizers import build_optimizer
-from mlm.pretraining.in_tensorflow.train_step import replica_train_step
-from mlm.pretraining.optimisation import orthogonalising_flops
-from mlm.pretraining.resolved_run import Pretraining
+from mlm.training.in_tensorflow.model import build_model, number_of_parameters
+from mlm.training.in_tensorflow.muon import is_hidden_matrix
+from mlm.training.in_tensorflow.optimizers import build_optimizer
+from mlm.training.in_tensorflow.train_step import replica_train_step
+from mlm.training.optimisation import orthogonalising_flops
+from mlm.training.resolved_run import Pretraining
 
 #: Replicas that the step is lowered for: any number above 1 gives it its all-reduces.
 _REPLICAS = 2

@@ -14,12 +14,12 @@ from mlm.preflight.forward_steps import ForwardSteps, lower_forward
 from mlm.preflight.lowering import lower, train_step_of
 from mlm.preflight.shape_survey import position_is_restorable, survey_epoch
 from mlm.preflight.tile_sizes import tile_advice
-from mlm.pretraining.accelerator_settings import AcceleratorSettings
-from mlm.pretraining.in_tensorflow.accelerators import open_accelerator
-from mlm.pretraining.resolved_run import Pretraining
-from mlm.pretraining.run_inputs import RunFiles, RunSettings, pretraining_of
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
+from mlm.training.accelerator_settings import AcceleratorSettings
+from mlm.training.in_tensorflow.accelerators import open_accelerator
+from mlm.training.resolved_run import Pretraining
+from mlm.training.run_inputs import RunFiles, RunSettings, pretraining_of
 
 
 @dataclass(frozen=True)

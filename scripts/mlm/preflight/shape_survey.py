@@ -18,12 +18,12 @@ from mlm.foundations.framework import tf
 from mlm.preflight.artefacts import Survey
 from mlm.preflight.findings import ERROR, Finding
 from mlm.preflight.lowering import TrainStep, first_epoch
-from mlm.pretraining.in_tensorflow.engine import validation_batches
-from mlm.pretraining.in_tensorflow.train_step import (
+from mlm.training.in_tensorflow.engine import validation_batches
+from mlm.training.in_tensorflow.train_step import (
     distributed_train_step,
     distributed_validation_step,
 )
-from mlm.pretraining.resolved_run import Pretraining
+from mlm.training.resolved_run import Pretraining
 
 #: A function that is traced so often is traced for every batch: no need to go on.
 _MANY_TRACES = 5

@@ -7,7 +7,7 @@ computed all the same (Cloud TPU documentation, "Performance guide").
 
 from mlm.preflight.artefacts import Dimension
 from mlm.preflight.findings import ADVICE, WARNING, Finding
-from mlm.pretraining.resolved_run import Pretraining
+from mlm.training.resolved_run import Pretraining
 
 SUBLANES, LANES = 8, 128
 

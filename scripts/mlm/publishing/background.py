@@ -20,10 +20,10 @@ from pathlib import Path
 
 from mlm.foundations.child_process import child_environment
 from mlm.foundations.errors import MlmError
-from mlm.pretraining.engine import Engine
-from mlm.pretraining.export import ExportedModel
-from mlm.pretraining.periodic_actions import next_multiple
+from mlm.model.export import ExportedModel
 from mlm.publishing.secrecy import token_from_environment
+from mlm.training.engine import Engine
+from mlm.training.periodic_actions import next_multiple
 
 
 @dataclass(frozen=True)

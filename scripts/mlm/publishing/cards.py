@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from huggingface_hub import DatasetCardData, ModelCardData
 
-from mlm.pretraining.model_card import SOURCES, card_text
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
+from mlm.training.model_card import SOURCES, card_text
 
 
 @dataclass(frozen=True)

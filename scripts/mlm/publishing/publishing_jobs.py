@@ -9,9 +9,7 @@ from mlm.evaluation.artefacts import Evaluation
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.progress_line import Progress
-from mlm.pretraining.artefacts import Training
-from mlm.pretraining.export import SENTENCE_ENCODER_FILES
-from mlm.pretraining.model_card import model_card
+from mlm.model.export import SENTENCE_ENCODER_FILES
 from mlm.publishing.artefacts import PublishRecord, PushedCheckpoint, PushedCheckpoints, SentFile
 from mlm.publishing.cards import CardSettings, dataset_card, tokenizer_card
 from mlm.publishing.destination import Destination
@@ -22,6 +20,8 @@ from mlm.results.typed_artefacts import as_json
 from mlm.shards.manifests import Manifest, ShardEntry, shards_root
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
+from mlm.training.artefacts import Training
+from mlm.training.model_card import model_card
 
 CARD = "README.md"
 #: Of evaluation.json what holds no text of the corpus.

@@ -30,7 +30,7 @@ def write_live_page(snapshot: Path, page: Path, templates: Path = TEMPLATES) -> 
 
 
 def live_page(told: dict[str, Any], written: str, templates: Path = TEMPLATES) -> str:
-    """The page as HTML text: what `mlm.pretraining.live` has `told`, and when it was `written`."""
+    """The page as HTML text: what `mlm.training.live` has `told`, and when it was `written`."""
     runs = [CurvesSoFar(told["run"], told["rows"])]
     figures = {
         "training_loss": training_curve(runs, "loss", "nats per masked token"),

@@ -15,10 +15,10 @@ from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.preflight.artefacts import Preflight
-from mlm.pretraining.artefacts import Training
 from mlm.results.artefacts import portable
 from mlm.shards.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
+from mlm.training.artefacts import Training
 
 #: Columns of training.csv that are the same in every identical run. The speed is not.
 CURVE_COLUMNS = (

@@ -1,0 +1,184 @@
+"""The model's architecture, from the configuration and checked against the data."""
+
+import difflib
+from dataclasses import dataclass, field
+
+from mlm.config.families import (
+    ROBERTA_FAMILY,
+    UNSAVED_DROPOUT,
+    engine_for,
+    first_position,
+    too_few_positions,
+    unfit_family,
+)
+from mlm.foundations.errors import ConfigError, MlmError
+from mlm.model.architecture import Architecture
+from mlm.model.initialisation import Initialisation
+from mlm.tokenizer.encoding import Encoder
+
+#: What a stored config.json says of its own file and of code to load; no part of the model.
+_NOT_THE_MODEL = (
+    *("architectures", "auto_map", "transformers_version", "torch_dtype", "_name_or_path"),
+)
+
+_SHORT_DROPOUT = {
+    "hidden_dropout_prob": "dropout",
+    "attention_probs_dropout_prob": "attention_dropout",
+}
+#: Fields of most families under the names that others gave them, by model_type.
+_OWN_NAMES = {
+    "modernbert": {
+        "hidden_dropout_prob": "mlp_dropout",
+        "attention_probs_dropout_prob": "attention_dropout",
+    },
+    "distilbert": {"intermediate_size": "hidden_dim"} | _SHORT_DROPOUT,
+    "xlm": _SHORT_DROPOUT,
+    "flaubert": _SHORT_DROPOUT,
+}
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """A model as the configuration's section `model` asks for it.
+
+    `architecture` is the content of a config.json, and `config` overrides its fields or those
+    of the Hub's; without either, `family` is the model_type.
+    """
+
+    family: str
+    config: dict = field(default_factory=dict)
+    architecture: dict | None = None
+    hub_id: str | None = None
+    hub_revision: str | None = None
+    initialisation: Initialisation = field(default_factory=Initialisation)
+
+    @classmethod
+    def of(cls, section: dict) -> "ModelRequest":
+        """From the section `model` as `model_of_run` gives it."""
+        return cls(
+            family=section["family"],
+            config=section["config"],
+            architecture=section["config_file"],
+            hub_id=section["hub"]["id"],
+            hub_revision=section["hub"]["revision"],
+            initialisation=Initialisation(**section["initialisation"]),
+        )
+
+    @property
+    def model_type(self) -> str:
+        """The family, as its config.json names it."""
+        return _architecture(self)["model_type"]
+
+
+def model_configuration(
+    request: ModelRequest, tokenizer: Encoder, sequence_length: int, engine: str = "auto"
+):
+    """The transformers configuration of the model, checked; a PretrainedConfig.
+
+    `engine` is `pretraining.engine`. Raises ConfigError with everything that does not fit: a family
+    that the engine has not, vocabulary, positions, pad id, heads.
+    """
+    from transformers import AutoConfig
+
+    base = _architecture(request)
+    family = base.pop("model_type")
+    if reason := unfit_family(family, engine):
+        raise ConfigError([f"model.family: {reason}"])
+    known = AutoConfig.for_model(family)
+    own_names = _OWN_NAMES.get(family, {}) | known.attribute_map
+    base = {own_names.get(name, name): value for name, value in base.items()}
+    # A field under the family's own name goes before the same under the common one.
+    asked = {own_names[name]: v for name, v in request.config.items() if name in own_names}
+    asked |= {name: value for name, value in request.config.items() if name not in own_names}
+    problems = _unknown_fields(known, asked)
+    problems += [
+        f"model: {name} is a field of transformers 5; say it in those of version 4, which are "
+        "global_attn_every_n_layers, global_rope_theta and local_rope_theta, and leave it out"
+        for name in ("layer_types", "rope_parameters")
+        if family == "modernbert" and base.get(name) is not None
+    ]
+    if problems:
+        raise ConfigError(problems)
+    try:
+        config = AutoConfig.for_model(family, **(base | asked))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ConfigError(
+            [f"model.config: {family} does not take these fields: {error}"]
+        ) from error
+    given = base.keys() | asked.keys()
+    if "vocab_size" in given and config.vocab_size != tokenizer.vocabulary_size:
+        problems.append(
+            f"model.config.vocab_size: {config.vocab_size}, but the tokenizer has "
+            f"{tokenizer.vocabulary_size} ids; set it to {tokenizer.vocabulary_size}, or leave the "
+            "key out of your configuration and of the config.json to take the tokenizer's"
+        )
+    config.vocab_size = tokenizer.vocabulary_size
+    config.bos_token_id = config.cls_token_id = tokenizer.special_ids.cls
+    config.eos_token_id = config.sep_token_id = tokenizer.special_ids.sep
+    config.pad_token_id = tokenizer.special_ids.pad
+    config.tie_word_embeddings = True
+    if "max_position_embeddings" not in given:
+        config.max_position_embeddings = sequence_length + first_position(family)
+    elif problem := too_few_positions(family, config.max_position_embeddings, sequence_length):
+        problems.append(problem)
+    if family in ROBERTA_FAMILY and tokenizer.special_ids.pad != 1:
+        problems.append(
+            f"tokenizer: the pad token has id {tokenizer.special_ids.pad}; {config.model_type} in "
+            "TensorFlow treats id 1 as padding whatever its configuration says, so every "
+            "token with id 1 would lose its position. Give <pad> id 1, or choose "
+            "model.family: bert"
+        )
+    width, heads = config.hidden_size, config.num_attention_heads
+    if heads < 1 or width % heads:
+        problems.append(f"model.config: {heads} attention heads do not divide width {width}")
+    if config.model_type in UNSAVED_DROPOUT:
+        problems += [
+            f"model.config.{name}: {getattr(config, name)}; the dropout of {config.model_type} "
+            "draws from a generator that no saved state holds, so that a resumed training would "
+            "end in other weights. Set it to 0.0"
+            for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
+            if getattr(config, name)
+        ]
+    if not problems and engine_for(engine, family) == "jax":
+        try:
+            Architecture.of(config.to_dict())
+        except ConfigError as error:
+            problems = [f"model.config.{problem}" for problem in error.problems]
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def _architecture(request: ModelRequest) -> dict:
+    """Fields of a config.json, from a file or the Hub, or the model_type alone."""
+    found = {"model_type": request.family}
+    if request.architecture is not None:
+        found = request.architecture
+    elif request.hub_id:
+        from transformers import PretrainedConfig
+
+        try:
+            found, _ = PretrainedConfig.get_config_dict(
+                request.hub_id, revision=request.hub_revision
+            )
+        except OSError as error:
+            raise MlmError(
+                f"model.hub.id: {request.hub_id} at {request.hub_revision} could not be read: "
+                f"{str(error).splitlines()[0]} Without a network, download its config.json "
+                "and name it in model.config_file"
+            ) from error
+    return {key: value for key, value in found.items() if key not in _NOT_THE_MODEL}
+
+
+def _unknown_fields(known, given: dict) -> list[str]:
+    """Fields that the family's configuration does not have: it would keep them unread."""
+    problems, fields = [], known.to_dict()
+    for name in sorted(given):
+        if name not in fields:
+            close = difflib.get_close_matches(name, fields, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            problems.append(
+                f"model.config.{name}: {known.model_type} has no such field{hint} (null leaves out "
+                "one that config.yaml sets)"
+            )
+    return problems

@@ -1,0 +1,55 @@
+"""The weights of an encoder: how they begin, and how they are read."""
+
+import math
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mlm.foundations.errors import MlmError, reading
+from mlm.model.architecture import Architecture, parameter_shapes
+
+
+def initial_parameters(architecture: Architecture, key) -> dict[str, jax.Array]:
+    """Weights float32 by name, a function of the random `key` alone.
+
+    Norms begin with ones, biases with zeros, the rest is normal with the configuration's
+    initializer_range. What ModernBERT adds to the residual, and its head, begin smaller by
+    √(2 · layers), as its authors have it.
+    """
+    a, found = architecture, {}
+    shapes = parameter_shapes(a)
+    smaller = (a.names.attended, a.names.output, a.names.head_dense) if a.gated else ()
+    for own, (name, shape) in zip(jax.random.split(key, len(shapes)), shapes.items(), strict=True):
+        if len(shape) == 1:
+            value = jnp.zeros(shape) if name.endswith("bias") else jnp.ones(shape)
+        else:
+            ends = name.endswith(tuple(f"{part}.weight" for part in smaller))
+            deviation = a.initializer_range / (math.sqrt(2 * a.layers) if ends else 1)
+            value = deviation * jax.random.normal(own, shape, jnp.float32)
+        found[name] = value
+    return found
+
+
+def read_parameters(path: str | Path, architecture: Architecture) -> dict[str, np.ndarray]:
+    """The weights in a safetensors file, float32 by name; what else is in it is left there.
+
+    Raises MlmError where one is missing or has another shape than the architecture's.
+    """
+    from safetensors.numpy import load_file
+
+    with reading(path, "safetensors"):
+        stored = load_file(path)
+    problems = [
+        f"{name}: found {stored[name].shape if name in stored else 'nothing'}, expected {shape}"
+        for name, shape in parameter_shapes(architecture).items()
+        if name not in stored or stored[name].shape != shape
+    ]
+    if problems:
+        raise MlmError(
+            f"{path}: {len(problems)} weights do not fit the config.json beside it, the first "
+            f"being {problems[0]}. Give the model.safetensors and the config.json of one model "
+            f"of the family {architecture.family}"
+        )
+    return {name: stored[name].astype(np.float32) for name in parameter_shapes(architecture)}

@@ -1,1 +1,0 @@
-"""Pretraining in JAX: the encoder of `mlm.encoder`, on a mesh of devices."""

@@ -1,0 +1,121 @@
+"""A training that goes on from a state of another one: `pretraining.continue_from`.
+
+Up to the step of that state both must be the same training, bit for bit. So a branch saves time
+and changes no weight: one run at a steady learning rate serves cool-downs of several lengths
+(Hägele et al., 2024, arXiv 2405.18392), and a finished training can be made longer.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlm.foundations.differences import differences
+from mlm.foundations.errors import MlmError
+from mlm.training.engine import State
+from mlm.training.first_use import first_difference
+from mlm.training.optimisation import learning_rate
+from mlm.training.resolved_run import Pretraining
+from mlm.training.states import StateDirectory
+
+#: What may differ between a branch and its parent, below `settings`; of the learning rate, what
+#: lies before the branch is compared step by step, and of the holes, when they are first used.
+_OWN = ("steps", "profile", "export_every_epochs", "holes")
+_OWN_OF_OPTIMIZER = ("schedule_steps", "warmup_steps", "decay", "decay_steps", "min_lr_ratio")
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Where a training begins: the state of `run` after `step` updates.
+
+    States after `latest` depend on what the training leaves out; None: all serve.
+    """
+
+    run: str
+    step: int
+    states: StateDirectory
+    latest: int | None = None
+
+    def restore(self, state: State) -> tuple[int, dict]:
+        """Load the state into `state`; its step and the progress up to it.
+
+        Raises MlmError where it was not kept.
+        """
+        restored = self.states.restore(state, only=self.step)
+        if restored is None:
+            kept = ", ".join(map(str, _early_enough(self.states, self.latest))) or "none"
+            there = "states there" if self.latest is None else "early enough are"
+            raise MlmError(
+                f"pretraining.continue_from: {self.states.path} holds no whole state after step "
+                f"{self.step} of run {self.run!r} ({there}: {kept}). Continue from one that "
+                "is there; or set run and step to null, and the training begins at its first step "
+                "and ends with the same weights. checkpoint.keep_steps keeps a step in future, and "
+                "checkpoint.keep: all keeps all of them"
+            )
+        return restored
+
+
+def branch_of(
+    run: Pretraining, parent: Pretraining, states: StateDirectory, step: int, replicas: int = 1
+) -> Branch:
+    """The start of `run` in the `states` of `parent`, after `step` updates on `replicas`.
+
+    Raises MlmError where the two are not the same training up to there, and where one of them had
+    been shown by then what the other leaves out.
+    """
+    found = differences(_shared(parent), _shared(run))
+    if not found:
+        steps = np.arange(step, dtype=np.float32)
+        rates = [learning_rate(r.optimizer, steps, np) for r in (parent, run)]
+        if (unequal := (rates[0] != rates[1]).nonzero()[0]).size:
+            first = int(unequal[0])
+            found = [
+                f"learning rate of step {first + 1}: {rates[0][first]:.4g} then, "
+                f"{rates[1][first]:.4g} now (set warmup_steps, and let the rate fall after "
+                f"step {step} only)"
+            ]
+    if found:
+        raise MlmError(
+            f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
+            f"step {step}: up to there they are not the same training. {'; '.join(found)}"
+        )
+    first = first_difference(parent, run, replicas)
+    if first is not None and step >= max(first, 1):
+        raise MlmError(_too_late(run, parent, states, step, first))
+    return Branch(parent.name, step, states, None if first is None else max(first - 1, 0))
+
+
+def _too_late(
+    run: Pretraining, parent: Pretraining, states: StateDirectory, step: int, first: int
+) -> str:
+    """Why the state after `step` cannot be gone on from, and which one can."""
+    begun = (
+        f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
+        f"step {step}: they leave out other documents (pretraining.forget), and "
+    )
+    scratch = "Set run and step to null: the training begins at its first step"
+    if not first:
+        return (
+            f"{begun}the word embeddings begin at counts of all the others "
+            "(model.initialisation.embeddings: cooccurrence), so that no state of it is early "
+            f"enough. {scratch}, and counts anew"
+        )
+    left = _early_enough(states, first - 1)
+    mended = (
+        f"The last state there that is early enough is that after step {left[-1]}: continue from it"
+        if left
+        else f"No state there is early enough. {scratch}"
+    )
+    return f"{begun}what differs is first used in step {first}. {mended}"
+
+
+def _early_enough(states: StateDirectory, latest: int | None) -> list[int]:
+    """The steps of the states that are there, up to `latest`, ascending; not that after step 0,
+    which no run can name."""
+    return sorted(s for s in states.steps() if latest is None or 0 < s <= latest)
+
+
+def _shared(run: Pretraining) -> dict:
+    """The settings of `run` that it must share with a branch of it."""
+    basis = {k: v for k, v in run.basis().items() if k not in _OWN}
+    optimizer = {k: v for k, v in basis["optimizer"].items() if k not in _OWN_OF_OPTIMIZER}
+    return basis | {"optimizer": optimizer}

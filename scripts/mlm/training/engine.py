@@ -1,0 +1,111 @@
+"""What a training asks of the framework that computes it.
+
+Loop, log, schedule, saved states, export and pushes know this and nothing of TensorFlow or JAX.
+"""
+
+from typing import Protocol
+
+from mlm.model.export import ExportedModel
+from mlm.training.accelerator_settings import AcceleratorSettings
+from mlm.training.processes import Group
+from mlm.training.resolved_run import Pretraining
+
+
+class Accelerator(Protocol):
+    """Devices that are open: their kind ("cpu", "gpu" or "tpu"), the precision of products, how
+    many share a batch, what the framework calls that, and the processes that they belong to."""
+
+    framework: str
+    kind: str
+    precision: str
+    replicas: int
+    name: str
+    group: Group
+    #: Whether a state of other devices may be gone on from.
+    continues_others: bool
+
+    def arithmetic(self) -> dict:
+        """What else of the devices decides how numbers are rounded; JSON-like."""
+
+
+class State(Protocol):
+    """Everything that a resumed process needs to go on with the same bits."""
+
+    def write(self, place: str) -> None:
+        """Write files below `place`, a directory or gs:// prefix that is there."""
+
+    def help_write(self) -> None:
+        """The part that a process which does not lead has in `write`."""
+
+    def read(self, place: str) -> None:
+        """Take the state from there."""
+
+
+class Engine(Protocol):
+    """A run at its start, or where `state.read` and then `step` have put it."""
+
+    #: Updates made.
+    step: int
+    #: Samples in one update.
+    batch_size: int
+    #: Trainable numbers.
+    parameters: int
+    #: How the vocabulary is predicted, in words.
+    head: str
+    state: State
+
+    def start_from_counts(self) -> None:
+        """Let word embeddings and output bias begin at counts of the train split, beside positions
+        that differ in columns of their own, where the family can have that.
+
+        Raises MlmError where it cannot be read.
+        """
+
+    def advance(self, steps: int) -> dict[str, float]:
+        """Make `steps` updates; the sums of their loss, accuracy and overflow, in float64.
+
+        Raises MlmError where a shard is not, or no longer, what its manifest says.
+        """
+
+    def validate(self) -> tuple[float, float]:
+        """Loss in nats and accuracy at the masked positions of the validation samples."""
+
+    def weights_are_finite(self) -> bool:
+        """Whether no trainable weight is infinite or not a number."""
+
+    def exported(self) -> ExportedModel:
+        """The model now, copied to the host."""
+
+    def start_trace(self, directory: str) -> None:
+        """Begin a trace of what the devices do."""
+
+    def stop_trace(self) -> None:
+        """End it, and write it."""
+
+
+def open_devices(engine: str, settings: AcceleratorSettings, batch: int) -> Accelerator:
+    """The devices that `settings` ask for, opened by `engine`, "tensorflow" or "jax"; once in a
+    process, before the framework does anything else.
+
+    `batch` is the number of samples of which a replica computes gradients at once.
+
+    Raises MlmError when there is no such device, saying what was looked for.
+    """
+    if engine == "jax":
+        from mlm.training.in_jax.accelerators import open_accelerator
+
+        return open_accelerator(settings)
+    from mlm.training.in_tensorflow.accelerators import open_accelerator
+
+    return open_accelerator(settings, batch)
+
+
+def engine_of(run: Pretraining, accelerator: Accelerator) -> Engine:
+    """The run's engine, on devices that it opened."""
+    if accelerator.framework == "jax":
+        from mlm.training.in_jax.engine import Engine as JaxEngine
+
+        return JaxEngine(run, accelerator)
+    from mlm.training.in_tensorflow.engine import Engine as TensorFlowEngine
+
+    return TensorFlowEngine(run, accelerator)

@@ -1,0 +1,76 @@
+"""The devices that train, as a mesh of JAX."""
+
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlm.config.families import unfit_tpu
+from mlm.foundations.errors import MlmError
+from mlm.training.accelerator_settings import AcceleratorSettings
+from mlm.training.in_jax.framework import data_mesh, prepare
+from mlm.training.processes import Alone, Group, as_member
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """A mesh with the one axis "data" over the devices of all processes, its kind ("cpu", "gpu" or
+    "tpu") and precision, and the processes.
+
+    `deterministic` is whether a GPU gives the same bits every time, as the others do.
+    """
+
+    mesh: Any
+    kind: str
+    precision: str
+    deterministic: bool = True
+    group: Group = field(default_factory=Alone)
+    continues_others: bool = False
+    framework = "jax"
+
+    @property
+    def replicas(self) -> int:
+        return self.mesh.size
+
+    @property
+    def name(self) -> str:
+        return type(self.mesh).__name__
+
+    def arithmetic(self) -> dict:
+        """What else of the devices decides how numbers are rounded."""
+        several = {"processes": self.group.count} if self.group.count > 1 else {}
+        if self.kind == "gpu":
+            return several | {"deterministic": self.deterministic}
+        return several | ({"threads": int(os.environ["NPROC"])} if self.kind == "cpu" else {})
+
+
+def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
+    """Set up the devices that `settings` ask for. Call once, before anything imports JAX.
+
+    Raises MlmError when there is no such device, saying what was looked for.
+    """
+    if problem := unfit_tpu("jax", settings):
+        raise MlmError(problem)
+    member = as_member(settings.start, settings.processes) if settings.together else None
+    prepare(settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic)
+    group = Alone()
+    if member is not None:
+        from mlm.training.in_jax.together import join
+
+        group = join(member, settings.join_seconds)
+    mesh = data_mesh(settings.kind, settings.virtual_replicas, group.count)
+    if "tensorflow" in sys.modules:
+        # It writes logs and states beside, and must not take the GPU's memory.
+        with suppress(RuntimeError):  # where it has taken its devices already
+            sys.modules["tensorflow"].config.set_visible_devices([], "GPU")
+    kind = mesh.devices.flat[0].platform
+    precision = settings.precision
+    if precision == "auto":
+        # XLA multiplies bfloat16 on a CPU no faster than float32.
+        precision = "bfloat16" if kind == "tpu" else "float32"
+    return Accelerator(
+        *(mesh, kind, precision, settings.deterministic),
+        group,
+        settings.continue_on_other_devices,
+    )

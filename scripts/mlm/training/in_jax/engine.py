@@ -1,0 +1,319 @@
+"""The engine of a run in JAX: its weights, optimizer, batches and steps, on a mesh of devices.
+
+What decides a bit of the weights is here and in the modules that this one uses.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+from mlm.batches.stored_batches import samples_in_order, stored_batches
+from mlm.foundations.errors import MlmError
+from mlm.model.architecture import Architecture
+from mlm.model.cooccurrence import begin_at_counts
+from mlm.model.export import ExportedModel
+from mlm.model.initialisation import neighbour_heads
+from mlm.model.weights import initial_parameters
+from mlm.shards.tf_example import SampleError, decode_samples
+from mlm.training.in_jax.accelerators import Accelerator
+from mlm.training.in_jax.framework import shardings
+from mlm.training.in_jax.layout import UNDIVIDED, Division, OwnRows, of_the_first
+from mlm.training.in_jax.optimizers import all_finite, first_moments, hidden_parts
+from mlm.training.in_jax.train_step import (
+    FILLING,
+    Computation,
+    on_mesh,
+    packed,
+    train_step,
+    validation_step,
+)
+from mlm.training.resolved_run import VALIDATION_SEED, Pretraining
+
+_FILE = "state.safetensors"
+
+
+class NamedWeights:
+    """`StartingWeights` of weights by PyTorch's names, float32 of NumPy, changed in place."""
+
+    def __init__(self, weights: dict[str, np.ndarray], architecture: Architecture):
+        self._weights, self._names = weights, architecture.names
+
+    @property
+    def words(self) -> np.ndarray:
+        return self._weights[f"{self._names.words}.weight"].copy()
+
+    @words.setter
+    def words(self, table: np.ndarray) -> None:
+        self._set(f"{self._names.words}.weight", table)
+
+    @property
+    def positions(self) -> np.ndarray:
+        return self._weights[f"{self._names.positions}.weight"].copy()
+
+    @positions.setter
+    def positions(self, table: np.ndarray) -> None:
+        self._set(f"{self._names.positions}.weight", table)
+
+    def set_first_attention(self, **kernels: np.ndarray) -> None:
+        place, names = f"{self._names.layer}0.", self._names
+        self._set(f"{place}{names.attended}.weight", kernels["output"].T)
+        read = np.concatenate([kernels[role].T for role in ("query", "key", "value")])
+        for name, part in zip(
+            names.projections, np.split(read, len(names.projections)), strict=True
+        ):
+            self._set(f"{place}{name}.weight", part)
+
+    def set_output_bias(self, bias: np.ndarray) -> None:
+        # A ModernBERT may be without.
+        if self._names.decoder_bias in self._weights:
+            self._set(self._names.decoder_bias, bias)
+
+    def _set(self, name: str, value: np.ndarray) -> None:
+        self._weights[name] = np.ascontiguousarray(value, np.float32)
+
+
+class Engine:
+    """`mlm.training.engine.Engine` in JAX; its `state` is the engine itself."""
+
+    head = "vocabulary projection at masked positions only"
+
+    def __init__(self, run: Pretraining, accelerator: Accelerator):
+        self._run = run
+        self._architecture = Architecture.of(run.model_config.to_dict())
+        self._group = accelerator.group
+        self._whole, self._divided = shardings(accelerator.mesh)
+        self.batch_size = run.global_batch_size(accelerator.replicas)
+        self._validation_size = run.validation_batch_size(accelerator.replicas)
+        self.step = 0
+        weights = initial_parameters(self._architecture, jax.random.key(run.seed))
+        weights = {name: np.array(value) for name, value in weights.items()}
+        hidden = hidden_parts(self._architecture)
+        division = UNDIVIDED
+        if run.shard_optimizer:
+            shapes = {name: value.shape for name, value in weights.items()}
+            division = Division.of(shapes, accelerator.replicas)
+        moments = partial(first_moments, settings=run.optimizer, hidden=hidden)
+        partition = division.of_state(jax.eval_shape(moments, weights))
+        self._partition = jax.tree.map(partial(NamedSharding, accelerator.mesh), partition)
+        if run.initialisation.attention == "neighbour_heads":
+            neighbour_heads(NamedWeights(weights, self._architecture), run.model_config, run.seed)
+        self.begin_with(weights)
+        self.parameters = sum(value.size for value in weights.values())
+        computation = computation_of(run, self._architecture, accelerator.precision)
+        self._train = jax.jit(
+            on_mesh(
+                train_step(computation, run.plan, run.optimizer, run.seed, division),
+                accelerator.mesh,
+                partition,
+            ),
+            donate_argnums=0,
+        )
+        self._validate = jax.jit(
+            on_mesh(
+                validation_step(computation, run.validation_plan, VALIDATION_SEED),
+                accelerator.mesh,
+            )
+        )
+        self._finite = jax.jit(all_finite)
+        self._gathered = jax.jit(jnp.copy, out_shardings=self._whole)
+        self._batches: Iterator[dict] | None = None
+        self._validation_batches: list[dict] | None = None
+
+    @property
+    def state(self) -> "Engine":
+        return self
+
+    def begin_with(self, weights: dict[str, np.ndarray]) -> None:
+        if self._group.count > 1:
+            weights = of_the_first(weights)
+
+        def begun(weights):
+            hidden = hidden_parts(self._architecture)
+            moments = first_moments(weights, self._run.optimizer, hidden)
+            return {"parameters": weights, "moments": moments, "step": jnp.int32(0)}
+
+        self._put(begun, weights)
+
+    def _put(self, state_of: Callable[[dict], dict], given: dict) -> None:
+        self._state = None  # One state at a time is in memory.
+        # Copied by a computation: what is donated later must not be the host's own memory.
+        self._state = jax.jit(
+            lambda tree: jax.tree.map(jnp.copy, state_of(tree)), out_shardings=self._partition
+        )(given)
+
+    def start_from_counts(self) -> None:
+        weights = {name: np.array(v) for name, v in self._state["parameters"].items()}
+        if self._group.leads:
+            begin_at_counts(NamedWeights(weights, self._architecture), self._run)
+        self.begin_with(weights)
+
+    def advance(self, steps: int) -> dict[str, float]:
+        if self._batches is None:
+            rows = self._own_rows(self.batch_size)
+            self._batches = _ahead(self._training_batches(rows), self._given_by(rows))
+        found = []
+        for _ in range(steps):
+            self._state, sums = self._train(self._state, next(self._batches))
+            found.append(sums)
+        self.step += steps
+        # In float64, where a sum of float32 is exact: the same however many steps are added here.
+        return {name: sum(float(sums[name]) for sums in found) for name in found[0]}
+
+    def validate(self) -> tuple[float, float]:
+        sums = np.zeros(3)
+        rows = self._own_rows(self._validation_size)
+        for batch in _ahead(self._validation_samples(rows), self._given_by(rows)):
+            sums += [float(x) for x in self._validate(self._state["parameters"], batch)]
+        return sums[0] / max(sums[2], 1.0), sums[1] / max(sums[2], 1.0)
+
+    def weights_are_finite(self) -> bool:
+        return bool(self._finite(self._state["parameters"]))
+
+    def exported(self) -> ExportedModel:
+        weights = {name: np.array(v) for name, v in self._state["parameters"].items()}
+        return ExportedModel(weights, self._run.model_config)
+
+    def start_trace(self, directory: str) -> None:
+        if "://" in directory:
+            raise MlmError(
+                f"pretraining.profile: JAX writes no trace to {directory}. Set profile to null, or "
+                "name a local pretraining.checkpoint.directory"
+            )
+        jax.profiler.start_trace(directory)
+
+    def stop_trace(self) -> None:
+        jax.profiler.stop_trace()
+
+    def write(self, place: str) -> None:
+        """Write the state below `place`, a directory or gs:// prefix."""
+        from safetensors.numpy import save
+
+        content = save(dict(self._leaves()))
+        with _opened(f"{place}/{_FILE}", "wb") as stream:
+            stream.write(content)
+
+    def read(self, place: str) -> None:
+        """Take the state from there; MlmError where it is that of another model."""
+        from safetensors.numpy import load
+
+        expected = jax.eval_shape(lambda state: state, self._state)
+        self._state = None
+        with _opened(f"{place}/{_FILE}", "rb") as stream:
+            stored = load(stream.read())
+        leaves = jax.tree_util.tree_leaves_with_path(expected)
+        shapes = {_name(path): value.shape for path, value in leaves}
+        if {name: value.shape for name, value in stored.items()} != shapes:
+            raise MlmError(f"{place}/{_FILE}: does not hold the weights and moments of this run")
+        self._put(
+            lambda given: jax.tree_util.tree_map_with_path(lambda p, _: given[_name(p)], expected),
+            stored,
+        )
+
+    def help_write(self) -> None:
+        for _ in self._leaves():
+            pass
+
+    def _leaves(self) -> Iterator[tuple[str, np.ndarray]]:
+        """The state by names; on a CPU these are no copies."""
+        for path, value in jax.tree_util.tree_leaves_with_path(self._state):
+            if not (value.is_fully_addressable or value.is_fully_replicated):
+                value = self._gathered(value)
+            yield _name(path), np.asarray(value)
+
+    def _own_rows(self, samples: int) -> OwnRows | None:
+        """The rows of a batch that this process makes; None for all."""
+        return OwnRows(self._divided, samples) if self._group.count > 1 else None
+
+    def _given_by(self, rows: OwnRows | None) -> Callable[[dict], dict]:
+        """What puts a batch on the devices."""
+        return rows.given if rows else lambda batch: jax.device_put(batch, self._divided)
+
+    def _training_batches(self, rows: OwnRows | None) -> Iterator[dict]:
+        order = self._run.order_from(self.step, self.batch_size)
+        holes = self._run.holes
+        for whole in stored_batches(self._run.train, order):
+            epochs, indices, records = whole if rows is None else (x[rows.rows] for x in whole)
+            batch = self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)}
+            if holes is not None:
+                batch["hole"] = holes.within(indices, self._run.train.sequence_length)
+            yield batch
+
+    def _validation_samples(self, rows: OwnRows | None) -> Iterator[dict]:
+        """Batches of one shape; a part of the split is kept in memory, and read once."""
+        run = self._run
+        if self._validation_batches is not None:
+            yield from self._validation_batches
+            return
+        kept = []
+        parts = samples_in_order(run.validation, run.validation_samples)
+        for whole in _of_one_size(parts, self._validation_size):
+            indices, records = whole if rows is None else (x[rows.rows] for x in whole)
+            batch = self._stored(indices, records)
+            if run.validation_samples is not None:
+                kept.append(batch)
+            yield batch
+        self._validation_batches = kept or None
+
+    def _stored(self, indices: np.ndarray, records: np.ndarray) -> dict:
+        try:
+            ids, attention = decode_samples(records.tolist(), self._run.train.sequence_length)
+        except SampleError as error:
+            raise MlmError(f"sample {indices[error.place]}: a record {error}") from None
+        tokens = packed(ids, attention, self._architecture.vocabulary)
+        return {"tokens": tokens, "index": indices.astype(np.uint32)}
+
+
+def computation_of(run: Pretraining, architecture: Architecture, precision: str) -> Computation:
+    """How the run's network is computed."""
+    return Computation(
+        architecture,
+        run.attend,
+        run.rematerialise,
+        precision,
+        run.model_config.cls_token_id,
+        0 if run.holes is None else run.holes.padding_id,
+    )
+
+
+def _ahead(batches: Iterator[dict], given: Callable[[dict], dict]) -> Iterator[dict]:
+    """Each batch on the devices, the next one read meanwhile."""
+    with ThreadPoolExecutor(1) as reader:
+
+        def read():
+            batch = next(batches, None)
+            return None if batch is None else given(batch)
+
+        coming = reader.submit(read)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(read)
+            yield batch
+
+
+def _of_one_size(parts: Iterator[tuple], size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Indices and records in batches of `size`, the last filled up with copies of its first record
+    under the index FILLING."""
+    indices, records = np.zeros(0, np.int64), np.zeros(0, object)
+    for part in parts:
+        indices, records = np.r_[indices, part[0]], np.r_[records, part[1]]
+        while len(indices) >= size:
+            yield indices[:size], records[:size]
+            indices, records = indices[size:], records[size:]
+    if short := -len(indices) % size:
+        yield np.r_[indices, np.full(short, FILLING)], np.r_[records, np.repeat(records[:1], short)]
+
+
+def _name(path) -> str:
+    return "/".join(str(part.key) for part in path)
+
+
+def _opened(path: str, mode: str):
+    if "://" not in path:
+        return open(path, mode)
+    from mlm.foundations.framework import tf
+
+    return tf.io.gfile.GFile(path, mode)

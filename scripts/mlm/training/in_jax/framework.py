@@ -1,0 +1,179 @@
+"""JAX as the whole project uses it: call `prepare` before anything imports it.
+
+transformers is told to leave TensorFlow and PyTorch alone, which takes seconds off a start.
+"""
+
+import ctypes
+import os
+import sys
+
+from mlm.foundations.environment import NO_JAX, installed_version
+from mlm.foundations.errors import MlmError
+from mlm.training.local_devices import local_gpu, local_tpu
+
+#: The mesh's one axis, over which batches are divided.
+AXIS = "data"
+
+#: Products on a CPU by Eigen: those of XLA's newer library take a third longer at larger widths.
+_BY_EIGEN = "--xla_cpu_experimental_ynn_fusion_type="
+
+#: What has JAX use NVIDIA GPUs, by the version of CUDA that it brings.
+_CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
+_DETERMINISTIC = "--xla_gpu_deterministic_ops="
+
+os.environ.setdefault("USE_TF", "0")
+os.environ.setdefault("USE_TORCH", "0")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def prepare(
+    kind: str, cpu_threads: int, virtual_devices: int | None, deterministic: bool = True
+) -> None:
+    """Fix what XLA reads once, when JAX is first asked for its devices.
+
+    `kind` is section `accelerator`'s; auto is settled here, since JAX would load libtpu on any
+    machine that has it installed. XLA sizes its pool of threads by NPROC: the number shapes how
+    sums are divided, so it comes from the configuration and never from the machine. Virtual
+    devices wait for each other and need a thread each. What is not `deterministic` on a GPU may
+    give other bits in every run.
+    """
+    if virtual_devices:
+        kind = "cpu"
+    elif kind == "auto":
+        kind = "tpu" if local_tpu() else "gpu" if local_gpu() else "cpu"
+    settings = {
+        # The CPU is always there: the data waits in its memory.
+        "jax_platforms": {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}[kind],
+        # What a user's environment may set otherwise, and what decides bits.
+        "jax_enable_x64": False,
+        "jax_default_prng_impl": "threefry2x32",
+        # Products of float32 are float32's, not those of a TPU's or a GPU's shorter numbers.
+        "jax_default_matmul_precision": "highest",
+    }
+    for name, value in settings.items():
+        os.environ[name.upper()] = str(value)
+        if "jax" in sys.modules:
+            # TensorFlow imports it, and it looks at the variables no more.
+            sys.modules["jax"].config.update(name, value)
+    devices = virtual_devices or 1
+    os.environ["NPROC"] = str(max(cpu_threads, devices))
+    given = os.environ.get("XLA_FLAGS", "").split()
+    flags = [f for f in given if "device_count" not in f and _DETERMINISTIC not in f]
+    if kind == "cpu":
+        _keep_memory()
+    if kind == "gpu":
+        flags.append(f"{_DETERMINISTIC}{str(deterministic).lower()}")
+    if virtual_devices:
+        flags.append(f"--xla_force_host_platform_device_count={devices}")
+    os.environ["XLA_FLAGS"] = " ".join(flags)
+
+
+def _keep_memory() -> None:
+    """Have glibc keep what is freed: the buffers of a step are asked for again by the next one, and
+    what the system gives anew it fills with zeros, page by page (mallopt(3))."""
+    trim_threshold, mmap_max, arena_max = -1, -4, -8
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(trim_threshold, -1)
+        libc.mallopt(mmap_max, 0)
+        libc.mallopt(arena_max, 1)
+
+
+def shardings(mesh):
+    """On a mesh of `data_mesh`: whole on every device, and divided by the first axis."""
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec(AXIS))
+
+
+def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
+    """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare`; those of all
+    `processes`, each of which has `virtual_devices` where that is a number.
+
+    Raises MlmError where there is no such device. Where JAX cannot use a GPU that is there, or has
+    what a GPU needs and finds none, that is an error for the kind gpu, and for auto a warning: the
+    CPU is used.
+    """
+    try:
+        import jax
+    except ImportError:
+        raise MlmError(NO_JAX) from None
+    import numpy as np
+    from jax.sharding import Mesh
+
+    asked = "cpu" if virtual_devices else kind
+    flags = os.environ.get("XLA_FLAGS", "")
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        os.environ["XLA_FLAGS"] = f"{flags} {_BY_EIGEN}".strip()
+    try:
+        devices = jax.devices()
+        reason = f"it has only {devices[0].platform}"
+    except RuntimeError as error:
+        devices, reason = [], str(error).splitlines()[0]
+    finally:
+        # XLA has read them; TensorFlow's, in this process or in one that it starts, does not know
+        # this one and would end there.
+        os.environ["XLA_FLAGS"] = flags
+    if asked == "auto" and not devices and "cuda" in os.environ["JAX_PLATFORMS"]:
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        jax.config.update("jax_platforms", "cpu")
+        devices = jax.devices()
+    if not devices or asked not in ("auto", devices[0].platform):
+        raise MlmError(_no_device(kind, reason))
+    wanted = virtual_devices and processes * virtual_devices
+    if wanted and len(devices) < wanted:
+        raise MlmError(
+            f"accelerator.virtual_replicas: {virtual_devices}, but JAX already runs here with "
+            f"{len(devices)}; start another process"
+        )
+    if asked == "auto" and devices[0].platform == "cpu" and (unused := _unused_gpu(reason)):
+        print(
+            f"Warning: {unused}: the CPU is used. Set accelerator.kind: cpu where that is meant",
+            file=sys.stderr,
+        )
+    return Mesh(np.array(devices[: wanted or None]), (AXIS,))
+
+
+def _cuda_plugin() -> str | None:
+    return next((name for name in _CUDA_PLUGINS if installed_version(name)), None)
+
+
+def _no_device(kind: str, reason: str) -> str:
+    """What is wrong where JAX has no device of `kind`, and what to do."""
+    plugin, settled = _cuda_plugin(), kind
+    if kind == "gpu" and plugin:
+        advice = (
+            f"{plugin} is installed: check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES"
+        )
+    elif kind == "gpu":
+        advice = "Install the packages of envs/requirements-gpu.txt"
+    else:
+        settled = f"{kind} found a TPU ({local_tpu()})" if kind == "auto" else kind
+        advice = "Install JAX for it (pip install 'jax[tpu]' at the version that is here)"
+    return (
+        f"accelerator.kind: {settled}, but JAX finds no such device ({reason}). {advice}, or set "
+        "accelerator.kind: cpu"
+    )
+
+
+def _unused_gpu(reason: str) -> str | None:
+    """What is wrong where JAX is on the CPU beside a GPU, or beside what a GPU needs."""
+    gpu, plugin = local_gpu(), _cuda_plugin()
+    if gpu and plugin:
+        return (
+            f"this machine has an NVIDIA GPU ({gpu}) and {plugin}, but JAX cannot use it "
+            f"({reason}; check the driver with nvidia-smi)"
+        )
+    if gpu:
+        return (
+            f"this machine has an NVIDIA GPU ({gpu}), but JAX has no support for it here (it comes "
+            "with envs/requirements-gpu.txt)"
+        )
+    if plugin:
+        return (
+            f"{plugin} is installed, but no NVIDIA GPU is seen here (no /dev/nvidia0, or "
+            "CUDA_VISIBLE_DEVICES hides it)"
+        )
+    return None

@@ -1,0 +1,138 @@
+"""AdamW and Muon as functions of flat dictionaries of weights.
+
+The formulas, to the order of their rounding, are those of `mlm.training.in_tensorflow`, so that
+both engines train alike; optax has others for both (epsilon outside of the bias correction, another
+scale).
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from mlm.model.architecture import Architecture
+from mlm.training.in_jax.layout import Division
+from mlm.training.optimisation import MUON, OptimizerSettings, learning_rate
+
+
+def hidden_parts(architecture: Architecture) -> dict[str, int]:
+    """The matrices that Muon updates, by name, and of how many that stand one below the other each
+    consists: query, key and value, or a gated layer's two.
+
+    Those are all matrices but tables of embeddings.
+    """
+    a, names, parts = architecture, architecture.names, {}
+    for layer in range(a.layers):
+        place = f"{names.layer}{layer}."
+        for name in names.projections:
+            parts[f"{place}{name}.weight"] = 3 // len(names.projections)
+        parts[f"{place}{names.attended}.weight"] = 1
+        parts[f"{place}{names.inner}.weight"] = 2 if a.gated else 1
+        parts[f"{place}{names.output}.weight"] = 1
+    return parts | {f"{names.head_dense}.weight": 1}
+
+
+def first_moments(parameters: dict, settings: OptimizerSettings, hidden: dict[str, int]) -> dict:
+    """Moments of 0: `first` of every weight, `second` of those that AdamW updates."""
+    of_muon = {"adamw": {}, "muon": hidden}[settings.name]
+    adamw = [name for name in parameters if name not in of_muon]
+    return {
+        "first": {name: jnp.zeros_like(value) for name, value in parameters.items()},
+        "second": {name: jnp.zeros_like(parameters[name]) for name in adamw},
+    }
+
+
+def clipped(gradients: dict, largest: float | None) -> dict:
+    """`gradients` scaled down to the global norm `largest`, where theirs is larger."""
+    if largest is None:
+        return gradients
+    norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in gradients.values()))
+    scale = largest * jnp.minimum(1.0 / norm, 1.0 / largest)
+    return {name: g * scale for name, g in gradients.items()}
+
+
+def updated(
+    parameters: dict,
+    moments: dict,
+    gradients: dict,
+    step,
+    settings: OptimizerSettings,
+    hidden: dict[str, int],
+    dtype,
+    division: Division,
+) -> tuple[dict, dict]:
+    """Weights and moments after update number `step`, int32 from 0.
+
+    `hidden` is that of `hidden_parts`. Weights of two dimensions decay, before they are updated.
+    Muon's products are in `dtype`, of whole matrices where moments are divided.
+    """
+    s = settings
+    rate = learning_rate(s, step.astype(jnp.float32), jnp)
+    decayed = {
+        name: value - value * s.weight_decay * rate if s.weight_decay and value.ndim > 1 else value
+        for name, value in parameters.items()
+    }
+    count = (step + 1).astype(jnp.float32)
+    powers = (jnp.power(jnp.float32(beta), count) for beta in (s.beta_1, s.beta_2))
+    one, two = powers
+    scaled = rate * jnp.sqrt(1 - two) / (1 - one)
+    new, first, second = {}, {}, {}
+    for name in moments["second"]:
+        g, m, v = gradients[name], moments["first"][name], moments["second"][name]
+        g = division.own(name, g)
+        first[name] = m + (g - m) * (1 - s.beta_1)
+        second[name] = v + (jnp.square(g) - v) * (1 - s.beta_2)
+        before = division.own(name, decayed[name])
+        after = before - first[name] * scaled / (jnp.sqrt(second[name]) + s.epsilon)
+        new[name] = division.whole(name, after)
+
+    ahead = {}
+    for name in (name for name in parameters if name not in moments["second"]):
+        g = division.own(name, gradients[name])
+        first[name] = s.momentum * moments["first"][name] + g
+        # Nesterov's: where the momentum would be after this gradient once more.
+        ahead[name] = division.whole(name, g + s.momentum * first[name])
+    for name, update in _orthogonal(ahead, hidden, dtype).items():
+        new[name] = decayed[name] - rate * update
+    return {name: new[name] for name in parameters}, {"first": first, "second": second}
+
+
+def _orthogonal(ahead: dict, hidden: dict[str, int], dtype) -> dict:
+    """Muon's updates at a rate of 1; matrices of one shape, or of that turned, go together."""
+    parts = {
+        (name, number): part
+        for name, value in ahead.items()
+        for number, part in enumerate(jnp.split(value, hidden[name]))
+    }
+    stacks: dict = {}
+    for key, part in parts.items():
+        stacks.setdefault(tuple(sorted(part.shape)), []).append(key)
+    found = {}
+    for shape, keys in stacks.items():
+        tall = [parts[key].shape[0] > parts[key].shape[1] for key in keys]
+        stack = jnp.stack(
+            [parts[key].T if turn else parts[key] for key, turn in zip(keys, tall, strict=True)]
+        )
+        stack = MUON.update_rms * math.sqrt(shape[1]) * _orthogonalised(stack, dtype)
+        for key, update, turn in zip(keys, stack, tall, strict=True):
+            found[key] = update.T if turn else update
+    return {
+        name: jnp.concatenate([found[name, number] for number in range(hidden[name])])
+        for name in ahead
+    }
+
+
+def _orthogonalised(matrices, dtype):
+    """Of float32 [matrices, rows, columns], rows <= columns; by Newton-Schulz iterations."""
+    a, b, c = MUON.coefficients
+    norms = jnp.sqrt(jnp.sum(jnp.square(matrices), axis=(1, 2), keepdims=True))
+    x = (matrices / (norms + 1e-7)).astype(dtype)
+    for _ in range(MUON.iterations):
+        gram = x @ x.swapaxes(1, 2)
+        x = a * x + (b * gram + c * (gram @ gram)) @ x
+    return x.astype(matrices.dtype)
+
+
+def all_finite(parameters: dict):
+    """Whether no number in them is infinite or not one, bool []."""
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(p)) for p in jax.tree.leaves(parameters)]))

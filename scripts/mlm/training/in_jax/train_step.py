@@ -1,0 +1,191 @@
+"""One update of the weights, and one look at the validation split, as functions to be compiled.
+
+The host hands over tokens; what is predicted, and what stands in its place, is drawn on the device.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from mlm.batches.holes import punched
+from mlm.batches.masking import FIXED_EPOCH, MaskingPlan, mask_batch
+from mlm.model.architecture import Architecture
+from mlm.model.masked_loss import masked_cross_entropy
+from mlm.model.network import document_numbers, hidden_states, projection
+from mlm.training.in_jax.framework import AXIS
+from mlm.training.in_jax.layout import UNDIVIDED, Division
+from mlm.training.in_jax.optimizers import clipped, hidden_parts, updated
+from mlm.training.optimisation import OptimizerSettings
+
+#: The number of the sample that fills up a last batch: nothing of it is predicted.
+FILLING = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class Computation:
+    """How the network is computed: `attend` within the "sample" or the "document", whether layers
+    are computed again for the gradient, and the precision of products, "float32" or "bfloat16".
+
+    `begins_document` is the token that each document begins with, `padding` what stands in a hole.
+    """
+
+    architecture: Architecture
+    attend: str
+    rematerialise: bool
+    precision: str
+    begins_document: int
+    padding: int = 0
+
+    @property
+    def dtype(self):
+        return jnp.dtype(self.precision)
+
+
+def packed(input_ids: np.ndarray, attention_mask: np.ndarray, vocabulary: int) -> np.ndarray:
+    """Ids with the highest bit set where a token is padding: uint16 [batch, sequence] for at most
+    32,768 ids, else uint32."""
+    kind = token_type(vocabulary)
+    return input_ids.astype(kind) | (attention_mask == 0).astype(kind) << kind(_flag(kind))
+
+
+def unpacked(tokens, vocabulary: int):
+    """`input_ids` and `attention_mask`, int32 [batch, sequence] of JAX, from `packed` ones."""
+    flag = _flag(token_type(vocabulary))
+    ids = tokens & ((1 << flag) - 1)
+    return ids.astype(jnp.int32), (tokens >> flag == 0).astype(jnp.int32)
+
+
+def token_type(vocabulary: int) -> type:
+    """What `packed` keeps a token in."""
+    return np.uint16 if vocabulary <= 2**15 else np.uint32
+
+
+def _flag(kind: type) -> int:
+    return 8 * kind().itemsize - 1
+
+
+def train_step(
+    computation: Computation,
+    plan: MaskingPlan,
+    settings: OptimizerSettings,
+    seed: int,
+    division: Division = UNDIVIDED,
+) -> Callable:
+    """The function (state, stored) -> (state, sums) of one update, which every device of the mesh
+    axis "data" runs on its share of the batch.
+
+    `state` has `parameters`, `moments` (`first_moments`), which `division` may have divided, and
+    `step`, int32. `stored` has `tokens`
+    [batch, sequence] as `packed` gives them, `index` and `epoch`, uint32 [batch], and in a run with
+    holes `hole`, bool [batch, sequence]. The sums are float32: the mean loss of the batch's
+    predictions, their share that is right, the overflow.
+    """
+    hidden = hidden_parts(computation.architecture)
+    parts = settings.gradient_accumulation_steps
+
+    def step(state, stored):
+        batch = _masked(computation, stored, plan, seed, stored["epoch"])
+        batch["weights"] /= jnp.maximum(_over_devices(jnp.sum(batch["weights"])), 1.0)
+        overflow = jnp.sum(batch.pop("overflow")).astype(jnp.float32)
+        key = jax.random.fold_in(jax.random.key(seed), state["step"])
+        key = jax.random.fold_in(key, jax.lax.axis_index(AXIS))
+
+        def share(part, number):
+            def loss(parameters):
+                own = jax.random.fold_in(key, number)
+                return _weighted_sums(parameters, computation, part, own)
+
+            return jax.value_and_grad(loss, has_aux=True)(state["parameters"])
+
+        if parts == 1:
+            (loss, right), gradients = share(batch, 0)
+        else:
+            divided = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
+
+            def add(sums, part):
+                return jax.tree.map(jnp.add, sums, share(*part)), None
+
+            nothing = jax.tree.map(jnp.zeros_like, state["parameters"])
+            begin = ((jnp.float32(0), jnp.float32(0)), nothing)
+            ((loss, right), gradients), _ = jax.lax.scan(add, begin, (divided, jnp.arange(parts)))
+        (loss, right, overflow), gradients = _over_devices(((loss, right, overflow), gradients))
+        parameters, moments = updated(
+            state["parameters"],
+            state["moments"],
+            clipped(gradients, settings.max_grad_norm),
+            state["step"],
+            settings,
+            hidden,
+            computation.dtype,
+            division,
+        )
+        new = {"parameters": parameters, "moments": moments, "step": state["step"] + 1}
+        return new, {"loss": loss, "accuracy": right, "overflow": overflow}
+
+    return step
+
+
+def validation_step(computation: Computation, plan: MaskingPlan, seed: int) -> Callable:
+    """The function (parameters, stored) of a batch that gives its loss, right answers and number of
+    predictions, float32; samples whose `index` is FILLING count for nothing."""
+
+    def step(parameters, stored):
+        batch = _masked(computation, stored, plan, seed, FIXED_EPOCH)
+        batch["weights"] *= (stored["index"] != jnp.uint32(FILLING))[:, None]
+        loss, right = _weighted_sums(parameters, computation, batch, None)
+        return _over_devices((loss, right, jnp.sum(batch["weights"])))
+
+    return step
+
+
+def on_mesh(step: Callable, mesh, state=None) -> Callable:
+    """`step`, of `train_step` or `validation_step`, on every device of `mesh`: batches are divided
+    by samples, and the state of `train_step` as `state` says (`Division.of_state`); all else that
+    it is given, and gives, is whole on each."""
+    whole, divided = PartitionSpec(), PartitionSpec(AXIS)
+    given, back = (whole, whole) if state is None else (state, (state, whole))
+    return jax.shard_map(
+        step, mesh=mesh, in_specs=(given, divided), out_specs=back, check_vma=False
+    )
+
+
+def _over_devices(addends):
+    """The sum over all devices of each number in a tree."""
+    return jax.lax.psum(addends, AXIS)
+
+
+def _masked(computation: Computation, stored: dict, plan: MaskingPlan, seed: int, epoch) -> dict:
+    ids, attention = unpacked(stored["tokens"], computation.architecture.vocabulary)
+    batch = mask_batch(ids, attention, stored["index"], plan, seed, epoch)
+    if "hole" in stored:
+        batch = punched(batch, stored["hole"], computation.padding)
+        ids = jnp.where(stored["hole"], computation.padding, ids)
+    if computation.attend == "document":
+        batch["documents"] = document_numbers(ids, computation.begins_document)
+    return batch
+
+
+def _weighted_sums(parameters: dict, computation: Computation, batch: dict, dropout_key):
+    """Weighted sums over a batch: cross-entropy in nats, and correct predictions."""
+    hidden = hidden_states(
+        parameters,
+        computation.architecture,
+        batch["input_ids"],
+        batch["attention_mask"],
+        positions=batch["positions"],
+        documents=batch.get("documents"),
+        dropout_key=dropout_key,
+        rematerialise=computation.rematerialise,
+        dtype=computation.dtype,
+    )
+    states, table, bias = projection(
+        parameters, computation.architecture, hidden, computation.dtype
+    )
+    labels, weights = (batch[name].reshape(-1) for name in ("labels", "weights"))
+    return masked_cross_entropy(
+        states.reshape(-1, states.shape[-1]), table, bias, labels, weights, computation.dtype
+    )

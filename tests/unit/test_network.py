@@ -1,0 +1,320 @@
+"""The encoder: its architecture from a configuration, its weights, and what its layers see."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from tiny_encoder import (
+    LENGTH,
+    PADDING,
+    QUICKLY,
+    beginning,
+    hidden,
+    tiny_batch,
+    tiny_config,
+    tiny_encoder,
+)
+
+from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.weight_files import write_weights
+from mlm.model import network
+from mlm.model.architecture import FAMILIES, Architecture, parameter_shapes
+from mlm.model.network import hidden_states, masked_logits
+from mlm.model.weights import read_parameters
+
+FAMILIES = [family for family in FAMILIES if family != "xlm-roberta"]  # RoBERTa under its name
+quick = partial(jax.jit, compiler_options=QUICKLY)
+#: Compiling takes seconds a network: by default those that differ most.
+QUICK = ("bert", "modernbert")
+slow = [pytest.param(f, marks=[] if f in QUICK else pytest.mark.slow) for f in FAMILIES]
+families = pytest.mark.parametrize("family", slow)
+both = pytest.mark.parametrize(
+    "family", [pytest.param("bert", marks=pytest.mark.slow), "modernbert"]
+)
+DROPOUTS = {
+    "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob"),
+    "modernbert": ("embedding_dropout", "attention_dropout", "mlp_dropout"),
+}
+
+
+def without_dropout(family):
+    return dict.fromkeys(DROPOUTS["modernbert" if family == "modernbert" else "bert"], 0.0)
+
+
+@pytest.mark.parametrize(
+    "family, changes, message",
+    [
+        ("electra", {}, "model_type: found 'electra', expected one of bert, roberta"),
+        ("bert", {"num_attention_heads": 3}, "found 3, expected a divisor of hidden_size 32"),
+        ("bert", {"hidden_act": "mish"}, "hidden_act: found 'mish', expected one of gelu"),
+        ("modernbert", {"hidden_activation": "mish"}, "hidden_activation: found 'mish'"),
+        ("roberta", {"hidden_size": None}, "hidden_size: found None, expected a whole number"),
+        ("roberta", {"is_decoder": True}, "is_decoder: found True, expected False"),
+        ("bert", {"position_embedding_type": "relative_key"}, "expected 'absolute'"),
+        ("modernbert", {"tie_word_embeddings": False}, "tie_word_embeddings: found False"),
+        ("modernbert", {"layer_types": ["full_attention"]}, "expected 2 of full_attention and"),
+        (
+            "modernbert",
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+            "rope_parameters: found .*yarn",
+        ),
+        ("modernbert", {"rope_parameters": {"rope_type": "yarn"}}, "found ..rope_type.., expected"),
+        ("modernbert", {"global_attn_every_n_layers": 0}, "every_n_layers: found 0, expected"),
+        ("modernbert", {"local_attention": -1}, "local_attention: found -1, expected"),
+        ("modernbert", {"hidden_size": 30, "num_attention_heads": 2}, "need an even width"),
+    ],
+)
+def test_what_is_not_built_here_is_refused(family, changes, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        Architecture.of(tiny_config(family, **changes))
+    assert len(caught.value.problems) == 1
+
+
+def test_all_problems_are_reported_at_once():
+    with pytest.raises(ConfigError) as caught:
+        Architecture.of(tiny_config("bert", hidden_act="mish", vocab_size=0, is_decoder=True))
+    assert len(caught.value.problems) == 3
+
+
+def test_the_fields_of_transformers_5_say_what_those_of_4_say():
+    local, whole = "sliding_attention", "full_attention"
+    newer = {
+        "layer_types": [whole, local],
+        "rope_parameters": {
+            whole: {"rope_type": "default", "rope_theta": 500.0},
+            local: {"rope_type": "default", "rope_theta": 70.0},
+        },
+    }
+    older = {"global_attn_every_n_layers": 2, "global_rope_theta": 500.0, "local_rope_theta": 70.0}
+    one, other = (Architecture.of(tiny_config("modernbert", **fields)) for fields in (newer, older))
+    assert one == other
+    assert one.local_layers == (1,)
+    assert one.thetas == (500.0, 70.0)
+
+
+@pytest.mark.parametrize("family", QUICK)
+def test_weights_begin_as_the_configuration_says(family):
+    architecture = Architecture.of(tiny_config(family, initializer_range=0.1))
+    one, same, other = (beginning(architecture, jax.random.key(i)) for i in (0, 0, 1))
+    assert {k: v.shape for k, v in one.items()} == parameter_shapes(architecture)
+    words = f"{architecture.names.words}.weight"
+    assert np.std(one[words]) == pytest.approx(0.1, rel=0.1)
+    assert all(np.array_equal(one[name], same[name]) for name in one)
+    assert not np.array_equal(one[words], other[words])
+    vectors = {name: v for name, v in one.items() if v.ndim == 1}
+    assert all((v == (0 if name.endswith("bias") else 1)).all() for name, v in vectors.items())
+    added = np.std(one[f"{architecture.names.layer}0.{architecture.names.output}.weight"])
+    assert added == pytest.approx(0.1 / (2 if family == "modernbert" else 1), rel=0.1)
+
+
+def test_weights_come_back_from_their_file(tmp_path):
+    architecture, parameters = tiny_encoder("bert")
+    file = tmp_path / "model.safetensors"
+    # What PyTorch saves of models with more heads is left there.
+    write_weights(parameters | {"bert.pooler.dense.bias": np.zeros(32)}, file)
+    found = read_parameters(file, architecture)
+    assert found.keys() == parameters.keys()
+    assert all(np.array_equal(found[name], parameters[name]) for name in found)
+    assert all(value.dtype == np.float32 for value in load_file(file).values())
+    with pytest.raises(MlmError, match=r"layer\.2\..* found nothing, expected"):
+        read_parameters(file, Architecture.of(tiny_config("bert", num_hidden_layers=3)))
+    with pytest.raises(MlmError, match=r"found \(48,\), expected \(50,\)"):
+        read_parameters(file, Architecture.of(tiny_config("bert", intermediate_size=50)))
+
+
+@families
+def test_documents_of_one_row_are_as_in_rows_of_their_own(family):
+    architecture, parameters = tiny_encoder(family)
+    lengths, ids = (16, LENGTH - 16 - 3), tiny_batch(1)[0]
+    ids[:, sum(lengths) :] = PADDING
+    mask = (ids != PADDING).astype(np.int32)
+    documents = np.repeat([[7, 3, 9]], (*lengths, 3), axis=1)
+    packed = hidden(parameters, architecture, ids, mask, documents=documents)
+    begin = 0
+    for length in lengths:
+        part = slice(begin, begin + length)
+        alone = hidden(parameters, architecture, ids[:, part], mask[:, part])
+        np.testing.assert_allclose(packed[:, part], alone, atol=1e-5)
+        begin += length
+    mixed = hidden(parameters, architecture, ids, mask)
+    assert np.abs(packed - mixed)[mask == 1].max() > 1e-2
+
+
+def test_local_attention_by_blocks_is_that_of_the_whole_row():
+    architecture, parameters = tiny_encoder("modernbert")
+    ids, mask = tiny_batch()
+    blocks = hidden(parameters, architecture, ids, mask)
+    # Nothing divides 41, so that these rows are attended whole.
+    longer = np.pad(ids, [(0, 0), (0, 1)]), np.pad(mask, [(0, 0), (0, 1)])
+    whole = hidden(parameters, architecture, *longer)
+    np.testing.assert_allclose(blocks[mask == 1], whole[:, :LENGTH][mask == 1], atol=1e-5)
+    far = tiny_config("modernbert", local_attention=2 * LENGTH)
+    seen = hidden(parameters, Architecture.of(far), ids, mask)
+    assert np.abs(blocks - seen)[mask == 1].max() > 1e-2
+
+
+def test_the_logits_of_a_local_layer_are_never_as_large_as_the_row_squared():
+    architecture, parameters = tiny_encoder("modernbert")
+    text = jax.jit(hidden_states, static_argnums=1).lower(parameters, architecture, *tiny_batch())
+    squared = f"tensor<3x2x{LENGTH}x{LENGTH}xf32> loc"
+    found = [line for line in text.as_text().splitlines() if "stablehlo.exponential" in line]
+    assert len(found) == 2, squared
+    assert sum(f"3x2x{LENGTH}x{LENGTH}x" in line for line in found) == 1
+
+
+@families
+def test_at_the_masked_positions_it_is_what_it_is_over_all(family):
+    architecture, parameters = tiny_encoder(family)
+    ids, mask = tiny_batch()
+    positions = np.array([[1, 5, 7], [2, 3, 9], [LENGTH - 1, 1, 1]])
+    states = hidden(parameters, architecture, ids, mask, positions=positions)
+    found = masked_logits(parameters, architecture, states)
+    whole = hidden(parameters, architecture, ids, mask)
+    expected = np.take_along_axis(np.asarray(whole), positions[:, :, np.newaxis], axis=1)
+    np.testing.assert_allclose(states, expected, atol=1e-5)
+    assert found.shape == (3, 3, 100)
+
+
+def loss_of(architecture, **settings):
+    ids, mask = tiny_batch()
+
+    def loss(parameters):
+        found = hidden_states(parameters, architecture, ids, mask, **settings)
+        return jnp.mean(jnp.square(masked_logits(parameters, architecture, found)))
+
+    return loss
+
+
+@both
+def test_gradients_are_the_same_where_activations_are_computed_again(family):
+    architecture, parameters = tiny_encoder(family)
+    # With dropout, which must be drawn the same the second time.
+    settings = {"dropout_key": jax.random.key(3)}
+    kept = quick(jax.grad(loss_of(architecture, **settings)))(parameters)
+    function = jax.grad(loss_of(architecture, **settings, rematerialise=True))
+    again = quick(function)(parameters)
+    for name, gradient in kept.items():
+        np.testing.assert_allclose(gradient, again[name], atol=1e-6, err_msg=name)
+        # The bias of keys moves all scores of a query alike.
+        assert np.abs(gradient).max() > 1e-9 or name.endswith("key.bias"), name
+    assert "remat" in str(jax.make_jaxpr(function)(parameters))
+
+
+@both
+def test_bfloat16_is_close_and_everything_else_stays_float32(family):
+    architecture, parameters = tiny_encoder(family)
+    ids, mask = tiny_batch()
+    exact, coarse = (
+        hidden(parameters, architecture, ids, mask, dtype=dtype)
+        for dtype in (jnp.float32, jnp.bfloat16)
+    )
+    assert exact.dtype == coarse.dtype == jnp.float32
+    apart = np.abs(exact - coarse)[mask == 1]
+    assert 1e-4 < apart.max() < 0.2
+    assert apart.mean() < 0.02
+    logits = masked_logits(parameters, architecture, coarse, dtype=jnp.bfloat16)
+    assert logits.dtype == jnp.float32
+    gradient = jax.eval_shape(jax.grad(loss_of(architecture, dtype=jnp.bfloat16)), parameters)
+    assert {value.dtype for value in gradient.values()} == {jnp.dtype("float32")}
+
+
+@both
+def test_it_is_compiled_once_for_all_batches_of_a_shape(family):
+    architecture, parameters = tiny_encoder(family)
+    traced = []
+
+    def counted(*given, **more):
+        traced.append(1)
+        return hidden_states(*given, **more)
+
+    compiled = quick(counted, static_argnums=1)
+    ids, mask = tiny_batch()
+    one, two = np.zeros_like(ids), np.sort(ids > 50).astype(np.int32)
+    found = compiled(parameters, architecture, ids, mask, documents=one)
+    same = Architecture.of(tiny_config(family))
+    other = compiled(parameters, same, ids[::-1], mask[::-1], documents=two)
+    assert len(traced) == 1
+    assert found.shape == other.shape == (*ids.shape, 32)
+
+
+@both
+def test_every_dropout_of_the_configuration_drops(family):
+    names = without_dropout(family)
+    _, parameters = tiny_encoder(family, **names)
+    ids, mask = tiny_batch()
+
+    def dropped(key, **changes):
+        architecture = Architecture.of(tiny_config(family, **(names | changes)))
+        key = None if key is None else jax.random.key(key)
+        return hidden(parameters, architecture, ids, mask, dropout_key=key)
+
+    plain = dropped(None)
+    np.testing.assert_allclose(plain, dropped(0), atol=1e-5)
+    for name in names:
+        np.testing.assert_allclose(plain, dropped(None, **{name: 0.5}), atol=1e-5)
+        assert np.array_equal(dropped(0, **{name: 0.5}), dropped(0, **{name: 0.5}))
+        assert np.abs(dropped(0, **{name: 0.5}) - dropped(1, **{name: 0.5})).max() > 1e-2, name
+
+
+def test_what_is_not_dropped_grows_by_what_is():
+    """A model without layers to speak of: the embeddings' norm, dropped, is what comes out."""
+    names = without_dropout("modernbert") | {"embedding_dropout": 0.25}
+    architecture, parameters = tiny_encoder("modernbert", num_hidden_layers=1, **names)
+    silent = {k: v * (0 if ".layers." in k else 1) for k, v in parameters.items()}
+    silent["model.final_norm.weight"] = np.ones(32, np.float32)
+    ids, mask = tiny_batch(64)
+    found = hidden(silent, architecture, ids, mask, dropout_key=jax.random.key(0))
+    plain = hidden(silent, architecture, ids, mask)
+    # The last norm takes a mean and a scale from each token; zeros stay equal to one another.
+    least = np.sort(np.asarray(found), axis=-1)
+    equal = (np.abs(np.diff(least)) < 1e-6).sum(axis=-1) + 1
+    assert equal.mean() / 32 == pytest.approx(0.25, abs=0.02)
+    assert (np.abs(np.diff(np.sort(np.asarray(plain), axis=-1))) < 1e-6).mean() < 0.01
+
+
+def test_a_row_longer_than_the_positions_is_refused():
+    architecture, parameters = tiny_encoder("roberta", max_position_embeddings=LENGTH + 1)
+    with pytest.raises(MlmError, match="a row of 40 tokens, but the roberta has positions for 39"):
+        hidden(parameters, architecture, *tiny_batch())
+
+
+def test_what_is_dropped_is_a_share_and_knows_neither_neighbours_nor_other_keys():
+    shape, rate = (1000, 1024), 0.1
+
+    def zeros(key):
+        return np.asarray(network.dropped(jnp.ones(shape), rate, key) == 0).astype(float)
+
+    first, second = (zeros(key) for key in jax.random.split(jax.random.key(0)))
+    deviation = np.sqrt(rate * (1 - rate) / first.size)
+    others = [second, *(np.roll(first, 1, axis) for axis in (0, 1)), np.roll(first, 64, 1)]
+    assert abs(first.mean() - rate) < 5 * deviation
+    for other in others:
+        assert abs((first * other).mean() - rate**2) < 5 * rate * np.sqrt(1 / first.size)
+    # No place and no row is dropped more often than others.
+    for axis, count in enumerate(shape):
+        spread = np.sqrt(rate * (1 - rate) / (first.size / shape[1 - axis]))
+        assert np.abs(first.mean(axis) - rate).max() < 6 * spread, count
+
+
+@pytest.mark.parametrize("outputs", [3, 7])
+@pytest.mark.parametrize("biased", [True, False])
+def test_the_gradient_of_a_product_is_what_jax_derives(outputs, biased):
+    random = np.random.default_rng(0)
+    x, weight, bias = (
+        random.normal(size=size).astype(np.float32) for size in ((2, 4, 5), (outputs, 5), outputs)
+    )
+    bias = bias if biased else None
+
+    def loss(function):
+        return lambda *given: jnp.sum(jnp.sin(function(*given)))
+
+    def plain(x, weight, bias):
+        return x @ weight.T + (0 if bias is None else bias)
+
+    found, expected = (
+        jax.grad(loss(f), (0, 1, 2))(x, weight, bias) for f in (network._product, plain)
+    )
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-5), found, expected)

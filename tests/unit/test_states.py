@@ -1,0 +1,245 @@
+import subprocess
+import sys
+
+import pytest
+
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import tf
+from mlm.training import locks
+from mlm.training.in_tensorflow.engine import TrackedState
+from mlm.training.states import StateDirectory
+
+
+class Counter(tf.Module):
+    """A model of one large number."""
+
+    def __init__(self, value: float = 0.0):
+        self.value = tf.Variable(tf.fill([1000], float(value)))
+
+    def state(self) -> TrackedState:
+        return TrackedState(tf.train.Checkpoint(model=self))
+
+
+@pytest.fixture(params=["local", "bucket"])
+def place(request, tmp_path):
+    """A local directory, and one behind TensorFlow's file systems, as gs:// is."""
+    if request.param == "local":
+        return str(tmp_path / "state")
+    return f"ram://{tmp_path.name}/state"
+
+
+def saved(place, steps=(5, 10, 15), keep=2, rate=0.1) -> StateDirectory:
+    states = StateDirectory(place, keep, {"settings": {"rate": rate}, "code": {"mlm.a": "1"}})
+    tf.io.gfile.makedirs(place)
+    for step in steps:
+        states.save(step, Counter(step).state(), {"rows": [step]})
+    return states
+
+
+def restored(states) -> tuple[int, float, dict] | None:
+    counter = Counter()
+    found = states.restore(counter.state())
+    return found and (found[0], float(counter.value[0]), found[1])
+
+
+def overwrite(path: str, content: bytes):
+    if tf.io.gfile.exists(path):
+        tf.io.gfile.remove(path)
+    with tf.io.gfile.GFile(path, "wb") as file:
+        file.write(content)
+
+
+def read(path: str) -> bytes:
+    with tf.io.gfile.GFile(path, "rb") as file:
+        return file.read()
+
+
+def test_the_newest_state_comes_back_and_the_last_ones_are_kept(place):
+    states = saved(place)
+    assert states.steps() == [15, 10]
+    assert restored(states) == (15, 15.0, {"rows": [15]})
+
+
+def test_without_a_state_there_is_nothing_to_restore(place):
+    assert restored(StateDirectory(place, 2)) is None
+
+
+@pytest.mark.parametrize("file", ["variables.data-00000-of-00001", "progress.json"])
+def test_a_truncated_newest_state_falls_back_to_the_one_before(place, file, capsys):
+    states = saved(place)
+    path = f"{place}/step-00000015/{file}"
+    overwrite(path, read(path)[:-7])
+    assert restored(states) == (10, 10.0, {"rows": [10]})
+    warning = capsys.readouterr().err
+    assert f"step-00000015 is passed over: {file} is damaged" in warning
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_a_state_that_was_never_completed_is_passed_over(place, damage, capsys):
+    states = saved(place)
+    marker = f"{place}/step-00000015/complete.json"
+    if damage == "missing":
+        tf.io.gfile.remove(marker)
+    else:
+        overwrite(marker, read(marker)[:20])
+    assert restored(states)[0] == 10
+    assert "step-00000015 is passed over" in capsys.readouterr().err
+
+
+def test_a_damaged_state_is_written_anew(place):
+    states = saved(place)
+    overwrite(f"{place}/step-00000015/progress.json", b"{")
+    states.save(15, Counter(16).state(), {"rows": [16]})
+    assert restored(states) == (15, 16.0, {"rows": [16]})
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_damaged_states_after_a_new_one_do_not_push_it_out(place, keep):
+    states = saved(place, steps=(10, 20, 30), keep=3)
+    states.keep = keep
+    for step in (20, 30):
+        tf.io.gfile.remove(f"{place}/step-{step:08d}/complete.json")
+    assert restored(states)[0] == 10
+    states.save(12, Counter(12).state(), {"rows": [12]})
+    assert states.steps() == [12, 10][:keep]
+    assert restored(states) == (12, 12.0, {"rows": [12]})
+
+
+def test_a_state_of_another_training_is_refused(place):
+    saved(place)
+    basis = {"settings": {"rate": 0.2}, "code": {"mlm.a": "1"}}
+    with pytest.raises(MlmError, match=r"state of another training: settings.rate: 0.1 then, 0.2"):
+        restored(StateDirectory(place, 2, basis))
+
+
+def test_what_differs_from_another_training_is_named(place):
+    saved(place)
+    basis = {"settings": {"rate": 0.2}, "code": {"mlm.a": "2"}}
+    assert StateDirectory(f"{place}/other", 2, basis).difference(place) == (
+        "settings.rate: 0.1 then, 0.2 now; code mlm.a is another"
+    )
+
+
+def test_states_of_the_run_with_other_settings_are_named(place):
+    saved(f"{place}/base/aaaa", steps=(5,))
+    tf.io.gfile.makedirs(f"{place}/base/cccc")
+    states = saved(f"{place}/base/bbbb", steps=(5,))
+    assert states.others() == [f"{place}/base/aaaa"]
+    assert StateDirectory(f"{place}/new/dddd", 2).others() == []
+
+
+def test_a_failed_write_leaves_the_states_before_it(place, monkeypatch):
+    states = saved(place)
+
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mlm.training.states._write", full)
+    with pytest.raises(MlmError, match=r"step 20 could not be saved.*No space left on device"):
+        states.save(20, Counter(20).state(), {})
+    monkeypatch.undo()
+    assert states.steps() == [15, 10]
+    assert restored(states) == (15, 15.0, {"rows": [15]})
+
+
+def test_a_full_disk_leaves_the_states_before_it(tmp_path):
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("a small file system can be mounted by root only")
+    try:
+        states = saved(str(tmp_path / "state"), steps=(5,))
+        big = TrackedState(tf.train.Checkpoint(value=tf.Variable(tf.zeros([100_000]))))
+        with pytest.raises(MlmError, match="step 10 could not be saved"):
+            states.save(10, big, {})
+        assert restored(states)[0] == 5
+        assert not list(tmp_path.glob("state/*.partial"))
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MlmError, match=r"pretraining\.checkpoint\.directory: cannot write to"):
+        StateDirectory(str(tmp_path / "file" / "state"), 2).acquire()
+
+
+def test_a_read_only_directory_is_named(tmp_path):
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", str(tmp_path)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("a read-only file system can be mounted by root only")
+    try:
+        with pytest.raises(MlmError, match=r"cannot write to.*Read-only file system"):
+            StateDirectory(str(tmp_path / "state"), 2).acquire()
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def test_a_second_writer_is_refused_until_the_first_ends(tmp_path):
+    place = str(tmp_path)
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX);"
+            "print('locked', flush=True); sys.stdin.read()",
+            f"{place}/lock",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout.readline() == b"locked\n"
+    with pytest.raises(MlmError, match="in use: another process trains this very run"):
+        StateDirectory(place, 2).acquire()
+    holder.kill()
+    holder.wait()
+    StateDirectory(place, 2).acquire()
+
+
+def test_what_a_killed_write_left_is_cleared_away(tmp_path):
+    (tmp_path / "step-00000005.partial").mkdir()
+    (tmp_path / "step-00000005.partial" / "progress.json").write_text("{")
+    states = StateDirectory(str(tmp_path), 2)
+    states.acquire()
+    assert not list(tmp_path.glob("*.partial"))
+    assert states.steps() == []
+
+
+def test_a_lease_in_a_bucket_keeps_a_second_writer_away(tmp_path):
+    place = str(tmp_path)
+    first = locks.Lease(place, renewal=0.1, rest=1.0)
+    with pytest.raises(MlmError, match="in use"):
+        locks.Lease(place, renewal=0.1, rest=1.0)
+    first.release()
+    locks.Lease(place, renewal=0.1, rest=1.0).release()
+
+
+def test_a_lease_that_is_renewed_no_more_is_taken_over(tmp_path):
+    place = str(tmp_path)
+    overwrite(f"{place}/lease.json", b'{"owner": "killed", "renewed": 7}')
+    lease = locks.Lease(place, renewal=0.1, rest=0.5)
+    assert b"killed" not in read(f"{place}/lease.json")
+    lease.release()
+
+
+def test_who_lost_its_lease_writes_no_more(tmp_path):
+    states = StateDirectory(str(tmp_path), 2)
+    lease = states._lock = locks.Lease(str(tmp_path), renewal=0.05, rest=0.5)
+    overwrite(f"{tmp_path}/lease.json", b'{"owner": "another", "renewed": 1}')
+    lease._thread.join(timeout=30)
+    with pytest.raises(MlmError, match="in use"):
+        states.save(5, Counter().state(), {})
+    states.release()
+    assert b"another" in read(f"{tmp_path}/lease.json")
+
+
+def test_gs_without_its_package_says_what_to_install(monkeypatch):
+    def unsupported(path):
+        raise tf.errors.UnimplementedError(None, None, "File system scheme 'gs' not implemented")
+
+    monkeypatch.setattr(tf.io.gfile, "makedirs", unsupported)
+    with pytest.raises(MlmError, match="pip install tensorflow-io-gcs-filesystem"):
+        StateDirectory("gs://bucket/state", 2).acquire()
