@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, printable
 
 BASE = Path(__file__).resolve().parents[1]
 
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         return 0
     for prompt in found:
         lines = (f"{answer.score:8.1%}  {answer.token}" for answer in prompt.answers)
-        print(prompt.prompt, *lines, sep="\n")
+        print(*map(printable, (prompt.prompt, *lines)), sep="\n")
     return 0
 
 

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from mlm.config.resolution import resolve
+from mlm.foundations.errors import printable
 from mlm.jobs.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> int:
     if {"--help", "-h"} & set(arguments):
         print(__doc__.strip())
         return 0
-    if forgotten := configurations_among_targets(arguments):
+    if forgotten := [printable(n) for n in configurations_among_targets(arguments)]:
         print(
             f"{' '.join(forgotten)}: taken for a target, a file to be made. To lay a configuration "
             f"over config.yaml: status.py --configfile {' '.join(forgotten)}",
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> int:
     for stage in found:
         count = f" ({len(stage.jobs)} jobs)" if len(stage.jobs) > 1 else ""
         of_one = f" [{stage.jobs[0]}]" if len(stage.jobs) == 1 and stage.jobs[0] else ""
-        print(f"{stage.rule}{of_one}{count}: " + "; ".join(stage.reasons))
+        print(printable(f"{stage.rule}{of_one}{count}: {'; '.join(stage.reasons)}"))
     return 0
 
 

@@ -189,3 +189,25 @@ def test_what_was_fetched_from_a_bucket_changes_no_record(tmp_path, monkeypatch)
     here = recorded(manifest=[manifest])
     assert recorded(manifest=[manifest], staged=[shard]) == here
     assert list(here.inputs) == [manifest]
+
+
+def test_a_name_in_a_message_cannot_control_the_terminal(tmp_path, capsys):
+    shown = message_of(MlmError("\x1b[31mred.txt\r \x9b1A \u202eb \udc80"), tmp_path, capsys)
+    assert r"\x1b[31mred.txt\r \x9b1A \u202eb \udc80" in shown
+
+
+def test_what_a_job_prints_cannot_control_the_terminal(tmp_path, capsys):
+    def main(_job):
+        print("10 %\r20 % \x1b]0;title\x07")
+
+    run(main, job(tmp_path))
+    shown = (tmp_path / "logs" / "x.log").read_text()
+    assert "10 %\n20 % \\x1b]0;title\\x07" in shown
+
+
+@pytest.mark.parametrize("value", ["a" * 5000, repr("a b's " * 1000), repr("'\"x " * 3000)])
+def test_a_long_value_in_a_message_is_shortened_and_the_advice_is_not(value):
+    words = str(MlmError(f"{value}: wrong. It's the run's fault. Set {'it to 1 ' * 100}"))
+    assert len(words) < 1200 and "characters left out" in words
+    assert words.endswith(f"wrong. It's the run's fault. Set {'it to 1 ' * 100}")
+    assert str(MlmError(words)) == words

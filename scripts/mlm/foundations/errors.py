@@ -6,13 +6,40 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+#: Characters that control a terminal, reorder what surrounds them or cannot be seen. The joiners
+#: U+200C and U+200D are not among them: scripts and emoji need them.
+HIDDEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069"
+    r"\ud800-\udfff\ufeff\U000e0000-\U000e007f]"
+)
+#: What stands between quotation marks, or without a space.
+_VALUE = re.compile(r"(?<!\w)(['\"])(?:\\.|(?!\1)[^\\\n])*\1|\S+")
+_LONGEST_VALUE, _LONGEST_LINE = 300, 4000
+
+
+def printable(text: str) -> str:
+    """`text` for a terminal or a log: hidden characters become escapes such as `\\x1b`."""
+    return HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def shortened(text: str, longest: int) -> str:
+    """`text` with its middle left out if it has more than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    head, tail = longest // 2, longest // 4
+    return f"{text[:head]} … ({len(text) - head - tail:,} characters left out) … {text[-tail:]}"
+
 
 class MlmError(Exception):
     """A problem that the user can mend.
 
     The message says what was found, where, what was expected and what to do.
-    It is shown without a traceback.
+    It is shown without a traceback. Names and values in it become printable and are shortened.
     """
+
+    def __init__(self, message: str):
+        words = _VALUE.sub(lambda v: shortened(v[0], _LONGEST_VALUE), printable(message))
+        super().__init__("\n".join(shortened(line, _LONGEST_LINE) for line in words.split("\n")))
 
 
 def listed(problems: Iterable[str]) -> str:

@@ -7,16 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from mlm.foundations.errors import printable
+
 
 class Tee:
-    """A text stream that writes to the terminal and, line by line, to the job's log."""
+    """A text stream that writes to the terminal and, line by line, to the job's log, with hidden
+    characters as escapes; but for carriage returns, with which libraries draw their progress."""
 
     def __init__(self, terminal: TextIO, log: "JobLog"):
         self._terminal, self._log = terminal, log
 
     def write(self, text: str) -> int:
-        self._log.write(text, self._terminal)
-        return self._terminal.write(text)
+        shown = "\r".join(map(printable, text.split("\r")))
+        self._log.write(shown, self._terminal)
+        self._terminal.write(shown)
+        return len(text)
 
     def flush(self) -> None:
         self._terminal.flush()

@@ -6,11 +6,8 @@ import unicodedata
 
 from markupsafe import Markup, escape
 
-# Characters that change the order of what surrounds them, or cannot be seen at all. The
-# joiners U+200C and U+200D stay: scripts and emoji need them.
-_BIDIRECTIONAL = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-_INVISIBLE = {0x00AD, 0x200B, 0x2028, 0x2029, 0x2060, 0xFEFF, *range(0xE0000, 0xE0080)}
-_KEPT = {0x09, 0x0A}
+from mlm.foundations.errors import HIDDEN
+
 #: Longer than any word: nothing but a line that may end inside keeps it on the page.
 _ENDLESS = re.compile(r"([!-~]{6})(?=[!-~])")
 _WORD_LIKE = re.compile(r"[!-~]{30,}")
@@ -20,12 +17,7 @@ _JOINTS = re.compile(r"(?<=[/_.=:@-])(?=[^/_.=:@-])")
 
 def is_shown_by_name(character: str) -> bool:
     """Whether `character` is shown as its code point, not as itself: controls and the like."""
-    point = ord(character)
-    if point in _KEPT:
-        return False
-    if point in _BIDIRECTIONAL or point in _INVISIBLE or 0xD800 <= point <= 0xDFFF:
-        return True
-    return unicodedata.category(character) == "Cc"
+    return HIDDEN.fullmatch(character) is not None
 
 
 def visible(text: object) -> Markup:
