@@ -122,7 +122,7 @@ def quick(case: Case) -> Case:
 
 
 def masks(case: Case):
-    from mlm.batches.masking import MaskingPlan
+    from mlm.samples.masking import MaskingPlan
 
     vocabulary = case.config["vocab_size"]
     return MaskingPlan(case.masked, 0.8, 0.1, 4, (0, 1, 2, 3, 4), vocabulary, case.sequence)
@@ -462,9 +462,9 @@ def train_on_shards(given: argparse.Namespace) -> dict:
         )
     )
 
-    from mlm.batches.stored_batches import ShardFiles
     from mlm.model.initialisation import Initialisation
-    from mlm.shards.manifests import Manifest, shards_root
+    from mlm.samples.manifests import Manifest, shards_root
+    from mlm.samples.stored_batches import ShardFiles
     from mlm.training.in_jax.engine import Engine
     from mlm.training.resolved_run import Pretraining
 

@@ -86,7 +86,7 @@ def run_shards(corpus: Path, directory: Path) -> dict:
     import tokenizers  # noqa: F401
 
     from mlm.corpus.split_documents import SplitDocuments
-    from mlm.shards.sharding import ShardSettings, write_shard
+    from mlm.samples.sharding import ShardSettings, write_shard
     from mlm.tokenizer.encoding import Encoder
 
     start = time.perf_counter()

@@ -74,7 +74,7 @@ def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
     from train_step import our_step
     from transformers import RobertaConfig
 
-    from mlm.batches.masking import mask_batch
+    from mlm.samples.masking import mask_batch
     from mlm.training.in_tensorflow.model import build_model
     from mlm.training.in_tensorflow.optimizers import build_optimizer
 
@@ -159,7 +159,7 @@ def in_pytorch(case: tuple, ids: np.ndarray, precision: str, threads: int, compi
 
 
 def plan(case: tuple):
-    from mlm.batches.masking import MaskingPlan
+    from mlm.samples.masking import MaskingPlan
 
     return MaskingPlan(SHARE, 0.8, 0.1, 4, (0, 1, 2, 3, 4), case[2], case[4])
 

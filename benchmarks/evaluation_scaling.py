@@ -28,9 +28,9 @@ import yaml
 from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.model_evaluation import Paths, evaluate
 from mlm.foundations.digests import file_sha256
-from mlm.shards.manifests import Manifest, ShardEntry, totals
-from mlm.shards.split_samples import spread_samples
-from mlm.shards.tfrecord import SampleWriter
+from mlm.samples.manifests import Manifest, ShardEntry, totals
+from mlm.samples.split_samples import spread_samples
+from mlm.samples.tfrecord import SampleWriter
 
 CONFIG = Path(__file__).parents[1] / "config.yaml"
 MANIFESTS = {s: Path(f"results/manifests/{s}.json") for s in ("train", "validation", "test")}

@@ -20,8 +20,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
+from mlm.accelerators.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
 from mlm.config.pretraining import Optimizer
-from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
 
 TARGET, VOCABULARY, SEQUENCE, OPTIMIZER = "v5e:2x2", 25_000, 512, "adamw"
 
@@ -58,9 +58,9 @@ def lower_case(case: Case, program: str) -> None:
     """Write the case's StableHLO to `program`. Takes a TensorFlow process of its own."""
     from transformers import RobertaConfig
 
-    from mlm.batches.masking import MaskingPlan, mask_batch
+    from mlm.accelerators.lowering import lower, one_of_many
     from mlm.foundations.framework import tf, tf_keras
-    from mlm.preflight.lowering import lower, one_of_many
+    from mlm.samples.masking import MaskingPlan, mask_batch
     from mlm.training.in_tensorflow.model import build_model
     from mlm.training.in_tensorflow.optimizers import build_optimizer
     from mlm.training.in_tensorflow.train_step import replica_train_step

@@ -25,12 +25,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 
-from mlm.batches.input_pipeline import read_batches, training_batches
-from mlm.batches.masking import MaskingPlan
-from mlm.batches.stored_batches import BatchOrder, ShardFiles
 from mlm.foundations.framework import tf
-from mlm.shards.blocks import ShardBlocks
-from mlm.shards.tfrecord import SampleWriter
+from mlm.samples.blocks import ShardBlocks
+from mlm.samples.input_pipeline import read_batches, training_batches
+from mlm.samples.masking import MaskingPlan
+from mlm.samples.stored_batches import BatchOrder, ShardFiles
+from mlm.samples.tfrecord import SampleWriter
 
 SEQUENCE, BATCH, WINDOW, VOCABULARY = 128, 128, 2**17, 8_000
 

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import hbm_limits  # has the library found
 
-from mlm.batches.masking import MaskingPlan
+from mlm.accelerators.compiler import COMPILED, ENVIRONMENT, NO_MEMORY, Compilation, compile_here
 from mlm.config.pretraining import Optimizer
-from mlm.tpu.compiler import COMPILED, ENVIRONMENT, NO_MEMORY, Compilation, compile_here
+from mlm.samples.masking import MaskingPlan
 from mlm.training.optimisation import OptimizerSettings
 
 VOCABULARY, DROPOUT, OPTIMIZER = 50_265, 0.1, "muon"
@@ -42,7 +42,7 @@ CASES = {
 def description(form: str, batch: int, sequence: int) -> dict:
     """What the preflight would write of the step."""
     # Not above: it leaves TensorFlow, which the other form takes, to itself.
-    from mlm.preflight.described_steps import TRAINING, description_of
+    from mlm.accelerators.described_steps import TRAINING, description_of
 
     plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, sequence)
     optimizer = Optimizer(name=OPTIMIZER, learning_rate=1e-4, max_grad_norm=None, weight_decay=0.01)
@@ -87,8 +87,8 @@ def compile_case(form: str, batch: int, sequence: int, quick: bool) -> Compilati
     os.environ |= ENVIRONMENT  # before JAX is imported
     prepare("cpu", 1, None)
 
+    from mlm.accelerators.described_steps import compiled
     from mlm.model import network
-    from mlm.preflight.described_steps import compiled
 
     if form == "whole":
         network.LONG = sequence + 1

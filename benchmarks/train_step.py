@@ -33,9 +33,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
 
-from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.framework import make_deterministic, tf, tf_keras  # before TensorFlow itself
+from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.training.in_tensorflow.model import build_model
 from mlm.training.in_tensorflow.optimizers import build_optimizer
 from mlm.training.in_tensorflow.train_step import distributed_train_step, replica_train_step

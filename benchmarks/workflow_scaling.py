@@ -22,7 +22,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from mlm.results.artefacts import is_artefact, write_artefact  # noqa: E402
+from mlm.foundations.artefacts import is_artefact, write_artefact  # noqa: E402
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ rule asked:
         code=code("asked"),
         filters=canonical(settings["corpus"]["filters"]),
     script:
-        "../scripts/asked.py"
+        "../scripts/jobs/asked.py"
 
 
 rule index_split:
@@ -67,7 +67,7 @@ rule index_split:
     params:
         code=code("index_split"),
     script:
-        "../scripts/index_split.py"
+        "../scripts/jobs/index_split.py"
 
 
 rule index:

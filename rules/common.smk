@@ -18,20 +18,20 @@ from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import repeated_keys, set_by_user
 from mlm.corpus.shares import file_name, overlapping
-from mlm.foundations.code_digests import code_digests
+from mlm.foundations.code_digests import job_digests
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.environment import check_environment, check_place
 from mlm.foundations.errors import MlmError
-from mlm.jobs.abandoned_locks import hold_directory
+from mlm.foundations.abandoned_locks import hold_directory
 from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.publishing.secrecy import token_from_environment
 from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
-from mlm.results.artefacts import portable
-from mlm.results.bucket_access import check_bucket
-from mlm.shards.object_storage import is_remote
-from mlm.shards.prebuilt import find_shards
+from mlm.foundations.artefacts import portable
+from mlm.foundations.bucket_access import check_bucket
+from mlm.samples.object_storage import is_remote
+from mlm.samples.prebuilt import find_shards
 from mlm.tokenizer.tokenizer_settings import expected_vocabulary
-from mlm.tpu.compiler import require_compiler
+from mlm.accelerators.compiler import require_compiler
 
 try:
     check_place(Path.cwd())
@@ -145,11 +145,11 @@ MEMORY = FileMemory(".snakemake/remembered-digests.json")
 
 
 def code(*scripts):
-    """Digests of what `scripts/{script}.py` and the modules that it imports do, for `params`.
+    """Digests of what `scripts/jobs/{script}.py` and the modules that it imports do, for `params`.
 
     An edit of meaning reruns; comments, docstrings, formatting, dates and places do not.
     """
-    return code_digests(BASE / "scripts", scripts, MEMORY)
+    return job_digests(scripts, MEMORY)
 
 
 def source(paths):

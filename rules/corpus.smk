@@ -128,7 +128,7 @@ if IN_PARTS:
             files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)] + FILTER_FILES),
             settings=USED_BY_CORPUS | {"filters": FIRST_FILTERS},
         script:
-            "../scripts/corpus_read.py"
+            "../scripts/jobs/corpus_read.py"
 
     rule corpus_deduplicate:
         """Find duplicates and leaks among the documents whose digests begin alike."""
@@ -151,7 +151,7 @@ if IN_PARTS:
             code=code("corpus_deduplicate"),
             filters=FIRST_FILTERS,
         script:
-            "../scripts/corpus_deduplicate.py"
+            "../scripts/jobs/corpus_deduplicate.py"
 
 
 if IN_PARTS and HELD_OUT:
@@ -179,7 +179,7 @@ if IN_PARTS and HELD_OUT:
                 key: USED_BY_CORPUS["filters"]["decontamination"][key] for key in ("also", "words")
             },
         script:
-            "../scripts/corpus_decontaminate.py"
+            "../scripts/jobs/corpus_decontaminate.py"
 
 
 # Documents that are left out, but for near-duplicates.
@@ -211,7 +211,7 @@ if IN_PARTS and NEAR_DUPLICATES:
             code=code("corpus_sign"),
             near={k: NEAR_DUPLICATES[k] for k in ("words", "bands", "rows")},
         script:
-            "../scripts/corpus_sign.py"
+            "../scripts/jobs/corpus_sign.py"
 
     rule corpus_link:
         """Find near-duplicates among the documents with a key in common, of a share of the keys."""
@@ -235,7 +235,7 @@ if IN_PARTS and NEAR_DUPLICATES:
             code=code("corpus_link"),
             near={k: v for k, v in NEAR_DUPLICATES.items() if k != "largest_share"},
         script:
-            "../scripts/corpus_link.py"
+            "../scripts/jobs/corpus_link.py"
 
     rule corpus_cluster:
         """Join near-duplicates to clusters, of which the first document stays."""
@@ -260,7 +260,7 @@ if IN_PARTS and NEAR_DUPLICATES:
             code=code("corpus_cluster"),
             near=NEAR_DUPLICATES,
         script:
-            "../scripts/corpus_cluster.py"
+            "../scripts/jobs/corpus_cluster.py"
 
 
 if IN_PARTS:
@@ -287,7 +287,7 @@ if IN_PARTS:
         params:
             code=code("corpus_write"),
         script:
-            "../scripts/corpus_write.py"
+            "../scripts/jobs/corpus_write.py"
 
     rule corpus_counts:
         """Sum up what all parts and files of the corpus counted."""
@@ -322,7 +322,7 @@ if IN_PARTS:
         params:
             code=code("corpus_counts"),
         script:
-            "../scripts/corpus_counts.py"
+            "../scripts/jobs/corpus_counts.py"
 
 
 rule corpus:
@@ -370,4 +370,4 @@ rule corpus:
         file_counts=canonical(settings["corpus"]["count"]),
         operational=operational(parts=f"{len(CORPUS_PARTS):05d}" if IN_PARTS else None),
     script:
-        "../scripts/corpus.py"
+        "../scripts/jobs/corpus.py"

@@ -48,7 +48,7 @@ rule evaluate:
         accelerator=of_accelerator("cpu_threads", "kind", "virtual_replicas"),
         operational=operational(tpu=settings["accelerator"]["tpu"]),
     script:
-        "../scripts/evaluate.py"
+        "../scripts/jobs/evaluate.py"
 
 
 rule fill_mask:
@@ -72,4 +72,4 @@ rule fill_mask:
         evaluation=of_run("evaluation", "prompts", "top_k"),
         cpu_threads=settings["accelerator"]["cpu_threads"],
     script:
-        "../scripts/fill_mask.py"
+        "../scripts/jobs/fill_mask.py"

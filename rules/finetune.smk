@@ -51,7 +51,7 @@ rule finetune_data:
             else {}
         ),
     script:
-        "../scripts/finetune_data.py"
+        "../scripts/jobs/finetune_data.py"
 
 
 rule finetune_ridge:
@@ -77,7 +77,7 @@ rule finetune_ridge:
         folds=FINETUNE["folds"],
         penalties=FINETUNE["ridge_penalties"],
     script:
-        "../scripts/finetune_ridge.py"
+        "../scripts/jobs/finetune_ridge.py"
 
 
 rule finetune_fold:
@@ -125,7 +125,7 @@ rule finetune_fold:
         accelerator=of_accelerator("kind", "precision", "virtual_replicas"),
         operational=operational(wandb=FINETUNE["wandb"]),
     script:
-        "../scripts/finetune_fold.py"
+        "../scripts/jobs/finetune_fold.py"
 
 
 rule finetune_merge:
@@ -178,7 +178,7 @@ rule finetune_merge:
         ),
         seed=FINETUNE_SEED,
     script:
-        "../scripts/finetune_merge.py"
+        "../scripts/jobs/finetune_merge.py"
 
 
 rule finetune:

@@ -14,7 +14,7 @@
 #   snakemake --cores 2 preflight   shows all runs as a table and fails where one does
 #
 # Its jobs need libtpu, which is in envs/requirements-preflight.txt.
-from mlm.tpu.chips import replicas_of
+from mlm.config.chips import replicas_of
 
 # evaluation.batch_size is for all replicas together, so a replica's part of it, and with it the
 # program, depends on the number of replicas in a target.
@@ -62,7 +62,7 @@ rule lower_train_step:
         ),
         replicas=PREFLIGHT_REPLICAS,
     script:
-        "../scripts/lower_train_step.py"
+        "../scripts/jobs/lower_train_step.py"
 
 
 rule find_batch:
@@ -93,7 +93,7 @@ rule find_batch:
         targets=settings["preflight"]["targets"],
         largest_batch=settings["preflight"]["largest_batch"],
     script:
-        "../scripts/find_batch.py"
+        "../scripts/jobs/find_batch.py"
 
 
 rule compile_train_step:
@@ -133,7 +133,7 @@ rule compile_train_step:
             "checkpoint"
         ]["directory"],
     script:
-        "../scripts/compile_train_step.py"
+        "../scripts/jobs/compile_train_step.py"
 
 
 rule preflight_finetune:
@@ -172,7 +172,7 @@ rule preflight_finetune:
         # What a TPU has where the choice is left to the accelerator.
         precision=("float32" if settings["accelerator"]["precision"] == "float32" else "bfloat16"),
     script:
-        "../scripts/preflight_finetune.py"
+        "../scripts/jobs/preflight_finetune.py"
 
 
 rule preflight_passed:
@@ -194,7 +194,7 @@ rule preflight_passed:
     params:
         code=code("preflight"),
     script:
-        "../scripts/preflight.py"
+        "../scripts/jobs/preflight.py"
 
 
 rule preflight:
@@ -221,4 +221,4 @@ rule preflight:
     params:
         code=code("preflight"),
     script:
-        "../scripts/preflight.py"
+        "../scripts/jobs/preflight.py"

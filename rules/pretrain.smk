@@ -38,7 +38,7 @@ rule holes:
         forget=lambda wildcards: forgotten_by(wildcards.run),
         settings=canonical(corpus_settings(settings)),
     script:
-        "../scripts/holes.py"
+        "../scripts/jobs/holes.py"
 
 
 rule pretrain:
@@ -97,7 +97,7 @@ rule pretrain:
             tpu=settings["accelerator"]["tpu"],
         ),
     script:
-        "../scripts/pretrain.py"
+        "../scripts/jobs/pretrain.py"
 
 
 rule keep_model:
@@ -122,4 +122,4 @@ rule keep_model:
     params:
         code=code("keep_model"),
     script:
-        "../scripts/keep_model.py"
+        "../scripts/jobs/keep_model.py"

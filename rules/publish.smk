@@ -49,7 +49,7 @@ rule publish_tokenizer:
         card=PUBLISH_CARD,
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
-        "../scripts/publish_tokenizer.py"
+        "../scripts/jobs/publish_tokenizer.py"
 
 
 rule publish_dataset:
@@ -78,7 +78,7 @@ rule publish_dataset:
         card=PUBLISH_CARD,
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
-        "../scripts/publish_dataset.py"
+        "../scripts/jobs/publish_dataset.py"
 
 
 rule publish_model:
@@ -112,4 +112,4 @@ rule publish_model:
         branch=PUBLISH["checkpoints"]["branch"] if PUBLISH["checkpoints"]["every"] else None,
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
-        "../scripts/publish_model.py"
+        "../scripts/jobs/publish_model.py"

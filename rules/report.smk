@@ -60,4 +60,4 @@ rule report:
         templates={str(f.relative_to(BASE)): MEMORY.sha256(f) for f in TEMPLATES},
         benchmarks="logs/benchmarks",
     script:
-        "../scripts/report.py"
+        "../scripts/jobs/report.py"

@@ -2,7 +2,7 @@
 # Included last: it names what the other files make.
 from snakemake.io import regex_from_filepattern
 
-from mlm.results.result_checks import (
+from mlm.foundations.result_checks import (
     Found,
     date_in_order,
     forget_removed,
@@ -106,7 +106,7 @@ rule check:
         given=canonical(settings.given),
         made=MADE_BY_STAGE,
     script:
-        "../scripts/check.py"
+        "../scripts/jobs/check.py"
 
 
 # The results themselves say what they were made from. They are checked once, before planning.
@@ -122,7 +122,7 @@ if workflow.is_main_process:
     if storage_settings.default_storage_provider is None:
         FOUND = look_over(RESULTS + ON_REQUEST, PARAMS_OF, MEMORY)
     elif storage_settings.default_storage_provider == "gcs":
-        from mlm.results.bucket_results import look_over_bucket
+        from mlm.foundations.bucket_results import look_over_bucket
 
         FOUND = look_over_bucket(storage_settings.default_storage_prefix, RESULTS, PARAMS_OF)
     else:

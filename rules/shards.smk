@@ -11,7 +11,7 @@
 import time
 
 if not FROM_CORPUS:
-    from mlm.shards.prebuilt import manifests_beside
+    from mlm.samples.prebuilt import manifests_beside
 
     try:
         MANIFESTS_BESIDE = {
@@ -49,7 +49,7 @@ if not FROM_CORPUS:
             place=lambda wildcards: settings["shards"]["prebuilt"][wildcards.split],
             sequence_length=settings["shards"]["sequence_length"],
         script:
-            "../scripts/prebuilt.py"
+            "../scripts/jobs/prebuilt.py"
 
 else:
 
@@ -85,7 +85,7 @@ else:
             ),
             operational=operational(read_batch=settings["shards"]["read_batch"]),
         script:
-            "../scripts/shard.py"
+            "../scripts/jobs/shard.py"
 
     rule manifest:
         """Name a split's shards with their counts and digests; see that none is missing."""
@@ -110,7 +110,7 @@ else:
         params:
             code=code("manifest"),
         script:
-            "../scripts/manifest.py"
+            "../scripts/jobs/manifest.py"
 
 
 rule verify:
@@ -139,7 +139,7 @@ rule verify:
         # A new value each time: who asks again wants the shards to be read again.
         asked=lambda wildcards: time.time_ns(),
     script:
-        "../scripts/verify.py"
+        "../scripts/jobs/verify.py"
 
 
 rule masked_samples:
@@ -170,7 +170,7 @@ rule masked_samples:
         seed=settings["seed"],
         sequence_length=settings["shards"]["sequence_length"],
     script:
-        "../scripts/preview.py"
+        "../scripts/jobs/preview.py"
 
 
 rule preview:
@@ -194,4 +194,4 @@ rule preview:
         # A new value each time: who asks again wants to see them again.
         asked=lambda wildcards: time.time_ns(),
     script:
-        "../scripts/show_preview.py"
+        "../scripts/jobs/show_preview.py"

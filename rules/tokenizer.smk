@@ -49,4 +49,4 @@ rule tokenizer:
             else []
         ),
     script:
-        "../scripts/tokenizer.py"
+        "../scripts/jobs/tokenizer.py"

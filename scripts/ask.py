@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> int:
     from mlm.asking.asking import Question, ask
     from mlm.asking.in_words import in_words, training_in_words
     from mlm.config.reading import read_settings_in
-    from mlm.results.typed_artefacts import as_json
+    from mlm.foundations.typed_artefacts import as_json
 
     try:
         overlays, values = given.configfile, given.config

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
         print(f"fill.py: {error}", file=sys.stderr)
         return 1
     if given.json:
-        from mlm.results.typed_artefacts import as_json
+        from mlm.foundations.typed_artefacts import as_json
 
         print(json.dumps([as_json(prompt) for prompt in found], ensure_ascii=False, indent=2))
         return 0
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 def _checked_model(run: str, settings: dict) -> Path:
     """The directory of the run's model, compared with what its training recorded."""
-    from mlm.results.artefacts import check_inputs
+    from mlm.foundations.artefacts import check_inputs
 
     if run not in settings["runs"]:
         raise MlmError(f"no run is called {run!r}; there are: {', '.join(settings['runs'])}")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mlm.config.resolution import resolve
 from mlm.foundations.errors import printable
-from mlm.jobs.rerun_reasons import planned_jobs, stages
+from mlm.foundations.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
 #: Options of snakemake that ask another question; those that begin with --list as well.

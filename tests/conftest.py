@@ -36,7 +36,7 @@ _FIRST = ("publishing", "training", "finetuning", "workflow")
 @pytest.fixture(autouse=True)
 def no_bucket_is_remembered():
     """Each test has the object storage that it says."""
-    from mlm.shards.object_storage import _store
+    from mlm.samples.object_storage import _store
 
     _store.cache_clear()
 

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from mlm.results.artefacts import write_artefact
+from mlm.foundations.artefacts import write_artefact
 from tests.cluster.conftest import DIFFERS, SMALL, digests, start
 from tests.workflow.conftest import ROOT, Project
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import small_run
 
-from mlm.tpu.compiler import COMPILED, ENVIRONMENT, compile_for
+from mlm.accelerators.compiler import COMPILED, ENVIRONMENT, compile_for
 from tests.preflight.test_planted_faults import lower_in_a_process
 
 pytestmark = pytest.mark.slow
@@ -87,10 +87,10 @@ def test_the_figures_of_a_step_with_muon_hold_its_iterations(tmp_path):
 
 def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
     """The very functions that train, validate and evaluate, over a mesh of four devices."""
-    from mlm.preflight.artefacts import Lowering
-    from mlm.preflight.described_steps import compile_step
-    from mlm.preflight.forward_steps import ForwardSteps
-    from mlm.preflight.lowering_job import LoweringOptions, lower_run
+    from mlm.accelerators.artefacts import Lowering
+    from mlm.accelerators.described_steps import compile_step
+    from mlm.accelerators.forward_steps import ForwardSteps
+    from mlm.accelerators.lowering_job import LoweringOptions, lower_run
 
     small_run.write_inputs(tmp_path)
     changes = {
@@ -119,9 +119,9 @@ def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
 
 def test_moments_that_are_divided_take_their_share_of_a_chip(tmp_path):
     """By the compiler, for four chips: three quarters less of what divides, for each moment."""
-    from mlm.preflight.artefacts import Lowering
-    from mlm.preflight.described_steps import compile_step
-    from mlm.preflight.lowering_job import LoweringOptions, lower_run
+    from mlm.accelerators.artefacts import Lowering
+    from mlm.accelerators.described_steps import compile_step
+    from mlm.accelerators.lowering_job import LoweringOptions, lower_run
 
     small_run.write_inputs(tmp_path)
     program, summary, arguments = str(tmp_path / "t"), str(tmp_path / "l.json"), {}

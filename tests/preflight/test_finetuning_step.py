@@ -2,9 +2,9 @@
 
 import pytest
 
+from mlm.accelerators.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET
+from mlm.accelerators.finetuning_compilation import compile_ahead
 from mlm.config.resolution import resolve
-from mlm.finetuning.ahead_of_time import compile_ahead
-from mlm.tpu.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET
 
 pytestmark = pytest.mark.slow
 

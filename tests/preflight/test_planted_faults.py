@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import small_run
 
-from mlm.shards.manifests import Manifest
+from mlm.samples.manifests import Manifest
 
 pytestmark = pytest.mark.slow
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 def lower_in_a_process(root: Path, overrides: dict | None = None) -> dict:
-    """The summary of `python -m mlm.preflight.lowering_job` for the small run below `root`."""
+    """The summary of `python -m mlm.accelerators.lowering_job` for the small run below `root`."""
     overrides = {"accelerator": {"precision": "auto"}} | (overrides or {})
     settings, files = small_run.small_job(root, overrides=overrides)
     request = {
@@ -28,7 +28,7 @@ def lower_in_a_process(root: Path, overrides: dict | None = None) -> dict:
         "summary": str(root / "lowering.json"),
     }
     ran = subprocess.run(
-        [sys.executable, "-m", "mlm.preflight.lowering_job"],
+        [sys.executable, "-m", "mlm.accelerators.lowering_job"],
         input=json.dumps(request),
         env={"PYTHONPATH": str(SCRIPTS), "PATH": "/usr/bin:/bin"},
         capture_output=True,
@@ -103,7 +103,7 @@ def faults():
 
 @pytest.fixture(scope="module")
 def step(tmp_path_factory):
-    from mlm.preflight.lowering import train_step_of
+    from mlm.accelerators.lowering import train_step_of
     from mlm.training.run_inputs import pretraining_of
 
     root = tmp_path_factory.mktemp("run")
@@ -115,7 +115,7 @@ def step(tmp_path_factory):
 
 @pytest.mark.parametrize("name", faults())
 def test_a_fault_in_the_step_of_a_real_model_is_named(step, name):
-    from mlm.preflight.lowering import lower
+    from mlm.accelerators.lowering import lower
 
     fault, rule = faults()[name]
 
@@ -132,7 +132,7 @@ def test_a_fault_in_the_step_of_a_real_model_is_named(step, name):
 
 
 def test_the_step_without_a_fault_passes(step):
-    from mlm.preflight.lowering import lower
+    from mlm.accelerators.lowering import lower
 
     lowered = lower(step.function, step.signature)
     assert lowered.findings == () and lowered.program
@@ -142,9 +142,9 @@ def lowered_forward(root: Path, section: dict, **overrides):
     """The programs of validation and evaluation on four replicas, and the rows of each."""
     from dataclasses import replace
 
+    from mlm.accelerators.forward_steps import ForwardSteps, lower_forward
+    from mlm.accelerators.lowering import train_step_of
     from mlm.foundations.framework import tf_keras
-    from mlm.preflight.forward_steps import ForwardSteps, lower_forward
-    from mlm.preflight.lowering import train_step_of
     from mlm.training.run_inputs import pretraining_of
 
     small_run.write_inputs(root)
@@ -175,9 +175,9 @@ EVALUATION = {"batch_size": 64, "mlm_probability": 0.15, "mask_token": 0.8, "ran
 def test_a_step_without_gradients_that_overflows_the_memory_is_named(
     tmp_path, monkeypatch, name, batch, section, rows
 ):
+    from mlm.accelerators.compiler import COMPILED, NO_MEMORY, compile_for
+    from mlm.accelerators.forward_checks import ForwardProgram, judge_forward
     from mlm.evaluation import scoring
-    from mlm.preflight.forward_checks import ForwardProgram, judge_forward
-    from mlm.tpu.compiler import COMPILED, NO_MEMORY, compile_for
 
     if name == "evaluation":
         # Its logits have a limit of their own, so that only wide models come to the chip's.
@@ -196,9 +196,9 @@ def test_a_step_without_gradients_that_overflows_the_memory_is_named(
 
 
 def test_a_batch_that_overflows_the_memory_is_named(step, tmp_path):
+    from mlm.accelerators.compiler import NO_MEMORY, compile_for
+    from mlm.accelerators.lowering import lower
     from mlm.foundations.framework import tf
-    from mlm.preflight.lowering import lower
-    from mlm.tpu.compiler import NO_MEMORY, compile_for
 
     def large(batch):
         # Products that a batch of many more samples would make.

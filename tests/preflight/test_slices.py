@@ -3,9 +3,9 @@
 import pytest
 import small_run
 
-from mlm.preflight.described_steps import compile_step
-from mlm.tpu.chips import replicas_of
-from mlm.tpu.compiler import COMPILED
+from mlm.accelerators.compiler import COMPILED
+from mlm.accelerators.described_steps import compile_step
+from mlm.config.chips import replicas_of
 from tests.preflight.test_planted_faults import lower_in_a_process
 
 pytestmark = pytest.mark.slow

@@ -19,6 +19,7 @@ from mlm.evaluation.artefacts import (
     PredictedToken,
     ScoredPair,
 )
+from mlm.foundations.artefacts import MadeFrom, record_job
 from mlm.foundations.atomic import read_json, write_json
 from mlm.foundations.errors import MlmError
 from mlm.model.export import SENTENCE_ENCODER_FILES, write_sentence_encoder
@@ -30,8 +31,7 @@ from mlm.publishing.publishing_jobs import (
     publish_model,
     publish_tokenizer,
 )
-from mlm.results.artefacts import MadeFrom, record_job
-from mlm.shards.manifests import Manifest
+from mlm.samples.manifests import Manifest
 from mlm.training.artefacts import Training
 from tests.publishing.conftest import TOKEN
 from tests.unit import report_artefacts as made

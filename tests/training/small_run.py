@@ -14,12 +14,12 @@ from unittest import mock
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, models
 
-from mlm.batches.artefacts import HolesOfRun, LeftOut
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
-from mlm.shards.manifests import Manifest, ShardEntry, totals
-from mlm.shards.tfrecord import SampleWriter
+from mlm.samples.artefacts import HolesOfRun, LeftOut
+from mlm.samples.manifests import Manifest, ShardEntry, totals
+from mlm.samples.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH = 500, 16
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}

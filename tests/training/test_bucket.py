@@ -8,7 +8,7 @@ from fake_bucket import fake_bucket
 from small_run import run_child, write_inputs
 
 from mlm.foundations.digests import file_sha256
-from mlm.shards.manifests import Manifest
+from mlm.samples.manifests import Manifest
 
 
 @pytest.fixture

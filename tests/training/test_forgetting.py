@@ -17,10 +17,10 @@ from small_run import (
     write_inputs,
 )
 
-from mlm.batches.artefacts import HolesOfRun
 from mlm.foundations.digests import file_sha256
-from mlm.shards.manifests import Manifest, ShardEntry, totals
-from mlm.shards.tfrecord import SampleWriter
+from mlm.samples.artefacts import HolesOfRun
+from mlm.samples.manifests import Manifest, ShardEntry, totals
+from mlm.samples.tfrecord import SampleWriter
 from mlm.training.first_use import first_use
 from mlm.training.run_inputs import pretraining_of, read_manifests
 

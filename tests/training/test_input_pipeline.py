@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from small_run import LENGTH, VOCABULARY, write_split
 
-from mlm.batches.input_pipeline import evaluation_batches, reading_in_words, training_batches
-from mlm.batches.masking import MaskingPlan
-from mlm.batches.stored_batches import BatchOrder, ShardFiles
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
-from mlm.shards.split_samples import evenly_spread
+from mlm.samples.input_pipeline import evaluation_batches, reading_in_words, training_batches
+from mlm.samples.masking import MaskingPlan
+from mlm.samples.split_samples import evenly_spread
+from mlm.samples.stored_batches import BatchOrder, ShardFiles
 
 COUNTS = (17, 5, 30, 9, 1)
 PLAN = MaskingPlan(

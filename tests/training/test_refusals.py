@@ -16,12 +16,12 @@ from small_run import (
     write_tokenizer,
 )
 
+from mlm.accelerators.artefacts import Preflight, Step
+from mlm.accelerators.gate import require_passed
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.model_configuration import ModelRequest, model_configuration
-from mlm.preflight.artefacts import Preflight, Step
-from mlm.preflight.gate import require_passed
-from mlm.shards.manifests import Manifest
+from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
 from mlm.training import pretrain, state_fingerprint
 from mlm.training.in_tensorflow.accelerators import Accelerator

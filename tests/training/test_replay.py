@@ -21,9 +21,9 @@ from small_run import (
 )
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from mlm.batches.sample_order import SampleOrder
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
+from mlm.samples.sample_order import SampleOrder
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +114,7 @@ def _replay(root: Path, questions: tuple[tuple, ...]) -> None:
     from mlm.asking.replay import replay
     from mlm.asking.replay_in_words import replay_in_words
     from mlm.config.resolution import resolve
-    from mlm.results.typed_artefacts import as_json
+    from mlm.foundations.typed_artefacts import as_json
 
     settings, found = resolve(yaml.safe_load(Path("config.yaml").read_text())), []
     for text, step in questions:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from small_run import run_child, small_job, write_inputs
 
-from mlm.batches.input_pipeline import evaluation_batches, replica_shares
-from mlm.batches.masking_plan import masking_plan
-from mlm.batches.stored_batches import ShardFiles
 from mlm.foundations.atomic import read_json
 from mlm.foundations.framework import tf
-from mlm.shards.manifests import Manifest
+from mlm.samples.input_pipeline import evaluation_batches, replica_shares
+from mlm.samples.manifests import Manifest
+from mlm.samples.masking_plan import masking_plan
+from mlm.samples.stored_batches import ShardFiles
 from mlm.tokenizer.encoding import Encoder
 
 NO_DROPOUT = {"config": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}}

@@ -193,7 +193,7 @@ def ask_all(question, *given) -> list:
 
 SAME = {
     "settings": {"seed": 0, "optimizer": {"learning_rate": 0.006}},
-    "code": {"mlm.batches.masking": "1f"},
+    "code": {"mlm.samples.masking": "1f"},
     "packages": {"jax": "0.10.2"},
     "manifests": {"train": "ab"},
 }
@@ -203,7 +203,7 @@ SAME = {
     "changed, said",
     [
         ({"settings": {"seed": 1, "optimizer": {"learning_rate": 0.006}}}, "settings.seed: 0 in"),
-        ({"code": {"mlm.batches.masking": "2f"}}, "code mlm.batches.masking is another"),
+        ({"code": {"mlm.samples.masking": "2f"}}, "code mlm.samples.masking is another"),
         ({"packages": {"jax": "0.10.1"}}, "packages.jax: '0.10.2' in process 0, '0.10.1' there"),
         ({"manifests": {"train": "cd"}}, "manifests.train is another"),
     ],

@@ -17,9 +17,9 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import write_json
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
-from mlm.shards.manifest_merging import merge
-from mlm.shards.sharding import ShardSettings, write_shard
-from mlm.shards.summaries import ShardSummary
+from mlm.samples.manifest_merging import merge
+from mlm.samples.sharding import ShardSettings, write_shard
+from mlm.samples.summaries import ShardSummary
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
 from mlm.training.run_inputs import RunFiles, RunSettings, pretraining_of, read_manifests
@@ -27,7 +27,7 @@ from mlm.training.run_inputs import RunFiles, RunSettings, pretraining_of, read_
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 #: Those of mlm.training.state_fingerprint that are asked for, which imports TensorFlow.
 COMPUTING_MODULES = [
-    f"mlm.batches.{name}" for name in ("keyed_random", "masking", "sample_order", "stored_batches")
+    f"mlm.samples.{name}" for name in ("keyed_random", "masking", "sample_order", "stored_batches")
 ]
 SPLITS = ("train", "validation", "test")
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
@@ -212,7 +212,7 @@ def write_state(run, files, step: int, replicas: int = 1, **code: str) -> Path:
         "device": {"replicas": replicas},
         "manifests": {s: file_sha256(files.manifests[s]) for s in ("train", "validation")},
         "tokenizer": file_sha256(files.tokenizer),
-        "code": digests | {f"mlm.batches.{name}": digest for name, digest in code.items()},
+        "code": digests | {f"mlm.samples.{name}": digest for name, digest in code.items()},
     }
     place = Path(f"state/base/{value_sha256(basis)[:16]}/step-{step:08d}/complete.json")
     write_json(place, {"basis": basis, "fingerprint": value_sha256(basis)[:16], "files": {}})

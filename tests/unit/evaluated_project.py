@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from mlm.foundations.digests import file_sha256
-from mlm.shards.manifests import Manifest, ShardEntry, totals
-from mlm.shards.packing import Spans
-from mlm.shards.tfrecord import SampleWriter
+from mlm.samples.manifests import Manifest, ShardEntry, totals
+from mlm.samples.packing import Spans
+from mlm.samples.tfrecord import SampleWriter
 
 LENGTH = 16
 SPECIAL = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]

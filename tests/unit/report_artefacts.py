@@ -8,11 +8,11 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from mlm.asking.artefacts import Asked
-from mlm.batches.artefacts import Preview
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import Evaluation, FillMask
 from mlm.report.report_inputs import CURVE_COLUMNS
-from mlm.shards.manifests import Manifest
+from mlm.samples.artefacts import Preview
+from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from mlm.config.pretraining import Optimizer
-from mlm.shards.manifests import Manifest, ShardEntry, totals
-from mlm.shards.tfrecord import SampleWriter
+from mlm.samples.manifests import Manifest, ShardEntry, totals
+from mlm.samples.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH, SAMPLES = 64, 16, 50
 
@@ -16,10 +16,10 @@ def small_pretraining(root: Path, **overrides):
     """A Pretraining of one layer of width 16, on 50 samples of 16 tokens."""
     from transformers import RobertaConfig
 
-    from mlm.batches.masking import MaskingPlan
-    from mlm.batches.stored_batches import ShardFiles
     from mlm.model.initialisation import Initialisation
-    from mlm.shards.blocks import ShardBlocks
+    from mlm.samples.blocks import ShardBlocks
+    from mlm.samples.masking import MaskingPlan
+    from mlm.samples.stored_batches import ShardFiles
     from mlm.training.optimisation import OptimizerSettings
     from mlm.training.resolved_run import Pretraining
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from mlm.jobs import abandoned_locks
-from mlm.jobs.abandoned_locks import hold_directory
+from mlm.foundations import abandoned_locks
+from mlm.foundations.abandoned_locks import hold_directory
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 HOLDER = """
 import sys, time
 from pathlib import Path
-from mlm.jobs.abandoned_locks import hold_directory
+from mlm.foundations.abandoned_locks import hold_directory
 hold_directory(Path("."), print)
 Path(".snakemake/locks").mkdir(exist_ok=True)
 Path(".snakemake/locks", sys.argv[1]).write_text("x")

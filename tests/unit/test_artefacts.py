@@ -6,9 +6,7 @@ import time
 
 import pytest
 
-from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import (
+from mlm.foundations.artefacts import (
     check_inputs,
     made_from,
     portable,
@@ -18,6 +16,8 @@ from mlm.results.artefacts import (
     settings_digests,
     write_artefact,
 )
+from mlm.foundations.digests import FileMemory, file_sha256
+from mlm.foundations.errors import MlmError
 
 
 def test_an_artefact_comes_back_as_it_was_written(tmp_path):

@@ -28,8 +28,6 @@ from mlm.asking.nearness import best_stretch, words_of
 from mlm.asking.origin import Origins
 from mlm.asking.packed import PackedSplit
 from mlm.asking.uses import uses_of
-from mlm.batches.masking import FIXED_EPOCH, mask_batch
-from mlm.batches.stored_batches import stored_batches
 from mlm.config.resolution import resolve, run_section
 from mlm.corpus.artefacts import (
     CorpusSplit,
@@ -41,12 +39,14 @@ from mlm.corpus.artefacts import (
 )
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.split_documents import SplitDocuments
+from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_json
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import write_artefact
-from mlm.shards.manifests import Manifest
-from mlm.shards.split_samples import evenly_spread, spread_samples
-from mlm.shards.tf_example import decode_samples
+from mlm.samples.manifests import Manifest
+from mlm.samples.masking import FIXED_EPOCH, mask_batch
+from mlm.samples.split_samples import evenly_spread, spread_samples
+from mlm.samples.stored_batches import stored_batches
+from mlm.samples.tf_example import decode_samples
 from mlm.tokenizer.encoding import Encoder
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "ask.py"

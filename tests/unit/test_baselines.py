@@ -13,7 +13,7 @@ from mlm.evaluation.baselines import (
     with_hidden_neighbours,
 )
 from mlm.evaluation.predictions import NO_NEIGHBOUR, positions_of
-from mlm.shards.split_samples import joined
+from mlm.samples.split_samples import joined
 
 SPECIAL = [0, 1, 2, 3, 4]
 

@@ -9,10 +9,10 @@ import pytest
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.shards.blocks import ReadableBlocks, ShardBlocks
-from mlm.shards.manifests import ShardEntry
-from mlm.shards.tfrecord import BLOCK_SAMPLES, SampleWriter, read_records
-from mlm.shards.verification import SampleSchema, verify_shard
+from mlm.samples.blocks import ReadableBlocks, ShardBlocks
+from mlm.samples.manifests import ShardEntry
+from mlm.samples.tfrecord import BLOCK_SAMPLES, SampleWriter, read_records
+from mlm.samples.verification import SampleSchema, verify_shard
 
 SAMPLES = 2 * BLOCK_SAMPLES + 300
 

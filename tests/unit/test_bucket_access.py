@@ -2,8 +2,8 @@
 
 import pytest
 
+from mlm.foundations.bucket_access import bucket_and_folder
 from mlm.foundations.errors import MlmError
-from mlm.results.bucket_access import bucket_and_folder
 
 
 @pytest.mark.parametrize(

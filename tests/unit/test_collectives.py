@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlm.tpu.collectives import Collective, bytes_sent, collectives_of
+from mlm.accelerators.collectives import Collective, bytes_sent, collectives_of
 
 #: Lines as XLA's compilers for TPUs, GPUs and CPUs write them.
 HLO = """

@@ -11,17 +11,17 @@ import pytest
 from mlm.config.families import FAMILIES
 from mlm.corpus.counts import count_tokens
 from mlm.foundations.errors import MlmError
-from mlm.model.cooccurrence import Request, positive_pmi, start_from_counts, word_vectors
-from mlm.shards.blocks import ShardBlocks
-from mlm.shards.tfrecord import SampleWriter
 from mlm.model import cooccurrence
+from mlm.model.cooccurrence import Request, positive_pmi, start_from_counts, word_vectors
+from mlm.samples.blocks import ShardBlocks
+from mlm.samples.tfrecord import SampleWriter
 
 SPECIAL = (0, 1, 2, 3, 4)
 LENGTH, WORDS = 32, 1500
 
 
 def shards_of(path, ids):
-    from mlm.batches.stored_batches import ShardFiles
+    from mlm.samples.stored_batches import ShardFiles
 
     with SampleWriter(path, "none") as writer:
         writer.write(ids, np.full(len(ids), ids.shape[1]))

@@ -49,9 +49,9 @@ from mlm.corpus.parts import PARTITIONS, Piece, divided
 from mlm.corpus.planning import planned_parts, source_files
 from mlm.corpus.shares import file_name
 from mlm.corpus.sources import open_source
+from mlm.foundations.artefacts import record_job
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import record_job
 
 
 def texts(count: int, first: int = 0) -> list[str]:

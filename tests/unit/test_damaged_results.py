@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.shards.sharding import read_documents as read_rows
+from mlm.samples.sharding import read_documents as read_rows
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 

@@ -10,9 +10,9 @@ from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.model_evaluation import Paths, evaluate
 from mlm.foundations.atomic import canonical_json
 from mlm.foundations.errors import MlmError
-from mlm.results.typed_artefacts import as_json
-from mlm.shards.manifests import Manifest
-from mlm.shards.split_samples import evenly_spread, read_samples, spread_samples
+from mlm.foundations.typed_artefacts import as_json
+from mlm.samples.manifests import Manifest
+from mlm.samples.split_samples import evenly_spread, read_samples, spread_samples
 
 SECTION = {
     "batch_size": 64,
@@ -76,8 +76,8 @@ def random_model(root):
 @pytest.fixture(scope="module")
 def memorised_model(root):
     """The evaluation of a model that was trained on the very masks of the train split."""
-    from mlm.batches.masking import MaskingPlan, mask_batch
     from mlm.foundations.framework import tf, tf_keras
+    from mlm.samples.masking import MaskingPlan, mask_batch
     from mlm.training.in_tensorflow.prediction import masked_logits
 
     model = project.build_model(width=64)
@@ -119,8 +119,8 @@ def test_a_model_that_memorised_train_is_said_to_have(memorised_model):
 
 def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
     """The model's full logits, masks and softmax once more, sample by sample."""
-    from mlm.batches.masking import MaskingPlan, mask_batch
     from mlm.evaluation.exported_model import load_model
+    from mlm.samples.masking import MaskingPlan, mask_batch
 
     model = load_model(root / "random")
     plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
@@ -260,7 +260,7 @@ def test_intervals_resample_the_sums_by_group(grouped):
 
 def test_a_masked_token_counts_for_the_group_of_its_own_document(root, grouped):
     """The masks once more, and of each sample the two halves with their groups."""
-    from mlm.batches.masking import MaskingPlan, mask_batch
+    from mlm.samples.masking import MaskingPlan, mask_batch
 
     plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
     ids, real = project.samples("test", root / "random")
@@ -357,7 +357,7 @@ def test_a_changed_shard_is_refused(root, tmp_path):
 def test_an_empty_test_split_is_a_clear_error(root, tmp_path):
     import shutil
 
-    from mlm.shards.manifests import Manifest
+    from mlm.samples.manifests import Manifest
 
     shutil.copytree(root, tmp_path / "copy")
     manifest = Manifest.read(root / "test.json")

@@ -1,5 +1,5 @@
 from mlm.evaluation.artefacts import Answer, FillMask, Prompt, rounded
-from mlm.results.artefacts import read_artefact
+from mlm.foundations.artefacts import read_artefact
 
 
 def test_what_is_written_has_its_version_and_is_rounded(tmp_path):

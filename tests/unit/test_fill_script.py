@@ -6,7 +6,7 @@ import pytest
 from loaded_script import loaded
 
 from mlm.evaluation.artefacts import Answer, Prompt
-from mlm.results.artefacts import record_job, write_artefact
+from mlm.foundations.artefacts import record_job, write_artefact
 
 
 @pytest.fixture

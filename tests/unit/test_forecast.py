@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mlm.check import check as checking
+from mlm.check import sampled_text
+from mlm.check.check import Answer, check, show
+from mlm.check.data_rehearsal import DataMeasured
+from mlm.check.estimate import Size, Stage, stages_of_run, together, updates
+from mlm.check.stopwatch import Took, alone
+from mlm.check.training_rehearsal import TrainingMeasured
 from mlm.config.resolution import resolve
 from mlm.corpus.embedded import paragraphs, speeches
-from mlm.forecast import check as checking
-from mlm.forecast import sampled_text
-from mlm.forecast.check import Answer, check, show
-from mlm.forecast.data_rehearsal import DataMeasured
-from mlm.forecast.estimate import Size, Stage, stages_of_run, together, updates
-from mlm.forecast.stopwatch import Took, alone
-from mlm.forecast.training_rehearsal import TrainingMeasured
 from mlm.foundations.errors import MlmError
 
 
@@ -75,7 +75,7 @@ def check_problems_of_data(settings):
         raise stop
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlm.forecast.check.slowness", no_training)
+        patch.setattr("mlm.check.check.slowness", no_training)
         try:
             found += check(settings, {}).problems
         except RuntimeError as error:
@@ -87,7 +87,7 @@ def test_how_slow_this_machine_is_is_measured_before_the_framework_is_there():
     # Half is what an import that is there already looks like.
     scripts = str(Path(__file__).parents[2] / "scripts")
     found = subprocess.run(
-        [sys.executable, "-c", "from mlm.forecast.check import slowness; print(slowness())"],
+        [sys.executable, "-c", "from mlm.check.check import slowness; print(slowness())"],
         env=os.environ | {"PYTHONPATH": scripts},
         capture_output=True,
         text=True,

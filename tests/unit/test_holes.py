@@ -24,19 +24,19 @@ from asked_project import (
 from mlm.asking.asking import Question, ask
 from mlm.asking.forgetting import forgetting, forgetting_in_words
 from mlm.asking.in_words import in_words, training_in_words
-from mlm.batches.holes import Holes, punched
-from mlm.batches.making_holes import TrainSplit, holes_of
-from mlm.batches.masking import mask_batch
-from mlm.batches.stored_batches import stored_batches
 from mlm.config.problems import merged
 from mlm.config.resolution import resolve, run_section
 from mlm.corpus.file_patterns import used_settings
+from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.results.artefacts import write_artefact
-from mlm.shards.document_spans import merged_spans
-from mlm.shards.manifests import Manifest
-from mlm.shards.split_samples import spread_samples
-from mlm.shards.tf_example import decode_samples
+from mlm.samples.document_spans import merged_spans
+from mlm.samples.holes import Holes, punched
+from mlm.samples.making_holes import TrainSplit, holes_of
+from mlm.samples.manifests import Manifest
+from mlm.samples.masking import mask_batch
+from mlm.samples.split_samples import spread_samples
+from mlm.samples.stored_batches import stored_batches
+from mlm.samples.tf_example import decode_samples
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import WithoutDocuments
 from mlm.training.first_use import first_difference, first_use

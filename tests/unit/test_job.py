@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from mlm.foundations.artefacts import made_from, read_artefact, record_job, write_artefact
 from mlm.foundations.errors import MlmError
-from mlm.jobs.job import run
-from mlm.results.artefacts import made_from, read_artefact, record_job, write_artefact
+from mlm.foundations.job import run
 
 
 class Files(dict):
@@ -104,7 +104,7 @@ def test_a_job_waits_for_the_same_job_of_a_killed_run(tmp_path):
     program = (
         "import sys, time\n"
         "from types import SimpleNamespace\n"
-        "from mlm.jobs.job import run\n"
+        "from mlm.foundations.job import run\n"
         "def main(job):\n"
         "    print('at work', sys.argv[1], flush=True)\n"
         "    time.sleep(1 if sys.argv[1] == 'first' else 0)\n"
@@ -148,7 +148,7 @@ def test_sigterm_ends_a_job_through_its_clean_up(tmp_path):
         "import os, signal, sys\n"
         "from types import SimpleNamespace\n"
         "from mlm.foundations.atomic import replacing\n"
-        "from mlm.jobs.job import run\n"
+        "from mlm.foundations.job import run\n"
         "def main(job):\n"
         "    with replacing('x.json') as temporary:\n"
         "        temporary.write_text('half')\n"

@@ -1,12 +1,11 @@
 """The page of a training under way: what it says, when it is written, and that it is in no way."""
 
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from mlm.foundations.code_digests import code_digests
+from mlm.foundations.code_digests import job_digests
 from mlm.report.live_page import live_page as page_of
 from mlm.training import live
 from mlm.training.live import LivePage, LiveSettings, live_page
@@ -112,7 +111,7 @@ def test_nothing_is_shown_where_nothing_is_asked_for(tmp_path):
 
 def test_how_a_page_looks_is_no_code_of_a_training():
     """Else an edit of a figure would train again what is done."""
-    code = code_digests(Path(live.__file__).parents[2], ["pretrain_together"])
+    code = job_digests(["pretrain_together"])
     assert "mlm.training.live" in code
     assert not [module for module in code if module.startswith("mlm.report")]
 

@@ -5,18 +5,18 @@ import pytest
 from test_sharding import corpus_of, make
 
 from mlm.corpus.artefacts import CorpusFile, CorpusSplit, EmbeddedSource, Encoding
+from mlm.foundations.artefacts import read_artefact, write_artefact
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import read_artefact, write_artefact
-from mlm.shards.manifest_merging import merge
-from mlm.shards.manifests import (
+from mlm.samples.manifest_merging import merge
+from mlm.samples.manifests import (
     Manifest,
     check_sequence_length,
     check_shards,
     project_root,
     shards_root,
 )
-from mlm.shards.summaries import ShardSummary
+from mlm.samples.summaries import ShardSummary
 
 TEXTS = [f"document number {i}" for i in range(10)]
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.corpus.embedded import speeches
+from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.tokenizer.pieces import word_starts
 
 VOCABULARY, LENGTH = 500, 64

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from small_pretraining import small_pretraining
 
-from mlm.batches.masking import MaskingPlan
 from mlm.config import memory
 from mlm.config.memory import (
     LARGEST_MODEL,
@@ -22,6 +21,7 @@ from mlm.corpus import counts
 from mlm.model import masked_loss
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.model_configuration import ModelRequest, model_configuration
+from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import SpecialIds
 from mlm.training.accelerator_settings import AcceleratorSettings
 
@@ -161,7 +161,7 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family, remat
     import jax
     from jax.sharding import Mesh
 
-    from mlm.preflight.described_steps import AXIS, _lowered, describe_training
+    from mlm.accelerators.described_steps import AXIS, _lowered, describe_training
 
     dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     given = {

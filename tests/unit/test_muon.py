@@ -7,8 +7,8 @@ import pytest
 from small_pretraining import small_pretraining
 from tensorflow.python.framework import ops
 
+from mlm.accelerators.lowering import train_step_of
 from mlm.foundations.framework import tf, tf_keras
-from mlm.preflight.lowering import train_step_of
 from mlm.training.in_tensorflow.muon import Muon, is_hidden_matrix, orthogonalised
 from mlm.training.in_tensorflow.optimizers import build_optimizer
 from mlm.training.in_tensorflow.train_step import replica_train_step
@@ -111,7 +111,7 @@ def test_an_optimizer_that_an_engine_does_not_have_is_an_error_and_not_adamw(eng
 
 def flops_of_products(step) -> int:
     """FLOPs of the matrix products of a TrainStep's graph, counted by TensorFlow."""
-    from mlm.preflight.xla_rules import operations
+    from mlm.accelerators.xla_rules import operations
 
     function = tf.function(step.function, input_signature=[step.signature])
     products = [
@@ -134,8 +134,8 @@ def test_the_products_of_an_update_are_as_many_as_are_said(tmp_path):
 
 
 def test_one_execution_updates_every_weight(tmp_path):
-    from mlm.batches.input_pipeline import training_batches
-    from mlm.batches.stored_batches import BatchOrder
+    from mlm.samples.input_pipeline import training_batches
+    from mlm.samples.stored_batches import BatchOrder
     from mlm.training.in_tensorflow.model import build_model
 
     run = small_pretraining(tmp_path)

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.shards.packing import GroupPacker, Packer, Spans
+from mlm.samples.packing import GroupPacker, Packer, Spans
 
 documents = st.lists(st.lists(st.integers(2, 2**31 - 1), max_size=40), max_size=12)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.shards.manifests import Manifest, check_shards
-from mlm.shards.object_storage import list_files, local_copy
-from mlm.shards.prebuilt import find_shards, prebuilt_manifest
-from mlm.shards.tfrecord import SampleWriter
-from mlm.shards.verification import SampleSchema, verify_split
+from mlm.samples.manifests import Manifest, check_shards
+from mlm.samples.object_storage import list_files, local_copy
+from mlm.samples.prebuilt import find_shards, prebuilt_manifest
+from mlm.samples.tfrecord import SampleWriter
+from mlm.samples.verification import SampleSchema, verify_split
 
 SCHEMA = SampleSchema(sequence_length=4, vocabulary_size=100, pad_id=1)
 

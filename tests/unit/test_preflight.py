@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 from small_pretraining import LENGTH, write_manifest_of
 
+from mlm.accelerators.artefacts import Batches, ForwardRows, Lowering, Search, Survey
+from mlm.accelerators.checks import PreflightFiles, PreflightSettings, compile_all, preflight
+from mlm.accelerators.collectives import Collective
+from mlm.accelerators.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
+from mlm.accelerators.data_readiness import Reach, check_data
+from mlm.accelerators.findings import ADVICE, ERROR, RULES, Finding
+from mlm.accelerators.table import show_and_require, shown_seconds, table
 from mlm.foundations.errors import MlmError
-from mlm.preflight.artefacts import Batches, ForwardRows, Lowering, Search, Survey
-from mlm.preflight.checks import PreflightFiles, PreflightSettings, compile_all, preflight
-from mlm.preflight.data_readiness import Reach, check_data
-from mlm.preflight.findings import ADVICE, ERROR, RULES, Finding
-from mlm.preflight.table import show_and_require, shown_seconds, table
-from mlm.shards.manifests import Manifest
-from mlm.tpu.collectives import Collective
-from mlm.tpu.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
+from mlm.samples.manifests import Manifest
 from mlm.training.length import number_of_updates
 
 VM = Reach("local", "state")

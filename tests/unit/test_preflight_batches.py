@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_pretraining import write_manifest_of
 
-from mlm.preflight import batch_search
-from mlm.preflight.artefacts import Batches, Trial
-from mlm.preflight.batch_search import candidates, find_batches, first_guess, search
-from mlm.tpu.compiler import COMPILED, NO_MEMORY, UNKNOWN_TARGET, Compilation
+from mlm.accelerators import batch_search
+from mlm.accelerators.artefacts import Batches, Trial
+from mlm.accelerators.batch_search import candidates, find_batches, first_guess, search
+from mlm.accelerators.compiler import COMPILED, NO_MEMORY, UNKNOWN_TARGET, Compilation
 
 
 def memory_of(limit: int):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mlm.tpu.chips import (
+from mlm.accelerators.roofline import estimate
+from mlm.config.chips import (
     CHIPS,
     TOPOLOGIES,
     hosts_of,
@@ -11,7 +12,6 @@ from mlm.tpu.chips import (
     replicas_of,
     target_problem,
 )
-from mlm.tpu.roofline import estimate
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mlm.tpu import compiler
-from mlm.tpu.chips import replicas_of
-from mlm.tpu.collectives import Collective
-from mlm.tpu.compiler import (
+from mlm.accelerators import compiler
+from mlm.accelerators.collectives import Collective
+from mlm.accelerators.compiler import (
     COMPILED,
     HOST_MEMORY,
     NO_COMPILER,
@@ -22,6 +21,7 @@ from mlm.tpu.compiler import (
     Compilation,
     compile_for,
 )
+from mlm.config.chips import replicas_of
 
 #: A product of two square matrices, summed over replicas, updated in place.
 PROGRAM = """
@@ -155,7 +155,7 @@ def test_a_compiler_that_runs_out_of_the_machines_memory_is_named(monkeypatch, d
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 20, int(sys.argv[1]) << 20))
-from mlm.tpu.compiler import compile_for
+from mlm.accelerators.compiler import compile_for
 found = compile_for("v5e:2x2", sys.argv[2])
 print(found.message, file=sys.stderr)
 print(found.outcome)

@@ -1,11 +1,11 @@
 """The verdict on a fine-tuning's step, with a compiler whose answers are known."""
 
+from mlm.accelerators.artefacts import Lowering, Preflight
+from mlm.accelerators.checks import PreflightSettings
+from mlm.accelerators.compiler import COMPILED, NO_MEMORY, Compilation
+from mlm.accelerators.finetuning_checks import preflight_finetuning
+from mlm.accelerators.table import table
 from mlm.finetuning.examples import Example, write_examples
-from mlm.preflight.artefacts import Lowering, Preflight
-from mlm.preflight.checks import PreflightSettings
-from mlm.preflight.finetuning_checks import preflight_finetuning
-from mlm.preflight.table import table
-from mlm.tpu.compiler import COMPILED, NO_MEMORY, Compilation
 
 SECTION = {"task": "classification", "epochs": 3, "per_device_batch_size": 8, "max_length": 64}
 

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from small_pretraining import small_pretraining
 
-from mlm.foundations.framework import tf
-from mlm.preflight.findings import failed
-from mlm.preflight.lowering import lower, train_step_of
-from mlm.preflight.shape_survey import (
+from mlm.accelerators.findings import failed
+from mlm.accelerators.lowering import lower, train_step_of
+from mlm.accelerators.shape_survey import (
     check_calls,
     count_traces,
     position_is_restorable,
     survey_epoch,
 )
-from mlm.preflight.tile_sizes import padding_waste, tile_advice
-from mlm.preflight.xla_rules import check_graph
+from mlm.accelerators.tile_sizes import padding_waste, tile_advice
+from mlm.accelerators.xla_rules import check_graph
+from mlm.foundations.framework import tf
 
 SIGNATURE = {"x": tf.TensorSpec((8, 16), tf.float32, name="x")}
 WEIGHTS = tf.Variable(np.ones((16, 16), np.float32))
@@ -174,7 +174,7 @@ def test_a_partial_last_batch_is_caught_with_its_shape():
 @pytest.mark.slow
 def test_a_pipeline_that_forgets_its_position_is_caught(small):
     run, _, _ = small
-    from mlm.batches.input_pipeline import training_batches
+    from mlm.samples.input_pipeline import training_batches
 
     def forgetful(shards, plan, order):
         return training_batches(shards, plan, replace(order, start_step=0))

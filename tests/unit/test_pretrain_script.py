@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from mlm.accelerators.artefacts import Preflight, Step
 from mlm.foundations.errors import MlmError
-from mlm.preflight.artefacts import Preflight, Step
 
 STEP = {"slots": 5}
 ALONE = {"kind": "cpu", "precision": "float32", "cpu_threads": 1, "virtual_replicas": None}

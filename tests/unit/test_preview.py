@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from test_manifests import made  # noqa: F401
 
-from mlm.batches.artefacts import Preview, PreviewSample
-from mlm.batches.preview_text import in_words
 from mlm.foundations.errors import MlmError
+from mlm.samples.artefacts import Preview, PreviewSample
+from mlm.samples.preview_text import in_words
 
 
 @pytest.fixture(scope="module")
 def preview():
-    return pytest.importorskip("mlm.batches.preview")
+    return pytest.importorskip("mlm.samples.preview")
 
 
 class OneCharacter:
@@ -31,8 +31,8 @@ class OneCharacter:
 
 
 def samples_of(preview, made, count=2, **changes):  # noqa: F811
-    from mlm.batches.masking import MaskingPlan
-    from mlm.batches.sample_order import SampleOrder
+    from mlm.samples.masking import MaskingPlan
+    from mlm.samples.sample_order import SampleOrder
 
     directory, _, manifest = made
     settings = {
@@ -70,7 +70,7 @@ def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(preview, m
 
 
 def test_masks_are_those_of_the_first_epoch_of_training(preview, made):  # noqa: F811
-    from mlm.batches.masking import MaskingPlan, mask_batch
+    from mlm.samples.masking import MaskingPlan, mask_batch
 
     index, ids, mask = preview.read_chosen(made[2], [(0, 0), (2, 1)], made[0])
     plan = MaskingPlan(0.4, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 133, 8)
@@ -86,7 +86,7 @@ def test_masks_are_those_of_the_first_epoch_of_training(preview, made):  # noqa:
 
 
 def test_the_turn_of_a_sample_is_where_the_order_uses_it(preview, made):  # noqa: F811
-    from mlm.batches.sample_order import SampleOrder
+    from mlm.samples.sample_order import SampleOrder
 
     order = SampleOrder(tuple(s.num_samples for s in made[2].shards), seed=0, window=100)
     _, used = order.samples(np.arange(made[2].num_samples))

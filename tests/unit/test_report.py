@@ -13,10 +13,10 @@ import report_artefacts as made
 from report_results import drawn_once, results_in, written
 from report_results import hostile as hostile_results
 
+from mlm.accelerators.artefacts import Memory, Preflight, Step, Target
+from mlm.accelerators.findings import Finding
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile
-from mlm.preflight.artefacts import Memory, Preflight, Step, Target
-from mlm.preflight.findings import Finding
 from mlm.report.figure_titles import FIGURES
 from mlm.report.page import render
 from mlm.report.report_inputs import Results, read_run

@@ -4,15 +4,15 @@ import pytest
 import report_artefacts as made
 
 from mlm.evaluation.artefacts import Evaluation
+from mlm.foundations.artefacts import read_artefact, write_artefact
 from mlm.foundations.errors import MlmError, remedy
+from mlm.foundations.typed_artefacts import as_json
 from mlm.report.report_inputs import (
     read_benchmarks,
     read_curves,
     read_run,
     read_speed,
 )
-from mlm.results.artefacts import read_artefact, write_artefact
-from mlm.results.typed_artefacts import as_json
 from mlm.training.artefacts import Training
 
 

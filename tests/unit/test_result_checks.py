@@ -8,9 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from mlm.foundations.artefacts import (
+    check_inputs,
+    made_from,
+    read_artefact,
+    record_job,
+    write_artefact,
+)
 from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.results.artefacts import check_inputs, made_from, read_artefact, record_job, write_artefact
-from mlm.results.result_checks import date_in_order, look_over, of_other_settings, params_by_output
+from mlm.foundations.result_checks import (
+    date_in_order,
+    look_over,
+    of_other_settings,
+    params_by_output,
+)
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"
 PARAMS = {"evaluation": {"samples": 5}, "code": {"evaluate": "0123456789ab"}}

@@ -37,8 +37,8 @@ def test_a_rule_is_complete(name):
 
 @pytest.mark.parametrize("name", sorted(WITH_SCRIPT))
 def test_a_rule_has_a_script_of_its_own_name(name):
-    script = re.search(r'script:\s+"\.\./scripts/(\w+)\.py"', WITH_SCRIPT[name])
-    assert script and (ROOT / "scripts" / f"{script[1]}.py").is_file()
+    script = re.search(r'script:\s+"\.\./scripts/jobs/(\w+)\.py"', WITH_SCRIPT[name])
+    assert script and (ROOT / "scripts" / "jobs" / f"{script[1]}.py").is_file()
     assert f'code("{script[1]}"' in WITH_SCRIPT[name]
 
 
@@ -47,7 +47,7 @@ def test_no_rule_runs_python_in_the_workflow_itself():
 
 
 def test_scripts_never_read_the_whole_configuration():
-    for script in (ROOT / "scripts").glob("*.py"):
+    for script in (ROOT / "scripts").glob("**/*.py"):
         assert not re.search(r"\b(job|snakemake)\.config\b", script.read_text()), script.name
 
 

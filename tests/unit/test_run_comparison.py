@@ -3,9 +3,9 @@
 import pytest
 import report_artefacts as made
 
+from mlm.foundations.typed_artefacts import as_json
 from mlm.report.report_inputs import RunResults
 from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
-from mlm.results.typed_artefacts import as_json
 
 
 def run(name, loss=4.9, interval=0.05, overrides=None, **evaluation) -> RunResults:

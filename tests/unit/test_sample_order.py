@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlm.batches import sample_order
-from mlm.batches.sample_order import KeyedPermutation, SampleOrder
+from mlm.samples import sample_order
+from mlm.samples.sample_order import KeyedPermutation, SampleOrder
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ import pytest
 from test_manifests import described
 from test_tokenizer_files import TEXTS, make
 
-from mlm.results.artefacts import read_artefact
-from mlm.shards.tf_example import decode_samples
-from mlm.shards.tfrecord import read_records
+from mlm.foundations.artefacts import read_artefact
+from mlm.samples.tf_example import decode_samples
+from mlm.samples.tfrecord import read_records
 from mlm.tokenizer.encoding import Encoder
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ print([m for m in sys.modules if m.split(".")[0] in ("tensorflow", "keras", "tor
 
 
 def run_script(name, directory, **job):
-    paths = os.pathsep.join([str(ROOT / "scripts")])
+    paths = os.pathsep.join([str(ROOT / "scripts"), str(ROOT / "scripts" / "jobs")])
     command = [sys.executable, "-c", RUN, name, json.dumps(job)]
     done = subprocess.run(
         command,

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from mlm.corpus.shares import document_range, overlapping
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.shards.packing import Packer
-from mlm.shards.sharding import (
+from mlm.samples.packing import Packer
+from mlm.samples.sharding import (
     ShardSettings,
     read_documents,
     write_shard,
 )
-from mlm.shards.tf_example import decode_grouped_samples, decode_samples
-from mlm.shards.tfrecord import read_records
+from mlm.samples.tf_example import decode_grouped_samples, decode_samples
+from mlm.samples.tfrecord import read_records
 
 LENGTH = 8
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.shards.packing import Spans
-from mlm.shards.tf_example import (
+from mlm.samples.packing import Spans
+from mlm.samples.tf_example import (
     SampleError,
     decode_grouped_samples,
     decode_samples,
 )
-from mlm.shards.tfrecord import SampleWriter, encode_samples, read_records
+from mlm.samples.tfrecord import SampleWriter, encode_samples, read_records
 
 
 def encoded(*samples) -> bytes:
@@ -119,7 +119,7 @@ def test_what_is_no_example_is_named(samples):
 def test_tensorflow_is_not_needed():
     modules = ["packing", "tfrecord", "sharding", "manifests", "summaries"]
     code = "import importlib, sys\n"
-    code += f"for m in {modules}: importlib.import_module('mlm.shards.' + m)\n"
+    code += f"for m in {modules}: importlib.import_module('mlm.samples.' + m)\n"
     code += "assert not [m for m in sys.modules if m.split('.')[0] in ('tensorflow', 'keras')]"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": "scripts"})
 

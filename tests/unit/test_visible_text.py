@@ -5,10 +5,10 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.batches.artefacts import PreviewSample, PreviewToken
 from mlm.evaluation.artefacts import Guess, PredictedSample, PredictedToken
 from mlm.report.shown_samples import prediction_pieces, preview_pieces
 from mlm.report.visible_text import is_shown_by_name, plain, spaced, visible
+from mlm.samples.artefacts import PreviewSample, PreviewToken
 
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 

@@ -11,11 +11,11 @@ import sys
 import numpy as np
 import pytest
 
-from mlm.batches.masking import mask_batch
-from mlm.batches.masking_plan import masking_plan
-from mlm.batches.stored_batches import BatchOrder, ShardFiles, stored_batches
-from mlm.shards.manifests import Manifest
-from mlm.shards.tf_example import decode_samples
+from mlm.samples.manifests import Manifest
+from mlm.samples.masking import mask_batch
+from mlm.samples.masking_plan import masking_plan
+from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
+from mlm.samples.tf_example import decode_samples
 from mlm.tokenizer.encoding import Encoder
 from tests.conftest import users_environment
 

@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from mlm.results.artefacts import is_artefact, read_artefact, write_artefact
+from mlm.foundations.artefacts import is_artefact, read_artefact, write_artefact
 
 from .conftest import Project
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from mlm.foundations.digests import file_sha256
-from mlm.jobs.rerun_reasons import planned_jobs
+from mlm.foundations.rerun_reasons import planned_jobs
 from tests.conftest import users_environment
 from tests.workflow.conftest import TINY, Project
 

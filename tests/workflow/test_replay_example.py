@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from mlm.batches.sample_order import SampleOrder
-from mlm.shards.manifests import Manifest
-from mlm.shards.split_samples import spread_samples
+from mlm.samples.manifests import Manifest
+from mlm.samples.sample_order import SampleOrder
+from mlm.samples.split_samples import spread_samples
 from mlm.tokenizer.encoding import Encoder
 from tests.conftest import users_environment
 

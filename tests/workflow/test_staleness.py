@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlm.jobs.rerun_reasons import planned_jobs, stages
+from mlm.foundations.rerun_reasons import planned_jobs, stages
 
 from .conftest import ROOT, TINY, Project
 
@@ -300,7 +300,7 @@ def _rules_by_module():
     found = {}
     for rule in FEEDS:
         script = {"masked_samples": "preview"}.get(rule, rule)
-        tree = ast.parse((scripts / f"{script}.py").read_text())
+        tree = ast.parse((scripts / "jobs" / f"{script}.py").read_text())
         names = [
             n.module
             for n in ast.walk(tree)
@@ -375,7 +375,7 @@ def test_comments_docstrings_and_formatting_rerun_nothing(built):
 
 
 def test_editing_a_script_reruns_its_rule_and_what_follows(built):
-    script = built.path / "scripts" / "evaluate.py"
+    script = built.path / "scripts" / "jobs" / "evaluate.py"
     before = script.read_text()
     script.write_text(before + "\nEDITED = True\n")
     try:

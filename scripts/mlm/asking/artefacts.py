@@ -4,7 +4,7 @@ what a run was shown of the texts that its report shows."""
 from dataclasses import dataclass
 from typing import Literal
 
-from mlm.results.typed_artefacts import Artefact
+from mlm.foundations.typed_artefacts import Artefact
 
 
 @dataclass(frozen=True)

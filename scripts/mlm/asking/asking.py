@@ -31,11 +31,11 @@ from mlm.config.resolution import Settings, run_section
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
+from mlm.foundations.artefacts import read_artefact
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import read_artefact
-from mlm.shards.manifests import Manifest, shards_root
-from mlm.shards.split_samples import evenly_spread
+from mlm.samples.manifests import Manifest, shards_root
+from mlm.samples.split_samples import evenly_spread
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.run_inputs import RunFiles, RunSettings, pretraining_of, read_manifests
 

@@ -16,20 +16,20 @@ from mlm.asking.answer import TrainingSoFar
 from mlm.asking.asking import RESULTS, files_of_training, known_run, records_of, so_far
 from mlm.asking.in_words import counted
 from mlm.asking.origin import check_corpus
-from mlm.asking.past_run import SCRIPTS, PastRun, saved_by
-from mlm.batches.artefacts import LeftOut
-from mlm.batches.holes import Holes
-from mlm.batches.making_holes import TrainSplit, holes_of
-from mlm.batches.preview_text import printable
+from mlm.asking.past_run import PastRun, saved_by
 from mlm.config.problems import merged
 from mlm.config.resolution import Settings, run_section
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.foundations.code_digests import code_digests
+from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
-from mlm.shards.manifests import Manifest
+from mlm.samples.artefacts import LeftOut
+from mlm.samples.holes import Holes
+from mlm.samples.making_holes import TrainSplit, holes_of
+from mlm.samples.manifests import Manifest
+from mlm.samples.preview_text import printable
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.first_use import first_difference
 from mlm.training.run_inputs import read_manifests

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mlm.asking.answer import Answer, Masked, Part, Passage, Token, TrainingSoFar
-from mlm.batches.preview_text import printable
+from mlm.samples.preview_text import printable
 
 _KINDS = {"mask": "hidden", "random": "another in its place", "itself": "left to see"}
 

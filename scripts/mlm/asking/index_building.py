@@ -21,8 +21,8 @@ from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.shards.manifests import Manifest, shards_remedy
-from mlm.shards.split_samples import read_samples
+from mlm.samples.manifests import Manifest, shards_remedy
+from mlm.samples.split_samples import read_samples
 from mlm.tokenizer.encoding import Encoder
 
 #: A part is written to disk at so many postings, or terms.

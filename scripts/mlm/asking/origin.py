@@ -10,8 +10,8 @@ from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
 from mlm.corpus.parts import whole
 from mlm.corpus.sources import open_source
+from mlm.foundations.artefacts import settings_digests
 from mlm.foundations.errors import MlmError, remedy
-from mlm.results.artefacts import settings_digests
 
 #: Source files of more bytes together are not read through for a document.
 _READ_THROUGH = 100_000_000

@@ -9,17 +9,17 @@ import numpy as np
 from mlm.asking.nearness import best_stretch, likeliest, weights_of
 from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
-from mlm.shards.blocks import ShardBlocks
-from mlm.shards.document_spans import (
+from mlm.samples.blocks import ShardBlocks
+from mlm.samples.document_spans import (
     check_shard,
     checked_samples,
     document_begins,
     shard_tokens,
 )
-from mlm.shards.manifests import Manifest, place_of, shards_remedy
-from mlm.shards.split_samples import Rows, Samples, joined
-from mlm.shards.tf_example import SampleError, decode_samples
-from mlm.shards.tfrecord import BLOCK_SAMPLES
+from mlm.samples.manifests import Manifest, place_of, shards_remedy
+from mlm.samples.split_samples import Rows, Samples, joined
+from mlm.samples.tf_example import SampleError, decode_samples
+from mlm.samples.tfrecord import BLOCK_SAMPLES
 from mlm.tokenizer.encoding import Encoder
 
 

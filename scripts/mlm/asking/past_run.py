@@ -6,21 +6,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mlm.batches.artefacts import HolesOfRun
-from mlm.foundations.code_digests import code_digests
+from mlm.foundations.code_digests import SCRIPTS, code_digests, job_digests
 from mlm.foundations.digests import FileMemory, file_sha256, value_sha256
 from mlm.foundations.errors import MlmError, listed
+from mlm.samples.artefacts import HolesOfRun
 from mlm.training.artefacts import Training
 from mlm.training.resolved_run import Pretraining
 from mlm.training.run_inputs import RunFiles
 
-SCRIPTS = Path(__file__).parents[2]
 #: The modules that decide what a step is shown. A saved state names them with their digests.
 SHOWING_MODULES = (
-    "mlm.batches.keyed_random",
-    "mlm.batches.masking",
-    "mlm.batches.sample_order",
-    "mlm.batches.stored_batches",
+    "mlm.samples.keyed_random",
+    "mlm.samples.masking",
+    "mlm.samples.sample_order",
+    "mlm.samples.stored_batches",
 )
 #: What a run leaves out of the train split, as a record's values name it.
 _LEFT_OUT = "the list of documents left out (pretraining.forget)"
@@ -253,7 +252,7 @@ def _code_notes(record: Record, memory: FileMemory | None) -> tuple[str, ...]:
     """What is not known of the code that trained, where no state is left."""
     if record.whole_code is None:
         return ()
-    if record.whole_code == value_sha256(code_digests(SCRIPTS, ["pretrain"], memory)):
+    if record.whole_code == value_sha256(job_digests(["pretrain"], memory)):
         return ()
     return (
         "The code was edited since the training, and no saved state is left that says where: this "

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mlm.asking.answer import Answer
 from mlm.asking.asking import RESULTS, Question, files_of_training, settings_of_run
-from mlm.foundations.code_digests import code_digests
+from mlm.foundations.code_digests import job_digests
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.environment import package_versions
@@ -28,7 +28,7 @@ from mlm.training.run_inputs import (
     pretraining_of,
     read_checked_manifests,
 )
-from mlm.training.state_fingerprint import COMPUTING_PACKAGES, SCRIPTS, state_basis
+from mlm.training.state_fingerprint import COMPUTING_PACKAGES, state_basis
 from mlm.training.states import StateDirectory
 from mlm.training.training_log import Record
 
@@ -183,7 +183,7 @@ class PastTraining:
         """Raise MlmError where the weights before `step` cannot be made from the initial ones."""
         known = any(source.steps() for source in self.sources)
         code = self.summary and self.summary.code
-        if not known and code not in (None, value_sha256(code_digests(SCRIPTS, ["pretrain"]))):
+        if not known and code not in (None, value_sha256(job_digests(["pretrain"]))):
             others = [f"{o}: {self.states.difference(o)}" for o in self.states.others()]
             summary = RESULTS / "runs" / self.run.name / "training.json"
             raise MlmError(

@@ -23,13 +23,13 @@ from mlm.asking.replayed import (
     ReplayedUse,
     not_looked_at,
 )
-from mlm.batches.holes import punched
-from mlm.batches.masking import mask_batch
-from mlm.batches.stored_batches import stored_batches
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.shards.tf_example import decode_samples
+from mlm.samples.holes import punched
+from mlm.samples.masking import mask_batch
+from mlm.samples.stored_batches import stored_batches
+from mlm.samples.tf_example import decode_samples
 from mlm.tokenizer.encoding import Encoder
 
 #: Answers of a model in one place.

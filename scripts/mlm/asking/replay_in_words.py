@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from mlm.asking.answer import Answer
 from mlm.asking.in_words import counted
 from mlm.asking.replayed import Asked, Replay, ReplayedToken, not_looked_at
-from mlm.batches.preview_text import printable
+from mlm.samples.preview_text import printable
 
 
 def replay_in_words(replay: Replay, answer: Answer) -> str:

@@ -15,15 +15,15 @@ from mlm.asking.nearness import words_of
 from mlm.asking.packed import Packed, PackedSplit
 from mlm.asking.text_index import TextIndex
 from mlm.asking.uses import Batches, uses_in
-from mlm.batches.artefacts import HolesOfRun
-from mlm.batches.holes import Holes
-from mlm.batches.masking_plan import masking_plan
-from mlm.batches.stored_batches import BatchOrder, ShardFiles
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import Evaluation, FillMask, PredictedSample, Prompt
-from mlm.shards.manifests import Manifest, shards_root
+from mlm.samples.artefacts import HolesOfRun
+from mlm.samples.holes import Holes
+from mlm.samples.manifests import Manifest, shards_root
+from mlm.samples.masking_plan import masking_plan
+from mlm.samples.stored_batches import BatchOrder, ShardFiles
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import Training
 

@@ -1,7 +1,7 @@
 """When a training uses a sample, and what it is shown of it: asked of what the engines run.
 
-The order is that of `mlm.batches.stored_batches`, which feeds both engines, and the masks are those
-of `mlm.batches.masking`, which both apply to a batch with the run's plan, its seed, and the epoch
+The order is that of `mlm.samples.stored_batches`, which feeds both engines, and the masks are those
+of `mlm.samples.masking`, which both apply to a batch with the run's plan, its seed, and the epoch
 and index of each sample.
 """
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.batches.masking import FIXED_EPOCH, mask_batch
-from mlm.batches.masking_plan import MaskingPlan
-from mlm.batches.stored_batches import BatchOrder, ShardFiles
-from mlm.shards.split_samples import evenly_spread
+from mlm.samples.masking import FIXED_EPOCH, mask_batch
+from mlm.samples.masking_plan import MaskingPlan
+from mlm.samples.split_samples import evenly_spread
+from mlm.samples.stored_batches import BatchOrder, ShardFiles
 from mlm.training.resolved_run import VALIDATION_SEED, Pretraining
 
 

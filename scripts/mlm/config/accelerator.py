@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from mlm.config.chips import target_problem
 from mlm.config.fields import Count, Section, Text, Threads, named_twice, section
-from mlm.tpu.chips import target_problem
 
 _Utilisation = Annotated[float, Field(gt=0, le=1)]
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mlm.foundations.digests import value_sha256
-from mlm.results.typed_artefacts import OPTIONAL, Artefact
+from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,9 +46,9 @@ from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_direct
 from mlm.corpus.parts import PARTITIONS, whole
 from mlm.corpus.shares import document_range
 from mlm.corpus.sources import open_source
+from mlm.foundations.artefacts import MadeFrom, check_outputs
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import MadeFrom, check_outputs
 
 #: Of the documents of train, the share that decontamination may take.
 MOST_SHARED = 0.9

@@ -27,9 +27,9 @@ from mlm.corpus.part_reading import PartFiles
 from mlm.corpus.rule_counts import together
 from mlm.corpus.shares import document_range
 from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, kept_batches
+from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.results.artefacts import check_outputs
 
 #: Digests of the names of groups; of 10^9, two share one with probability 10^-21.
 _NAME = np.dtype("S16")

@@ -4,8 +4,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mlm.results.artefacts import write_artefact
-from mlm.results.typed_artefacts import OPTIONAL, Artefact, as_json
+from mlm.foundations.artefacts import write_artefact
+from mlm.foundations.typed_artefacts import OPTIONAL, Artefact, as_json
 
 #: Significant digits of every number in the files. A loss of 10 nats is then right to 1e-6,
 #: and what another processor or batch size changes in the last bits of float32 is not shown.

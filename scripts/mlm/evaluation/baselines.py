@@ -29,7 +29,7 @@ import numpy as np
 from mlm.corpus.counts import ContextCounts, TokenCounts
 from mlm.evaluation.predictions import NO_NEIGHBOUR, Positions, Ranked
 from mlm.foundations.progress_line import Progress
-from mlm.shards.split_samples import Rows
+from mlm.samples.split_samples import Rows
 
 #: Numbers in the sparse rows of the positions that are scored at once.
 _AT_ONCE = 4_000_000

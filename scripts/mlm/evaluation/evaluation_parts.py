@@ -42,7 +42,7 @@ from mlm.evaluation.metrics import (
 )
 from mlm.evaluation.predictions import SHOWN_AS, Positions, Ranked, Scored
 from mlm.evaluation.shard_reading import EvaluationData
-from mlm.shards.split_samples import Samples
+from mlm.samples.split_samples import Samples
 from mlm.tokenizer.pieces import texts_of
 
 #: What the verdicts call the baselines.

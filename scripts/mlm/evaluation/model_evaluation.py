@@ -22,7 +22,7 @@ from mlm.evaluation.shard_reading import EvaluationData, read_evaluation_data, t
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.shards.manifests import Manifest
+from mlm.samples.manifests import Manifest
 from mlm.tokenizer.pieces import word_starts
 from mlm.training.accelerator_settings import AcceleratorSettings
 
@@ -125,8 +125,8 @@ def _scored(
     settings: EvaluationSettings,
 ) -> tuple[Scored, Scored | None, MinimalPairs | None]:
     """The model's answers on test and on the sample of train, and the minimal pairs."""
-    from mlm.batches.masking import MaskingPlan
     from mlm.evaluation.scoring import Scorer
+    from mlm.samples.masking import MaskingPlan
 
     within = settings.attend == "document"
     model = _opened(directory, tokenizer.cls_token_id if within else None, settings)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.shards.split_samples import Rows
+from mlm.samples.split_samples import Rows
 
 #: A neighbour that does not exist: the edge of the sequence, or padding.
 NO_NEIGHBOUR = -1

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.batches.masking import MaskingPlan, mask_batch
 from mlm.evaluation.predictions import Positions, Scored, Scores, positions_of
 from mlm.foundations.progress_line import Progress
-from mlm.shards.split_samples import Samples, joined
+from mlm.samples.masking import MaskingPlan, mask_batch
+from mlm.samples.split_samples import Samples, joined
 
 #: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.
 _LARGEST_LOGITS = 2**26

@@ -10,8 +10,8 @@ from mlm.corpus.counts import COUNTED_TOKENS, TokenCounts, count_tokens
 from mlm.evaluation.metrics import Text
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.foundations.errors import MlmError
-from mlm.shards.manifests import Manifest, check_shards
-from mlm.shards.split_samples import (
+from mlm.samples.manifests import Manifest, check_shards
+from mlm.samples.split_samples import (
     Samples,
     evenly_spread,
     joined,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mlm.evaluation.artefacts import Interval, Verdict
 from mlm.finetuning.artefacts import ExampleData, RidgeChoice
-from mlm.results.typed_artefacts import OPTIONAL, Artefact
+from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 
 @dataclass(frozen=True)

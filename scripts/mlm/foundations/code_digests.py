@@ -14,6 +14,8 @@ from pathlib import Path
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
 
+#: The directory of the library and of the adapters of rules.
+SCRIPTS = Path(__file__).parents[2]
 _PACKAGE = "mlm"
 _NAMED = re.compile(r"^mlm(?:\.\w+)+$")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -89,8 +91,8 @@ def code_digests(
 ) -> dict[str, str]:
     """Digests of 12 hexadecimal digits of the modules `roots` and of all that they import, by name.
 
-    `scripts` holds the scripts and the package `mlm`; `roots` are dotted names: "pretrain" is
-    scripts/pretrain.py. `memory` has what is known of files that stayed the same.
+    `scripts` holds the package `mlm`; `roots` are dotted names: "jobs.pretrain" is
+    scripts/jobs/pretrain.py. `memory` has what is known of files that stayed the same.
     """
     memory = memory or FileMemory(None)
     waiting, found = list(roots), {}
@@ -102,3 +104,8 @@ def code_digests(
         found[name], imported = memory.value("what it does", file, _meaning)
         waiting += imported
     return dict(sorted(found.items()))
+
+
+def job_digests(jobs: Iterable[str], memory: FileMemory | None = None) -> dict[str, str]:
+    """Digests of what the adapters `scripts/jobs/{job}.py` run, by module; see `code_digests`."""
+    return code_digests(SCRIPTS, ["jobs.job_adapter", *(f"jobs.{job}" for job in jobs)], memory)

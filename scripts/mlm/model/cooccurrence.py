@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from mlm.batches.holes import Holes
 from mlm.corpus.counts import COUNTED_TOKENS, ContextCounts, TokenCounts, count_tokens
 from mlm.foundations.child_process import child_environment
 from mlm.foundations.errors import MlmError
@@ -30,9 +29,10 @@ from mlm.model.initialisation import (
     columns_of_words,
     positions_apart_from_words,
 )
-from mlm.shards.object_storage import local_copy
-from mlm.shards.tf_example import SampleError, decode_samples
-from mlm.shards.tfrecord import read_records
+from mlm.samples.holes import Holes
+from mlm.samples.object_storage import local_copy
+from mlm.samples.tf_example import SampleError, decode_samples
+from mlm.samples.tfrecord import read_records
 
 #: Variables that set the number of threads of the linear algebra below NumPy and SciPy.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

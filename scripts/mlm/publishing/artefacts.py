@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 from mlm.publishing.destination import Destination
-from mlm.results.typed_artefacts import OPTIONAL, Artefact
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from huggingface_hub import DatasetCardData, ModelCardData
 
-from mlm.shards.manifests import Manifest
+from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.model_card import SOURCES, card_text
 

@@ -6,18 +6,18 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from mlm.evaluation.artefacts import Evaluation
+from mlm.foundations.artefacts import MadeFrom, portable
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.progress_line import Progress
+from mlm.foundations.typed_artefacts import as_json
 from mlm.model.export import SENTENCE_ENCODER_FILES
 from mlm.publishing.artefacts import PublishRecord, PushedCheckpoint, PushedCheckpoints, SentFile
 from mlm.publishing.cards import CardSettings, dataset_card, tokenizer_card
 from mlm.publishing.destination import Destination
 from mlm.publishing.repository import PublishedFile
 from mlm.publishing.transfer import Upload, connected, publish
-from mlm.results.artefacts import MadeFrom, portable
-from mlm.results.typed_artefacts import as_json
-from mlm.shards.manifests import Manifest, ShardEntry, shards_root
+from mlm.samples.manifests import Manifest, ShardEntry, shards_root
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 from mlm.training.artefacts import Training

@@ -10,7 +10,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_text
+from mlm.foundations.typed_artefacts import as_json
 from mlm.report import phrasing as report_words
 from mlm.report.finetuning_plots import finetuning_figures
 from mlm.report.glossary import GLOSSARY, OF_FIGURES
@@ -20,8 +22,6 @@ from mlm.report.run_comparison import best_run, flattened, seed_groups, standing
 from mlm.report.sections import SECTIONS
 from mlm.report.theming import Figure
 from mlm.report.visible_text import breakable, plain, visible
-from mlm.results.artefacts import write_artefact
-from mlm.results.typed_artefacts import as_json
 
 #: The version of report.json's format.
 FORMAT_VERSION = 2

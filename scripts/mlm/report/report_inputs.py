@@ -7,16 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlm.accelerators.artefacts import Preflight
 from mlm.asking.artefacts import Asked
-from mlm.batches.artefacts import Preview
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import Evaluation, FillMask
 from mlm.finetuning.finetuning_metrics import Finetuning
+from mlm.foundations.artefacts import portable
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.preflight.artefacts import Preflight
-from mlm.results.artefacts import portable
-from mlm.shards.manifests import Manifest
+from mlm.samples.artefacts import Preview
+from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
 

@@ -8,8 +8,8 @@ function, an entry in SECTIONS, a template, and a word in `mlm.config.report`.
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mlm.accelerators.table import HEADINGS, muon_in_words, row
 from mlm.foundations.atomic import canonical_json
-from mlm.preflight.table import HEADINGS, muon_in_words, row
 from mlm.report import sections_of_data, sections_of_finetuning, sections_of_runs
 from mlm.report.figure_titles import ordered_baselines
 from mlm.report.phrasing import (

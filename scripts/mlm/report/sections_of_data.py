@@ -1,11 +1,11 @@
 """Sections of the report about the text and what was made of it."""
 
 from mlm.corpus.artefacts import MixSource, TakenByRule
+from mlm.foundations.typed_artefacts import as_json
 from mlm.report.phrasing import MOST, source_in_words, whole_source
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import flattened
 from mlm.report.shown_samples import preview_pieces, special_tokens
-from mlm.results.typed_artefacts import as_json
 
 
 def corpus(results: Results) -> dict | None:

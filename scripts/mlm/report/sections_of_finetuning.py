@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from mlm.finetuning.finetuning_metrics import Measured, ModelScores
 from mlm.finetuning.finetuning_verdicts import NAMES
+from mlm.foundations.typed_artefacts import as_json
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import flattened
-from mlm.results.typed_artefacts import as_json
 
 PARTS = {
     "all": "all passages",

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mlm.batches.artefacts import PreviewSample, PreviewToken
 from mlm.evaluation.artefacts import PredictedSample, PredictedToken
 from mlm.report.report_inputs import Results
 from mlm.report.visible_text import spaced
+from mlm.samples.artefacts import PreviewSample, PreviewToken
 
 T = TypeVar("T", PreviewToken, PredictedToken)
 

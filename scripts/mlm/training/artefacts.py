@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mlm.results.typed_artefacts import OPTIONAL, Artefact
+from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 #: Settings by name, as they were in force.
 Settings = dict[str, bool | int | float | str | None]

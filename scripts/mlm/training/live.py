@@ -22,7 +22,7 @@ from mlm.training.resolved_run import Pretraining
 from mlm.training.training_log import Row, in_words
 
 #: Draws the page. By its path: an edit of how a page looks is none of the training.
-_DRAWING = Path(__file__).parents[2] / "live_page.py"
+_DRAWING = Path(__file__).parents[2] / "jobs" / "live_page.py"
 #: Seconds between two pages: at least, also where validations follow each other quickly; and at
 #: most, where none is due.
 _AT_LEAST, _AT_MOST = 15.0, 180.0

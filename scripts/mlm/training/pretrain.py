@@ -6,13 +6,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from mlm.batches.artefacts import HolesOfRun
 from mlm.foundations.atomic import write_text
-from mlm.foundations.code_digests import code_digests
+from mlm.foundations.code_digests import job_digests
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.environment import package_versions
 from mlm.model.export import write_sentence_encoder
-from mlm.shards.manifests import Manifest
+from mlm.samples.artefacts import HolesOfRun
+from mlm.samples.manifests import Manifest
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
 from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.training.artefacts import (
@@ -35,7 +35,7 @@ from mlm.training.run_inputs import (
     pretraining_of,
     read_checked_manifests,
 )
-from mlm.training.state_fingerprint import SCRIPTS, state_basis
+from mlm.training.state_fingerprint import state_basis
 from mlm.training.states import StateDirectory
 from mlm.training.training_log import write_rows
 
@@ -147,7 +147,7 @@ def _alike(settings: RunSettings, basis: dict) -> dict:
         "continue_from": settings.pretraining["continue_from"],
         "settings of the run that is continued": of_parent and value_sha256(of_parent)[:12],
         "virtual_replicas": settings.accelerator["virtual_replicas"],
-        "code": basis["code"] | code_digests(SCRIPTS, ["pretrain_together"]),
+        "code": basis["code"] | job_digests(["pretrain_together"]),
     }
 
 

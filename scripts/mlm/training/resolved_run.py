@@ -3,11 +3,11 @@
 import json
 from dataclasses import asdict, dataclass, fields
 
-from mlm.batches.holes import Holes
-from mlm.batches.masking import MaskingPlan
-from mlm.batches.stored_batches import BatchOrder, ShardFiles
 from mlm.foundations.digests import value_sha256
 from mlm.model.initialisation import Initialisation
+from mlm.samples.holes import Holes
+from mlm.samples.masking import MaskingPlan
+from mlm.samples.stored_batches import BatchOrder, ShardFiles
 from mlm.training.optimisation import OptimizerSettings
 
 #: Masks of the validation samples follow from these in every run, so that their curves compare.

@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import Self
 
-from mlm.batches.artefacts import HolesOfRun
-from mlm.batches.holes import Holes
-from mlm.batches.masking_plan import masking_plan
-from mlm.batches.stored_batches import ShardFiles
 from mlm.config.families import engine_for
 from mlm.config.resolution import Settings, model_of_run, run_section
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, remedy
 from mlm.model.model_configuration import ModelRequest, model_configuration
-from mlm.shards.manifests import Manifest, check_sequence_length, check_shards, shards_root
+from mlm.samples.artefacts import HolesOfRun
+from mlm.samples.holes import Holes
+from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, shards_root
+from mlm.samples.masking_plan import masking_plan
+from mlm.samples.stored_batches import ShardFiles
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.length import number_of_updates
 from mlm.training.optimisation import OptimizerSettings

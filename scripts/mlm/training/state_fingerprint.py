@@ -18,11 +18,11 @@ SCRIPTS = Path(__file__).parents[2]
 #: values.
 COMPUTING_MODULES = {
     "both": (
-        "mlm.batches.holes",
-        "mlm.batches.keyed_random",
-        "mlm.batches.masking",
-        "mlm.batches.sample_order",
-        "mlm.batches.stored_batches",
+        "mlm.samples.holes",
+        "mlm.samples.keyed_random",
+        "mlm.samples.masking",
+        "mlm.samples.sample_order",
+        "mlm.samples.stored_batches",
         "mlm.config.families",
         "mlm.corpus.counts",
         "mlm.foundations.framework",
@@ -33,7 +33,7 @@ COMPUTING_MODULES = {
         "mlm.training.resolved_run",
     ),
     "tensorflow": (
-        "mlm.batches.input_pipeline",
+        "mlm.samples.input_pipeline",
         "mlm.training.in_tensorflow.activations",
         "mlm.training.in_tensorflow.adamw",
         "mlm.training.in_tensorflow.engine",

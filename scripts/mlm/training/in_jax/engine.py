@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from mlm.batches.stored_batches import samples_in_order, stored_batches
 from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
 from mlm.model.cooccurrence import begin_at_counts
 from mlm.model.export import ExportedModel
 from mlm.model.initialisation import neighbour_heads
 from mlm.model.weights import initial_parameters
-from mlm.shards.tf_example import SampleError, decode_samples
+from mlm.samples.stored_batches import samples_in_order, stored_batches
+from mlm.samples.tf_example import SampleError, decode_samples
 from mlm.training.in_jax.accelerators import Accelerator
 from mlm.training.in_jax.framework import shardings
 from mlm.training.in_jax.layout import UNDIVIDED, Division, OwnRows, of_the_first

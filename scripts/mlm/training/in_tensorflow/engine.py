@@ -6,15 +6,15 @@ is logged, saved or pushed is told in mlm.training.loop.
 
 from dataclasses import dataclass
 
-from mlm.batches.input_pipeline import (
+from mlm.foundations.framework import tf, tf_keras
+from mlm.model.cooccurrence import begin_at_counts
+from mlm.model.export import ExportedModel
+from mlm.samples.input_pipeline import (
     evaluation_batches,
     reading_in_words,
     replica_shares,
     training_batches,
 )
-from mlm.foundations.framework import tf, tf_keras
-from mlm.model.cooccurrence import begin_at_counts
-from mlm.model.export import ExportedModel
 from mlm.training.in_tensorflow.accelerators import Accelerator
 from mlm.training.in_tensorflow.model import (
     KerasWeights,

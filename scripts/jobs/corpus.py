@@ -1,0 +1,30 @@
+"""Rule `corpus`: any source of text to the Parquet files of three splits, one document a row."""
+
+from pathlib import Path
+
+from job_adapter import run
+from mlm.corpus.corpus_building import SPLITS, build_corpus, remove_other_parts, take_over
+
+
+def main(job):
+    parquet = {split: _several(job.output[split]) for split in SPLITS}
+    described = {split: job.output[f"{split}_json"] for split in SPLITS}
+    known = None
+    if parts := job.input.get("parts"):
+        made, known = take_over(Path(parts[0]).parent, parquet, described, job.threads)
+    else:
+        files = {split: _several(job.input.get(split, [])) for split in SPLITS}
+        made = build_corpus(job.params.settings, files, parquet, described)
+    parts = Path(described["train"]).with_name("parts")
+    remove_other_parts(parts, job.params.operational["parts"])
+    for split, described in made.items():
+        print(f"{split}: {described.documents:,} documents, {described.bytes:,} bytes")
+    return known
+
+
+def _several(paths):
+    return [paths] if isinstance(paths, str) else list(paths)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,18 @@
+"""Rule `corpus_read`: the first pass over a part of the source."""
+
+from pathlib import Path
+
+from job_adapter import run
+from mlm.corpus.mixed_sources import open_part
+from mlm.corpus.part_reading import PartFiles, check_unchanged, read_part
+
+
+def main(job):
+    settings, part = job.params.settings, job.params.part
+    check_unchanged(job.params.files)
+    files = PartFiles.below(Path(job.output.record).parent, int(job.wildcards.part))
+    read_part(*open_part(settings, part), files)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,18 @@
+"""Rule `fill_mask`: the most probable tokens for the mask of each prompt."""
+
+from pathlib import Path
+
+from job_adapter import run
+from mlm.evaluation.artefacts import FillMask
+from mlm.evaluation.fill_mask import answers, use_cpu
+
+
+def main(job):
+    use_cpu(job.params.cpu_threads)
+    prompts = job.params.evaluation["prompts"]
+    found = answers(Path(job.input.model).parent, prompts, job.params.evaluation["top_k"])
+    FillMask(job.wildcards.run, found).write(job.output[0])
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,24 @@
+"""Rule `holes`: where the documents that a run forgets stand in the samples of the train split."""
+
+from job_adapter import run
+
+
+def main(job):
+    from mlm.samples.making_holes import TrainSplit, holes_of
+
+    split = TrainSplit(
+        described=job.input.described,
+        manifest=job.input.train,
+        tokenizer=job.input.tokenizer,
+        settings=job.params.settings,
+    )
+    found = holes_of(job.wildcards.run, job.params.forget, split)
+    found.write(job.output[0])
+    print(
+        f"{job.wildcards.run}: is to be trained without {found.documents:,} documents, "
+        f"{found.tokens:,} tokens in {found.samples:,} samples"
+    )
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

@@ -1,0 +1,10 @@
+"""What the adapter of each rule begins with: the library's path, and the job around its call."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from mlm.foundations.job import accelerator_of, run
+
+__all__ = ["accelerator_of", "run"]

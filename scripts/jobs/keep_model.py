@@ -1,0 +1,21 @@
+"""Rule `keep_model`: the files of a finished training, copied to where they are read."""
+
+import shutil
+from dataclasses import replace
+
+from job_adapter import run
+from mlm.foundations.atomic import replacing
+from mlm.training.artefacts import Training
+
+
+def main(job):
+    for name, target in job.output.items():
+        if name != "summary":
+            with replacing(target) as temporary:
+                shutil.copyfile(job.input[name], temporary)
+    trained = Training.read(job.input.summary)
+    replace(trained, code=trained.made_from.code).write(job.output.summary)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

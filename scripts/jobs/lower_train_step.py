@@ -1,0 +1,34 @@
+"""Rule `lower_train_step`: the run's steps as StableHLO, checked against XLA's rules."""
+
+from job_adapter import run
+
+
+def main(job):
+    from mlm.accelerators.forward_steps import ForwardSteps
+    from mlm.accelerators.lowering_job import LoweringOptions, lower_run
+    from mlm.training.run_inputs import RunFiles, RunSettings
+
+    settings = RunSettings(
+        name=job.wildcards.run,
+        model=job.params.model,
+        pretraining=job.params.pretraining | {"checkpoint": {"every": 1, "keep": 1}},
+        accelerator={"precision": job.params.precision},
+        seed=job.params.seed,
+        sequence_length=job.params.sequence_length,
+        corpus="",
+    )
+    files = RunFiles(
+        tokenizer=job.input.tokenizer,
+        manifests={"train": job.input.train, "validation": job.input.validation},
+    )
+    options = LoweringOptions(epoch_batches=job.params.epoch_batches)
+    forward = ForwardSteps(
+        section=job.params.evaluation,
+        validation=job.output.validation,
+        evaluation=dict(zip(job.params.replicas, job.output.evaluation, strict=True)),
+    )
+    lower_run(settings, files, options, job.output.program, job.output.summary, forward)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

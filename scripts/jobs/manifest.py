@@ -1,0 +1,24 @@
+"""Rule `manifest`: the shards of a split, named with their counts and digests."""
+
+from pathlib import Path
+
+from job_adapter import run
+from mlm.corpus.artefacts import CorpusSplit
+from mlm.samples.manifest_merging import merge
+from mlm.samples.manifests import project_root
+from mlm.samples.summaries import ShardSummary
+
+
+def main(job):
+    root = project_root(job.output[0])
+    summaries = [
+        (Path(shard).relative_to(root).as_posix(), ShardSummary.read(summary))
+        for shard, summary in zip(job.input.shards, job.input.summaries, strict=True)
+    ]
+    corpus = CorpusSplit.read(job.input.described)
+    manifest = merge(job.wildcards.split, summaries, corpus, job.input.tokenizer, root)
+    manifest.write(job.output[0])
+
+
+if __name__ == "__main__":
+    run(main, snakemake, unread=("shards",))

@@ -1,0 +1,22 @@
+"""Rule `manifest`, for shards that were made elsewhere."""
+
+from job_adapter import run
+from mlm.foundations.digests import file_sha256
+from mlm.samples.prebuilt import prebuilt_manifest
+from mlm.samples.verification import SampleSchema
+from mlm.tokenizer.encoding import Encoder
+
+
+def main(job):
+    encoder = Encoder.load(job.input.tokenizer)
+    schema = SampleSchema(
+        job.params.sequence_length, encoder.vocabulary_size, encoder.special_ids.pad
+    )
+    manifest = prebuilt_manifest(
+        job.wildcards.split, job.params.place, schema, file_sha256(job.input.tokenizer)
+    )
+    manifest.write(job.output[0])
+
+
+if __name__ == "__main__":
+    run(main, snakemake, unread=("shards",))

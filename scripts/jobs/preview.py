@@ -1,0 +1,43 @@
+"""Rule `masked_samples`: a few samples of a run, decoded, before and after masking."""
+
+from pathlib import Path
+
+from job_adapter import run
+
+
+def main(job):
+    from transformers import PreTrainedTokenizerFast
+
+    from mlm.samples.artefacts import HolesOfRun, Preview
+    from mlm.samples.manifests import Manifest, check_sequence_length, shards_root
+    from mlm.samples.masking_plan import masking_plan
+    from mlm.samples.preview import preview_samples
+    from mlm.samples.sample_order import SampleOrder
+    from mlm.tokenizer.encoding import Encoder
+
+    length, tokenizer = job.params.sequence_length, job.input.tokenizer
+    manifest = Manifest.read(job.input.train)
+    check_sequence_length(manifest, length)
+    plan = masking_plan(
+        job.params.pretraining["masking"], Encoder.load(tokenizer), tokenizer, length
+    )
+    seed = job.params.pretraining["seed"]
+    order = SampleOrder(
+        tuple(shard.num_samples for shard in manifest.shards),
+        job.params.seed if seed is None else seed,
+        job.params.pretraining["shuffle_window"],
+    )
+    samples = preview_samples(
+        manifest,
+        plan,
+        order,
+        PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent),
+        job.params.evaluation["samples"],
+        shards_root(manifest, job.input.train),
+        [hole for file in job.input.holes for hole in HolesOfRun.read(file).holes],
+    )
+    Preview(job.wildcards.run, samples).write(job.output[0])
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

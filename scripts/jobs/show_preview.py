@@ -1,0 +1,16 @@
+"""Rule `preview`: print the masked samples of every run."""
+
+from job_adapter import run
+from mlm.foundations.atomic import write_text
+from mlm.samples.artefacts import Preview
+from mlm.samples.preview_text import in_words
+
+
+def main(job):
+    text = in_words([Preview.read(path) for path in job.input.samples])
+    print(text)
+    write_text(job.output[0], text)
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

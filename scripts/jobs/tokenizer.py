@@ -1,0 +1,27 @@
+"""Rule `tokenizer`: train one on the train split, and measure it on all three."""
+
+import os
+
+from job_adapter import run
+
+
+def main(job):
+    # Before the library of that name is loaded: the jobs beside this one have cores as well.
+    os.environ.setdefault("RAYON_NUM_THREADS", str(job.threads))
+    from mlm.corpus.split_documents import SplitDocuments
+    from mlm.tokenizer.tokenizer_building import make_tokenizer
+
+    splits = ("train", "validation", "test")
+    make_tokenizer(
+        corpora={
+            split: SplitDocuments.described(record)
+            for split, record in zip(splits, job.input.records, strict=True)
+        },
+        section=job.params.tokenizer,
+        families=job.params.families,
+        outputs=job.output,
+    )
+
+
+if __name__ == "__main__":
+    run(main, snakemake)

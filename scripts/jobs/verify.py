@@ -1,0 +1,33 @@
+"""Rule `verify`: read every shard again and compare it with its manifest."""
+
+from job_adapter import run
+from mlm.foundations.digests import file_sha256
+from mlm.samples.manifests import Manifest, shards_remedy, shards_root
+from mlm.samples.verification import (
+    SampleSchema,
+    Verification,
+    raise_problems,
+    summary,
+    verify_split,
+)
+from mlm.tokenizer.encoding import Encoder
+
+
+def main(job):
+    encoder = Encoder.load(job.input.tokenizer)
+    schema = SampleSchema(
+        job.params.sequence_length, encoder.vocabulary_size, encoder.special_ids.pad
+    )
+    tokenizer = file_sha256(job.input.tokenizer)
+    manifests = {path: Manifest.read(path) for path in job.input.manifests}
+    results = [
+        verify_split(manifest, schema, tokenizer, shards_root(manifest, path))
+        for path, manifest in manifests.items()
+    ]
+    print(summary(results))
+    raise_problems(results, shards_remedy(*manifests.values()))
+    Verification({result.split: result for result in results}).write(job.output[0])
+
+
+if __name__ == "__main__":
+    run(main, snakemake, unread=("shards",))

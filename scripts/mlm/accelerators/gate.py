@@ -1,0 +1,40 @@
+"""May a training begin on the TPU that `accelerator.kind: auto` found?
+
+With `kind: tpu` the workflow makes the preflight first. What `auto` comes to is known only on
+the machine that trains: there, a preflight that passed for the same step is asked for.
+"""
+
+from pathlib import Path
+
+from mlm.accelerators.artefacts import Preflight
+from mlm.foundations.errors import MlmError
+
+
+def require_passed(report: str, run: str, step: dict) -> None:
+    """Raise MlmError unless the preflight.json `report` says that run `run` passed with `step`.
+
+    `step` holds what shapes the step that is to be trained, by the names in that file.
+    """
+    fault = _fault(report, step)
+    if fault:
+        raise MlmError(
+            f"{run}: accelerator.kind: auto came to this machine's TPU, and preflight.required "
+            f"asks for a preflight that passed before a TPU trains: {fault}. Make it with "
+            f"'snakemake --cores 2 results/runs/{run}/preflight/passed.txt' (in the environment "
+            "of envs/requirements-preflight.txt, on any machine with Linux on x86-64), set "
+            "accelerator.kind: tpu, with which it is made by itself, or set preflight.required: "
+            "false"
+        )
+
+
+def _fault(report: str, step: dict) -> str | None:
+    if not Path(report).exists():
+        return f"{report} does not exist"
+    found = Preflight.read(report)
+    if not found.passed:
+        return f"{report} says that it failed"
+    for name, value in step.items():
+        told = getattr(found.step, name)
+        if told != value:
+            return f"{report} was made for {name} {told}, and this training has {value}"
+    return None

@@ -1,0 +1,166 @@
+"""The train step that pretraining runs, lowered to StableHLO for a compiler elsewhere.
+
+The step is not a copy: it is `train_step.replica_train_step` with the run's model, optimizer
+and shapes, traced as each replica of a TPU strategy would trace it. Gradients go through an
+all-reduce whose group the compiling process sets to the target's replicas.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlm.accelerators.findings import ERROR, Finding
+from mlm.accelerators.xla_rules import check_graph, source_line
+from mlm.foundations.framework import tf
+from mlm.samples.input_pipeline import training_batches
+from mlm.samples.stored_batches import BatchOrder
+from mlm.training.in_tensorflow.model import build_model, number_of_parameters
+from mlm.training.in_tensorflow.muon import is_hidden_matrix
+from mlm.training.in_tensorflow.optimizers import build_optimizer
+from mlm.training.in_tensorflow.train_step import replica_train_step
+from mlm.training.optimisation import orthogonalising_flops
+from mlm.training.resolved_run import Pretraining
+
+#: Replicas that the step is lowered for: any number above 1 gives it its all-reduces.
+_REPLICAS = 2
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    """A run's step on one replica, before it is traced.
+
+    `function` takes a batch, a dict of tensors of the shapes in `signature`. `muon_flops` are
+    those of `orthogonalising_flops`, None with adamw.
+    """
+
+    function: Callable
+    signature: dict[str, tf.TensorSpec]
+    model: object
+    parameters: int
+    muon_flops: int | None
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The step's StableHLO (None where it could not be lowered) and the rules it breaks."""
+
+    program: bytes | None
+    findings: tuple[Finding, ...]
+
+
+class _OneOfMany(tf.distribute.ReplicaContext):
+    """Replica 0 of several, whose all-reduce is the XLA operation itself.
+
+    A TPU strategy makes the operation CrossReplicaSum of it, which only a TPU's lowering
+    knows; this one lowers to the same all-reduce anywhere.
+    """
+
+    def __init__(self):
+        super().__init__(tf.distribute.get_strategy(), 0)
+
+    @property
+    def num_replicas_in_sync(self) -> int:
+        return _REPLICAS
+
+    def all_reduce(self, reduce_op, value, options=None):
+        from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+        group = tf.constant([list(range(_REPLICAS))], tf.int32)
+        operation = {"SUM": "Add"}[getattr(reduce_op, "value", reduce_op).upper()]
+
+        def reduced(tensor):
+            return gen_xla_ops.xla_all_reduce(
+                input=tensor, group_assignment=group, reduce_op=operation, mode="CrossReplica"
+            )
+
+        return tf.nest.map_structure(reduced, value)
+
+
+def train_step_of(run: Pretraining) -> TrainStep:
+    """The run's step for one replica of a TPU. Keras' precision policy is already set."""
+    model = build_model(run.model_config, run.initialisation.attention, run.seed)
+    optimizer = build_optimizer(run.optimizer, model.trainable_variables)
+    step = one_of_many(replica_train_step(model, optimizer, run.optimizer))
+    muon = run.optimizer.name == "muon"
+    hidden = [tuple(v.shape) for v in model.trainable_variables if is_hidden_matrix(v)]
+    return TrainStep(
+        step,
+        first_epoch(run).element_spec,
+        model,
+        number_of_parameters(model),
+        orthogonalising_flops(hidden) if muon else None,
+    )
+
+
+def one_of_many(step: Callable) -> Callable:
+    """`step`, a function of a replica's batch, as one of several replicas runs it."""
+
+    def on_one_replica(batch):
+        with _OneOfMany():
+            return step(batch)
+
+    return on_one_replica
+
+
+def first_epoch(run: Pretraining) -> tf.data.Dataset:
+    """What one replica gets for each update of the first epoch, as far as shapes go."""
+    batch = run.global_batch_size(replicas=1)
+    return training_batches(
+        run.train,
+        run.plan,
+        BatchOrder(
+            seed=run.seed,
+            global_batch_size=batch,
+            # The order changes no shape, and a small window needs little memory.
+            shuffle_window=1,
+            start_step=0,
+            steps=min(run.steps, max(1, -(-run.train.num_samples // batch))),
+        ),
+    )
+
+
+def lower(function: Callable, signature) -> Lowered:
+    """Trace `function`, check the graph against XLA's rules, and lower it to StableHLO.
+
+    `signature` is the one argument's nest of TensorSpecs. Never raises for what the function
+    does: that is in the findings.
+    """
+    compiled = tf.function(function, jit_compile=True, input_signature=[signature])
+    try:
+        traced = compiled.get_concrete_function()
+    except Exception as error:  # whatever the traced code raises
+        return Lowered(None, (_untraceable(error),))
+    findings = check_graph(traced)
+    if any(not s.shape.is_fully_defined() for s in tf.nest.flatten(signature)):
+        return Lowered(None, tuple(findings))
+    arguments = tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), signature)
+    try:
+        program = compiled.experimental_get_compiler_ir(arguments)(stage="stablehlo_serialized")
+    except Exception as error:  # ValueError or an OpError, with XLA's own words
+        refusal = _refusal(error)
+        if not any(f.op and f.op in refusal.message for f in findings):
+            findings.append(refusal)
+        return Lowered(None, tuple(findings))
+    return Lowered(program, tuple(findings))
+
+
+def _untraceable(error: Exception) -> Finding:
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    words = [w for w in str(error).splitlines() if w.strip()]
+    branch = isinstance(error, (tf.errors.OperatorNotAllowedInGraphError, TypeError)) and (
+        "bool" in str(error)
+    )
+    rule = "static_control_flow" if branch else "lowers_to_xla"
+    message = f"the step cannot be traced: {type(error).__name__}: {words[-1].strip()[:400]}"
+    return Finding(rule, ERROR, message, source=source_line(frames))
+
+
+def _refusal(error: Exception) -> Finding:
+    text = str(error)
+    names = re.findall(r"([A-Z]\w+) \(No registered '\1' OpKernel", text)
+    if names:
+        ops = ", ".join(sorted(set(names)))
+        return Finding("lowers_to_xla", ERROR, f"XLA has no such operation: {ops}", op=names[0])
+    return Finding("lowers_to_xla", ERROR, f"XLA refuses the step: {' '.join(text.split())[:400]}")

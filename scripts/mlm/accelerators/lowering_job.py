@@ -1,0 +1,163 @@
+"""The lowering as a job: from a run's settings and files to its StableHLO and what was found."""
+
+import json
+import sys
+from dataclasses import dataclass, replace
+
+from mlm.accelerators.artefacts import Lowering
+from mlm.accelerators.described_steps import describe_forward, describe_training
+from mlm.accelerators.findings import ERROR, Finding
+from mlm.accelerators.forward_steps import ForwardSteps, lower_forward
+from mlm.accelerators.lowering import lower, train_step_of
+from mlm.accelerators.shape_survey import position_is_restorable, survey_epoch
+from mlm.accelerators.tile_sizes import tile_advice
+from mlm.config.families import ROBERTA_FAMILY
+from mlm.foundations.atomic import replacing, write_text
+from mlm.foundations.errors import MlmError
+from mlm.samples.manifests import Manifest
+from mlm.tokenizer.encoding import Encoder
+from mlm.training.accelerator_settings import AcceleratorSettings
+from mlm.training.in_tensorflow.accelerators import open_accelerator
+from mlm.training.resolved_run import Pretraining
+from mlm.training.run_inputs import RunFiles, RunSettings, pretraining_of
+
+
+@dataclass(frozen=True)
+class LoweringOptions:
+    """What a lowering takes beyond the run itself.
+
+    `precision` and `per_replica_batch_size` override the run's where they are not None;
+    `survey` turns the look at the data off, for further lowerings of the same run.
+    `epoch_batches` is the number of the first epoch's batches looked at, None for all.
+    """
+
+    precision: str | None = None
+    per_replica_batch_size: int | None = None
+    survey: bool = True
+    epoch_batches: int | None = None
+
+
+def lower_run(
+    settings: RunSettings,
+    files: RunFiles,
+    options: LoweringOptions,
+    program: str,
+    summary: str,
+    forward: ForwardSteps | None = None,
+) -> None:
+    """Write the run's step to `program` and what was found on the way to `summary`.
+
+    With `forward` the steps of validation and evaluation as well.
+
+    A step that breaks a rule is an answer, not an error: `program` is then an empty file
+    where nothing could be lowered.
+    """
+    if options.per_replica_batch_size:
+        settings = replace(
+            settings,
+            pretraining=settings.pretraining
+            | {"per_replica_batch_size": options.per_replica_batch_size},
+        )
+    # A TPU has bfloat16 where the choice is left to the accelerator.
+    asked = settings.accelerator["precision"]
+    precision = options.precision or ("bfloat16" if asked == "auto" else asked)
+    if settings.engine == "tensorflow":
+        # A CPU to trace on, with the precision that the TPU will have.
+        cpu = AcceleratorSettings("cpu", precision, virtual_replicas=None, cpu_threads=2)
+        open_accelerator(cpu)
+    findings = _pad_id(settings, files)
+    described: dict = {}
+    written = False
+    try:
+        manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
+        run = pretraining_of(settings, files, manifests, replicas=1)
+    except MlmError as error:
+        if not findings:
+            findings.append(Finding("settings", ERROR, str(error)))
+    else:
+        advice, dimensions = tile_advice(run, precision)
+        described |= run.step_sizes() | {
+            "model_configuration": json.loads(run.model_config.to_json_string()),
+            "dimensions": dimensions,
+        }
+        if settings.engine == "jax":
+            written = True
+            described |= describe_training(run, precision, program)
+            if forward:
+                described["forward_rows"] = describe_forward(run, precision, forward)
+        else:
+            more, found, written = _lowered(run, options, program, forward)
+            described |= more
+            findings += found
+        findings += advice
+    if not written:
+        write_text(program, "")
+    if "forward_rows" not in described:
+        for path in forward.files if forward else ():
+            write_text(path, "")
+    Lowering(
+        run=settings.name,
+        engine=settings.engine,
+        precision=precision,
+        lowered=written,
+        findings=findings,
+        **described,
+    ).write(summary)
+
+
+def _lowered(
+    run: Pretraining, options: LoweringOptions, program: str, forward: ForwardSteps | None
+) -> tuple[dict, list[Finding], bool]:
+    """Lower TensorFlow's steps: fields of `Step`, what was found, and whether `program` is
+    written."""
+    print(f"{run.name}: building the model and tracing its step", file=sys.stderr)
+    step = train_step_of(run)
+    lowered = lower(step.function, step.signature)
+    findings = list(lowered.findings)
+    described = {
+        "parameters": step.parameters,
+        "muon_flops": step.muon_flops,
+        "inputs": {k: [list(s.shape), s.dtype.name] for k, s in sorted(step.signature.items())},
+    }
+    if lowered.program is None:
+        return described, findings, False
+    with replacing(program) as temporary:
+        temporary.write_bytes(lowered.program)
+    if options.survey:
+        described["survey"], found = survey_epoch(run, step, options.epoch_batches)
+        findings += found + position_is_restorable(run)
+    if forward:
+        described["forward_rows"], found = lower_forward(run, step.model, forward)
+        findings += found
+    return described, findings, True
+
+
+def _pad_id(settings: RunSettings, files: RunFiles) -> list[Finding]:
+    """The pad token's id, looked at before the model refuses it in its own words."""
+    family, pad = settings.model["family"], Encoder.load(files.tokenizer).special_ids.pad
+    if family not in ROBERTA_FAMILY or pad == 1:
+        return []
+    return [
+        Finding(
+            "pad_id",
+            ERROR,
+            f"the pad token has id {pad}; {family} in TensorFlow takes id 1 for padding whatever "
+            "its configuration says. Give <pad> id 1 in the tokenizer, or choose another family",
+        )
+    ]
+
+
+def main() -> None:
+    """One lowering in a process of its own: the request is JSON on stdin."""
+    request = json.load(sys.stdin)
+    lower_run(
+        RunSettings(**request["settings"]),
+        RunFiles(**request["files"]),
+        LoweringOptions(**request["options"]),
+        request["program"],
+        request["summary"],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Preflight's answer for the terminal: a table of targets, and what is wrong in words."""
+
+from mlm.accelerators.artefacts import ForwardReport, Preflight, Target
+from mlm.accelerators.findings import ADVICE, failed
+from mlm.foundations.atomic import write_text
+from mlm.foundations.errors import MlmError, listed
+
+#: Of the columns of `row`; those of validation and evaluation are their peaks.
+HEADINGS = (
+    "target",
+    "verdict",
+    "replicas",
+    "peak HBM",
+    "validation",
+    "evaluation",
+    "HBM",
+    "largest batch",
+    "FLOPs/step",
+    "collectives/step",
+    "time of the run",
+)
+
+
+def shown_bytes(number: int | None) -> str:
+    """A size in GiB or MiB."""
+    if number is None:
+        return "?"
+    return f"{number / 2**30:.2f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
+
+
+def shown_seconds(seconds: float) -> str:
+    """A span in the unit that suits it."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    if seconds >= 0.1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1000:.2g} ms"
+
+
+def table(report: Preflight) -> str:
+    """All targets of one preflight.json, and its findings, as text."""
+    rows = [HEADINGS, *(row(t) for t in report.targets)]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(HEADINGS))]
+    lines = [
+        f"Preflight of {report.run} ({report.label}; {report.effort} compilation)",
+        *("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows),
+    ]
+    if muon := muon_in_words(report):
+        lines.append(f"  {muon}")
+    # Advice last: what stops a training is read first.
+    lines += [
+        f"  {f.in_words()}" for f in sorted(report.findings, key=lambda f: f.severity == ADVICE)
+    ]
+    lines.append(f"{report.run}: {'passed' if report.passed else 'FAILED'}")
+    return "\n".join(lines)
+
+
+def muon_in_words(report: Preflight) -> str | None:
+    """What Muon's update costs, over all targets; None with adamw."""
+    shares = sorted(t.muon_share for t in report.targets if t.muon_share is not None)
+    if not shares:
+        return None
+    # Targets differ in what their compilers count beside the products.
+    ends = dict.fromkeys(f"{100 * share:.1f}" for share in (shares[0], shares[-1]))
+    return f"Muon's update: {' to '.join(ends)} % of the step's FLOPs"
+
+
+def row(target: Target) -> tuple[str, ...]:
+    """What is told of one target of preflight.json, as text in the order of HEADINGS."""
+    verdict = {True: "fits", False: "does not fit", None: target.outcome.replace("_", " ")}
+    time = collectives = "?"
+    if target.estimate:
+        time = " to ".join(map(shown_seconds, target.estimate.run_seconds))
+        collectives = shown_seconds(target.estimate.collective_seconds)
+    largest = ", ".join(
+        f"{kind} {found.largest}"
+        for kind, found in sorted((target.largest_batch or {}).items())
+        if found
+    )
+    return (
+        target.target,
+        verdict[target.fits],
+        str(target.replicas or "?"),
+        shown_bytes(target.memory and target.memory.peak),
+        *(_forward(target.forward.get(name)) for name in ("validation", "evaluation")),
+        shown_bytes(target.hbm_per_replica),
+        largest or "-",
+        f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
+        collectives,
+        time,
+    )
+
+
+def _forward(said: ForwardReport | None) -> str:
+    if said is None:
+        return "-"
+    return shown_bytes(said.peak) if said.fits else "does not fit"
+
+
+def show_and_require(reports: list[str], passed: str) -> None:
+    """Print every preflight.json of `reports` as a table, and write it to `passed`.
+
+    Raises MlmError with every reason where one did not pass; nothing is written then, so that
+    asking again says so again.
+    """
+    found = [Preflight.read(path) for path in reports]
+    text = "\n\n".join(map(table, found)) + "\n"
+    print(text)
+    reasons = [
+        f"{report.run}: {finding.in_words()}"
+        for report in found
+        for finding in failed(report.findings)
+    ]
+    if reasons:
+        raise MlmError(f"The preflight did not pass:\n{listed(reasons)}")
+    write_text(passed, text)

@@ -1,0 +1,80 @@
+"""What every rule's script does around its one call: log, and report errors in words."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mlm.foundations.abandoned_locks import alone
+from mlm.foundations.artefacts import check_inputs, record_job
+from mlm.foundations.errors import MlmError, refusal_in_words
+from mlm.foundations.job_log import logged
+
+#: Time that a job has to clean up after SIGTERM.
+_CLEAN_UP_SECONDS = 15.0
+
+
+def accelerator_of(job: Any) -> dict:
+    """Section `accelerator` as the job gets it: which TPU is used is among the operational."""
+    return job.params.accelerator | {"tpu": job.params.operational["tpu"]}
+
+
+def _end(number: int, _frame) -> None:
+    """End the process as an error does; by force if that has not helped after a while.
+
+    Python drops an exception that a signal raises inside a garbage collector's callback.
+    """
+    force = threading.Timer(_CLEAN_UP_SECONDS, os._exit, [128 + number])
+    force.daemon = True
+    force.start()
+    sys.exit(128 + number)
+
+
+def run(
+    main: Callable[[Any], Mapping[str, str] | None],
+    snakemake: Any,
+    unread: tuple[str, ...] = (),
+) -> None:
+    """Call `main(snakemake)` with its output copied to the rule's log.
+
+    Before it, the inputs are checked against the records of their makers; after it, what the
+    job was made from is added to the artefacts that it wrote. `main` may return the sha256 of
+    outputs by path, which are then not read again. Inputs with a name in `unread` are checked by
+    the job's own code, where it reads them.
+
+    An MlmError is printed without a traceback and ends the process with status 1; so do a
+    full disk and a refused write. Any other exception is a bug and keeps its traceback.
+    """
+    # A scheduler's SIGTERM ends the job as an error does, so that temporary files are removed.
+    signal.signal(signal.SIGTERM, _end)
+    with logged(snakemake.log[0]), alone(snakemake.log[0]):
+        try:
+            _recorded(main, snakemake, unread)
+        except Exception as error:
+            words = str(error) if isinstance(error, MlmError) else refusal_in_words(error)
+            # The terminal may be a file on a full disk as well.
+            with contextlib.suppress(OSError):
+                if words is None:
+                    traceback.print_exc()
+                else:
+                    print(f"\nError in rule {snakemake.rule}: {words}\n", file=sys.stderr)
+            sys.exit(1)
+
+
+def _recorded(main: Callable, job: Any, unread: tuple[str, ...]) -> None:
+    # Fetched from a bucket, to be on this disk, which the job finds through its other inputs; or
+    # waited for alone; or steps on the way to the same bytes, of any number.
+    passed_over = _named(job.input, ("staged", "continued", "parts"))
+    paths = [path for path in map(str, job.input) if path not in passed_over]
+    inputs = check_inputs(paths, _named(job.input, unread))
+    known = main(job)
+    record_job(job.rule, inputs, dict(job.params.items()), map(str, job.output), known)
+
+
+def _named(inputs: Any, names: tuple[str, ...]) -> list[str]:
+    found = [inputs.get(name, []) for name in names]
+    return [str(path) for v in found for path in ([v] if isinstance(v, str) else v)]

@@ -1,0 +1,218 @@
+"""Why each stage would run, in words: Snakemake's reasons, and what exactly changed.
+
+Snakemake's dry run prints changed parameters whole, without their keys' place in the configuration:
+114 lines for a new learning rate. Here old and new are compared key by key, which makes 5.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlm.foundations.artefacts import made_from, settings_digests
+
+_RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
+_FIELD = re.compile(r"^    (reason|wildcards|output): (.*)")
+_PARAMS = re.compile(
+    r"Params have changed since last execution: .*?before: (?P<before>.*?) now: (?P<now>.*)", re.S
+)
+_ABSENT = "(absent)"
+#: The digest of a module's meaning, and the identity of a file: see mlm.foundations.digests.
+_MEANING = re.compile("[0-9a-f]{12}")
+_IDENTITY = re.compile(r"[0-9a-f]{64}|\d+ bytes of \d+")
+
+_KINDS = (
+    "Missing output files",
+    "Updated input files",
+    "Input files updated by another job",
+    "Set of input files has changed since last execution",
+    "Code has changed since last execution",
+    "Software environment definition has changed since last execution",
+    "Params have changed since last execution",
+    "Forced execution",
+)
+
+
+@dataclass
+class PlannedJob:
+    """A job of the dry run: rule, wildcards ("run=base"), Snakemake's reason, and outputs."""
+
+    rule: str
+    wildcards: str = ""
+    reason: str = ""
+    output: str = ""
+
+
+@dataclass
+class Stage:
+    """All planned jobs of one rule that run for the same reasons."""
+
+    rule: str
+    jobs: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+
+def planned_jobs(dry_run: str) -> list[PlannedJob]:
+    """The jobs that the text of `snakemake --dry-run` announces, in its order."""
+    jobs: list[PlannedJob] = []
+    for line in dry_run.splitlines():
+        if found := _RULE.match(line):
+            jobs.append(PlannedJob(found[1]))
+        elif jobs and (found := _FIELD.match(line)):
+            setattr(jobs[-1], found[1], found[2].strip())
+    return jobs
+
+
+def stages(jobs: list[PlannedJob], config: dict, directory: str | Path = ".") -> list[Stage]:
+    """Planned jobs gathered by rule and reasons, with the reasons in words.
+
+    `config` is the resolved configuration, in which a changed key is looked up; the results below
+    `directory` say what a setting that is no section is called.
+    """
+    found: dict[tuple, Stage] = {}
+    for job in jobs:
+        if job.rule == "all":
+            continue
+        outputs = [Path(directory) / path for path in job.output.split(", ")]
+        reasons = reasons_in_words(job.reason, config, _recorded_settings(outputs))
+        stage = found.setdefault((job.rule, *reasons), Stage(job.rule, [], reasons))
+        stage.jobs.append(job.wildcards)
+    return list(found.values())
+
+
+def _recorded_settings(outputs: Iterable[Path]) -> dict[str, str]:
+    """The digest of each param by name, as the first of `outputs` with a record has them."""
+    for path in outputs:
+        if path.suffix == ".json" and path.is_file():
+            try:
+                record = made_from(json.loads(path.read_bytes()))
+            except (ValueError, TypeError, AttributeError, OSError):
+                continue  # damaged, or of another version: Snakemake's start has told of it
+            if record.settings:
+                return dict(record.settings)
+    return {}
+
+
+def reasons_in_words(
+    reason: str, config: dict, recorded: Mapping[str, str] | None = None
+) -> list[str]:
+    """One sentence for each thing that Snakemake's `reason` names.
+
+    `recorded` has the digests of the job's params as they were, by name: Snakemake gives no names.
+    """
+    starts = sorted((reason.find(kind), kind) for kind in _KINDS if kind in reason)
+    words = []
+    for (start, kind), end in zip(starts, [s for s, _ in starts[1:]] + [len(reason)], strict=True):
+        text = reason[start:end].strip().rstrip(";")
+        rest = text[len(kind) :].lstrip(": ")
+        if kind.startswith("Params"):
+            words += _changed_params(text, config, recorded or {})
+        elif kind == "Updated input files":
+            words += [f"{path} changed" for path in sorted(rest.split(", "))]
+        elif kind == "Input files updated by another job":
+            words.append(f"follows from {_stages_of(rest.split(', '))}")
+        elif kind == "Missing output files":
+            words.append(f"{_brief(sorted(rest.split(', ')))} not made yet")
+        elif kind.startswith("Set of input"):
+            words.append("other input files than last time")
+        elif kind.startswith("Code"):
+            words.append("its script or the rule itself was edited")
+        else:
+            words.append(text[0].lower() + text[1:])
+    return words or [reason or "no reason given"]
+
+
+def _stages_of(paths: list[str]) -> str:
+    """The stages that make `paths`: `tokenizer` for results/tokenizer/x.json, and so on."""
+    names = set()
+    for path in paths:
+        parts = path.strip().split("/")
+        if parts[:2] == ["results", "runs"] and len(parts) > 3:
+            name = parts[3].split(".")[0]
+            names.add({"model": "pretrain", "trained": "pretrain"}.get(name, name))
+        elif parts[0] == "results" and len(parts) > 1:
+            names.add(parts[1].split(".")[0])
+        else:
+            names.add(path.strip())
+    return ", ".join(sorted(names))
+
+
+def _brief(paths: list[str]) -> str:
+    if len(paths) <= 2:
+        return " and ".join(paths)
+    return f"{paths[0]} and {len(paths) - 1} more"
+
+
+def _changed_params(text: str, config: dict, recorded: Mapping[str, str]) -> list[str]:
+    found = _PARAMS.search(text)
+    try:
+        before, now = (_values(found[part]) for part in ("before", "now"))
+    except (TypeError, ValueError, SyntaxError):
+        return ["its parameters changed"]
+    lines = []
+    for old, new in _pairs(before, now):
+        if isinstance(old, dict) and isinstance(new, dict):
+            place = _place(new, config)
+            lines += [_changed(place, *difference) for difference in _differences(old, new)]
+        else:
+            (digest,) = settings_digests({"": old}).values()
+            names = [name for name, of_name in recorded.items() if of_name == digest]
+            # Of several that had this value, which of them changed is not known.
+            name = _place({names[0]: old}, config) + names[0] if len(names) == 1 else "a setting"
+            lines.append(f"{name} changed {_shown(old)} → {_shown(new)}")
+    # Two params of a rule may hold the same setting.
+    return list(dict.fromkeys(lines)) or ["its parameters changed"]
+
+
+def _changed(place: str, way: tuple[str, ...], old, new) -> str:
+    """One difference between two params: of a setting, of a module, or of a file."""
+    values = [value for value in (old, new) if value != _ABSENT]
+    if all(isinstance(v, str) and _MEANING.fullmatch(v) for v in values):
+        return f"the code it uses was edited: {way[-1]}"
+    if all(isinstance(v, str) and _IDENTITY.fullmatch(v) for v in values):
+        return f"{way[-1]} changed"
+    return f"{place}{'.'.join(way)} changed {_shown(old)} → {_shown(new)}"
+
+
+def _values(text: str) -> list:
+    text = text.strip()
+    return [] if text.startswith("<nothing") else list(ast.literal_eval(f"[{text}]"))
+
+
+def _pairs(before: list, now: list) -> list[tuple]:
+    """Old and new values that belong together: those with the most keys in common."""
+    pairs, left = [], list(now)
+    for old in before:
+        scores = [
+            len(old.keys() & new.keys())
+            if isinstance(old, dict) and isinstance(new, dict)
+            else int(type(old) is type(new))
+            for new in left
+        ]
+        best = max(range(len(left)), key=scores.__getitem__, default=None)
+        pairs.append((old, left.pop(best) if best is not None and scores[best] else None))
+    return pairs + [(None, new) for new in left]
+
+
+def _differences(old, new, way: tuple[str, ...] = ()) -> list[tuple]:
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [] if old == new else [(way, old, new)]
+    found = []
+    for key in sorted(old.keys() | new.keys()):
+        found += _differences(old.get(key, _ABSENT), new.get(key, _ABSENT), (*way, str(key)))
+    return found
+
+
+def _place(value: dict, config: dict) -> str:
+    """The section of the configuration that has all the keys of `value`, with a dot."""
+    for name, section in sorted(config.items()):
+        if isinstance(section, dict) and value and value.keys() <= section.keys():
+            return f"{name}."
+    return ""
+
+
+def _shown(value) -> str:
+    text = repr(value) if value != _ABSENT else value
+    return text if len(text) <= 60 else text[:57] + "…"

@@ -1,0 +1,182 @@
+"""Masked batches as TensorFlow's datasets, and the replicas' shares of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from mlm.foundations.errors import MlmError
+from mlm.foundations.framework import as_written, tf
+from mlm.samples.holes import Holes, punched
+from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
+from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
+
+#: What `mask_batch` gives of each sample: the kind, and one number for what.
+_MASKED = {
+    "input_ids": (tf.int32, "sequence"),
+    "attention_mask": (tf.int32, "sequence"),
+    "positions": (tf.int32, "slots"),
+    "labels": (tf.int32, "slots"),
+    "weights": (tf.float32, "slots"),
+    "overflow": (tf.int32, "sample"),
+}
+
+
+def parse_records(serialized: tf.Tensor, sequence_length: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """`input_ids` and `attention_mask`, int32 [batch, sequence], of serialized records [batch]."""
+    feature = tf.io.FixedLenFeature((sequence_length,), tf.int64)
+    parsed = tf.io.parse_example(serialized, {"input_ids": feature, "attention_mask": feature})
+    return tf.cast(parsed["input_ids"], tf.int32), tf.cast(parsed["attention_mask"], tf.int32)
+
+
+def read_batches(shards: ShardFiles, order: BatchOrder) -> tf.data.Dataset:
+    """The batches as they were stored: (epoch, sample index, ids, attention), [batch] and
+    [batch, sequence]."""
+    shape = (order.global_batch_size,)
+    stored = tf.data.Dataset.from_generator(
+        partial(_stored, shards, order),
+        output_signature=tuple(tf.TensorSpec(shape, t) for t in (tf.int64, tf.int64, tf.string)),
+    )
+
+    @as_written
+    def parsed(epoch, index, serialized):
+        return epoch, index, *parse_records(serialized, shards.sequence_length)
+
+    return _deterministic(stored.map(parsed, num_parallel_calls=tf.data.AUTOTUNE))
+
+
+def _stored(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
+    try:
+        yield from stored_batches(shards, order)
+    except MlmError as error:
+        _failures.append(error)
+        raise
+
+
+#: What went wrong in reading, of which TensorFlow hands on no more than the text.
+_failures: list[MlmError] = []
+
+
+@contextmanager
+def reading_in_words() -> Iterator[None]:
+    """Raise the MlmError that stopped the batches in place of TensorFlow's error for it."""
+    try:
+        yield
+    except tf.errors.OpError:
+        if not _failures:
+            raise
+        raise _failures.pop() from None
+
+
+def training_batches(
+    shards: ShardFiles, plan: MaskingPlan, order: BatchOrder, holes: Holes | None = None
+) -> tf.data.Dataset:
+    """The batches, masked, with `holes`.
+
+    Beside what `mask_batch` returns, `weights` are divided by the number of predictions in
+    the whole batch, so that the sum of the replicas' losses is the batch's mean.
+    """
+
+    @as_written
+    def masked(epoch, index, ids, attention):
+        batch = _masked(ids, attention, index, plan, order.seed, epoch, holes)
+        total = tf.maximum(tf.reduce_sum(batch["weights"]), 1.0)
+        return batch | {"weights": batch["weights"] / total}
+
+    batches = read_batches(shards, order)
+    return _deterministic(batches.map(masked, num_parallel_calls=tf.data.AUTOTUNE))
+
+
+def _masked(
+    ids, attention, index, plan: MaskingPlan, seed: int, epoch, holes: Holes | None = None
+) -> dict[str, tf.Tensor]:
+    """`mask_batch` on the host, of tensors, with `holes`."""
+
+    def on_host(*arrays):
+        found = mask_batch(*arrays[:3], plan, seed, arrays[3])
+        if holes is not None:
+            hole = holes.within(arrays[2], plan.sequence_length)
+            found = punched(found, hole, holes.padding_id)
+        return [found[name] for name in _MASKED]
+
+    kinds = [kind for kind, _ in _MASKED.values()]
+    values = tf.numpy_function(on_host, [ids, attention, index, epoch], kinds, stateful=False)
+    sizes = {"sequence": (plan.sequence_length,), "slots": (plan.slots,), "sample": ()}
+    return {
+        name: tf.ensure_shape(value, [ids.shape[0], *sizes[size]])
+        for (name, (_, size)), value in zip(_MASKED.items(), values, strict=True)
+    }
+
+
+def evaluation_batches(
+    shards: ShardFiles,
+    plan: MaskingPlan,
+    *,
+    seed: int,
+    batch_size: int,
+    samples: int | None = None,
+) -> tf.data.Dataset:
+    """Batches of the split in order, with masks that depend on (seed, sample index) alone.
+
+    `samples` samples at equal distances (`mlm.samples.split_samples.evenly_spread`), or all. A
+    part is kept in memory, so that the split is read once however often it is asked. The last
+    batch is filled up to `batch_size` with copies of its first row whose weights are 0, so
+    that all shapes are equal and no sample is left out. Adds `sample_index` [batch] int64, -1
+    for the filling.
+    """
+    files = tf.data.TFRecordDataset(list(shards.files), compression_type=shards.compression)
+    stream = files.enumerate()
+    if samples is not None and samples < shards.num_samples:
+        stream = stream.filter(partial(_is_spread, shards.num_samples, samples)).cache()
+
+    @as_written
+    def filled(index, serialized):
+        short = batch_size - tf.shape(index)[0]
+        index = tf.concat([index, tf.fill([short], tf.constant(-1, tf.int64))], axis=0)
+        serialized = tf.concat([serialized, tf.repeat(serialized[:1], short)], axis=0)
+        ids, attention = parse_records(serialized, shards.sequence_length)
+        batch = _masked(ids, attention, tf.maximum(index, 0), plan, seed, [FIXED_EPOCH])
+        real = tf.cast(index >= 0, tf.float32)
+        batch["weights"] *= real[:, tf.newaxis]
+        batch["sample_index"] = index
+        return {k: tf.ensure_shape(v, [batch_size, *v.shape[1:]]) for k, v in batch.items()}
+
+    batches = stream.batch(batch_size).map(filled, num_parallel_calls=tf.data.AUTOTUNE)
+    return _deterministic(batches)
+
+
+@as_written
+def _is_spread(total: int, count: int, index: tf.Tensor, _serialized: tf.Tensor) -> tf.Tensor:
+    """Whether `index` is one of `evenly_spread(total, count)`."""
+    nearest = (index * count + total - 1) // total
+    return (nearest * total // count == index) & (nearest < count)
+
+
+def replica_shares(
+    batches: tf.data.Dataset, context: tf.distribute.InputContext, global_batch_size: int
+) -> tf.data.Dataset:
+    """One element for each replica that the input worker `context` feeds, batch after batch.
+
+    Replica r gets samples r × share to (r + 1) × share of every global batch. Each worker
+    reads the whole stream and keeps its part, so that neither the number of workers nor that
+    of the shards shapes what is trained on.
+    """
+    local = context.num_replicas_in_sync // context.num_input_pipelines
+    share = global_batch_size // context.num_replicas_in_sync
+    first = context.input_pipeline_id * local * share
+
+    @as_written
+    def divided(batch):
+        parts = {
+            k: tf.reshape(v[first : first + local * share], [local, share, *v.shape[1:]])
+            for k, v in batch.items()
+        }
+        return tf.data.Dataset.from_tensor_slices(parts)
+
+    return _deterministic(batches.flat_map(divided))
+
+
+def _deterministic(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    options = tf.data.Options()
+    options.deterministic = True
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)

@@ -1,0 +1,170 @@
+"""The manifest: what a split's shards are, and the check that they are still that.
+
+`results/manifests/{split}.json` is the edge between the data stages and their consumers. It
+is written last; whoever reads a shard checks it against the manifest first.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError, listed, remedy
+from mlm.foundations.typed_artefacts import Artefact
+from mlm.samples.object_storage import file_size, is_remote
+
+
+@dataclass(frozen=True)
+class ShardEntry:
+    """One shard: `path` is relative to the project's root, or as `shards.prebuilt` gave it.
+
+    `num_tokens` counts real tokens (mask 1), `num_padding` the others; `num_bytes` and
+    `sha256` are those of the file. `block_offsets` are the bytes at which its blocks start
+    (`mlm.samples.blocks`), None where they are not known.
+    """
+
+    name: str
+    path: str
+    num_samples: int
+    num_tokens: int
+    num_padding: int
+    num_bytes: int
+    sha256: str
+    block_offsets: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Manifest(Artefact):
+    """All shards of a split, in order, and their totals.
+
+    `corpus_sha256` and `documents` are None where the shards were not made from a corpus,
+    `tokenizer_sha256` where it is not known which tokenizer made them. `group_by` is what the
+    groups in the samples are called (speech, document, a column's name); None where the samples
+    carry none.
+    """
+
+    split: str
+    sequence_length: int
+    compression: str
+    tokenizer_sha256: str | None
+    corpus_sha256: str | None
+    documents: int | None
+    special_literals: int | None
+    num_samples: int
+    num_tokens: int
+    num_padding: int
+    shards: tuple[ShardEntry, ...]
+    group_by: str | None = None
+
+    @classmethod
+    def read(cls, path: str | os.PathLike) -> Self:
+        """The manifest in `path`.
+
+        Raises MlmError as for every artefact, and where the totals are not those of the shards.
+        """
+        manifest = super().read(path)
+        for key, total in totals(manifest.shards).items():
+            if total != getattr(manifest, key):
+                raise MlmError(
+                    f"{path}: {key} is {getattr(manifest, key)}, but its shards add up to {total}. "
+                    f"{remedy(path)}"
+                )
+        return manifest
+
+
+def project_root(path: str | os.PathLike) -> Path:
+    """The directory above `results/manifests/`, which the shards' paths are relative to.
+
+    "." in a project's own directory; below .snakemake/storage where results live in a bucket
+    and Snakemake has fetched them; "." for a manifest at any other place.
+    """
+    place = Path(path)
+    return place.parents[2] if place.parts[-3:-1] == ("results", "manifests") else Path()
+
+
+def shards_root(manifest: Manifest, path: str | os.PathLike) -> Path:
+    """The directory that the paths in the manifest at `path` are relative to.
+
+    Shards that were made elsewhere are named as `shards.prebuilt` gave them: relative to the
+    working directory.
+    """
+    return Path() if manifest.corpus_sha256 is None else project_root(path)
+
+
+def place_of(shard: ShardEntry, root: str | os.PathLike) -> str:
+    """Where the shard's file is: in object storage, or below `root`."""
+    return shard.path if is_remote(shard.path) else str(Path(root) / shard.path)
+
+
+def check_sequence_length(manifest: Manifest, expected: int) -> None:
+    """Raise MlmError where the samples are of another length than `expected` tokens."""
+    if manifest.sequence_length != expected:
+        raise MlmError(
+            f"The {manifest.split} shards hold samples of {manifest.sequence_length} tokens; "
+            f"{expected} are expected. Make shards.sequence_length and the shards agree."
+        )
+
+
+def shard_problem(shard: ShardEntry, file: Path) -> str | None:
+    """What is wrong with a shard's local file, or None; its size is looked at first."""
+    size = file_size(str(file))
+    if size is None or size != shard.num_bytes:
+        return _size_problem(shard, size)
+    digest = file_sha256(file)
+    if digest != shard.sha256:
+        return (
+            f"{shard.path}: its content changed since the manifest was written (sha256 "
+            f"{digest[:12]}…, expected {shard.sha256[:12]}…)"
+        )
+    return None
+
+
+def _size_problem(shard: ShardEntry, size: int | None) -> str | None:
+    if size is None:
+        return f"{shard.path}: is missing"
+    if size != shard.num_bytes:
+        return f"{shard.path}: has {size} bytes; the manifest says {shard.num_bytes}"
+    return None
+
+
+def shards_remedy(*manifests: Manifest) -> str:
+    """What to do about shards that are not those of their manifests."""
+    prebuilt = [m for m in manifests if m.corpus_sha256 is None]
+    if not prebuilt:
+        return "Delete the shards named here and run again, so that they are remade."
+    names = " ".join(f"results/manifests/{manifest.split}.json" for manifest in prebuilt)
+    return (
+        "This workflow did not make them (shards.prebuilt) and cannot remake them: put the files "
+        f"back that were there. To use them as they are now: rm {names}, then the same snakemake "
+        "command, which checks them anew."
+    )
+
+
+def check_shards(manifest: Manifest, root: str | os.PathLike = ".") -> None:
+    """Raise MlmError, naming every shard that is not what the manifest says.
+
+    `root` is the directory that the shards' paths are relative to. Local files are compared
+    by size and sha256; of files in object storage only the size is, since the rest would
+    download them all.
+    """
+    problems = [
+        problem
+        for shard in manifest.shards
+        if (
+            problem := _size_problem(shard, file_size(shard.path))
+            if is_remote(shard.path)
+            else shard_problem(shard, Path(root) / shard.path)
+        )
+    ]
+    if problems:
+        raise MlmError(
+            f"The {manifest.split} shards are not those of their manifest:\n{listed(problems)}\n"
+            f"{shards_remedy(manifest)}"
+        )
+
+
+def totals(entries: tuple[ShardEntry, ...]) -> dict[str, int]:
+    """The sums over shards that a manifest states."""
+    keys = ("num_samples", "num_tokens", "num_padding")
+    return {key: sum(getattr(e, key) for e in entries) for key in keys}

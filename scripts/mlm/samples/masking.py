@@ -1,0 +1,226 @@
+"""Which tokens are predicted, and what the model sees in their place.
+
+The choice and the 80/10/10 replacement follow Devlin et al., "BERT" (2019), section 3.1; new
+masks in every epoch follow Liu et al., "RoBERTa" (2019). Whole words are drawn by systematic
+sampling: laid end to end in random order, those are chosen whose point falls into a window of the
+share's length. A sample's mask is a function of (seed, epoch, index of the sample) alone.
+
+Written once, for arrays of NumPy and of JAX. What is drawn, compared and sorted are integers, so
+that a host and an accelerator choose the same tokens, to the last bit.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mlm.samples.keyed_random import below, threefry
+
+#: The epoch that evaluation masks are drawn in: no training run reaches it.
+FIXED_EPOCH = 2**32 - 1
+
+#: Shares are told in parts of 2^24, as random numbers are: the upper 24 of their 32 bits.
+_SHARE_BITS = 24
+#: Slots beyond the share in whole-word masking, for words that reach beyond the window. In English
+#: text with 2,000 (8,000) subwords and samples of 64 tokens, 5 (2) in 10,000 of the tokens chosen
+#: with the probability 0.15 find none.
+_WHOLE_WORD_ROOM = 8
+
+
+@dataclass(frozen=True)
+class MaskingPlan:
+    """All that masking needs besides the sample itself.
+
+    `special_ids` are never chosen and never put in as random tokens. `word_starts` says of
+    each id whether a word starts with it ([vocabulary_size], needed for whole words only).
+    """
+
+    mlm_probability: float
+    mask_token: float
+    random_token: float
+    mask_id: int
+    special_ids: tuple[int, ...]
+    vocabulary_size: int
+    sequence_length: int
+    whole_word: bool = False
+    word_starts: np.ndarray | None = None
+    fixed_slots: int | None = None
+
+    @property
+    def slots(self) -> int:
+        """Prediction slots in a sequence.
+
+        Of n eligible tokens in a sequence, mlm_probability × n are chosen, rounded up or down at
+        random, so that ceil(mlm_probability × length) slots hold every choice. Whole words come to
+        as many on average, and to fewer than the longest word more, which the extra room is for.
+        """
+        if self.fixed_slots is not None:
+            return min(self.fixed_slots, self.sequence_length)
+        needed = math.ceil(self.mlm_probability * self.sequence_length - 1e-9)
+        if self.whole_word:
+            needed += _WHOLE_WORD_ROOM
+        return max(1, min(needed, self.sequence_length))
+
+    @cached_property
+    def is_special(self) -> np.ndarray:
+        """Whether an id is never chosen, bool [vocabulary_size]."""
+        special = np.zeros(self.vocabulary_size, bool)
+        special[list(self.special_ids)] = True
+        return special
+
+    @cached_property
+    def ordinary_ids(self) -> np.ndarray:
+        """Those that random tokens are drawn from, int32, ascending."""
+        return np.flatnonzero(~self.is_special).astype(np.int32)
+
+
+def mask_batch(
+    input_ids,
+    attention_mask,
+    sample_index,
+    plan: MaskingPlan,
+    seed,
+    epoch=FIXED_EPOCH,
+) -> dict:
+    """Choose tokens, replace them, and say where and what they were.
+
+    `input_ids` and `attention_mask` are [batch, sequence], arrays of NumPy or of JAX, whose kind
+    the results are of. `sample_index` is [batch] and below 2^32, `epoch` a number or [batch].
+    Returns
+      input_ids       [batch, sequence] int32, with the replacements
+      attention_mask  [batch, sequence] int32
+      positions       [batch, slots] int32, where predictions are asked for
+      labels          [batch, slots] int32, the tokens that stood there
+      weights         [batch, slots] float32, 1 for a slot in use, else 0
+      overflow        [batch] int32, chosen tokens that found no slot (left unmasked; a word as
+                      a whole)
+    """
+    xp = input_ids.__array_namespace__()
+    input_ids, attention_mask = input_ids.astype(xp.int32), attention_mask.astype(xp.int32)
+    eligible = (attention_mask == 1) & ~xp.asarray(plan.is_special)[input_ids]
+    words = _random_words(xp, sample_index, plan.sequence_length, seed, epoch)
+    choose = _whole_words if plan.whole_word else _single_tokens
+    order, in_use, overflow = choose(xp, *words[:2], input_ids, eligible, plan)
+
+    # From the order of the ranks back to that of the places.
+    chosen = xp.take_along_axis(in_use, xp.argsort(order, axis=1, stable=True), axis=1)
+    masked = xp.where(chosen, _replacements(xp, input_ids, *words[2:], plan), input_ids)
+    positions = order[:, : plan.slots].astype(xp.int32)
+    return {
+        "input_ids": masked,
+        "attention_mask": attention_mask,
+        "positions": positions,
+        "labels": xp.take_along_axis(input_ids, positions, axis=1),
+        "weights": in_use[:, : plan.slots].astype(xp.float32),
+        "overflow": overflow.astype(xp.int32),
+    }
+
+
+def _random_words(xp, sample_index, length: int, seed, epoch):
+    """Four words of 32 bits for each token, [batch, sequence] each."""
+
+    def column(numbers):
+        return xp.reshape(xp.asarray(numbers, dtype=xp.uint32), (-1, 1))
+
+    key, index = (column(seed), column(epoch)), column(sample_index)
+    place = xp.arange(length, dtype=xp.uint32)[None]
+    return *threefry(key, (index, 2 * place)), *threefry(key, (index, 2 * place + 1))
+
+
+def _parts(share: float) -> int:
+    """`share` in parts of 2^24."""
+    return round(share * 2**_SHARE_BITS)
+
+
+def _uniform(bits, of: int = _SHARE_BITS):
+    """The upper bits of 32, a random number in parts of 2^of."""
+    return bits >> (32 - of)
+
+
+def _replacements(xp, input_ids, kind, token, plan: MaskingPlan):
+    """What stands at each place if it is chosen, [batch, sequence] int32."""
+    kind, ordinary = _uniform(kind), plan.ordinary_ids
+    random_ids = xp.asarray(ordinary)[below(token, len(ordinary))]
+    as_random = kind < _parts(plan.mask_token + plan.random_token)
+    shown = xp.where(as_random, random_ids, input_ids)
+    return xp.where(kind < _parts(plan.mask_token), xp.int32(plan.mask_id), shown)
+
+
+def _single_tokens(xp, score, rounding, _input_ids, eligible, plan: MaskingPlan):
+    """Places by rank and which ranks are chosen, [batch, sequence], and the overflow [batch].
+
+    Of n eligible tokens, those with the lowest scores are chosen, mlm_probability × n of them,
+    rounded up or down at random.
+    """
+    share, half = _parts(plan.mlm_probability), _SHARE_BITS // 2
+    count = xp.sum(eligible, axis=1, dtype=xp.uint32)
+    # n × share + random, in two halves that 32 bits hold.
+    low = count * (share % 2**half) + _uniform(rounding[:, 0])
+    wanted = (count * (share >> half) + (low >> half)) >> half
+    score = xp.where(eligible, _uniform(score), xp.uint32(2**_SHARE_BITS))
+    order = xp.argsort(score, axis=1, stable=True)
+    in_use = xp.arange(plan.sequence_length)[None] < xp.minimum(wanted, plan.slots)[:, None]
+    return order, in_use, wanted - xp.minimum(wanted, plan.slots)
+
+
+def _whole_words(xp, score, rounding, input_ids, eligible, plan: MaskingPlan):
+    """As `_single_tokens`, of whole words.
+
+    A sample's n eligible tokens are laid in a circle, word after word in the order of their first
+    tokens' scores. A word that takes the places c to c + s is chosen where its point c + u × s lies
+    in the window [v × n, v × n + p × n), with p = mlm_probability. u and v are uniform in [0, 1),
+    one of each in a sample: every word, long or short, is chosen with the probability p, so that
+    the tokens chosen come to p × n in expectation. Of the words at the window's two ends, one with
+    a part e outside is chosen where u × s >= e, the other where (1 - u) × s >= e, so that together
+    fewer tokens lie outside than the longer has.
+    """
+    length, slots = plan.sequence_length, plan.slots
+    # Distances in parts of a token, as small as 31 bits allow.
+    parts = 30 - length.bit_length()
+    point, start = (_uniform(rounding[:, i : i + 1], parts).astype(xp.int32) for i in (0, 1))
+    starts = xp.asarray(plan.word_starts)[input_ids]
+    places = xp.arange(length, dtype=xp.int32)[None]
+    word = _running_maximum(xp, xp.where(starts, places, 0))
+    last_of_all = xp.int32(2**31 - 1)
+    score = xp.take_along_axis(_uniform(score).astype(xp.int32), word, axis=1)
+    order, first, last = _runs_of_words(xp, xp.where(eligible, score, last_of_all), word, eligible)
+
+    tokens = xp.sum(eligible, axis=1, keepdims=True, dtype=xp.int32)
+    distance = (first << parts) + point * (last - first + 1) - start * tokens
+    distance = xp.where(distance < 0, distance + (tokens << parts), distance)
+    distance = xp.take_along_axis(distance, xp.argsort(order, axis=1, stable=True), axis=1)
+    window = tokens * round(plan.mlm_probability * 2**parts)
+    order, _, last = _runs_of_words(xp, xp.where(eligible, distance, last_of_all), word, eligible)
+    chosen = xp.take_along_axis((distance < window) & eligible, order, axis=1)
+    overflow = xp.sum(chosen & (last >= slots), axis=1, dtype=xp.int32)
+    return order, chosen & (last < slots), overflow
+
+
+def _runs_of_words(xp, score, word, eligible):
+    """Places by ascending score, and for each rank its word's first and last rank.
+
+    All are [batch, sequence]; the tokens of a word have one score, and those that are not
+    eligible come last.
+    """
+    length = score.shape[1]
+    order = xp.argsort(score, axis=1, stable=True)
+    words = xp.take_along_axis(xp.where(eligible, word, -1), order, axis=1)
+    ranks = xp.arange(length, dtype=xp.int32)[None]
+    change = words[:, 1:] != words[:, :-1]
+    edge = xp.ones_like(change[:, :1])
+    begins, ends = xp.concat([edge, change], axis=1), xp.concat([change, edge], axis=1)
+    first = _running_maximum(xp, xp.where(begins, ranks, 0))
+    from_the_end = xp.flip(xp.where(ends, length - 1 - ranks, 0), axis=1)
+    last = length - 1 - xp.flip(_running_maximum(xp, from_the_end), axis=1)
+    return order, first, last
+
+
+def _running_maximum(xp, x):
+    """Maximum of all entries up to each, along axis 1, of int32 [batch, sequence], not negative."""
+    length = x.shape[1]
+    step = 1
+    while step < length:
+        x = xp.maximum(x, xp.pad(x[:, :-step], ((0, 0), (step, 0))))
+        step *= 2
+    return x

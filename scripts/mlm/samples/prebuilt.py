@@ -1,0 +1,198 @@
+"""Shards that were made elsewhere: found by their names, read through, and given a manifest.
+
+The names are those of the published TPU recipe for masked language models in transformers'
+examples: `name-<shard>-<samples>.tfrecord`. Shard and sample counts are never taken from a
+name; the name only has to agree with what the file holds.
+
+A manifest may stand beside the shards: `<split>.json`, `<name>.json` or `manifest.json`, in this
+workflow's own format. Of it, `tokenizer_sha256` and each shard's `sha256` count.
+"""
+
+import itertools
+import re
+import sys
+from dataclasses import dataclass
+
+from mlm.foundations.atomic import read_json
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.progress_line import Progress
+from mlm.samples.manifests import Manifest, ShardEntry, totals
+from mlm.samples.object_storage import list_files, local_copy
+from mlm.samples.tfrecord import BLOCK_SAMPLES, compression_of, record_offsets
+from mlm.samples.verification import SampleSchema, scan_shard
+
+_NAME = re.compile(r"(?P<name>.+)-(?P<shard>\d+)-(?P<samples>\d+)\.tfrecord")
+
+
+@dataclass(frozen=True)
+class PrebuiltShard:
+    """A file that its name says is shard `shard`, with `samples` samples."""
+
+    path: str
+    name: str
+    shard: int
+    samples: int
+
+
+def find_shards(place: str, split: str) -> list[PrebuiltShard]:
+    """The shards in directory or under prefix `place`, in the order of their numbers.
+
+    Raises MlmError where there is none, where two have the same number, or one is missing.
+    """
+    key, files = f"shards.prebuilt.{split}", list_files(place)
+    shards = []
+    for path in files:
+        file_name = path.rsplit("/", 1)[-1]
+        if match := _NAME.fullmatch(file_name):
+            number, samples = int(match["shard"]), int(match["samples"])
+            shards.append(PrebuiltShard(path, match["name"], number, samples))
+    if not shards:
+        others = ", ".join(p.rsplit("/", 1)[-1] for p in files[:3])
+        raise MlmError(
+            f"{key}: no file called name-<shard>-<samples>.tfrecord in {place}; found "
+            f"{f'{len(files)} files: {others}' if files else 'nothing'}"
+            f"{' …' if len(files) > 3 else ''}"
+        )
+    names = sorted({s.name for s in shards})
+    if len(names) > 1:
+        raise MlmError(
+            f"{key}: {place} holds the shards of several sets: {', '.join(names)}. Name one of "
+            f"them: {place.rstrip('/')}/{names[0]}"
+        )
+    shards.sort(key=lambda s: (s.shard, s.path))
+    for before, after in itertools.pairwise(shards):
+        if after.shard == before.shard:
+            raise MlmError(f"{key}: {before.path} and {after.path} are both shard {after.shard}")
+        if after.shard != before.shard + 1:
+            raise MlmError(
+                f"{key}: shard {before.shard + 1} is missing between {before.path} and {after.path}"
+            )
+    if shards[0].shard > 1:
+        raise MlmError(f"{key}: the first shard is {shards[0].path}; those before it are missing")
+    return shards
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What the manifest beside the shards says: its path, and digests, where it has them."""
+
+    path: str | None
+    tokenizer_sha256: str | None
+    shards: dict[str, str]
+
+
+def manifests_beside(place: str, split: str) -> list[str]:
+    """The paths of what may be a manifest of the shards in `place`."""
+    names = {f"{split}.json", f"{find_shards(place, split)[0].name}.json", "manifest.json"}
+    return [path for path in list_files(place) if path.rsplit("/", 1)[-1] in names]
+
+
+def _given(place: str, split: str) -> _Given:
+    """What is known of the shards in `place`: nothing where no manifest is beside them."""
+    found = manifests_beside(place, split)
+    if not found:
+        return _Given(None, None, {})
+    if len(found) > 1:
+        raise MlmError(
+            f"shards.prebuilt.{split}: several manifests stand beside the shards: "
+            f"{', '.join(found)}. Leave one of them"
+        )
+    try:
+        with local_copy(found[0]) as file:
+            content = read_json(file)
+        shards = {shard["name"]: shard["sha256"] for shard in content.get("shards", [])}
+        return _Given(found[0], content.get("tokenizer_sha256"), shards)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MlmError(
+            f"{found[0]}: is not a manifest ({error}). One JSON object is expected beside the "
+            "shards, as in results/manifests/; mend it, or move it away"
+        ) from None
+
+
+def prebuilt_manifest(
+    split: str, place: str, schema: SampleSchema, tokenizer_sha256: str
+) -> Manifest:
+    """The manifest of the shards in `place`, each record of which was checked.
+
+    `tokenizer_sha256` is that of the configured tokenizer; the manifest has the one that the
+    shards were made with, None where nothing beside them says.
+
+    Raises MlmError, naming every bad shard and record, where one is not what `schema` says or
+    a file holds another number of samples than its name says; where the manifest beside them
+    names another tokenizer or another file.
+    """
+    shards = find_shards(place, split)
+    given = _given(place, split)
+    if given.tokenizer_sha256 not in (None, tokenizer_sha256):
+        raise MlmError(
+            f"shards.prebuilt.{split}: by {given.path}, the shards were made with another "
+            f"tokenizer (sha256 {given.tokenizer_sha256[:12]}…) than the one that is configured "
+            f"({tokenizer_sha256[:12]}…), so that their ids mean other pieces. Name that tokenizer "
+            "in tokenizer.pretrained.path"
+        )
+    if given.tokenizer_sha256 is None:
+        print(
+            f"{split}: which tokenizer made the shards in {place} is not known; that the ids are "
+            "those of the configured one is taken on trust",
+            file=sys.stderr,
+        )
+    progress = Progress(f"{split}: read", len(shards), "shards")
+    entries, compressions, problems = [], [], []
+    for number, shard in enumerate(shards, 1):
+        entry, compression, found = _described(shard, schema)
+        entries.append(entry)
+        compressions.append(compression)
+        problems += found
+        expected = given.shards.get(entry.name, entry.sha256)
+        if expected != entry.sha256:
+            problems.append(
+                f"{shard.path}: sha256 {entry.sha256[:12]}…, but {given.path} says {expected[:12]}…"
+            )
+        progress.to(number)
+    if len(set(compressions)) > 1:
+        problems.append(f"{place}: some shards are compressed by gzip and some are not")
+    if problems:
+        raise MlmError(
+            f"shards.prebuilt.{split}: these shards cannot be trained on:\n{listed(problems)}\n"
+            f"Every record needs input_ids and attention_mask, int64, of {schema.sequence_length} "
+            "values (shards.sequence_length), made with the tokenizer that is configured."
+        )
+    return Manifest(
+        split=split,
+        sequence_length=schema.sequence_length,
+        compression=compressions[0],
+        tokenizer_sha256=given.tokenizer_sha256,
+        corpus_sha256=None,
+        documents=None,
+        special_literals=None,
+        **totals(tuple(entries)),
+        shards=tuple(entries),
+    )
+
+
+def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, str, list[str]]:
+    """A shard's manifest entry, its compression, and every problem found in it."""
+    with local_copy(shard.path) as file:
+        with file.open("rb") as stream:
+            compression = compression_of(stream)
+        scan = scan_shard(file, schema)
+        offsets = None
+        if compression == "none" and not scan.problems:
+            with file.open("rb") as stream:
+                offsets = record_offsets(stream, file.name)[::BLOCK_SAMPLES]
+        size, sha256 = file.stat().st_size, file_sha256(file)
+    problems = scan.named_problems()
+    if scan.num_samples != shard.samples:
+        problems.append(f"holds {scan.num_samples} samples; its name says {shard.samples}")
+    entry = ShardEntry(
+        name=shard.path.rsplit("/", 1)[-1],
+        path=shard.path,
+        num_samples=scan.num_samples,
+        num_tokens=scan.num_tokens,
+        num_padding=scan.num_padding,
+        num_bytes=size,
+        sha256=sha256,
+        block_offsets=offsets,
+    )
+    return entry, compression, [f"{shard.path}: {p}" for p in problems]

@@ -1,0 +1,101 @@
+"""A few samples as the model meets them: decoded, before and after masking."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlm.foundations.errors import MlmError
+from mlm.samples.artefacts import PreviewSample, PreviewToken
+from mlm.samples.holes import Holes, punched
+from mlm.samples.manifests import Manifest, place_of, shard_problem, shards_remedy
+from mlm.samples.masking import MaskingPlan, mask_batch
+from mlm.samples.object_storage import local_copy
+from mlm.samples.sample_order import SampleOrder
+from mlm.samples.tf_example import decode_samples
+from mlm.samples.tfrecord import read_records
+from mlm.tokenizer.pieces import texts_of
+
+FIRST_EPOCH = 0
+
+
+def chosen_samples(manifest: Manifest, count: int) -> list[tuple[int, int]]:
+    """(shard, place in it) of `count` samples, spread over the shards; fewer if there are.
+
+    Each shard gives its first ones, so that nothing else of it has to be read.
+    """
+    chosen: list[tuple[int, int]] = []
+    for place in range(max((s.num_samples for s in manifest.shards), default=0)):
+        long_enough = [i for i, s in enumerate(manifest.shards) if s.num_samples > place]
+        wanted = min(count - len(chosen), len(long_enough))
+        chosen += [(long_enough[i * len(long_enough) // wanted], place) for i in range(wanted)]
+        if len(chosen) >= count:
+            break
+    return sorted(chosen)
+
+
+def read_chosen(
+    manifest: Manifest, chosen: list[tuple[int, int]], root: str | Path = "."
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Index in the split [n], ids and attention mask [n, sequence] of the chosen samples.
+
+    Raises MlmError where a shard is not what the manifest says.
+    """
+    first = [0, *itertools.accumulate(s.num_samples for s in manifest.shards)]
+    records, index = [], []
+    for number, group in itertools.groupby(chosen, key=lambda c: c[0]):
+        shard, places = manifest.shards[number], [place for _, place in group]
+        with local_copy(place_of(shard, root)) as file:
+            if problem := shard_problem(shard, file):
+                raise MlmError(f"{problem}. {shards_remedy(manifest)}")
+            with file.open("rb") as stream:
+                start = list(itertools.islice(read_records(stream, shard.path), places[-1] + 1))
+        records += [start[place] for place in places]
+        index += [first[number] + place for place in places]
+    return np.array(index, np.int64), *decode_samples(records, manifest.sequence_length)
+
+
+def preview_samples(
+    manifest: Manifest,
+    plan: MaskingPlan,
+    order: SampleOrder,
+    tokenizer: Any,
+    count: int,
+    root: str | Path = ".",
+    holes: Sequence[tuple[int, int, int]] = (),
+) -> list[PreviewSample]:
+    """`count` samples of a split, masked as training masks them in its first epoch.
+
+    `order` is that of the training, whose seed is also that of the masks. `tokenizer` is
+    transformers' fast tokenizer. Padding at the end is left out, and stands in the run's `holes`,
+    each (sample, begin, end).
+    """
+    index, ids, mask = read_chosen(manifest, chosen_samples(manifest, count), root)
+    if not len(index):
+        return []
+    batch = mask_batch(ids, mask, index, plan, order.seed, FIRST_EPOCH)
+    if holes:
+        hole = Holes.of(holes, tokenizer.pad_token_id).within(index, manifest.sequence_length)
+        batch = punched(batch, hole, tokenizer.pad_token_id)
+        ids = np.where(hole, tokenizer.pad_token_id, ids)
+    turns = order.places(index, FIRST_EPOCH) + 1
+    shown, positions = batch["input_ids"], batch["positions"]
+    used = batch["weights"] > 0
+    samples = []
+    for row, number in enumerate(index.tolist()):
+        length = int(np.flatnonzero(mask[row])[-1]) + 1
+        plain, masked = ids[row, :length].tolist(), shown[row, :length].tolist()
+        hidden = set(positions[row][used[row]].tolist())
+        texts = zip(texts_of(tokenizer, plain), texts_of(tokenizer, masked), strict=True)
+        tokens = tuple(
+            PreviewToken(text, other if place in hidden else None)
+            for place, (text, other) in enumerate(texts)
+        )
+        decoded = [
+            tokenizer.decode(tokens_, clean_up_tokenization_spaces=False)
+            for tokens_ in (plain, masked)
+        ]
+        samples.append(PreviewSample(number, int(turns[row]), *decoded, tokens))
+    return samples

@@ -1,0 +1,233 @@
+"""Reading shards again, record by record, to see that they are what their manifest says."""
+
+import itertools
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.progress_line import Progress
+from mlm.foundations.typed_artefacts import Artefact
+from mlm.samples.blocks import ShardBlocks
+from mlm.samples.manifests import Manifest, ShardEntry, place_of, shard_problem
+from mlm.samples.object_storage import local_copy
+from mlm.samples.tf_example import SampleError, decode_grouped_samples, decode_samples
+from mlm.samples.tfrecord import compression_of, read_records
+
+_BATCH = 2048
+#: Problems of one shard that are named; more are counted.
+_NAMED = 20
+
+
+@dataclass(frozen=True)
+class SampleSchema:
+    """What every sample must be: so many ids below `vocabulary_size`.
+
+    `pad_id` is the id at every position whose mask is 0. `grouped`: each token has a group.
+    """
+
+    sequence_length: int
+    vocabulary_size: int
+    pad_id: int
+    grouped: bool = False
+
+
+@dataclass
+class Scan:
+    """What a shard's records held.
+
+    Each of `problems` names its record; `unnamed` counts those beyond the first few, since a
+    shard of the wrong kind has one in every record.
+    """
+
+    num_samples: int = 0
+    num_tokens: int = 0
+    num_padding: int = 0
+    problems: list[str] = field(default_factory=list)
+    unnamed: int = 0
+
+    def note(self, problem: str) -> None:
+        """Add a problem, by name as long as there are few."""
+        if len(self.problems) < _NAMED:
+            self.problems.append(problem)
+        else:
+            self.unnamed += 1
+
+    def named_problems(self) -> list[str]:
+        """The first problems, and how many there are besides."""
+        return self.problems + ([f"and {self.unnamed} problems more"] if self.unnamed else [])
+
+
+@dataclass(frozen=True)
+class SplitVerification:
+    """The outcome for one split: what its shards held in fact, and every problem."""
+
+    split: str
+    shards: int
+    num_samples: int
+    num_tokens: int
+    num_padding: int
+    num_bytes: int
+    problems: tuple[str, ...]
+
+
+def scan_shard(file: Path, schema: SampleSchema) -> Scan:
+    """Read every record of a TFRecord file, verify its checksums, compare it with `schema`.
+
+    Nothing can be read of a file after a record whose frame is damaged.
+    """
+    scan = Scan()
+    with file.open("rb") as stream:
+        records = read_records(stream, file.name)
+        while True:
+            batch: list[bytes] = []
+            damage = None
+            try:
+                batch.extend(itertools.islice(records, _BATCH))
+            except MlmError as error:
+                damage = str(error).removeprefix(f"{file.name}: ")
+            if batch:
+                _scan_batch(batch, schema, scan)
+            if damage:
+                scan.note(damage)
+            if damage or not batch:
+                return scan
+
+
+def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
+    first = scan.num_samples
+    try:
+        decode = decode_grouped_samples if schema.grouped else decode_samples
+        ids, mask, *_ = decode(records, schema.sequence_length)
+    except SampleError as error:
+        if len(records) > 1:
+            for record in records:
+                _scan_batch([record], schema, scan)
+        else:
+            scan.num_samples += 1
+            scan.note(f"record {first}: {error}")
+        return
+    scan.num_samples += len(records)
+    scan.num_tokens += int((mask == 1).sum())
+    scan.num_padding += int((mask == 0).sum())
+    for wrong, found, what in (
+        (
+            (ids < 0) | (ids >= schema.vocabulary_size),
+            ids,
+            f"input_ids holds {{}}, outside the vocabulary of {schema.vocabulary_size} ids",
+        ),
+        ((mask != 0) & (mask != 1), mask, "attention_mask holds {}, which is neither 0 nor 1"),
+        (
+            (mask == 0) & (ids != schema.pad_id),
+            ids,
+            f"input_ids holds {{}} where the mask is 0; the padding id is {schema.pad_id}",
+        ),
+    ):
+        for row in np.flatnonzero(wrong.any(axis=1)):
+            value = int(found[row][wrong[row]][0])
+            scan.note(f"record {first + int(row)}: {what.format(value)}")
+
+
+def verify_shard(
+    shard: ShardEntry, schema: SampleSchema, root: str | Path = "."
+) -> tuple[Scan, list[str]]:
+    """What the shard's records hold, and every difference from its manifest entry, named.
+
+    `root` is the directory that the shard's path is relative to.
+    """
+    try:
+        with local_copy(place_of(shard, root)) as file:
+            if not file.is_file():
+                return Scan(), [f"{shard.path}: is missing"]
+            problem = shard_problem(shard, file)
+            scan = scan_shard(file, schema)
+            if not problem and not scan.problems:
+                problem = _blocks_problem(shard, file)
+    except MlmError as error:
+        return Scan(), [str(error)]
+    problems = [problem] if problem else []
+    problems += [f"{shard.path}: {p}" for p in scan.named_problems()]
+    for key in ("num_samples", "num_tokens", "num_padding"):
+        found, expected = getattr(scan, key), getattr(shard, key)
+        if found != expected:
+            problems.append(f"{shard.path}: {key} is {found}; the manifest says {expected}")
+    return scan, problems
+
+
+def _blocks_problem(shard: ShardEntry, file: Path) -> str | None:
+    """What is wrong with the offsets of its blocks that the manifest has, or None."""
+    if shard.block_offsets is None:
+        return None
+    with file.open("rb") as stream:
+        compression = compression_of(stream)
+    blocks = ShardBlocks(str(file), shard.path, shard.num_samples, compression, shard.block_offsets)
+    if len(shard.block_offsets) != blocks.num_blocks:
+        return f"{shard.path}: {len(shard.block_offsets)} offsets of {blocks.num_blocks} blocks"
+    try:
+        for number in range(blocks.num_blocks):
+            blocks.read(number)
+    except MlmError as error:
+        return str(error)
+    return None
+
+
+def verify_split(
+    manifest: Manifest, schema: SampleSchema, tokenizer_sha256: str, root: str | Path = "."
+) -> SplitVerification:
+    """Verify every shard of a split, and that it was made with the tokenizer that is there now."""
+    problems, scans = [], []
+    progress = Progress(f"{manifest.split}: verified", len(manifest.shards), "shards")
+    if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
+        problems.append(
+            f"{manifest.split}: the manifest was made with another tokenizer (sha256 "
+            f"{manifest.tokenizer_sha256[:12]}…, now {tokenizer_sha256[:12]}…)"
+        )
+    if manifest.sequence_length != schema.sequence_length:
+        problems.append(
+            f"{manifest.split}: the manifest's sequence_length is {manifest.sequence_length}; "
+            f"{schema.sequence_length} is expected"
+        )
+    schema = replace(schema, grouped=manifest.group_by is not None)
+    for number, shard in enumerate(manifest.shards, 1):
+        scan, found = verify_shard(shard, schema, root)
+        scans.append(scan)
+        problems += found
+        progress.to(number)
+    return SplitVerification(
+        split=manifest.split,
+        shards=len(manifest.shards),
+        num_samples=sum(s.num_samples for s in scans),
+        num_tokens=sum(s.num_tokens for s in scans),
+        num_padding=sum(s.num_padding for s in scans),
+        num_bytes=sum(s.num_bytes for s in manifest.shards),
+        problems=tuple(problems),
+    )
+
+
+@dataclass(frozen=True)
+class Verification(Artefact):
+    """The outcome by split: what stands in results/verification.json."""
+
+    splits: dict[str, SplitVerification]
+
+
+def summary(results: list[SplitVerification]) -> str:
+    """A line for each split, and one for each problem."""
+    lines = [
+        f"{r.split:<12}{r.shards:>6} shards  {r.num_samples:>12,} samples  "
+        f"{r.num_tokens:>15,} tokens  {r.num_padding:>9,} padding  "
+        f"{'as the manifest says' if not r.problems else f'{len(r.problems)} problems'}"
+        for r in results
+    ]
+    return "\n".join(lines)
+
+
+def raise_problems(results: list[SplitVerification], remedy: str) -> None:
+    """Raise MlmError with every problem and the `remedy`, if there is one."""
+    problems = [p for r in results for p in r.problems]
+    if problems:
+        raise MlmError(
+            f"The shards have {len(problems)} problem{'s' if len(problems) > 1 else ''}:\n"
+            f"{listed(problems)}\n{remedy}"
+        )

@@ -1,1 +1,0 @@
-"""What is known of the hardware: TPU generations, their compiler, their roofline."""
