@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from mlm.config.generation import config_yaml, schema_yaml
+from mlm.config.pretraining import Pretraining
 from mlm.config.resolution import resolve, run_section
 from mlm.foundations.errors import ConfigError
 
@@ -437,3 +438,13 @@ def test_a_key_of_a_former_name_is_told_its_present_one():
         "pretraining.optimizer.final_share": "min_lr_ratio",
         "pretraining.optimizer.warmup_share": "warmup_ratio",
     }
+
+
+def test_a_job_cannot_read_a_key_that_its_rule_leaves_out():
+    part = {"seed": 3, "optimizer": {"learning_rate": 0.5}}
+    section = Pretraining.of_param(part)
+    assert (section.seed, section.optimizer.learning_rate) == (3, 0.5)
+    for left_out in ("section.steps", "section.optimizer.name"):
+        with pytest.raises(AttributeError):
+            eval(left_out)
+    assert section.model_dump() == part

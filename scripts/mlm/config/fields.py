@@ -2,9 +2,19 @@
 
 import types
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
@@ -56,6 +66,23 @@ class Section(BaseModel):
     def contradictions(self) -> list[str]:
         """What no single key shows: settings that contradict each other, one line each."""
         return []
+
+    @classmethod
+    def of_param(cls, given: Mapping[str, Any]) -> Self:
+        """The part of this section that a rule hands to its job as a param, validated again.
+
+        A key that the rule leaves out has no value at all, not its default: reading it raises
+        AttributeError, so that no job can depend on a setting that Snakemake does not compare.
+        """
+        return cls.model_validate(given)._narrowed_to(given)
+
+    def _narrowed_to(self, given: Mapping[str, Any]) -> Self:
+        for name in type(self).model_fields:
+            if name not in given:
+                del self.__dict__[name]
+            elif isinstance(value := self.__dict__[name], Section):
+                value._narrowed_to(given[name])
+        return self
 
     @classmethod
     def hints(cls) -> dict[str, Any]:
