@@ -1,6 +1,6 @@
-"""Each promise of the README has its test in the default run.
+"""Each promise of the README, and of the pages that explain it, has its test in the default run.
 
-A promise is a bullet that begins in bold, a target, or a section. Here stands which tests hold it.
+A promise is a bullet that begins in bold, a target, or a section of the README.
 """
 
 import ast
@@ -38,7 +38,7 @@ PROMISES = {
         STALENESS + "test_an_edited_module_reruns_what_loads_it_and_what_follows",
         STALENESS + "test_comments_docstrings_and_formatting_rerun_nothing",
     ],
-    "No result is silently wrong": [
+    "Every result is checked": [
         DAMAGE + "test_damage_is_named_with_the_command_that_mends_it",
         DAMAGE + "test_a_deleted_result_is_made_again",
         DAMAGE + "test_a_retraining_that_fails_leaves_the_old_model",
@@ -46,6 +46,12 @@ PROMISES = {
     "No token lost": [
         WHOLE + "test_tokens_in_are_tokens_out",
         UNIT + "test_packing.py::test_packing_keeps_every_token_in_order",
+        UNIT + "test_manifests.py::test_a_changed_shard_is_noticed_and_named",
+        UNIT + "test_masking.py::test_a_sample_has_the_same_mask_at_any_batch_size",
+        UNIT + "test_keyed_random.py::test_threefry_gives_the_published_answers",
+        UNIT + "test_initialisation.py::test_every_head_attends_to_its_offset_at_step_zero",
+        UNIT + "test_cooccurrence.py::test_words_in_like_company_begin_alike",
+        EXPORT + "test_logits_at_masked_positions_are_those_of_the_whole_model",
     ],
     "Ask the training": [
         WORKFLOW + "test_asking.py::test_the_example_of_the_page_is_answered_as_it_was_trained",
@@ -58,10 +64,23 @@ PROMISES = {
         EXPORT + "test_flax_opens_the_export",
         EXPORT + "test_pytorch_opens_the_exports",
     ],
-    "Two engines": [
+    "Hardware": [
         "tests/training/test_engines.py::test_both_engines_have_the_same_losses",
         UNIT + "test_masking.py::test_numpy_and_jax_draw_the_same_masks_to_the_last_bit",
         UNIT + "test_evaluation.py::test_tensorflow_and_jax_answer_alike",
+        UNIT + "test_local_devices.py::test_a_gpu_that_is_hidden_on_purpose_does_not_count",
+        UNIT + "test_requirements.py::test_the_gpu_environment_has_jaxs_plugin_and_the_cuda_that_"
+        "tensorflow_takes",
+        JAX + "test_a_gpu_that_is_asked_for_and_not_there_is_no_cpu",
+        JAX + "test_a_gpus_kernels_are_deterministic_unless_speed_is_asked_for",
+        UNIT
+        + "test_preflight_lowering.py::test_a_planted_fault_is_caught_with_its_operation_and_line",
+        UNIT + "test_preflight_compiler.py::"
+        "test_a_program_that_overflows_the_memory_is_told_from_a_refused_one",
+        "tests/training/test_refusals.py::"
+        "test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too",
+        UNIT + "test_requirements.py::test_a_profile_names_rules_that_there_are",
+        UNIT + "test_requirements.py::test_an_extended_environment_holds_the_default_one",
     ],
     "Quick start": [
         WHOLE + "test_every_declared_result_is_there",
@@ -79,17 +98,15 @@ PROMISES = {
         UNIT + "test_corpus.py::test_the_embedded_corpus_adds_up",
         UNIT + "test_corpus_sources.py::test_every_format_and_compression_gives_the_same_documents",
         UNIT + "test_corpus_hub.py::test_a_dataset_comes_from_an_existing_cache_without_a_network",
+        UNIT + "test_corpus_mix.py::"
+        "test_documents_are_taken_as_often_as_their_sources_weigh_whatever_the_parts",
+        UNIT + "test_corpus_mix.py::test_a_source_that_gives_nothing_is_refused_in_words",
     ],
     "Groups": [
         UNIT
         + "test_corpus_groups.py::test_a_column_names_the_groups_in_every_format_that_has_columns",
         UNIT + "test_corpus_groups.py::test_no_group_is_on_both_sides_of_a_carved_split",
         UNIT + "test_evaluation.py::test_intervals_resample_the_sums_by_group",
-    ],
-    "Several sources": [
-        UNIT + "test_corpus_mix.py::"
-        "test_documents_are_taken_as_often_as_their_sources_weigh_whatever_the_parts",
-        UNIT + "test_corpus_mix.py::test_a_source_that_gives_nothing_is_refused_in_words",
     ],
     "Filters": [
         UNIT + "test_corpus.py::test_each_filter_counts_what_it_takes",
@@ -124,14 +141,6 @@ PROMISES = {
         UNIT + "test_corpus_parts.py::test_any_number_of_parts_gives_the_bytes_of_one_job",
         UNIT + "test_corpus.py::test_files_of_equal_shares_are_the_split_in_its_order",
     ],
-    # Never run on one: what is found and said where there is none.
-    "GPU": [
-        UNIT + "test_local_devices.py::test_a_gpu_that_is_hidden_on_purpose_does_not_count",
-        UNIT + "test_requirements.py::test_the_gpu_environment_has_jaxs_plugin_and_the_cuda_that_"
-        "tensorflow_takes",
-        JAX + "test_a_gpu_that_is_asked_for_and_not_there_is_no_cpu",
-        JAX + "test_a_gpus_kernels_are_deterministic_unless_speed_is_asked_for",
-    ],
     "snakemake --cores 2": [WHOLE + "test_every_declared_result_is_there"],
     "snakemake --cores 1 check": [
         UNIT + "test_forecast.py::test_a_vocabulary_too_large_is_told_with_one_that_works",
@@ -157,6 +166,9 @@ PROMISES = {
         STALENESS + "test_a_source_replaced_by_a_file_with_an_old_date_reruns_everything",
         STALENESS + "test_one_source_file_touched_reruns_nothing",
     ],
+    "Operational settings": [
+        STALENESS + "test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them"
+    ],
     "Code": [
         STALENESS + "test_touched_code_reruns_nothing",
         STALENESS + "test_a_clone_under_another_path_finds_the_results_of_the_first",
@@ -165,27 +177,12 @@ PROMISES = {
         DAMAGE + "test_a_result_of_other_settings_with_an_old_date_is_noticed",
         DAMAGE + "test_without_snakemakes_notes_results_of_other_settings_are_refused",
     ],
-    "TPU": [
-        UNIT
-        + "test_preflight_lowering.py::test_a_planted_fault_is_caught_with_its_operation_and_line",
-        UNIT + "test_preflight_compiler.py::"
-        "test_a_program_that_overflows_the_memory_is_told_from_a_refused_one",
-        "tests/training/test_refusals.py::"
-        "test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too",
-    ],
-    # The services themselves are started by the slow tests in tests/cluster.
-    "On a cluster, in a bucket, on TPU VMs": [
-        UNIT + "test_requirements.py::test_a_profile_names_rules_that_there_are",
-        UNIT + "test_requirements.py::test_an_extended_environment_holds_the_default_one",
-    ],
-    "Publishing": [
-        "tests/publishing/test_publish_settings.py::"
-        "test_nothing_is_published_by_default_and_what_is_published_is_private",
-        "tests/publishing/test_background.py::test_a_push_never_waits_and_the_newest_wins",
-    ],
     "Private": [
         "tests/publishing/test_uploads.py::test_a_repository_is_public_only_when_asked_for",
         "tests/publishing/test_refusals.py::test_nothing_private_goes_into_a_public_repository",
+        "tests/publishing/test_publish_settings.py::"
+        "test_nothing_is_published_by_default_and_what_is_published_is_private",
+        "tests/publishing/test_background.py::test_a_push_never_waits_and_the_newest_wins",
     ],
     "Resumed": [
         "tests/publishing/test_uploads.py::test_only_what_differs_is_uploaded",
@@ -204,7 +201,7 @@ PROMISES = {
         WORKFLOW + "test_finetuning.py::"
         "test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again"
     ],
-    "Fine-tuning": [
+    "docs/finetuning.md": [
         WORKFLOW + "test_finetuning.py::"
         "test_fine_tuning_is_a_target_of_the_workflow_and_trains_no_model_again",
         "tests/finetuning/test_finetuning_runs.py::"
@@ -212,34 +209,30 @@ PROMISES = {
         "tests/finetuning/test_finetuning_runs.py::"
         "test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes",
     ],
-    "What is in the report": [
+    "docs/report.md": [
         UNIT + "test_report.py::test_the_page_asks_for_nothing_from_outside",
         UNIT + "test_report.py::test_every_artefact_has_its_digest_in_the_page",
         "tests/browser/test_report_page.py::test_no_word_is_broken_or_cut_off",
         "tests/browser/test_report_page.py::test_every_text_has_contrast",
     ],
-    "How it works": [
-        UNIT + "test_manifests.py::test_a_changed_shard_is_noticed_and_named",
-        UNIT + "test_masking.py::test_a_sample_has_the_same_mask_at_any_batch_size",
-        UNIT + "test_keyed_random.py::test_threefry_gives_the_published_answers",
-        UNIT + "test_initialisation.py::test_every_head_attends_to_its_offset_at_step_zero",
-        UNIT + "test_cooccurrence.py::test_words_in_like_company_begin_alike",
-        EXPORT + "test_logits_at_masked_positions_are_those_of_the_whole_model",
-    ],
-    "How it compares": [UNIT + "test_environment.py::test_the_pinned_environment_passes"],
+    "Limits": [UNIT + "test_environment.py::test_the_pinned_environment_passes"],
 }
 TESTS = sorted({test for tests in PROMISES.values() for test in tests})
-#: Sections that hold bullets or say what is not promised.
-HEADINGS = {"Limits", "Licence"}
+#: Sections of the README that only lead elsewhere.
+HEADINGS = {"Licence", "More", "Use the model", "Runs and presets", "Resume and rerun"}
+#: Pages whose bullets are promises too; a page without bullets is one.
+PAGES = ("reruns", "publishing", "finetuning", "report")
 
 
 def promised() -> set[str]:
-    """What the README promises, by its first words."""
+    """What the README and the pages promise, by its first words."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    bullets = re.findall(r"^- \*\*(.+?)\.?\*\*", text, re.M)
+    pages = {f"docs/{name}.md": (ROOT / f"docs/{name}.md").read_text() for name in PAGES}
+    bullets = re.findall(r"^- \*\*(.+?)\.?\*\*", text + "".join(pages.values()), re.M)
     targets = re.findall(r"^\| `(snakemake [^`]*)` \|", text, re.M)
     sections = re.findall(r"^## (.+)$", text, re.M)
-    return {*bullets, *targets, *sections} - HEADINGS
+    without = {name for name, page in pages.items() if "\n- **" not in page}
+    return {*bullets, *targets, *sections, *without} - HEADINGS
 
 
 def test_every_promise_has_its_tests():

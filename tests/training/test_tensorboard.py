@@ -1,4 +1,4 @@
-"""TensorBoard by the README: its commands, as they stand, show what a training wrote."""
+"""TensorBoard by docs/reruns.md: its commands, as they stand, show what a training wrote."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def test_tensorboard_shows_the_scalars_of_a_training(tmp_path):
     for step in (10, 20):
         events.add(Row(step, 0.1, 5.0 - step / 10, 0.2, None, None, 0.001, 1000.0))
     (block,) = re.findall(
-        r"```bash\n([^`]*tensorboard --logdir[^`]*)```", (ROOT / "README.md").read_text()
+        r"```bash\n([^`]*tensorboard --logdir[^`]*)```", (ROOT / "docs" / "reruns.md").read_text()
     )
     *install, start = block.splitlines()
     with socket.socket() as free:
