@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import numpy as np
 import yaml
 
-from mlm.evaluation.evaluation_settings import EvaluationSettings
+from mlm.config.evaluation import Evaluation
 from mlm.evaluation.model_evaluation import Paths, evaluate
 from mlm.foundations.digests import file_sha256
 from mlm.samples.manifests import Manifest, ShardEntry, totals
@@ -67,15 +67,14 @@ def synthetic(directory: Path, tokens: int) -> Path:
 def measure(manifest: Path, max_tokens: int | None) -> dict:
     """One evaluation in this process: its loss, the baselines', seconds and peak memory."""
     config = yaml.safe_load(CONFIG.read_text())
-    section = config["evaluation"]
-    section["max_tokens"] = max_tokens or section["max_tokens"]
-    settings = EvaluationSettings.of(section, config["accelerator"])
+    given = config["evaluation"] | ({"max_tokens": max_tokens} if max_tokens else {})
+    section = Evaluation.of_param(given)
     paths = Paths(Path("results/runs/base/model"), MANIFESTS | {"test": manifest})
     begun = time.monotonic()
-    found = evaluate("base", paths, {}, settings)
+    found = evaluate("base", paths, {}, section, config["accelerator"])
     return {
         "tokens": Manifest.read(manifest).num_tokens,
-        "evaluated_at_most": section["max_tokens"],
+        "evaluated_at_most": section.max_tokens,
         "loss": round(found.test.loss, 4),
         "interval": [round(end, 4) for end in found.test.loss_interval],
         "baselines": {name: round(b.loss, 4) for name, b in sorted(found.baselines.items())},

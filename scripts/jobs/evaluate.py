@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from job_adapter import accelerator_of, run
+from mlm.config.evaluation import Evaluation
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.groups import OWN
-from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.model_evaluation import Paths, evaluate
 from mlm.samples.manifests import Manifest, shards_root
 
@@ -27,10 +27,15 @@ def main(job):
         and corpus["test"].source.carved_from is not None
         and corpus["test"].group_by == OWN
     )
-    settings = EvaluationSettings.of(
-        job.params.evaluation, accelerator_of(job), job.params.pretraining["attend"]
+    figures = evaluate(
+        job.wildcards.run,
+        paths,
+        characters,
+        Evaluation.of_param(job.params.evaluation),
+        accelerator_of(job),
+        job.params.pretraining["attend"],
+        carved,
     )
-    figures = evaluate(job.wildcards.run, paths, characters, settings, carved)
     figures.write(job.output[0])
     print(
         f"{job.wildcards.run}: test loss {figures.test.loss:.3f}, "

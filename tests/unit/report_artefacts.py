@@ -272,6 +272,7 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         "run": run,
         "test": metrics(loss),
         "train": metrics(loss - 0.04),
+        "gap": {"difference": 0.04, "difference_interval": [-0.02, 0.1]},
         "baselines": {
             "unigram": baseline(6.70, 0.061),
             "bigram_hidden": baseline(4.31, 0.26),

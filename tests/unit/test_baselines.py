@@ -8,14 +8,15 @@ import pytest
 from mlm.corpus.counts import count_tokens
 from mlm.evaluation.baselines import (
     NeighbourMixture,
+    as_shown,
     unigram_probabilities,
     unigram_scores,
-    with_hidden_neighbours,
 )
 from mlm.evaluation.predictions import NO_NEIGHBOUR, positions_of
 from mlm.samples.split_samples import joined
 
 SPECIAL = [0, 1, 2, 3, 4]
+MASK = 4
 
 
 @pytest.fixture(scope="module")
@@ -239,8 +240,8 @@ def test_each_neighbour_helps_and_all_help_most(speeches):
         mixture.fit(_all_positions(validation))
         assert mixture.scores(_all_positions(validation), "mixture").loss.mean() < before
         assert mixture.weights.sum() == pytest.approx(1)
-        hidden = replace(places, left_hidden=np.ones_like(places.left_hidden))
-        for seen in (with_hidden_neighbours(hidden), places):
+        hidden = replace(places, left=np.full_like(places.left, MASK))
+        for seen in (hidden, places):
             loss.append(mixture.scores(seen, "mixture").loss.mean())
     counts = count_tokens([train], vocabulary, SPECIAL)
     loss.append(unigram_scores(unigram_probabilities(counts, SPECIAL), places.truth).loss.mean())
@@ -250,22 +251,37 @@ def test_each_neighbour_helps_and_all_help_most(speeches):
     assert bigram < right - 0.02
 
 
-def test_a_hidden_neighbour_tells_the_bigram_nothing(speeches):
+@pytest.mark.parametrize("order", [2, 3])
+def test_a_baseline_that_sees_as_the_model_is_given_exactly_its_input(speeches, order):
+    """Kept neighbours as they are, random ones as other tokens, hidden ones as the mask."""
     (train, _, test), vocabulary = speeches
-    bigram = NeighbourMixture(count_tokens([train], vocabulary, SPECIAL), SPECIAL, 2)
-    ids, mask = test
-    # Two neighbours, both to be predicted; what the right one is must not matter to the left.
-    ids = np.maximum(ids, len(SPECIAL))
-    other = ids.copy()
+    mixture = _mixture(train, vocabulary, order)
+    ids, mask = np.maximum(test[0], len(SPECIAL)), test[1]
     chosen = np.zeros_like(mask)
     chosen[:, 10:12] = True
+    shown = {
+        "hidden": np.where(chosen, MASK, ids),
+        "random": np.where(chosen, 9, ids),
+        "kept": ids,
+    }
+
+    def losses(ids, shown):
+        # Of two neighbours that are both to be predicted, the left one.
+        asked = positions_of(ids, mask, shown, chosen)[::2]
+        return mixture.scores(as_shown(asked)[:50], mixture.name).loss
+
+    everything = mixture.scores(positions_of(ids, mask, ids, chosen)[::2][:50], mixture.name).loss
+    assert np.array_equal(losses(ids, shown["kept"]), everything)
+    other = ids.copy()
     other[:, 11] = np.where(other[:, 11] == 9, 8, 9)
-    left = [with_hidden_neighbours(positions_of(i, mask, i, chosen))[::2] for i in (ids, other)]
-    first, second = (bigram.scores(p[:50], "bigram").loss for p in left)
-    assert np.array_equal(first, second)
-    seen = [positions_of(i, mask, i, chosen)[::2] for i in (ids, other)]
-    first, second = (bigram.scores(p[:50], "bigram").loss for p in seen)
-    assert not np.array_equal(first, second)
+    for name in ("hidden", "random"):
+        # What the hidden neighbour is in truth must not matter.
+        assert np.array_equal(losses(ids, shown[name]), losses(other, shown[name]))
+        assert not np.array_equal(losses(ids, shown[name]), everything)
+    nothing = positions_of(ids, mask, np.where(chosen, NO_NEIGHBOUR, ids), chosen)[::2]
+    assert np.array_equal(
+        losses(ids, shown["hidden"]), mixture.scores(as_shown(nothing)[:50], mixture.name).loss
+    )
 
 
 def test_positions_know_their_neighbours_and_the_edges():
@@ -279,6 +295,6 @@ def test_positions_know_their_neighbours_and_the_edges():
     none = NO_NEIGHBOUR
     assert found.left.tolist() == [[0, none], [7, 0], [none, none], [9, none]]
     assert found.right.tolist() == [[8, 2], [2, none], [5, none], [none, none]]
-    assert found.left_hidden.tolist() == [[False] * 2, [True, False], [False] * 2, [True, False]]
-    assert found.right_hidden.tolist() == [[True, False], [False] * 2, [True, False], [False] * 2]
+    assert found.shown_left.tolist() == [[0, none], [4, 0], [none, none], [4, none]]
+    assert found.shown_right.tolist() == [[4, 2], [2, none], [4, none], [none, none]]
     assert len(joined([found, found])) == 8

@@ -4,9 +4,9 @@ import evaluated_project as project
 import numpy as np
 import pytest
 
+from mlm.config.evaluation import Evaluation as EvaluationSection
 from mlm.evaluation.artefacts import Evaluation, rounded
 from mlm.evaluation.bootstrap import interval, resampled_means
-from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.model_evaluation import Paths, evaluate
 from mlm.foundations.atomic import canonical_json
 from mlm.foundations.errors import MlmError
@@ -15,20 +15,12 @@ from mlm.samples.manifests import Manifest
 from mlm.samples.split_samples import evenly_spread, read_samples, spread_samples
 
 SECTION = {
-    "batch_size": 64,
-    "mlm_probability": 0.15,
     "mask_token": 1.0,
     "random_token": 0.0,
-    "seed": 0,
-    "prompts": [],
-    "top_k": 5,
-    "bootstrap": {"resamples": 100, "confidence": 0.95},
+    "bootstrap": {"resamples": 100},
     "frequency_bands": [10, 100],
-    "calibration_bins": 10,
     "samples": 3,
     "train_samples": 60,
-    "max_tokens": 1_000_000,
-    "minimal_pairs": [],
 }
 CHARACTERS = {"train": 5000, "test": 5000}
 
@@ -63,9 +55,13 @@ def _paths(root, name="random"):
     return Paths(root / name, {s: root / f"{s}.json" for s in project.SAMPLES}, root)
 
 
+def _evaluation(paths, carved=False, **changes):
+    section = EvaluationSection(**{**SECTION, **changes})
+    return evaluate("a run", paths, CHARACTERS, section, {}, carved=carved)
+
+
 def _evaluated(root, name="random", **changes):
-    settings = EvaluationSettings.of({**SECTION, **changes}, {})
-    return as_json(evaluate(name, _paths(root, name), CHARACTERS, settings))
+    return as_json(_evaluation(_paths(root, name), **changes))
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +111,18 @@ def test_a_model_that_memorised_train_is_said_to_have(memorised_model):
     )
     assert memorised_model["train"]["loss"] < 0.5
     assert memorised_model["test"]["loss"] > 4
+
+
+def test_as_many_samples_of_train_as_of_test_are_evaluated_and_the_gap_has_an_interval(root):
+    found = _evaluated(root, train_samples=None, max_tokens=20 * project.LENGTH)
+    assert found["settings"]["train_samples"] == 20
+    gap = found["gap"]
+    difference = found["test"]["loss"] - found["train"]["loss"]
+    assert gap["difference"] == pytest.approx(difference)
+    assert gap["difference_interval"][0] < difference < gap["difference_interval"][1]
+    without = _evaluated(root, train_samples=0)
+    assert without["train"] is without["gap"] is None
+    assert without["settings"]["train_samples"] == 0
 
 
 def test_the_figures_agree_with_a_recount_in_numpy(root, random_model):
@@ -228,8 +236,7 @@ def grouped(root, tmp_path_factory):
         for split in project.SAMPLES:
             project.write_split(place, split, root / "random", groups)
         paths = replace(_paths(place), model=root / "random")
-        settings = EvaluationSettings.of(SECTION, {})
-        found[groups] = as_json(evaluate("random", paths, CHARACTERS, settings))
+        found[groups] = as_json(_evaluation(paths))
     return found
 
 
@@ -294,8 +301,7 @@ def test_the_sums_by_group_stay_few_however_many_groups_there_are(monkeypatch, r
 
 @pytest.mark.slow
 def test_samples_of_a_carved_split_are_said_to_be_harder(root, random_model):
-    settings = EvaluationSettings.of(SECTION, {})
-    found = evaluate("x", _paths(root), CHARACTERS, settings, carved=True)
+    found = _evaluation(_paths(root), carved=True)
     said = [verdict.text for verdict in found.verdicts]
     (sentence,) = [v for v in said if "0.05 to 0.08 nats" in v]
     gap = next(i for i, v in enumerate(said) if "on train, " in v)
@@ -337,8 +343,7 @@ def test_of_a_large_test_split_samples_at_equal_distances_are_evaluated(root, ra
 
 
 def test_the_file_is_read_back(tmp_path, root, random_model):
-    settings = EvaluationSettings.of(SECTION, {})
-    evaluate("random", _paths(root), CHARACTERS, settings).write(tmp_path / "evaluation.json")
+    _evaluation(_paths(root)).write(tmp_path / "evaluation.json")
     assert as_json(Evaluation.read(tmp_path / "evaluation.json")) == rounded(random_model)
 
 
@@ -377,9 +382,7 @@ def test_a_model_that_lacks_a_weight_is_refused(root, tmp_path):
     del weights["bert.encoder.layer.0.attention.self.query.weight"]
     save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(MlmError, match="lacks 1 weights"):
-        evaluate(
-            "x", replace(_paths(root), model=directory), {}, EvaluationSettings.of(SECTION, {})
-        )
+        _evaluation(replace(_paths(root), model=directory))
 
 
 def test_a_sample_of_a_split_is_spread_over_it(root):

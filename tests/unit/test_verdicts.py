@@ -18,9 +18,9 @@ def _said(tone, found):
     return found.text
 
 
-def test_a_difference_within_the_interval_is_no_improvement():
+def test_a_difference_within_the_interval_is_even_and_no_improvement():
     found = against_baseline("the unigram baseline", _difference(-0.004, -0.02, 0.01))
-    said = _said("worse", found)
+    said = _said("even", found)
     assert said.startswith("Not better than the unigram baseline: the difference of 0.004 nats is")
     assert "within the confidence interval" in said
 

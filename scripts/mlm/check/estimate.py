@@ -181,7 +181,8 @@ def stages_of_run(
         + beside * 3
     )
     scored = min(sizes["test"].samples, evaluation["max_tokens"] // length)
-    scored += min(evaluation["train_samples"], sizes["train"].samples)
+    of_train = evaluation["train_samples"]
+    scored += min(scored if of_train is None else of_train, sizes["train"].samples)
     looked_up = sizes["train"].text * _LOOKED_UP * slower
     if sizes["train"].text > _LARGEST_LOOKED_UP or "asked" not in settings["report"]["sections"]:
         looked_up = 0.0

@@ -4,7 +4,16 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from mlm.config.fields import Count, Fraction, ProperFraction, Section, Seed, Text, section
+from mlm.config.fields import (
+    Count,
+    Fraction,
+    NotNegativeCount,
+    ProperFraction,
+    Section,
+    Seed,
+    Text,
+    section,
+)
 
 
 class Bootstrap(Section):
@@ -57,8 +66,10 @@ class Evaluation(Section):
         5,
         description="Best and worst predicted samples kept for the report, and masked ones shown.",
     )
-    train_samples: Annotated[int, Field(ge=0)] = Field(
-        500, description="Samples of the train split that are evaluated too, to show a gap."
+    train_samples: NotNegativeCount | None = Field(
+        None,
+        description="Samples of the train split that are evaluated too, to show a gap. null: as"
+        " many as of the test split. 0: none.",
     )
     minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(
         [],

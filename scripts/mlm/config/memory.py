@@ -188,9 +188,9 @@ def evaluation_mb(
     max_tokens: int,
 ) -> int:
     """MB that the evaluation of a run takes, on splits of so many tokens (None: not known), of
-    test `max_tokens` at most."""
+    test `max_tokens` at most, and of train as many."""
     weights = _LOADED_PARAMETER * parameters(model, vocabulary, sequence_length)
-    total = weights + _counts(train) + min(test or max_tokens, max_tokens) * _SCORED_TOKEN
+    total = weights + _counts(train) + 2 * min(test or max_tokens, max_tokens) * _SCORED_TOKEN
     return max(_LEAST_MB, _FRAMEWORKS_MB + int(total / 1e6))
 
 

@@ -80,6 +80,14 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """The loss on test less that on train, over all predictions, in nats, and its interval."""
+
+    difference: float
+    difference_interval: Interval
+
+
+@dataclass(frozen=True)
 class Counted:
     """What a baseline counted: text tokens, in how many samples of how many."""
 
@@ -221,7 +229,10 @@ class Resamples:
 
 @dataclass(frozen=True)
 class ShownSettings:
-    """What of the settings the figures depend on, but for the minimal pairs."""
+    """The settings that the figures depend on, except the minimal pairs.
+
+    `train_samples` is the number of samples of train that were evaluated.
+    """
 
     max_tokens: int
     mlm_probability: float
@@ -248,7 +259,8 @@ class EvaluationDigests:
 class Evaluation(_Rounded):
     """Every figure of a run's model on the test split.
 
-    `train` are the figures on a sample of train, None where none was scored. `group_by` is what
+    `train` are the figures on a sample of train and `gap` how far those on test are from them, None
+    if none was scored. `group_by` is what
     the groups that intervals resample are called, None where the shards do not know theirs.
     """
 
@@ -256,6 +268,7 @@ class Evaluation(_Rounded):
     run: str
     test: Summary
     train: Summary | None
+    gap: Gap | None
     baselines: dict[str, Baseline]
     frequency_bands: list[FrequencyBand]
     positions: list[PositionBin]

@@ -10,9 +10,9 @@ followers of l (Ney, Essen and Kneser, 1994):
 
 The bigram is the mixture λ₁U + λ₂L + λ₃R + λ₄B, its weights fitted by expectation
 maximisation on the validation split (Jelinek and Mercer, 1980), never on the test split. A
-neighbour that is missing or hidden says nothing: L is then U, and B is R. The trigram mixes in the
-same three parts of two neighbours on either side, where L(w | l₂,l₁) is discounted towards
-L(w | l₁), and is that where the pair was never seen.
+neighbour that is missing or was never counted (the mask token) says nothing: L is then U, and B is
+R. The trigram mixes in the same three parts of two neighbours on either side; L(w | l₂,l₁) is
+discounted towards L(w | l₁), and is L(w | l₁) if the pair was never seen.
 
 A distribution over the vocabulary is a sum of sparse rows, of the tokens seen beside a context,
 and of U. The probability of one token therefore needs a few numbers and Z, which is the same
@@ -442,10 +442,10 @@ def _cut(sizes: np.ndarray) -> Iterator[tuple[int, int]]:
     return pairwise([0, *ends.tolist(), len(sizes)])
 
 
-def with_hidden_neighbours(positions: Positions) -> Positions:
-    """`positions` where a neighbour that is to be predicted as well counts as missing."""
-    return replace(
-        positions,
-        left=np.where(positions.left_hidden, NO_NEIGHBOUR, positions.left),
-        right=np.where(positions.right_hidden, NO_NEIGHBOUR, positions.right),
-    )
+def as_shown(positions: Positions) -> Positions:
+    """`positions` with the neighbours that the model is shown, hidden ones as the mask token.
+
+    The mask token is no context that train was counted in, so that it says nothing; a random token
+    misleads the baseline as it misleads the model.
+    """
+    return replace(positions, left=positions.shown_left, right=positions.shown_right)

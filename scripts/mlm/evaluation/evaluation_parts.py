@@ -11,6 +11,7 @@ from mlm.evaluation.artefacts import (
     Counted,
     ExtremeSamples,
     FrequencyBand,
+    Gap,
     GroupSums,
     Guess,
     PositionBin,
@@ -21,9 +22,9 @@ from mlm.evaluation.artefacts import (
 )
 from mlm.evaluation.baselines import (
     NeighbourMixture,
+    as_shown,
     unigram_probabilities,
     unigram_scores,
-    with_hidden_neighbours,
 )
 from mlm.evaluation.bootstrap import Resampling, bundled, sums_by_sample
 from mlm.evaluation.calibration import calibration_bins, expected_calibration_error
@@ -106,29 +107,25 @@ def baselines(
         weights = dict(zip(mixture.components, map(float, mixture.weights), strict=True))
         all_seen = mixture.scores(positions, mixture.name)
         found[f"{mixture.name}_hidden"] = baseline(
-            f"{neighbours}, unless they are to be predicted too",
-            _with_hidden_neighbours(mixture, positions, all_seen),
+            f"{neighbours}, as the model is shown them",
+            _scores_as_shown(mixture, positions, all_seen),
             weights,
         )
         found[mixture.name] = baseline(
-            f"{neighbours}, also where the model is not shown them", all_seen, weights
+            f"{neighbours}, even if hidden from the model", all_seen, weights
         )
     return found
 
 
-def _with_hidden_neighbours(
-    mixture: NeighbourMixture, positions: Positions, all_seen: Ranked
-) -> Ranked:
-    """The mixture's answers without the hidden neighbours; most positions have none."""
-    changed = (positions.left_hidden | positions.right_hidden).any(axis=1)
-    again = mixture.scores(
-        with_hidden_neighbours(positions[changed]), f"{mixture.name}, hidden neighbours"
-    )
-    values = {}
-    for name in Ranked.__dataclass_fields__:
-        values[name] = getattr(all_seen, name).copy()
-        values[name][changed] = getattr(again, name)
-    return Ranked(**values)
+def _scores_as_shown(mixture: NeighbourMixture, positions: Positions, all_seen: Ranked) -> Ranked:
+    """The mixture's answers from the model's input, which differs at some of the positions."""
+    shown = as_shown(positions)
+    changed = (shown.left != positions.left).any(axis=1)
+    changed |= (shown.right != positions.right).any(axis=1)
+    again = mixture.scores(shown[changed], f"{mixture.name}, as shown")
+    log_probability, rank = all_seen.log_probability.copy(), all_seen.rank.copy()
+    log_probability[changed], rank[changed] = again.log_probability, again.rank
+    return Ranked(log_probability, rank)
 
 
 def bands(test: Scored, unigram: np.ndarray, uppers: list[int]) -> list[FrequencyBand]:
@@ -220,9 +217,17 @@ def group_sums(test: Scored) -> GroupSums:
     )
 
 
+def gap_of(test: Scored, train: Scored, resampling: Resampling) -> Gap:
+    """How much higher the loss on test is than on train, with an interval."""
+    found = independent_difference(
+        *((s.positions.unit, s.scores.loss) for s in (test, train)), resampling
+    )
+    return Gap(found.mean, (found.low, found.high))
+
+
 def all_verdicts(
     test: tuple[Scored, Summary],
-    train: tuple[Scored, Summary] | None,
+    train: tuple[Summary, Gap] | None,
     baselines: dict[str, Baseline],
     calibration_error: float,
     resampling: Resampling,
@@ -244,9 +249,9 @@ def all_verdicts(
         )
         found.append(verdicts.against_baseline(_NAMES[key], difference))
     if train is not None:
-        pairs = [(s.positions.unit, s.scores.loss) for s in (scored, train[0])]
-        gap = independent_difference(*pairs, resampling)
-        found.append(verdicts.between_train_and_test(summary.loss, train[1].loss, gap))
+        of_train, gap = train
+        difference = Difference(gap.difference, *gap.difference_interval, resampling.confidence)
+        found.append(verdicts.between_train_and_test(summary.loss, of_train.loss, difference))
         if carved:
             found.append(verdicts.ON_CARVING)
     found.append(verdicts.on_groups(group_by, summary.num_groups))

@@ -1,28 +1,39 @@
 """The evaluation of an exported model: from shards to every figure of evaluation.json."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
-from mlm.evaluation.artefacts import Evaluation, EvaluationDigests, MinimalPairs
+from mlm.config.evaluation import Evaluation as EvaluationSection
+from mlm.evaluation.artefacts import (
+    Evaluation,
+    EvaluationDigests,
+    MinimalPairs,
+    Resamples,
+    ShownSettings,
+)
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_parts import (
     all_verdicts,
     bands,
     baselines,
     extreme,
+    gap_of,
     group_sums,
     parts_of,
 )
-from mlm.evaluation.evaluation_settings import EvaluationSettings
 from mlm.evaluation.exported_model import check_vocabulary, framework_of, load_tokenizer
 from mlm.evaluation.metrics import summary
 from mlm.evaluation.minimal_pairs import EncodedPairs, encoded_pairs, score_pairs
 from mlm.evaluation.predictions import Scored
+from mlm.evaluation.scoring import AnsweringModel, Scorer
 from mlm.evaluation.shard_reading import EvaluationData, read_evaluation_data, text_of
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
+from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.pieces import word_starts
 from mlm.training.accelerator_settings import AcceleratorSettings
 
@@ -40,48 +51,59 @@ def evaluate(
     run: str,
     paths: Paths,
     characters: dict[str, int],
-    settings: EvaluationSettings,
+    section: EvaluationSection,
+    accelerator: Mapping[str, Any],
+    attend: str = "sample",
     carved: bool = False,
 ) -> Evaluation:
     """All figures of run `run`, not yet rounded.
 
-    `characters` are those of the splits' text where known; `carved` says that the test split was
-    dealt from train document by document. Raises MlmError where shards,
-    tokenizer and model do not belong together or a split is empty.
+    `characters` are those of the splits' text if known; `attend` is what attention stayed within
+    in the training, "sample" or "document"; `carved` says that the test split was dealt from train
+    document by document. Raises MlmError if shards, tokenizer and model do not belong together, or
+    a split is empty.
     """
     manifests = {split: Manifest.read(path) for split, path in paths.manifests.items()}
     tokenizer = load_tokenizer(paths.model)
     special = sorted(set(tokenizer.all_special_ids))
     data = read_evaluation_data(
-        manifests, paths.root, settings.max_tokens, settings.train_samples, len(tokenizer), special
+        manifests, paths.root, section.max_tokens, section.train_samples, len(tokenizer), special
     )
     text = {s: text_of(manifests[s], characters.get(s)) for s in ("train", "test")}
-    encoded = encoded_pairs(settings.minimal_pairs, tokenizer, data.sequence_length)
-    test, train, pairs = _scored(paths.model, tokenizer, special, data, encoded, settings)
+    encoded = encoded_pairs(section.minimal_pairs, tokenizer, data.sequence_length)
+    # Whatever the precision of the training, figures are computed in float32.
+    devices = AcceleratorSettings.of({**accelerator, "precision": "float32"})
+    begins_document = tokenizer.cls_token_id if attend == "document" else None
+    model = _opened(paths.model, begins_document, devices, section.seed)
+    check_vocabulary(model.vocabulary, tokenizer, paths.model)
+    test, train, pairs = _scored(model, tokenizer, special, data, encoded, section)
 
-    resampling = Resampling(**asdict(settings.bootstrap), seed=settings.seed)
+    how = section.bootstrap
+    resampling = Resampling(how.resamples, how.confidence, section.seed)
     mask_id = tokenizer.mask_token_id
     test_summary = summary(test, mask_id, text["test"], resampling)
-    train_summary = None
+    train_summary = gap = None
     if train is not None:
         train_summary = summary(train, mask_id, text["train"], resampling)
+        gap = gap_of(test, train, resampling)
     compared = baselines(
         data, special, test, mask_id, text["test"], manifests["train"].num_samples, resampling
     )
     starts = word_starts(read_json(paths.model / "tokenizer.json"))
-    parts = parts_of(test, starts, mask_id, data.sequence_length, settings.calibration_bins)
+    parts = parts_of(test, starts, mask_id, data.sequence_length, section.calibration_bins)
     return Evaluation(
         run=run,
         test=test_summary,
         train=train_summary,
+        gap=gap,
         baselines=compared,
-        frequency_bands=bands(test, data.counts.unigram, settings.frequency_bands),
+        frequency_bands=bands(test, data.counts.unigram, section.frequency_bands),
         **parts,
-        samples=extreme(test, data.test, tokenizer, settings.samples),
+        samples=extreme(test, data.test, tokenizer, section.samples),
         minimal_pairs=pairs,
         verdicts=all_verdicts(
             (test, test_summary),
-            (train, train_summary) if train is not None else None,
+            (train_summary, gap) if gap else None,
             compared,
             parts["calibration"].expected_calibration_error,
             resampling,
@@ -91,7 +113,7 @@ def evaluate(
         ),
         group_by=manifests["test"].group_by,
         group_sums=group_sums(test),
-        settings=settings.shown(),
+        settings=_shown(section, 0 if data.train is None else len(data.train)),
         digests=EvaluationDigests(
             model=file_sha256(paths.model / "model.safetensors"),
             tokenizer=file_sha256(paths.model / "tokenizer.json"),
@@ -100,47 +122,52 @@ def evaluate(
     )
 
 
-def _opened(directory: Path, begins_document: int | None, settings: EvaluationSettings):
-    """The model in `directory`, an AnsweringModel, in the framework that has it.
+def _shown(section: EvaluationSection, train_samples: int) -> ShownSettings:
+    """What the figures depend on, for the file: not how they were computed."""
+    names = {f.name for f in fields(ShownSettings)} - {"bootstrap", "train_samples"}
+    how = section.bootstrap
+    return ShownSettings(
+        **{name: getattr(section, name) for name in names},
+        bootstrap=Resamples(how.resamples, how.confidence),
+        train_samples=train_samples,
+    )
+
+
+def _opened(
+    directory: Path, begins_document: int | None, devices: AcceleratorSettings, seed: int
+) -> AnsweringModel:
+    """The model in `directory`, in the framework that has it.
 
     With `begins_document`, the token that each document begins with, attention stays within.
     """
-    # Whatever the precision of the training, figures are computed in float32.
-    accelerator = AcceleratorSettings.of({**settings.accelerator, "precision": "float32"})
     if begins_document is not None or framework_of(directory) == "jax":
         from mlm.evaluation import in_jax
 
-        return in_jax.open_model(directory, accelerator, begins_document)
+        return in_jax.open_model(directory, devices, begins_document)
     from mlm.evaluation import in_tensorflow
 
-    return in_tensorflow.open_model(directory, accelerator, settings.seed)
+    return in_tensorflow.open_model(directory, devices, seed)
 
 
 def _scored(
-    directory: Path,
+    model: AnsweringModel,
     tokenizer,
     special: list[int],
     data: EvaluationData,
     pairs: EncodedPairs | None,
-    settings: EvaluationSettings,
+    section: EvaluationSection,
 ) -> tuple[Scored, Scored | None, MinimalPairs | None]:
     """The model's answers on test and on the sample of train, and the minimal pairs."""
-    from mlm.evaluation.scoring import Scorer
-    from mlm.samples.masking import MaskingPlan
-
-    within = settings.attend == "document"
-    model = _opened(directory, tokenizer.cls_token_id if within else None, settings)
-    check_vocabulary(model.vocabulary, tokenizer, directory)
     plan = MaskingPlan(
-        mlm_probability=settings.mlm_probability,
-        mask_token=settings.mask_token,
-        random_token=settings.random_token,
+        mlm_probability=section.mlm_probability,
+        mask_token=section.mask_token,
+        random_token=section.random_token,
         mask_id=tokenizer.mask_token_id,
         special_ids=tuple(special),
         vocabulary_size=len(tokenizer),
         sequence_length=data.sequence_length,
     )
-    scorer = Scorer(model, settings.batch_size, plan, settings.seed)
+    scorer = Scorer(model, section.batch_size, plan, section.seed)
     test = scorer.score(data.test, "test")
     if not len(test.positions):
         raise MlmError(

@@ -24,8 +24,8 @@ class Positions(Rows):
     `sample` is the index of the sample in its split, `group` the group of the token's document,
     `position` the token's place in the sequence, from 0. `truth` is the id to predict, `shown`
     the id that stood there instead.
-    `left` and `right` are the neighbours' true ids, NO_NEIGHBOUR where there is none;
-    `left_hidden` and `right_hidden` say whether the neighbour was to be predicted too.
+    `left` and `right` are the neighbours' true ids, NO_NEIGHBOUR if there is none;
+    `shown_left` and `shown_right` are what the model is shown of them.
     """
 
     sample: np.ndarray
@@ -35,8 +35,8 @@ class Positions(Rows):
     shown: np.ndarray
     left: np.ndarray
     right: np.ndarray
-    left_hidden: np.ndarray
-    right_hidden: np.ndarray
+    shown_left: np.ndarray
+    shown_right: np.ndarray
 
     def shown_as(self, mask_id: int) -> np.ndarray:
         """Index into SHOWN_AS for each position, int [positions].
@@ -115,21 +115,22 @@ def positions_of(
     """
     chosen = chosen.astype(bool)
     row, column = np.nonzero(chosen)
-    ids = np.where(attention_mask.astype(bool), input_ids, NO_NEIGHBOUR)
-    edge = ((0, 0), (REACH, REACH))
-    ids, hidden = np.pad(ids, edge, constant_values=NO_NEIGHBOUR), np.pad(chosen, edge)
     sample = (row if index is None else index[row]).astype(np.int64)
-    away = np.arange(1, REACH + 1)
-    places = row[:, None], column[:, None] + REACH
-    left, right = ((places[0], places[1] + sign * away) for sign in (-1, 1))
+
+    def neighbours(ids: np.ndarray, sign: int) -> np.ndarray:
+        ids = np.where(attention_mask.astype(bool), ids, NO_NEIGHBOUR)
+        ids = np.pad(ids, ((0, 0), (REACH, REACH)), constant_values=NO_NEIGHBOUR)
+        away = sign * np.arange(1, REACH + 1)
+        return ids[row[:, None], column[:, None] + REACH + away].astype(np.int32)
+
     return Positions(
         sample=sample,
         group=sample if group is None else group[row, column],
         position=column.astype(np.int32),
         truth=input_ids[row, column].astype(np.int32),
         shown=shown_ids[row, column].astype(np.int32),
-        left=ids[left].astype(np.int32),
-        right=ids[right].astype(np.int32),
-        left_hidden=hidden[left],
-        right_hidden=hidden[right],
+        left=neighbours(input_ids, -1),
+        right=neighbours(input_ids, 1),
+        shown_left=neighbours(shown_ids, -1),
+        shown_right=neighbours(shown_ids, 1),
     )

@@ -48,12 +48,12 @@ def read_evaluation_data(
     manifests: dict[str, Manifest],
     root: str | Path,
     max_tokens: int,
-    train_samples: int,
+    train_samples: int | None,
     vocabulary: int,
     special_ids: list[int],
 ) -> EvaluationData:
     """Check the shards of all three splits against their manifests and read them, of test no more
-    than `max_tokens`, but one sample.
+    than `max_tokens`, but one sample; of train `train_samples` (None: as many as of test).
 
     `vocabulary` is the number of ids and `special_ids` those that are never predicted.
     Raises MlmError for shards that are not the manifests', splits of different sequence
@@ -73,7 +73,7 @@ def read_evaluation_data(
     _check_ids(manifests["test"], test.input_ids, vocabulary)
     train = manifests["train"]
     every = max(1, -(-train.num_tokens // COUNTED_TOKENS))
-    chosen = evenly_spread(train.num_samples, train_samples)
+    chosen = evenly_spread(train.num_samples, len(test) if train_samples is None else train_samples)
     gathered: list[Samples] = []
     counted = [0]
 

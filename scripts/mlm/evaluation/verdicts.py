@@ -25,7 +25,7 @@ def against_baseline(name: str, difference: Difference) -> Verdict:
             f"Not better than {name}: worse by {size} per prediction ({difference.in_words()}).",
         )
     return Verdict(
-        "worse",
+        "even",
         f"Not better than {name}: the difference of {size} is within the confidence interval "
         f"({100 * difference.confidence:g} %: {difference.low:.3f} to {difference.high:.3f}).",
     )
