@@ -98,7 +98,7 @@ def test_unknown_keys_wrong_types_and_contradictions_are_told_together():
 
 def test_the_embedded_corpus_has_no_column_to_group_by():
     (problem,) = problems({"corpus": {"group_by": "speaker"}})
-    assert "its groups are the speeches" in problem
+    assert "its groups are the addresses" in problem
     own = {"source": "files", "files": {"train": ["a.jsonl"]}, "group_by": "speaker"}
     assert resolve({"corpus": own})["corpus"]["group_by"] == "speaker"
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import time
 import unicodedata
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlm.config.resolution import resolve
 from mlm.corpus import corpus_writing, deduplication, normalisation, split_documents
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.deduplication import (
@@ -24,7 +26,8 @@ from mlm.corpus.deduplication import (
     Removed,
     write_removed,
 )
-from mlm.corpus.embedded import speeches, speeches_by_split
+from mlm.corpus.embedded import address_of, speeches, speeches_by_split
+from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.shares import document_range
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.corpus.splitting import carve, split_groups
@@ -104,8 +107,33 @@ def test_held_out_speeches_are_about_the_share_that_was_asked_for(seed):
     groups = speeches_by_split(seed, {"validation": 0.05, "test": 0.05})
     words = {split: sum(map(len, texts.values())) for split, texts in groups.items()}
     for split in ("validation", "test"):
-        assert len(groups[split]) == 12
+        assert len(set(map(address_of, groups[split]))) == 12
         assert 0.02 < words[split] / sum(words.values()) < 0.1
+
+
+@pytest.mark.parametrize("seed", [0, 1, 12345])
+def test_the_versions_of_an_address_stand_in_one_split(seed):
+    groups = speeches_by_split(seed, {"validation": 0.05, "test": 0.05})
+    split = {name: split for split, texts in groups.items() for name in texts}
+    for together in (("1974-Nixon-1", "1974-Nixon-2"), [f"1973-Nixon-{i}" for i in range(1, 12)]):
+        assert len({split[name] for name in together}) == 1
+
+
+def test_the_default_corpus_holds_out_what_train_has_not(tmp_path):
+    texts = build(tmp_path, corpus_settings(resolve({})))
+
+    def words(text: str) -> list[str]:
+        return re.findall(r"[^\W_]+", text.lower())
+
+    def runs(text: str) -> list[tuple[str, ...]]:
+        return list(zip(*(words(text)[start:] for start in range(13)), strict=False))
+
+    held_out = {s: [run for t in texts[s] for run in runs(t)] for s in ("validation", "test")}
+    known = set().union(*held_out.values())
+    known.intersection_update(run for text in texts["train"] for run in runs(text))
+    for split, found in held_out.items():
+        shared = 13 * sum(run in known for run in found)
+        assert shared <= 0.001 * sum(len(words(text)) for text in texts[split])
 
 
 def test_the_seed_and_nothing_else_moves_speeches():

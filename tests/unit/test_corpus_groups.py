@@ -1,4 +1,4 @@
-"""Every document has a group: a speech, a row's value in a column, or itself."""
+"""Every document has a group: an address, a row's value in a column, or itself."""
 
 import io
 import json
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_corpus import EMBEDDED, FILTERS, build, described
 from test_corpus_sources import WRITERS
 
-from mlm.corpus.embedded import paragraphs, speeches_by_split
+from mlm.corpus.embedded import address_of, paragraphs, speeches_by_split
 from mlm.corpus.file_patterns import check_group_by, matched_files
 from mlm.corpus.formats import Reading, read_documents
 from mlm.foundations.errors import MlmError
@@ -81,7 +81,7 @@ def test_without_a_column_each_document_is_its_own_group(tmp_path):
     assert (found["groups"], found["documents"], found["group_by"]) == (3, 3, "document")
 
 
-def test_the_groups_of_the_embedded_corpus_are_its_speeches(tmp_path):
+def test_the_groups_of_the_embedded_corpus_are_its_addresses(tmp_path):
     build(tmp_path, EMBEDDED)
     speeches = speeches_by_split(0, EMBEDDED["held_out"])["test"]
     table = pq.read_table(tmp_path / "test.parquet")
@@ -89,11 +89,12 @@ def test_the_groups_of_the_embedded_corpus_are_its_speeches(tmp_path):
     for name, speech in speeches.items():
         for text in paragraphs(speech):
             # Of equal paragraphs the first is kept.
-            owner.setdefault(text, name)
+            owner.setdefault(text, address_of(name))
     pairs = zip(table["text"].to_pylist(), table["group"].to_pylist(), strict=True)
     assert all(owner[text] == group for text, group in pairs)
     found = described(tmp_path, "test")
-    assert found["groups"] == len(speeches) == 12 and found["group_by"] == "speech"
+    assert found["groups"] == len(set(map(address_of, speeches))) == 12
+    assert found["group_by"] == "address"
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv", "tsv"])

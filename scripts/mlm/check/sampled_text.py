@@ -9,7 +9,7 @@ from pathlib import Path
 from mlm.config.encodings import encoding_name
 from mlm.config.fields import SPLITS
 from mlm.corpus.decompression import ReadingPosition
-from mlm.corpus.embedded import PACKAGE, paragraphs, speeches_by_split
+from mlm.corpus.embedded import PACKAGE, address_of, paragraphs, speeches_by_split
 from mlm.corpus.file_patterns import file_format, matched_files, used_settings
 from mlm.corpus.formats import Reading, read_documents, read_range
 from mlm.corpus.groups import Document
@@ -60,7 +60,11 @@ def sampled_text(corpus: dict, seed: int) -> SampledText:
         shares = used_settings(corpus, seed)["held_out"]
     speeches = speeches_by_split(seed, shares)
     texts = {s: [p for t in of.values() for p in paragraphs(t)] for s, of in speeches.items()}
-    train = [Document(p, n) for n, text in speeches["train"].items() for p in paragraphs(text)]
+    train = [
+        Document(p, address_of(n))
+        for n, text in speeches["train"].items()
+        for p in paragraphs(text)
+    ]
     if corpus["source"] == "embedded":
         sizes = {s: float(sum(map(_size, found))) for s, found in texts.items()}
         counts = {s: float(len(found)) for s, found in texts.items()}

@@ -93,7 +93,7 @@ class Configuration(Section):
                 f"{place}.decontamination.also: finetuning, but finetune.data.file names no file. "
                 "Name one, or take it from the list"
                 for place, filters in self.corpus.all_filters().items()
-                if "finetuning" in filters.decontamination.also
+                if "finetuning" in (filters.decontamination.also or ())
             ]
         if self.publish.dataset and self.shards.source == "prebuilt":
             problems += [

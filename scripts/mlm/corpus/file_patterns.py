@@ -185,9 +185,9 @@ def corpus_settings(settings: Settings) -> dict:
         if filters is None:
             return None
         own = filters["decontamination"]
-        if named := {name: texts[name] for name in texts if name in own["also"]}:
+        if named := {name: texts[name] for name in texts if name in (own["also"] or ())}:
             own = own | {"texts": named}
-        if "finetuning" in own["also"]:
+        if "finetuning" in (own["also"] or ()):
             own = own | {"table": table}
         return filters | {"decontamination": own}
 
@@ -205,15 +205,19 @@ def used_settings(corpus: dict, seed: int) -> dict:
     """
     if corpus["source"] == "mix":
         own = {
-            name: used_settings(section, seed) | {"weight": corpus["mix"][name]["weight"]}
+            name: used_settings(section | {"filters": _used_filters(section["filters"], [])}, seed)
+            | {"weight": corpus["mix"][name]["weight"]}
             for name, section in sections(corpus).items()
         }
-        filters = used_settings({**corpus, "source": "embedded"}, seed)["filters"]
+        filters = _used_filters(corpus["filters"], [])
         return {"source": "mix", "mix": own, "filters": filters, "seed": seed}
     source = corpus["source"]
-    used = {key: corpus[key] for key in ("source", "filters", "encoding_errors")}
-    if not corpus["filters"]["near_duplicates"]["enabled"]:
-        used["filters"] = {k: v for k, v in used["filters"].items() if k != "near_duplicates"}
+    also = ["validation", "test"] if source == "embedded" else []
+    used = {
+        "source": source,
+        "filters": _used_filters(corpus["filters"], also),
+        "encoding_errors": corpus["encoding_errors"],
+    }
     missing = ["validation", "test"]
     if source == "files":
         used["files"] = corpus["files"]
@@ -228,4 +232,14 @@ def used_settings(corpus: dict, seed: int) -> dict:
         used["group_per"] = corpus["group_per"]
     used["held_out"] = {split: corpus["held_out"][split] for split in missing}
     used["seed"] = seed if missing else None
+    return used
+
+
+def _used_filters(filters: dict, also: list[str]) -> dict:
+    """The section `corpus.filters` without what is off; `also` is decontamination's default."""
+    used = {
+        key: value for key, value in filters.items() if key != "near_duplicates" or value["enabled"]
+    }
+    if used["decontamination"]["also"] is None:
+        used["decontamination"] = used["decontamination"] | {"also": also}
     return used

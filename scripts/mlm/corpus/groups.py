@@ -1,7 +1,7 @@
 """Documents and their groups: what is written by one hand, or on one occasion, goes together.
 
 Documents of a group are not independent draws, so that the evaluation resamples groups, and a split
-that is carved from train takes whole groups. For the embedded corpus a group is a speech, for a
+that is carved from train takes whole groups. For the embedded corpus a group is an address, for a
 source with columns what `corpus.group_by` names, with `corpus.group_per` a file or what stands
 below a heading, and otherwise each document is a group of its own.
 """

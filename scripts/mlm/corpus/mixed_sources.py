@@ -51,7 +51,7 @@ def group_in_mix(name: str, group: str | None, text: str, group_by: str) -> str 
 
 def _group_by(settings: Mapping) -> str:
     if settings["source"] == "embedded":
-        return "speech"
+        return "address"
     return settings["group_by"] or settings["group_per"] or OWN
 
 

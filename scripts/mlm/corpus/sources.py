@@ -15,7 +15,7 @@ from mlm.corpus.artefacts import (
     SourceFile,
 )
 from mlm.corpus.decompression import ReadingPosition
-from mlm.corpus.embedded import PACKAGE, SHA256, paragraphs, speeches_by_split
+from mlm.corpus.embedded import PACKAGE, SHA256, address_of, paragraphs, speeches_by_split
 from mlm.corpus.file_patterns import file_format, matched_files
 from mlm.corpus.formats import Reading, read_documents, read_range
 from mlm.corpus.groups import OWN, Document, grouped_per
@@ -31,7 +31,7 @@ class Source:
     """A corpus before its filters.
 
     `streams` gives, by split, the documents in order. `described` goes into the split's JSON.
-    `group_by` is what the groups are called: speech, a column's name, file, heading, or document
+    `group_by` is what the groups are called: address, a column's name, file, heading, or document
     where each document is a group by itself. `carved` are the shares of train that become the
     splits that are not in `streams`. `progress` is the share that was read, from 0 to 1, or None
     where unknown. `mixed` is what a source of a mix is called and weighs.
@@ -65,7 +65,7 @@ def _embedded(settings: dict) -> Source:
     def stream(texts: dict[str, str]) -> Iterator[Document]:
         for name, speech in texts.items():
             for paragraph in paragraphs(speech):
-                yield Document(paragraph, name)
+                yield Document(paragraph, address_of(name))
 
     return Source(
         streams={split: lambda t=texts: stream(t) for split, texts in groups.items()},
@@ -73,7 +73,7 @@ def _embedded(settings: dict) -> Source:
             split: EmbeddedSource("embedded", PACKAGE, SHA256, tuple(texts))
             for split, texts in groups.items()
         },
-        group_by="speech",
+        group_by="address",
     )
 
 

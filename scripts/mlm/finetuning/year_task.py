@@ -1,7 +1,7 @@
 """Which year is a passage from? A regression that the embedded corpus holds by itself.
 
-The target of a passage is (year - 1900) / 50. Passages of one speech share their subject and
-wording, so that the speech is the group that folds must not divide.
+The target of a passage is (year - 1900) / 50. Passages of one year and president share their
+subject and wording, so that these are the groups that folds must not divide.
 """
 
 import hashlib
@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlm.corpus.embedded import paragraphs, speeches
-from mlm.corpus.splitting import split_groups
+from mlm.corpus.embedded import address_of, paragraphs, speeches, speeches_by_split
 from mlm.finetuning.examples import Example
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
@@ -56,7 +55,7 @@ def year_examples(
     text = speeches()
     split = {}
     if pretraining is not None:
-        found_in = split_groups(list(text), pretraining.seed, pretraining.held_out)
+        found_in = speeches_by_split(pretraining.seed, pretraining.held_out)
         for name, members in found_in.items():
             split.update(dict.fromkeys(members, name))
     found, seen = [], set()
@@ -69,7 +68,7 @@ def year_examples(
                 candidates.append((f"{speech}-{i:04d}", passage))
         chosen = sorted(candidates, key=lambda c: (_keyed(seed, c[0]), c[0]))[:per_speech]
         found += [
-            Example(name, passage, target, speech, split.get(speech, ""))
+            Example(name, passage, target, address_of(speech), split.get(speech, ""))
             for name, passage in sorted(chosen)
         ]
     return found
