@@ -73,7 +73,7 @@ rule pretrain:
         mem_mb=memory_of_training,
         runtime=720,
     params:
-        code=code("pretrain", "pretrain_together"),
+        code=code(*TRAINING_JOBS),
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],

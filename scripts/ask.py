@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import HIDDEN, SAME_COMMAND, MlmError, printable
 
 BASE = Path(__file__).resolve().parents[1]
 
@@ -28,11 +28,11 @@ def main(arguments: list[str]) -> int:
     from mlm.config.reading import read_settings_in
     from mlm.foundations.typed_artefacts import as_json
 
+    command = f"snakemake --cores 2{_options(given)}"
     try:
         overlays, values = given.configfile, given.config
         settings = read_settings_in(given.directory, BASE / "config.yaml", overlays, values)
         run = given.run or next(iter(settings["runs"]))
-        command = f"snakemake --cores 2{_options(given)}"
         replayed = None
         if given.forget:
             # Here, since a sentence takes less.
@@ -47,27 +47,36 @@ def main(arguments: list[str]) -> int:
 
                 replayed = replay(question, answer, given.replay or None, given.from_start)
     except (MlmError, OSError) as error:
-        print(f"ask.py: {error}", file=sys.stderr)
+        # Of a remedy, which knows of no command but Snakemake's last one.
+        told = printable(str(error)).replace(SAME_COMMAND, command)
+        print(f"ask.py: {told}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         # A replay may take its time.
         return 130
     if given.json:
         found = as_json(answer) | ({"replay": as_json(replayed)} if replayed else {})
-        print(json.dumps(found, ensure_ascii=False, indent=2))
-    elif given.forget:
-        print(forgetting_in_words(answer, training_in_words(answer.run, answer.training)))
+        text = json.dumps(found, ensure_ascii=False, indent=2)
+        print(HIDDEN.sub(lambda hidden: json.dumps(hidden[0])[1:-1], text))
+        return 0
+    if given.forget:
+        text = forgetting_in_words(answer, training_in_words(answer.run, answer.training))
     else:
-        print(in_words(answer))
+        text = in_words(answer)
         if replayed:
             from mlm.asking.replay_in_words import replay_in_words
 
-            print(f"\n{replay_in_words(replayed, answer)}")
+            text += f"\n\n{replay_in_words(replayed, answer)}"
+    print(printable(text))
     return 0
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="ask.py", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="ask.py",
+        # Not __doc__, which Python leaves out with -OO.
+        description="Say what a run was shown of a sentence: where, when, and what was masked.",
+    )
     parser.add_argument("sentence", nargs="?", help="the sentence, in quotes")
     parser.add_argument(
         "--forget",

@@ -78,6 +78,10 @@ def write_tokenizer(directory: Path, texts) -> None:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
+    _save(tokenizer, directory)
+
+
+def _save(tokenizer, directory: Path) -> None:
     directory.mkdir(parents=True)
     tokenizer.save(str(directory / "tokenizer.json"))
     texts = {f"{name}_token": text for name, text in SPECIAL.items()}
@@ -101,7 +105,20 @@ def copied(project: Path, tmp_path: Path, monkeypatch) -> Path:
     return place
 
 
-def write_project(documents: dict[str, list[str]]) -> None:
+def write_letter_tokenizer(directory: Path, texts) -> None:
+    """A piece for each character, and one for the space, which is put before a text as well."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    letters = sorted(set("".join(texts).replace(" ", "▁")) | {"▁"})
+    vocabulary = [(piece, 0.0) for piece in [*SPECIAL.values(), *letters]]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=3))
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in SPECIAL.values()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    tokenizer.decoder = decoders.Metaspace()
+    _save(tokenizer, directory)
+
+
+def write_project(documents: dict[str, list[str]], write_tokenizer=write_tokenizer) -> None:
     """Files of documents, one a line, and what the stages make of them, below the working
     directory; `documents` by the files' names."""
     settings = resolve(CONFIG)

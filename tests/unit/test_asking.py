@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ from asked_project import (
     lines,
     new_project,
     the_run,
+    write_letter_tokenizer,
     write_project,
     write_state,
     write_training,
@@ -23,6 +26,7 @@ from loaded_script import loaded
 
 from mlm.asking.asking import Question, ask
 from mlm.asking.documents import Documents, Stretch
+from mlm.asking.forgetting import forgetting
 from mlm.asking.in_words import in_words
 from mlm.asking.nearness import best_stretch, words_of
 from mlm.asking.origin import Origins
@@ -112,6 +116,16 @@ def test_a_sentence_is_found_with_its_file_shard_sample_and_tokens(project):
         for shard in manifest.shards:
             starts[shard.name], first = first, first + shard.num_samples
         assert all(p.sample == starts[p.shard] + p.shard_sample for p in passage.parts)
+
+
+def test_the_space_before_a_text_is_no_letter_of_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_project({name: texts[:30] for name, texts in DOCUMENTS.items()}, write_letter_tokenizer)
+    for sentence, first in ((TEXTS[3], "▁"), (TEXTS[3].split(" ", 1)[1], TEXTS[3].split()[1][0])):
+        answer = asked(sentence, most=1)
+        shown = [token.text for part in answer.passages[0].parts for token in part.tokens]
+        assert shown[0] == first
+        assert "".join(shown).strip("▁") == sentence.replace(" ", "▁")
 
 
 def test_every_document_is_found_where_it_was_packed(project):
@@ -342,7 +356,7 @@ def test_other_code_than_the_trainings_is_refused_or_told(project):
     run, files = trained(code="0" * 64)
     assert any("code was edited since" in note for note in asked(TEXTS[0]).notes)
     place = write_state(run, files, run.steps, masking="0" * 12)
-    with pytest.raises(MlmError, match=r"the code of mlm\.batches\.masking is another"):
+    with pytest.raises(MlmError, match=r"the code of mlm\.samples\.masking is another"):
         asked(TEXTS[0])
     # A later training of the same settings, by the code of today.
     write_state(run, files, run.steps)
@@ -373,6 +387,23 @@ def test_another_corpus_than_the_configurations_is_refused(project):
     write_artefact(path, content | {"made_from": record})
     with pytest.raises(MlmError, match="was made with another section corpus"):
         asked(TEXTS[0])
+
+
+@pytest.mark.parametrize("file", ["train-00001-of-00002", "validation"])
+def test_a_damaged_text_is_named_with_the_command_that_makes_it_again(project, file):
+    path = Path(f"results/corpus/{file}.parquet")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    command = "snakemake --cores 2 --configfile my.yaml"
+    with pytest.raises(MlmError) as told:
+        asked(TEXTS[0], command=command)
+    assert str(told.value).startswith(f"{path} is damaged: it is not what was written beside")
+    remedy = f"rm {path}, then snakemake --cores 2 {path} --configfile my.yaml"
+    assert str(told.value).endswith(remedy)
+    if file != "validation":
+        with pytest.raises(MlmError, match=f"^{path} is damaged"):
+            forgetting(["document:1"], resolve(CONFIG), "base", command)
 
 
 def test_a_changed_shard_is_not_answered_from(project):
@@ -550,6 +581,32 @@ def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
     assert capsys.readouterr().err.endswith(command)
 
 
+def test_a_remedy_has_the_whole_command(project, script, capsys):
+    write_json("my.yaml", CONFIG)
+    trained()
+    Path("results/corpus/train.json").write_text("{")
+    assert script.main(["a", "--configfile", "my.yaml"]) == 1
+    said = capsys.readouterr().err
+    assert "rm results/corpus/train.json, then snakemake --cores 2 --configfile my.yaml" in said
+
+
+def test_python_may_leave_docstrings_out():
+    ran = subprocess.run([sys.executable, "-OO", SCRIPT, "--help"], capture_output=True, text=True)
+    assert ran.returncode == 0 and "Say what a run was shown of a sentence" in ran.stdout
+
+
+@pytest.mark.parametrize("how", [[], ["--json"]])
+def test_a_question_with_escapes_is_answered_without_them(project, script, capsys, how):
+    write_json("my.yaml", CONFIG)
+    trained()
+    said = f"{TEXTS[0]} \x9b31m\u202e"
+    assert script.main([said, "--configfile", "my.yaml", *how]) == 0
+    out = capsys.readouterr().out
+    assert not set("\x9b\u202e") & set(out)
+    if how:
+        assert json.loads(out)["question"] == said
+
+
 def test_a_terminal_is_not_steered_by_the_text(project):
     answer = asked(TEXTS[0])
     steered = replace(answer.passages[0], source="\x1b[31mred")
@@ -558,9 +615,6 @@ def test_a_terminal_is_not_steered_by_the_text(project):
 
 def test_nothing_slow_is_imported(project):
     """TensorFlow, JAX, transformers and pandas take longer than the answer."""
-    import subprocess
-    import sys
-
     write_json("my.yaml", CONFIG)
     trained()
     program = (

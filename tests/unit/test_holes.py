@@ -24,10 +24,12 @@ from asked_project import (
 from mlm.asking.asking import Question, ask
 from mlm.asking.forgetting import forgetting, forgetting_in_words
 from mlm.asking.in_words import in_words, training_in_words
+from mlm.asking.replay import chosen_uses
 from mlm.config.problems import merged
 from mlm.config.resolution import resolve, run_section
 from mlm.corpus.file_patterns import used_settings
 from mlm.foundations.artefacts import write_artefact
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.samples.document_spans import merged_spans
 from mlm.samples.holes import Holes, punched
@@ -292,6 +294,25 @@ def test_states_of_other_code_are_not_offered(project):
     assert "The code that trains was edited since the states were saved" in said(answer)
 
 
+@pytest.mark.parametrize("damage", [b"", b"weights", None])
+def test_a_state_whose_files_are_damaged_is_not_offered(project, damage):
+    what = late_document()
+    run, files = trained()
+    first = first_of(what)
+    for step in (first - 2, first - 1):
+        marker = write_state(run, files, step)
+        marker.with_name("weights").write_bytes(b"Weights")
+        content = json.loads(marker.read_text())
+        digest = file_sha256(marker.with_name("weights"))
+        marker.write_text(json.dumps(content | {"files": {"weights": [7, digest]}}))
+    assert asked_to_forget(what).go_on_from == ("base", first - 1)
+    marker.with_name("weights").unlink()
+    if damage is not None:
+        marker.with_name("weights").write_bytes(damage)
+    answer = asked_to_forget(what)
+    assert answer.go_on_from == ("base", first - 2) and answer.states == (first - 2,)
+
+
 def test_counted_embeddings_depend_on_every_document_from_the_beginning(project):
     config = merged(CONFIG, {"model": {"initialisation": {"embeddings": "cooccurrence"}}})
     answer = asked_to_forget(late_document(), config=config)
@@ -328,6 +349,11 @@ def test_a_passage_that_was_left_out_says_so(project):
     )
     assert not any(part.uses for part in answer.passages[0].parts)
     assert "left out of this run (pretraining.forget)" in in_words(answer)
+    with pytest.raises(MlmError, match="no training of it is known"):
+        chosen_uses(answer)
+    finished = replace(answer, training=replace(answer.training, state="finished"))
+    with pytest.raises(MlmError, match=r"Run less was trained without this passage \(pretrain"):
+        chosen_uses(finished)
     # Its neighbours in the same samples are shown as ever, and so is it by the other run.
     for sentence, run in ((TEXTS[99], "less"), (PLANTED, "base")):
         other = ask(Question(sentence, resolve(config), run))
@@ -362,6 +388,7 @@ def test_holes_of_another_list_are_refused(project):
         ("group:1799-Adams-1", "the documents of this corpus have no groups"),
         ("file:data/tow.txt", "no file of the train split is called so. Nearest: file:data/two"),
         ("pattern:(zebra", "no regular expression: missing \\)"),
+        ("document:05", "'document:05': write document:5, without leading zeros"),
         ("pattern:Xyzzy", "matches nothing in the 201 documents"),
         ("pattern:.", "these are all 201 documents of the train split"),
         ("zebra", "names nothing; expected something like document:247, group:1799-Adams-1"),

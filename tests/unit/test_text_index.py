@@ -206,7 +206,7 @@ def test_an_index_of_another_corpus_is_not_used_and_that_is_said(project):
     assert "another results/manifests/train.json, and was not used" in in_words(ask(question))
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "other"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "other", "record"])
 def test_a_damaged_index_is_named_with_the_command_that_makes_it_again(project, damage):
     path = Path("results/index/train.sqlite")
     data = bytearray(path.read_bytes())
@@ -217,12 +217,17 @@ def test_a_damaged_index_is_named_with_the_command_that_makes_it_again(project, 
         path.write_bytes(data)
     elif damage == "gone":
         path.unlink()
+    elif damage == "record":
+        path = path.with_suffix(".json")
+        path.write_text("{")
     else:
         path.write_text("no index")
     with pytest.raises(MlmError) as told:
         ask(Question(TEXTS[3], resolve(CONFIG), "base"))
     assert str(told.value).startswith(f"{path}: is missing" if damage == "gone" else f"{path} is d")
-    assert "rm results/index/train.json results/index/train.sqlite, then " in str(told.value)
+    files = "results/index/train.json"
+    files += "" if damage == "record" else " results/index/train.sqlite"
+    assert f"rm {files}, then " in str(told.value)
     assert str(told.value).endswith("snakemake --cores 2 index")
 
 

@@ -80,6 +80,15 @@ def test_the_example_of_the_page_has_the_lines_of_an_answer(built):
     assert FORMS[5] in shown
 
 
+def test_the_code_of_a_training_is_known_without_its_states(built):
+    """By training.json, which holds the code of rule pretrain."""
+    (built.path / "state").rename(built.path / "away")
+    try:
+        assert "The code was edited" not in asked(built)
+    finally:
+        (built.path / "away").rename(built.path / "state")
+
+
 @pytest.mark.slow
 def test_an_index_is_made_when_asked_for_and_changes_no_answer(built):
     sentences = [example()[0][2], f"{example()[0][2]} zebra"]

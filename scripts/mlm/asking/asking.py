@@ -17,6 +17,7 @@ from mlm.asking.answer import (
     Use,
 )
 from mlm.asking.nearness import words_of
+from mlm.asking.origin import with_targets
 from mlm.asking.packed import Packed, PackedSplit
 from mlm.asking.past_run import PastRun, Record, holes_file, past_run, read_records
 from mlm.asking.uses import (
@@ -160,7 +161,7 @@ class _Inputs:
         if missing := [str(path) for path in needed if not path.exists()]:
             raise MlmError(
                 f"{', '.join(missing)}: not there yet, so that nothing is known of what a training "
-                f"is shown. To have it made: {_with_targets(question.command, missing)}"
+                f"is shown. To have it made: {with_targets(question.command, missing)}"
             )
         here = {split: str(path) for split, path in paths.items() if path.exists()}
         files = RunFiles(str(tokenizer), here)
@@ -211,7 +212,7 @@ class _Found:
 def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
     """Where the sentence stands in the documents of the corpus, or what is nearest to it."""
     from mlm.asking.indexed_documents import documents_of
-    from mlm.asking.origin import Origins, check_corpus
+    from mlm.asking.origin import Origins, check_corpus, check_text
     from mlm.corpus.artefacts import CorpusSplit
 
     used = corpus_settings(inputs.settings)
@@ -223,17 +224,23 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
             if not file.exists():
                 raise MlmError(
                     f"{file}: is missing, so that no sentence can be looked up. To have it made: "
-                    f"{_with_targets(question.command, [str(file)])}"
+                    f"{with_targets(question.command, [str(file)])}"
                 )
         described[split] = CorpusSplit.read(path)
         check_corpus(path, described[split], used)
-        _check_text(texts[split], split, inputs, question)
+        check_text(path, texts[split], inputs.memory, question.command)
+        manifest = inputs.manifests.get(split)
+        if manifest and described[split].sha256 != manifest.corpus_sha256:
+            raise MlmError(
+                f"{texts[split].named}: is not the text that the {split} shards were made from. To "
+                f"have them made from it: {question.command}"
+            )
     documents, indexes, notes = documents_of(
         texts,
         {split: RESULTS / "manifests" / f"{split}.json" for split in SPLITS},
         RESULTS / "index",
         inputs.memory,
-        _with_targets(question.command, ["index"]),
+        with_targets(question.command, ["index"]),
     )
     packed = {
         split: one.with_tokens(indexes[split].tokens) if split in indexes else one
@@ -257,16 +264,6 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
         text = one.text[one.start : one.end]
         located.append(_Located(one.split, one.document, source, text, one.shared, parts, texts))
     return _Found(found, exact, located, notes)
-
-
-def _check_text(documents: SplitDocuments, split: str, inputs: _Inputs, question: Question) -> None:
-    """Raise MlmError where the shards were made from another text."""
-    manifest = inputs.manifests.get(split)
-    if manifest and documents.sha256(inputs.memory.sha256) != manifest.corpus_sha256:
-        raise MlmError(
-            f"{documents.named}: is not the text that the {split} shards were made from. To have "
-            f"them made from it: {question.command}"
-        )
 
 
 def _in_tokens(sentence: str, inputs: _Inputs, question: Question) -> _Found:
@@ -417,10 +414,3 @@ def _notes(past: PastRun, inputs: _Inputs) -> list[str]:
     if "test" not in inputs.manifests:
         notes.append("The test split is not packed yet, so that its samples are not known.")
     return notes
-
-
-def _with_targets(command: str, targets: Sequence[str]) -> str:
-    """`command` with the targets where Snakemake takes no option's value for them."""
-    program, options = command.split(" --cores ", 1)
-    cores, *rest = options.split(" ", 1)
-    return " ".join([program, "--cores", cores, *targets, *rest])

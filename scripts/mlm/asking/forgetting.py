@@ -15,7 +15,7 @@ import yaml
 from mlm.asking.answer import TrainingSoFar
 from mlm.asking.asking import RESULTS, files_of_training, known_run, records_of, so_far
 from mlm.asking.in_words import counted
-from mlm.asking.origin import check_corpus
+from mlm.asking.origin import check_corpus, check_text
 from mlm.asking.past_run import PastRun, saved_by
 from mlm.config.problems import merged
 from mlm.config.resolution import Settings, run_section
@@ -23,7 +23,7 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.code_digests import SCRIPTS, code_digests
-from mlm.foundations.digests import FileMemory
+from mlm.foundations.digests import FileMemory, file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import LeftOut
 from mlm.samples.holes import Holes
@@ -84,7 +84,8 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str
     # Of what it does not leave out already.
     first = first_difference(past.run, left_out, past.replicas)
     saved = [r for r in records if not r.finished and saved_by(r, past, files, memory)]
-    states = sorted(r.reached for r in saved if r.reached and _of_todays_code(r.file, memory))
+    whole = [r for r in saved if r.reached and _is_whole(Path(r.file))]
+    states = sorted(r.reached for r in whole if _of_todays_code(r.file, memory))
     start = _start(section["continue_from"], run, states, first)
     described = CorpusSplit.read(split.described)
     return Forgetting(
@@ -100,7 +101,7 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str
         states=tuple(states),
         go_on_from=start,
         configuration=None if first is None else _configuration(settings, run, items, start),
-        notes=(*past.notes, *_notes(settings, section, past, bool(saved) and not states)),
+        notes=(*past.notes, *_notes(settings, section, past, bool(whole) and not states)),
     )
 
 
@@ -123,6 +124,8 @@ def _train_split(settings: Settings, command: str) -> TrainSplit:
         )
     used = corpus_settings(settings)
     check_corpus(described, CorpusSplit.read(described), used)
+    memory = FileMemory(".snakemake/remembered-digests.json")
+    check_text(described, SplitDocuments.described(described), memory, command)
     return TrainSplit(described, train, files.tokenizer, used)
 
 
@@ -131,6 +134,16 @@ def _of_todays_code(state: str, memory: FileMemory) -> bool:
     code: dict[str, Any] = json.loads(Path(state, "complete.json").read_bytes())["basis"]["code"]
     now = code_digests(SCRIPTS, sorted(code), memory)
     return all(now.get(name) == digest for name, digest in code.items())
+
+
+def _is_whole(state: Path) -> bool:
+    """Whether the files of a saved state are what its marker says."""
+    files: dict[str, list] = json.loads((state / "complete.json").read_bytes())["files"]
+    return all(
+        (state / name).is_file()
+        and [(state / name).stat().st_size, file_sha256(state / name)] == expected
+        for name, expected in files.items()
+    )
 
 
 def _start(section: dict, run: str, states: list[int], first: int | None) -> tuple[str, int] | None:

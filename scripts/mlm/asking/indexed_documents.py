@@ -17,7 +17,7 @@ from mlm.asking.terms import PASSAGE_RUNS, Run, lowered, runs_of
 from mlm.asking.text_index import TextIndex
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.foundations.errors import MlmError, remedy
+from mlm.foundations.errors import SAME_COMMAND, MlmError, remedy
 
 #: A shorter part of a word stands in too many words to be worth looking up.
 _LONG_PART = 4
@@ -170,7 +170,10 @@ def documents_of(
         record = directory / f"{split}.json"
         if not record.exists():
             continue
-        found = IndexRecord.read(record)
+        try:
+            found = IndexRecord.read(record)
+        except MlmError as error:
+            raise MlmError(str(error).replace(SAME_COMMAND, command)) from None
         manifest = manifests[split]
         other = [documents.named] if documents.sha256(memory.sha256) != found.corpus_sha256 else []
         if not manifest.exists() or memory.sha256(manifest) != found.manifest_sha256:
@@ -182,7 +185,7 @@ def documents_of(
             )
             continue
         path = record.with_suffix(".sqlite")
-        again = remedy(path, record).replace("the same snakemake command", command)
+        again = remedy(path, record).replace(SAME_COMMAND, command)
         if not path.exists():
             raise MlmError(f"{path}: is missing, beside its record {record}. {again}")
         if memory.sha256(path) != found.sha256:

@@ -1,6 +1,6 @@
 """Which file or source a document of the corpus came from."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mlm.asking.documents import Documents, Stretch
@@ -10,7 +10,9 @@ from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
 from mlm.corpus.parts import whole
 from mlm.corpus.sources import open_source
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import settings_digests
+from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError, remedy
 
 #: Source files of more bytes together are not read through for a document.
@@ -29,6 +31,29 @@ def check_corpus(path: Path, described: CorpusSplit, used: dict) -> None:
             f"{path}: was made with another section corpus than that of the configuration. Give "
             f"the one that it was made with (--configfile). {remedy(path)}"
         )
+
+
+def check_text(
+    described: Path, documents: SplitDocuments, memory: FileMemory, command: str
+) -> None:
+    """Raise MlmError where a file of the split is not what `described` recorded.
+
+    `command` is the snakemake command of the configuration, without targets.
+    """
+    for path, recorded in zip(documents.paths, CorpusSplit.read(described).files, strict=True):
+        if (found := memory.sha256(path)) != recorded.sha256:
+            raise MlmError(
+                f"{path} is damaged: it is not what was written beside {described} (sha256 "
+                f"{found[:12]}…, recorded {recorded.sha256[:12]}…). To have it made again: "
+                f"rm {path}, then {with_targets(command, [str(path)])}"
+            )
+
+
+def with_targets(command: str, targets: Sequence[str]) -> str:
+    """`command` with the targets where Snakemake takes no option's value for them."""
+    program, options = command.split(" --cores ", 1)
+    cores, *rest = options.split(" ", 1)
+    return " ".join([program, "--cores", cores, *targets, *rest])
 
 
 class Origins:

@@ -83,7 +83,9 @@ class PackedSplit:
         Raises MlmError where the shard does not hold the document as it is tokenised.
         """
         ids, places = self._encoder.encode_with_places(text)
-        inside = [i for i, (a, b) in enumerate(places) if a < end and b > start and a < b]
+        inside = [
+            i for i, (a, b) in enumerate(places[1:-1], 1) if a < end and max(a + 1, b) > start
+        ]
         if not inside:
             return [], []
         shard, number = self._shard_of(document)

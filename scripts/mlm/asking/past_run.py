@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mlm.foundations.code_digests import SCRIPTS, code_digests, job_digests
+from mlm.foundations.code_digests import SCRIPTS, code_digests, training_code
 from mlm.foundations.digests import FileMemory, file_sha256, value_sha256
 from mlm.foundations.errors import MlmError, listed
 from mlm.samples.artefacts import HolesOfRun
@@ -252,7 +252,7 @@ def _code_notes(record: Record, memory: FileMemory | None) -> tuple[str, ...]:
     """What is not known of the code that trained, where no state is left."""
     if record.whole_code is None:
         return ()
-    if record.whole_code == value_sha256(job_digests(["pretrain"], memory)):
+    if record.whole_code == value_sha256(training_code(memory)):
         return ()
     return (
         "The code was edited since the training, and no saved state is left that says where: this "

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from mlm.asking.answer import Answer
 from mlm.asking.asking import RESULTS, Question, files_of_training, settings_of_run
-from mlm.foundations.code_digests import job_digests
+from mlm.foundations.code_digests import training_code
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.environment import package_versions
-from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.errors import MlmError, listed, printable
 from mlm.foundations.framework import tf
 from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.training.artefacts import Training
@@ -183,7 +183,7 @@ class PastTraining:
         """Raise MlmError where the weights before `step` cannot be made from the initial ones."""
         known = any(source.steps() for source in self.sources)
         code = self.summary and self.summary.code
-        if not known and code not in (None, value_sha256(job_digests(["pretrain"]))):
+        if not known and code not in (None, value_sha256(training_code())):
             others = [f"{o}: {self.states.difference(o)}" for o in self.states.others()]
             summary = RESULTS / "runs" / self.run.name / "training.json"
             raise MlmError(
@@ -258,4 +258,4 @@ def _fields(config: dict) -> dict:
 
 def say(text: str) -> None:
     """Tell `text` at once, beside the answer."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)

@@ -99,6 +99,11 @@ def _why_none(answer: Answer) -> str:
     """Why no step used a passage of the answer."""
     if not answer.passages:
         return "The sentence stands nowhere, so that there is no step to be made again"
+    if any(part.left_out for passage in answer.passages for part in passage.parts):
+        return (
+            f"Run {answer.run} was trained without this passage (pretraining.forget): no step was "
+            "shown it, so that there is none to be made again"
+        )
     subject = "The sentence stands" if answer.exact else "What is nearest to the sentence stands"
     splits = list(dict.fromkeys(passage.split for passage in answer.passages))
     if "train" not in splits:

@@ -37,6 +37,8 @@ def parsed(what: str) -> Forgotten:
             f"{what!r}: {value!r} is not the number of a document, counted from 0 in the train "
             "split"
         )
+    if kind == "document" and value != str(int(value)):
+        raise ValueError(f"{what!r}: write document:{int(value)}, without leading zeros")
     if kind == "pattern":
         try:
             re.compile(value)

@@ -16,6 +16,8 @@ from mlm.foundations.errors import MlmError
 
 #: The directory of the library and of the adapters of rules.
 SCRIPTS = Path(__file__).parents[2]
+#: The adapters of a training: what rule `pretrain` runs, alone or as one of several processes.
+TRAINING_JOBS = ("pretrain", "pretrain_together")
 _PACKAGE = "mlm"
 _NAMED = re.compile(r"^mlm(?:\.\w+)+$")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -109,3 +111,8 @@ def code_digests(
 def job_digests(jobs: Iterable[str], memory: FileMemory | None = None) -> dict[str, str]:
     """Digests of what the adapters `scripts/jobs/{job}.py` run, by module; see `code_digests`."""
     return code_digests(SCRIPTS, ["jobs.job_adapter", *(f"jobs.{job}" for job in jobs)], memory)
+
+
+def training_code(memory: FileMemory | None = None) -> dict[str, str]:
+    """`job_digests` of a training: the code that its training.json records."""
+    return job_digests(TRAINING_JOBS, memory)

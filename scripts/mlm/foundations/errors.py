@@ -14,6 +14,8 @@ HIDDEN = re.compile(
 )
 #: What stands between quotation marks, or without a space.
 _VALUE = re.compile(r"(?<!\w)(['\"])(?:\\.|(?!\1)[^\\\n])*\1|\S+")
+#: How a message calls the command that was given.
+SAME_COMMAND = "the same snakemake command"
 _LONGEST_VALUE, _LONGEST_LINE = 300, 4000
 
 
@@ -64,7 +66,7 @@ def remedy(*paths: str | os.PathLike) -> str:
     """How to have damaged or stale results made again: the command, in a sentence."""
     files = " ".join(sorted({str(path) for path in paths}))
     command = "gcloud storage rm" if files.startswith("gs://") else "rm"
-    return f"To have it made again: {command} {files}, then the same snakemake command"
+    return f"To have it made again: {command} {files}, then {SAME_COMMAND}"
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any
 
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError, reading
+from mlm.tokenizer.pieces import METASPACE
 
 #: Names of the special tokens, in the order of the ids that a tokenizer trained here gives.
 SPECIAL_NAMES = ("cls", "pad", "sep", "unk", "mask")
@@ -109,10 +110,18 @@ class Encoder:
 
     def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of one text as `encode` gives them, and for each the characters of `text` that it
-        stands for, [start, end); (0, 0) for the two special ones."""
+        stands for, [start, end); (0, 0) for the two special ones.
+
+        The space that some tokenizers put before a text is no character of it: a piece that is
+        this space alone has an empty range, where the tokenizer gives the character after it.
+        """
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        places = [
+            (a, a) if piece == METASPACE and text[a:b].strip(METASPACE + " ") else (a, b)
+            for piece, (a, b) in zip(encoding.tokens, encoding.offsets, strict=True)
+        ]
         first, last = self.special_ids.cls, self.special_ids.sep
-        return [first, *encoding.ids, last], [(0, 0), *encoding.offsets, (0, 0)]
+        return [first, *encoding.ids, last], [(0, 0), *places, (0, 0)]
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `ids`, with or without the special tokens in it."""
