@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import time
+from pathlib import Path
 
 import pytest
 
@@ -146,6 +148,17 @@ def test_speeds_are_left_out_of_a_tables_digest_and_all_else_counts(tmp_path):
     assert digest(CURVES) == digest(CURVES.replace("120.5", "7"))
     others = ["3.25", "3.26"], ["120.5", "12x.5"], ["step", "Step"], ["2,3.25,120.5\n", ""]
     assert len({digest(CURVES), *(digest(CURVES.replace(a, b)) for a, b in others)}) == 5
+
+
+def test_the_recipe_of_the_docs_recomputes_the_digest_of_a_table(tmp_path, monkeypatch, capsys):
+    page = Path(__file__).parents[2] / "docs" / "report.md"
+    (recipe,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
+    table = tmp_path / "results" / "runs" / "base" / "training.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text(CURVES)
+    monkeypatch.chdir(tmp_path)
+    exec(recipe, {})
+    assert capsys.readouterr().out.strip() == result_sha256(table)
 
 
 class TestFileMemory:

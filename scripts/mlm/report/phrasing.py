@@ -132,8 +132,14 @@ def what_was_trained(results: Results, best: RunResults) -> list[str]:
         f" Of {len(results.runs)} runs, the best is {best.name}:" if len(results.runs) > 1 else ""
     )
     article = "an" if training.model_type[:1] in "aeiou" else "a"
+    begun = training.initialisation
+    start = "from random weights"
+    if begun["embeddings"] == "cooccurrence":
+        start = "from scratch, with embeddings that begin at counts of its own training text"
+    elif begun["attention"] != "standard":
+        start = "from scratch, with attention that begins at the neighbouring tokens"
     first = (
-        f"Trained from random weights: {article} {training.model_type} masked language model "
+        f"Trained {start}: {article} {training.model_type} masked language model "
         f"of {short(training.parameters)} parameters, on {tokens} of {text}, for {length}."
     )
     subject = f"{several} o" if several else "O"
