@@ -1,14 +1,13 @@
 """Rule `finetune_data`: the labelled passages of the fine-tuning, with the fold of each."""
 
 from job_adapter import run
-from mlm.finetuning.making_examples import write_data
-from mlm.finetuning.year_task import PretrainingSplit
+from mlm.config.finetune import Finetune
+from mlm.finetuning.example_sources import write_data
 
 
 def main(job):
-    params = job.params
-    split = PretrainingSplit(**params.pretraining) if params.pretraining else None
-    write_data(params.finetune, params.seed, split, job.output.table, job.output.summary)
+    section, params = Finetune.of_param(job.params.finetune), job.params
+    write_data(section, params.seed, params.pretraining, job.output.table, job.output.summary)
 
 
 if __name__ == "__main__":

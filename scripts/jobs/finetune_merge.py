@@ -3,23 +3,21 @@
 from pathlib import Path
 
 from job_adapter import run
-from mlm.finetuning.results import STARTS, ResultFiles, write_results
+from mlm.config.finetune import Finetune
+from mlm.finetuning.results import STARTS, write_results
 
 
 def main(job):
-    files = ResultFiles(
-        examples=job.input.table,
-        summary=job.input.summary,
-        ridge=job.input.ridge,
-        ridge_record=job.input.ridge_record,
-        predictions={start: list(job.input[f"{start}_predictions"]) for start in STARTS},
-        histories={start: list(job.input[f"{start}_histories"]) for start in STARTS},
-        records={start: list(job.input[f"{start}_records"]) for start in STARTS},
-        weights=list(job.input.weights),
-        tokenizer=list(job.input.tokenizer),
-        directory=str(Path(job.output.metrics).parent),
+    write_results(
+        job.wildcards.run,
+        Finetune.of_param(job.params.finetune),
+        job.params.seed,
+        job.input.table,
+        job.input.ridge,
+        {s: [Path(record).parent for record in job.input[f"{s}_records"]] for s in STARTS},
+        job.input.tokenizer,
+        Path(job.output.metrics).parent,
     )
-    write_results(job.wildcards.run, job.params.finetune, job.params.seed, files)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_task import job, prepared, result_files
+from tiny_task import changed, job, merged, prepared
 
-from mlm.finetuning import fold_training as finetuning_job
+from mlm.finetuning import fold_engine as finetuning_job
 from mlm.finetuning.epoch_states import TrainingStates
 from mlm.finetuning.fold_training import finetune_fold
 from mlm.finetuning.results import STARTS, write_results
-from mlm.finetuning.ridge_folds import RidgeFiles, write_ridge_predictions
+from mlm.finetuning.ridge_baseline import write_ridge_predictions
 from mlm.finetuning.tables import read_history, read_predictions
 from mlm.foundations.errors import MlmError
 
@@ -46,19 +46,20 @@ def compiled_once(place):
 
 
 def run(place, out, section, **how):
-    settings, files = job(place, out, section, **how)
-    finetune_fold(settings, files)
-    return files
+    """Train a fold; gives the directory of its results."""
+    asked = job(place, out, section, **how)
+    finetune_fold(**asked)
+    return asked["directory"]
 
 
 def whole(place, out, section):
     """All folds of both starts, the baseline, and the merge; gives metrics.json."""
     for start in STARTS:
-        for fold in range(section["folds"]):
+        for fold in range(section.folds):
             run(place, out, section, start=start, fold=fold)
-    files = RidgeFiles(place / "examples.csv", place / "ridge.csv", place / "ridge.json")
-    write_ridge_predictions(files, section["task"], section["folds"], [0.03, 0.3])
-    write_results("base", section, 0, result_files(place, out, section["folds"]))
+    ridge = [place / name for name in ("examples.csv", "ridge.csv", "ridge.json")]
+    write_ridge_predictions(*ridge, section.task, section.folds, [0.03, 0.3])
+    write_results(**merged(place, out, section))
     return json.loads((place / out / "metrics.json").read_text())
 
 
@@ -93,7 +94,7 @@ def test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes(regression
     place, section, _ = regression
     first = place / "one" / "pretrained" / "fold-0"
     # Compiled anew, as what it is compared with was.
-    again = Path(run(place, "again", section).predictions)
+    again = run(place, "again", section) / "predictions.csv"
     assert again.read_bytes() == (first / "predictions.csv").read_bytes()
 
     learned = finetuning_job.Fold.epoch
@@ -105,36 +106,37 @@ def test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes(regression
         return learned(self, order)
 
     killed.epochs = 0
-    settings, files = job(place, "killed", section)
+    asked = job(place, "killed", section)
+    predictions = asked["directory"] / "predictions.csv"
     with compiled_once(place / "compiled"), monkeypatch.context() as patched:
         patched.setattr(finetuning_job.Fold, "epoch", killed)
         with pytest.raises(KeyboardInterrupt):
-            finetune_fold(settings, files)
-    kept = sorted(path.name for path in Path(files.state).rglob("epoch-*.safetensors"))
+            finetune_fold(**asked)
+    kept = sorted(path.name for path in asked["state"].rglob("epoch-*.safetensors"))
     assert kept == ["epoch-0001.safetensors", "epoch-0002.safetensors"]
-    assert not Path(files.predictions).exists()
+    assert not predictions.exists()
     resumed = []
     with compiled_once(place / "compiled"), monkeypatch.context() as patched:
         patched.setattr(
             finetuning_job.Fold, "epoch", lambda s, o: resumed.append(0) or learned(s, o)
         )
-        finetune_fold(settings, files)
+        finetune_fold(**asked)
     assert len(resumed) == 4, "two epochs of six were not trained again"
-    assert Path(files.predictions).read_bytes() == again.read_bytes()
+    assert predictions.read_bytes() == again.read_bytes()
     weights = (first / "model.safetensors").read_bytes()
-    assert Path(files.weights).read_bytes() == weights
-    assert not list(Path(files.state).rglob("epoch-*"))
+    assert (asked["directory"] / "model.safetensors").read_bytes() == weights
+    assert not list(asked["state"].rglob("epoch-*"))
 
 
 def test_merging_twice_gives_the_same_bytes(regression):
     place, section, _ = regression
     metrics = (place / "one" / "metrics.json").read_bytes()
-    write_results("base", section, 0, result_files(place, "one", section["folds"]))
+    write_results(**merged(place, "one", section))
     assert (place / "one" / "metrics.json").read_bytes() == metrics
 
 
 def interrupted(monkeypatch, place, out, section, after):
-    """The settings and files of a fold that was killed after so many epochs."""
+    """The arguments of a fold that was killed after so many epochs."""
     learned, done = finetuning_job.Fold.epoch, []
 
     def epoch(self, order):
@@ -143,12 +145,12 @@ def interrupted(monkeypatch, place, out, section, after):
         done.append(0)
         return learned(self, order)
 
-    settings, files = job(place, out, section)
+    asked = job(place, out, section)
     with monkeypatch.context() as patched:
         patched.setattr(finetuning_job.Fold, "epoch", epoch)
         with pytest.raises(KeyboardInterrupt):
-            finetune_fold(settings, files)
-    return settings, files
+            finetune_fold(**asked)
+    return asked
 
 
 def cut(file):
@@ -208,48 +210,49 @@ def test_a_cut_state_costs_epochs_and_never_stops_a_retry(
     regression, monkeypatch, capsys, damaged, done
 ):
     place, section, _ = regression
-    settings, files = interrupted(monkeypatch, place, f"cut-{done}", section, after=3)
-    kept = sorted(Path(files.state).rglob("epoch-*.safetensors"))
+    asked = interrupted(monkeypatch, place, f"cut-{done}", section, after=3)
+    kept = sorted(asked["state"].rglob("epoch-*.safetensors"))
     for file in kept[-1:] if damaged == "the newest" else kept:
         cut(file)
     capsys.readouterr()
-    finetune_fold(settings, files)
+    finetune_fold(**asked)
     said = capsys.readouterr().err
     assert "epoch-0003.safetensors is passed over: it is damaged" in said
     assert (f"{done} of 6 epochs done" in said) == bool(done)
     undisturbed = place / "one" / "pretrained" / "fold-0" / "predictions.csv"
-    assert Path(files.predictions).read_bytes() == undisturbed.read_bytes()
+    assert (asked["directory"] / "predictions.csv").read_bytes() == undisturbed.read_bytes()
 
 
 @pytest.mark.slow
 def test_a_training_that_diverges_stops_and_names_the_learning_rate(regression):
     place, section, _ = regression
-    settings, files = job(place, "diverged", section | {"learning_rate": 1e30})
+    asked = job(place, "diverged", changed(section, learning_rate=1e30))
     with pytest.raises(MlmError, match=r"diverged in epoch 1 .*finetune.learning_rate.*1e\+30"):
-        finetune_fold(settings, files)
-    assert not Path(files.predictions).exists() and not Path(files.record).exists()
+        finetune_fold(**asked)
+    assert not asked["directory"].exists()
 
 
 @pytest.mark.slow
 def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp_path, monkeypatch):
     section = prepared(tmp_path, rows=60, epochs=1, seeds=2)
     files = run(tmp_path, "two", section)
-    rows = read_predictions(files.predictions)
+    rows = read_predictions(files / "predictions.csv")
     first, second = zip(*(r.predictions for r in rows), strict=True)
     assert first != second
-    alone = run(tmp_path, "one", section | {"seeds": 1})
-    assert [r.predictions[0] for r in read_predictions(alone.predictions)] == list(first)
-    assert Path(alone.weights).read_bytes() == Path(files.weights).read_bytes()
-    history = read_history(files.history)
+    alone = run(tmp_path, "one", changed(section, seeds=1))
+    assert [r.predictions[0] for r in read_predictions(alone / "predictions.csv")] == list(first)
+    model = (files / "model.safetensors").read_bytes()
+    assert (alone / "model.safetensors").read_bytes() == model
+    history = read_history(files / "history.csv")
     assert [(r.seed, r.epoch) for r in history] == [(0, 1), (1, 1)]
-    record = json.loads(Path(files.record).read_text())
+    record = json.loads((files / "fold.json").read_text())
     assert [round(r.score, 6) for r in history] == [t["score"] for t in record["trainings"]]
     assert len({t["seed"] for t in record["trainings"]}) == 2
 
     resumed = interrupted(monkeypatch, tmp_path, "killed", section, after=1)
-    finetune_fold(*resumed)
-    assert Path(resumed[1].predictions).read_bytes() == Path(files.predictions).read_bytes()
-    assert Path(resumed[1].record).read_bytes() == Path(files.record).read_bytes()
+    finetune_fold(**resumed)
+    for name in ("predictions.csv", "fold.json"):
+        assert (resumed["directory"] / name).read_bytes() == (files / name).read_bytes()
 
 
 @pytest.mark.slow
@@ -267,7 +270,6 @@ def test_the_mean_over_seeds_is_scored_and_its_interval_is_the_wider_for_it(tmp_
 
 def test_a_prediction_that_is_missing_or_strange_is_named(regression):
     place, section, _ = regression
-    files = result_files(place, "one", section["folds"])
     table = place / "one" / "pretrained" / "fold-1" / "predictions.csv"
     content = table.read_text()
     lost = content.splitlines()[3].split(",")[0]
@@ -281,14 +283,13 @@ def test_a_prediction_that_is_missing_or_strange_is_named(regression):
         try:
             table.write_text(edited)
             with pytest.raises(MlmError, match=said):
-                write_results("base", section, 0, files)
+                write_results(**merged(place, "one", section))
         finally:
             table.write_text(content)
 
 
 def test_a_history_that_was_cut_or_edited_is_named_with_what_mends_it(regression):
     place, section, _ = regression
-    files = result_files(place, "one", section["folds"])
     history = place / "one" / "random" / "fold-0" / "history.csv"
     content = history.read_text()
     loss = content.splitlines()[2].split(",")[3]
@@ -301,7 +302,7 @@ def test_a_history_that_was_cut_or_edited_is_named_with_what_mends_it(regression
         try:
             history.write_text(edited)
             with pytest.raises(MlmError, match=rf"{history} is damaged.* rm {history}"):
-                write_results("base", section, 0, files)
+                write_results(**merged(place, "one", section))
         finally:
             history.write_text(content)
 
@@ -323,9 +324,9 @@ def test_three_classes_run_from_end_to_end(tmp_path):
 
 def test_a_fold_without_samples_is_named(tmp_path):
     section = prepared(tmp_path, rows=20)
-    settings, files = job(tmp_path, "out", section | {"folds": 3}, fold=2)
+    asked = job(tmp_path, "out", changed(section, folds=3), fold=2)
     with pytest.raises(MlmError, match="fold 2 of 3 has 0 of 20 examples"):
-        finetune_fold(settings, files)
+        finetune_fold(**asked)
 
 
 PROGRAM = """
@@ -333,9 +334,11 @@ import json, sys
 from pathlib import Path
 sys.path[:0] = json.loads(sys.argv[2])
 from tiny_task import job
+from mlm.config.finetune import Finetune
 from mlm.finetuning.fold_training import finetune_fold
 place, out, section, devices = json.loads(sys.argv[1])
-finetune_fold(*job(Path(place), out, section, virtual_replicas=devices))
+section = Finetune.model_validate(section)
+finetune_fold(**job(Path(place), out, section, virtual=devices))
 """
 
 
@@ -344,7 +347,7 @@ def test_two_devices_have_the_loss_curve_of_one(tmp_path):
     section = prepared(tmp_path, rows=44)
     curves = []
     for devices in (1, 2):
-        asked = section | {"per_device_batch_size": 8 // devices}
+        asked = changed(section, per_device_batch_size=8 // devices).model_dump()
         request = json.dumps([str(tmp_path), f"on{devices}", asked, devices])
         ran = subprocess.run(
             [sys.executable, "-c", PROGRAM, request, json.dumps(PATHS)],

@@ -4,42 +4,22 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.finetuning.fold_training import FoldFiles, FoldSettings
-from mlm.finetuning.making_examples import write_data
-from mlm.finetuning.results import STARTS, ResultFiles
+from mlm.config.accelerator import Accelerator
+from mlm.config.finetune import Finetune
+from mlm.finetuning.example_sources import write_data
+from mlm.finetuning.results import STARTS
 from mlm.foundations.atomic import write_json
 
 SECTION = {
-    "enabled": True,
-    "task": "regression",
-    "data": {
-        "source": "csv",
-        "file": None,
-        "id_column": "id",
-        "text_column": "excerpt",
-        "target_column": "target",
-        "group_column": None,
-    },
+    "data": {"source": "csv"},
     "folds": 2,
     "seeds": 1,
     "epochs": 2,
     "max_length": 12,
     "per_device_batch_size": 8,
     "learning_rate": 3e-3,
-    "warmup_ratio": 0.0,
-    "dropout": 0.0,
-    "optimizer": {
-        "beta_1": 0.9,
-        "beta_2": 0.98,
-        "epsilon": 1e-8,
-        "weight_decay": 0.01,
-        "max_grad_norm": None,
-    },
-    "cpu_threads": 1,
     "resamples": 200,
-    "confidence": 0.95,
 }
-ACCELERATOR = {"kind": "cpu", "precision": "float32", "virtual_replicas": None}
 WORDS = ("the", "of", "to", "and", "in", "a", "that", "be")
 
 
@@ -84,48 +64,48 @@ def write_csv(path: Path, rows: int, classes: bool = False) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def prepared(place: Path, rows: int, **section) -> dict:
+def prepared(place: Path, rows: int, **section) -> Finetune:
     """The data of a task below `place`, with its model; gives the section in force."""
-    section = SECTION | section
-    section["data"] = SECTION["data"] | {"file": str(place / "given.csv")}
-    write_csv(place / "given.csv", rows, classes=section["task"] == "classification")
+    data = {"source": "csv", "file": str(place / "given.csv")}
+    section = Finetune.model_validate(SECTION | section | {"data": data})
+    write_csv(place / "given.csv", rows, classes=section.task == "classification")
     if not (place / "model").exists():
         write_model(place / "model")
-    write_data(section, 0, None, place / "examples.csv", place / "examples.json")
+    write_data(section, 0, {}, place / "examples.csv", place / "examples.json")
     return section
 
 
-def job(place: Path, out: str, section: dict, start="pretrained", fold=0, **accelerator):
-    """Settings and files of one fold, its results below `place/out`."""
-    settings = FoldSettings("base", start, fold, 0, section, ACCELERATOR | accelerator)
-    directory = place / out / start / f"fold-{fold}"
-    files = FoldFiles(
-        examples=str(place / "examples.csv"),
-        model=str(place / "model"),
-        predictions=str(directory / "predictions.csv"),
-        history=str(directory / "history.csv"),
-        weights=str(directory / "model.safetensors"),
-        record=str(directory / "fold.json"),
-        state=str(place / "state" / f"{out}-{start}-{fold}"),
-    )
-    return settings, files
+def changed(section: Finetune, **values) -> Finetune:
+    """The section with other values."""
+    return section.model_copy(update=values)
 
 
-def result_files(place: Path, out: str, folds: int) -> ResultFiles:
-    """What the merge reads and where it writes."""
+def job(place: Path, out: str, section: Finetune, start="pretrained", fold=0, virtual=None) -> dict:
+    """The arguments of `finetune_fold` for one fold, its results below `place/out`."""
+    return {
+        "names": ("base", start, fold),
+        "seed": 0,
+        "section": section,
+        "accelerator": Accelerator(kind="cpu", precision="float32", virtual_replicas=virtual),
+        "examples": place / "examples.csv",
+        "model": place / "model",
+        "directory": place / out / start / f"fold-{fold}",
+        "state": place / "state" / f"{out}-{start}-{fold}",
+    }
 
-    def of(start: str, name: str) -> list[str]:
-        return [str(place / out / start / f"fold-{fold}" / name) for fold in range(folds)]
 
-    return ResultFiles(
-        examples=str(place / "examples.csv"),
-        summary=str(place / "examples.json"),
-        ridge=str(place / "ridge.csv"),
-        ridge_record=str(place / "ridge.json"),
-        predictions={start: of(start, "predictions.csv") for start in STARTS},
-        records={start: of(start, "fold.json") for start in STARTS},
-        histories={start: of(start, "history.csv") for start in STARTS},
-        weights=of("pretrained", "model.safetensors"),
-        tokenizer=[str(place / "model" / "tokenizer.json")],
-        directory=str(place / out),
-    )
+def merged(place: Path, out: str, section: Finetune) -> dict:
+    """The arguments of `write_results` for the folds below `place/out`."""
+    return {
+        "run": "base",
+        "section": section,
+        "seed": 0,
+        "examples": place / "examples.csv",
+        "ridge": place / "ridge.csv",
+        "folds": {
+            start: [place / out / start / f"fold-{fold}" for fold in range(section.folds)]
+            for start in STARTS
+        },
+        "tokenizer": [place / "model" / "tokenizer.json"],
+        "directory": place / out,
+    }

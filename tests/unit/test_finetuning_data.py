@@ -8,31 +8,23 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from mlm.finetuning.examples import (
-    Example,
-    LabelledCsv,
-    read_examples,
-    read_labelled_csv,
-    write_examples,
-)
+from mlm.config.finetune import Finetune, FinetuneData
+from mlm.finetuning.example_sources import read_labelled_csv, write_data, year_examples
+from mlm.finetuning.examples import Example, read_examples, write_examples
+from mlm.finetuning.finetuning_metrics import NAMES
 from mlm.finetuning.folds import assign_folds
-from mlm.finetuning.making_examples import write_data
-from mlm.finetuning.results import BASELINE, STARTS, Found, scores_of
+from mlm.finetuning.results import STARTS, scores_of
 from mlm.finetuning.tables import EpochRow, Prediction
-from mlm.finetuning.year_task import PretrainingSplit, year_examples
 from mlm.foundations.errors import MlmError
 
 HEADER = "id,url_legal,license,excerpt,target,standard_error\n"
 
 
-def layout(tmp_path, text, group=None):
+def read(tmp_path, content, task="regression"):
     file = tmp_path / "train.csv"
-    file.write_text(text, encoding="utf-8")
-    return LabelledCsv(str(file), "id", "excerpt", "target", group)
-
-
-def read(tmp_path, text, task="regression", group=None):
-    return read_labelled_csv(layout(tmp_path, text, group), task)
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return read_labelled_csv(FinetuneData(source="csv", file=str(file)), task)
 
 
 def test_the_commonlit_layout_is_read_with_and_without_standard_error(tmp_path):
@@ -90,22 +82,17 @@ def test_columns_that_are_not_read_may_share_a_name(tmp_path):
 
 def test_nothing_is_written_for_a_bad_file(tmp_path):
     (tmp_path / "bad.csv").write_text("id,excerpt,target\na,b,1\nb,c,d,2\n")
-    data = {"source": "csv", "file": str(tmp_path / "bad.csv"), "group_column": None}
-    data |= {"id_column": "id", "text_column": "excerpt", "target_column": "target"}
-    section = {"task": "regression", "folds": 2, "data": data}
+    section = Finetune(data=FinetuneData(source="csv", file=str(tmp_path / "bad.csv")))
     with pytest.raises(MlmError, match="row 2"):
-        write_data(section, 0, None, tmp_path / "examples.csv", tmp_path / "examples.json")
+        write_data(section, 0, {}, tmp_path / "examples.csv", tmp_path / "examples.json")
     assert [path.name for path in tmp_path.iterdir()] == ["bad.csv"]
 
 
 def test_a_missing_file_and_other_encodings_are_named(tmp_path):
     with pytest.raises(MlmError, match="does not exist"):
-        read_labelled_csv(LabelledCsv(str(tmp_path / "no.csv"), "id", "e", "t", None), "regression")
-    (tmp_path / "latin.csv").write_bytes("id,excerpt,target\na,caf\xe9,1\n".encode("latin-1"))
+        read(tmp_path, None)
     with pytest.raises(MlmError, match="byte 23 is not UTF-8"):
-        read_labelled_csv(
-            LabelledCsv(str(tmp_path / "latin.csv"), "id", "excerpt", "target", None), "regression"
-        )
+        read(tmp_path, "id,excerpt,target\na,caf\xe9,1\n".encode("latin-1"))
 
 
 def test_the_table_gives_back_what_was_written(tmp_path):
@@ -224,8 +211,8 @@ def test_a_class_that_falls_into_one_fold_with_all_its_groups_is_refused():
 
 
 def test_the_year_task_takes_whole_addresses_and_their_split():
-    split = PretrainingSplit(seed=0, held_out={"validation": 0.05, "test": 0.05})
-    examples = year_examples(words=60, per_speech=2, seed=0, pretraining=split)
+    split = {"seed": 0, "held_out": {"validation": 0.05, "test": 0.05}}
+    examples = year_examples(FinetuneData(passage_words=60, passages_per_speech=2), 0, split)
     assert len({e.group for e in examples}) == 231
     assert max(Counter(e.id.rpartition("-")[0] for e in examples).values()) == 2
     assert len({e.excerpt for e in examples}) == len(examples)
@@ -240,8 +227,11 @@ def test_the_year_task_takes_whole_addresses_and_their_split():
 
 
 def test_more_passages_of_a_speech_keep_those_chosen_before():
-    few = {e.id for e in year_examples(60, 2, 0, None)}
-    assert few < {e.id for e in year_examples(60, 3, 0, None)}
+    few, more = (
+        {e.id for e in year_examples(FinetuneData(passage_words=60, passages_per_speech=n), 0, {})}
+        for n in (2, 3)
+    )
+    assert few < more
 
 
 def intervals_of(examples, folds):
@@ -252,11 +242,11 @@ def intervals_of(examples, folds):
             Prediction(e.id, f, "0", (str(wrong[e.group] * (i + 1)),))
             for e, f in zip(examples, folds, strict=True)
         ]
-        for i, name in enumerate((*STARTS, BASELINE))
+        for i, name in enumerate(NAMES)
     }
-    histories = {start: [[EpochRow(0, 0, 1, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0)]] for start in STARTS}
-    section = {"task": "regression", "folds": max(folds) + 1, "resamples": 200, "confidence": 0.9}
-    found = scores_of(Found(examples, np.array(folds), predictions, histories), section, 0)
+    histories = {start: [EpochRow(0, 0, 1, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0)] for start in STARTS}
+    section = Finetune(folds=max(folds) + 1, resamples=200, confidence=0.9)
+    found = scores_of(examples, np.array(folds), predictions, histories, section, 0)
     return {name: model.all.interval for name, model in found["models"].items()}
 
 
@@ -269,8 +259,8 @@ def test_what_folds_keep_together_the_intervals_resample_together(tmp_path, sour
         (tmp_path / "own.csv").write_text("\n".join(["id,t,y,g", *rows]))
         data |= {"file": str(tmp_path / "own.csv"), "id_column": "id", "text_column": "t"}
         data |= {"target_column": "y", "group_column": "g"}
-    section = {"task": "regression", "folds": 5, "data": data}
-    write_data(section, 0, None, tmp_path / "examples.csv", tmp_path / "examples.json")
+    section = Finetune(folds=5, data=FinetuneData(**data))
+    write_data(section, 0, {}, tmp_path / "examples.csv", tmp_path / "examples.json")
     examples, folds = read_examples(tmp_path / "examples.csv")
     sizes = Counter(e.group for e in examples)
     assert len({(e.group, fold) for e, fold in zip(examples, folds, strict=True)}) == len(sizes)

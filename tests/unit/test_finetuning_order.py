@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mlm.finetuning.finetuning_step import batches, epoch_order
+from mlm.finetuning.fold_engine import batches, epoch_order
 
 
 def test_an_epochs_order_depends_on_seed_fold_and_epoch_alone():

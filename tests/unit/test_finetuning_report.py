@@ -7,8 +7,8 @@ import pytest
 import report_artefacts as made
 from report_results import drawn_once, results_in
 
+from mlm.finetuning.comparison import finetuning_verdicts
 from mlm.finetuning.finetuning_metrics import Finetuning
-from mlm.finetuning.finetuning_verdicts import finetuning_verdicts
 from mlm.report.page import numbers_of, render
 from mlm.report.plots import figures
 

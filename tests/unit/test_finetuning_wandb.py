@@ -5,31 +5,32 @@ from types import SimpleNamespace
 
 import pytest
 
+from mlm.config.finetune import Wandb
 from mlm.finetuning.tables import EpochRow
-from mlm.finetuning.wandb_log import WandbSettings, log_epochs
+from mlm.finetuning.wandb_log import log_epochs
 from mlm.foundations.errors import MlmError
 
 ROWS = [EpochRow(0, 0, e, 1.0 / e, 1.5 / e, 0.5, 2.0, 0.0, 100.0) for e in (1, 2)]
 
 
-def settings(mode, tmp_path):
-    return WandbSettings(mode, "project", str(tmp_path / "wandb"))
+def log(mode, tmp_path):
+    log_epochs(Wandb(mode=mode), "base", "random-fold-0", {}, ROWS, str(tmp_path / "wandb"))
 
 
 def test_disabled_needs_no_package_and_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    log_epochs(settings("disabled", tmp_path), "base", "fold", {}, ROWS)
+    log("disabled", tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_missing_package_or_key_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(MlmError, match="wandb is not installed"):
-        log_epochs(settings("offline", tmp_path), "base", "fold", {}, ROWS)
+        log("offline", tmp_path)
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace())
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     with pytest.raises(MlmError, match="WANDB_API_KEY"):
-        log_epochs(settings("online", tmp_path), "base", "fold", {}, ROWS)
+        log("online", tmp_path)
 
 
 def test_every_epoch_is_logged_at_its_number(tmp_path, monkeypatch):
@@ -45,13 +46,13 @@ def test_every_epoch_is_logged_at_its_number(tmp_path, monkeypatch):
 
     fake = SimpleNamespace(init=init, Settings=lambda **keys: keys)
     monkeypatch.setitem(sys.modules, "wandb", fake)
-    log_epochs(settings("offline", tmp_path), "base", "random-fold-0", {"epochs": 2}, ROWS)
-    assert asked["mode"] == "offline" and asked["name"] == "random-fold-0"
+    log("offline", tmp_path)
+    assert asked["mode"] == "offline" and asked["name"] == "random-fold-0-seed-0"
     assert [step for step, _ in logged[:2]] == [1, 2] and logged[2] == "end"
     assert logged[1][1]["train_loss"] == 0.5 and not {"fold", "seed"} & set(logged[1][1])
 
 
 @pytest.mark.slow
 def test_offline_leaves_a_run_on_the_disk(tmp_path):
-    log_epochs(settings("offline", tmp_path), "base", "fold", {}, ROWS)
+    log("offline", tmp_path)
     assert list((tmp_path / "wandb").rglob("*.wandb"))

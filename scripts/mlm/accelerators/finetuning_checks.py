@@ -19,8 +19,7 @@ from mlm.accelerators.checks import (
 from mlm.accelerators.compiler import Compilation
 from mlm.accelerators.findings import ERROR, Finding
 from mlm.accelerators.finetuning_compilation import compile_ahead
-from mlm.finetuning.examples import read_examples
-from mlm.finetuning.scores import classes_of
+from mlm.finetuning.examples import classes_of, read_examples
 
 
 def preflight_finetuning(

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from mlm.accelerators.compiler import REFUSED, Compilation, answer, ask, compile_here
-from mlm.finetuning.finetuning_step import (
-    AdamW,
-    Schedule,
+from mlm.config.finetune import Finetune
+from mlm.finetuning.fold_engine import (
     abstract_batch,
     first_state,
     lowered,
@@ -52,8 +51,7 @@ def abstract_step(
 
     dtype = jnp.bfloat16 if bfloat16 else jnp.float32
     model = sequence_model(config, labels, section["dropout"], dtype)
-    schedule = Schedule(section["learning_rate"], section["epochs"], 1000, section["warmup_ratio"])
-    optimizer = optimizer_of(AdamW(**section["optimizer"]), schedule)
+    optimizer = optimizer_of(Finetune.of_param(section), 1000 * section["epochs"])
     parameters = jax.eval_shape(partial(model.random_parameters, seed=0))
     state = jax.eval_shape(partial(first_state, optimizer=optimizer, seed=0), parameters)
     return AbstractStep(

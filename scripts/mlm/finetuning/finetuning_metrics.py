@@ -9,6 +9,13 @@ from mlm.evaluation.artefacts import Interval, Verdict
 from mlm.finetuning.artefacts import ExampleData, RidgeChoice
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
+#: The models that are compared, in words.
+NAMES = {
+    "pretrained": "fine-tuned from the pretrained weights",
+    "random": "the same network from random weights",
+    "tfidf_ridge": "TF-IDF and ridge regression",
+}
+
 
 @dataclass(frozen=True)
 class Measured:

@@ -1,4 +1,4 @@
-"""Which fold an example is held out in: stratified by the target, never dividing a group.
+"""Which fold an example is held out in: stratified by the target, groups kept together.
 
 Units (groups, or single examples) are ordered by a keyed hash inside strata of the target and
 dealt to the folds in turn, so that every fold holds every stratum alike. Strata of a number
@@ -14,30 +14,32 @@ from mlm.foundations.errors import MlmError
 
 
 def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) -> list[int]:
-    """The fold of each example, from 0 on; the order of the examples changes nothing.
+    """The fold of each example, from 0; the order of the examples changes nothing.
 
-    Raises MlmError where there are fewer units than folds, where a class is seen once, and
-    where all groups that hold a class fall into one fold, which would have nothing to learn
-    it from.
+    Raises MlmError if there are fewer units than folds, if a class has a single unit, and if all
+    units of a class fall into one fold, which would have nothing to learn it from.
     """
     units: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
         units[example.unit].append(example)
-    grouped = any(e.group for e in examples)
     if len(units) < folds:
-        what = "groups" if grouped else "rows"
+        what = "groups" if any(e.group for e in examples) else "rows"
         raise MlmError(
             f"finetune.folds: {folds} folds need at least {folds} {what}, and the data has "
             f"{len(units)}. Give more data, or fewer folds"
         )
     if task == "classification":
-        _check_classes(examples, units)
-        strata = {u: Counter(e.target for e in found) for u, found in units.items()}
-        strata = {u: min(c, key=lambda t: (-c[t], t)) for u, c in strata.items()}
+        _check_classes(units)
+        counted = {u: Counter(e.target for e in found) for u, found in units.items()}
+        strata = {u: min(c, key=lambda t: (-c[t], t)) for u, c in counted.items()}
     else:
         strata = _bins({u: sum(float(e.target) for e in f) / len(f) for u, f in units.items()})
-    ordered = sorted(units, key=lambda u: (strata[u], _keyed(seed, u), u))
-    fold_of = {unit: place % folds for place, unit in enumerate(ordered)}
+
+    def turn(unit: str) -> tuple:
+        key = b"fold %d" % seed
+        return strata[unit], hashlib.blake2b(unit.encode(), digest_size=8, key=key).digest(), unit
+
+    fold_of = {unit: place % folds for place, unit in enumerate(sorted(units, key=turn))}
     if task == "classification":
         _check_dealt(examples, fold_of)
     return [fold_of[e.unit] for e in examples]
@@ -50,18 +52,18 @@ def _bins(means: dict[str, float]) -> dict[str, int]:
     return {unit: place * number // len(ordered) for place, unit in enumerate(ordered)}
 
 
-def _check_classes(examples: Sequence[Example], units: dict[str, list[Example]]) -> None:
+def _check_classes(units: dict[str, list[Example]]) -> None:
     places: dict[str, set[str]] = defaultdict(set)
-    for example in examples:
-        places[example.target].add(example.unit)
+    for unit, found in units.items():
+        for example in found:
+            places[example.target].add(unit)
     if len(places) < 2:
         raise MlmError(
             f"finetune.task: classification needs two classes, and the data has only "
             f"{next(iter(places))!r}"
         )
-    for name, found in sorted(places.items()):
-        if len(found) == 1:
-            unit = next(iter(found))
+    for name, (unit, *others) in sorted(places.items()):
+        if not others:
             where = f"in the {unit}" if len(units[unit]) > 1 else f"at the {unit}"
             raise MlmError(
                 f"finetune.data: the class {name!r} is seen only once ({where}), so that it "
@@ -82,7 +84,3 @@ def _check_dealt(examples: Sequence[Example], fold_of: dict[str, int]) -> None:
                 "tested there without having been learned. Add groups that hold it, merge it into "
                 "another class, or set another finetune.seed, which deals the groups anew"
             )
-
-
-def _keyed(seed: int, unit: str) -> bytes:
-    return hashlib.blake2b(unit.encode(), digest_size=8, key=b"fold %d" % seed).digest()

@@ -1,29 +1,28 @@
-"""What a fine-tuning came to: every fold of every start together, beside the baseline."""
+"""All folds of a fine-tuning together, beside the baseline: scores, differences, verdicts."""
 
 import shutil
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
+from mlm.config.finetune import Finetune
 from mlm.evaluation.bootstrap import Resampling
 from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, FoldRecord, RidgeRecord
+from mlm.finetuning.comparison import Comparison, finetuning_verdicts
 from mlm.finetuning.examples import Example, read_examples
 from mlm.finetuning.finetuning_metrics import (
+    NAMES,
     CurvePoint,
     Finetuning,
     FinetuningDigests,
-    Measured,
     ModelScores,
     PartSize,
     ScoreDifference,
     ShownPredictions,
 )
-from mlm.finetuning.finetuning_verdicts import finetuning_verdicts
-from mlm.finetuning.paired_differences import Comparison
-from mlm.finetuning.scores import macro_f1
 from mlm.finetuning.tables import (
     EpochRow,
     Prediction,
@@ -31,113 +30,90 @@ from mlm.finetuning.tables import (
     read_history,
     read_predictions,
     write_history,
-    write_prediction_rows,
+    write_predictions,
 )
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import installed_version
 from mlm.foundations.errors import MlmError, remedy
 
-#: The models that are compared: two starts of the same network, and the baseline.
+#: Two starts of the same network; the last of NAMES is the baseline.
 STARTS = ("pretrained", "random")
-BASELINE = "tfidf_ridge"
-_PAIRS = (("pretrained", "random"), ("pretrained", BASELINE), ("random", BASELINE))
+_PAIRS = (("pretrained", "random"), ("pretrained", "tfidf_ridge"), ("random", "tfidf_ridge"))
 #: Points kept for a plot of predicted against true.
 _POINTS = 600
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "scipy", "tokenizers")
 
 
-@dataclass(frozen=True)
-class ResultFiles:
-    """What the folds left, by start in the order of the folds, and what is written."""
+def write_results(
+    run: str,
+    section: Finetune,
+    seed: int,
+    examples: str | Path,
+    ridge: str | Path,
+    folds: Mapping[str, Sequence[str | Path]],
+    tokenizer: Sequence[str | Path],
+    directory: str | Path,
+) -> None:
+    """Write metrics.json, oof*.csv, history*.csv and the best fold's model to `directory`.
 
-    examples: str
-    summary: str
-    ridge: str
-    ridge_record: str
-    predictions: dict[str, list[str]]
-    histories: dict[str, list[str]]
-    records: dict[str, list[str]]
-    weights: list[str]
-    tokenizer: list[str]
-    directory: str
+    `examples` and `ridge` are tables with their JSON beside them, `folds` the directories of each
+    start's folds, in order. Raises MlmError for tables that are damaged or do not belong together.
+    """
+    rows, fold_of = read_examples(examples)
+    predictions = {
+        start: in_order(rows, [Path(fold) / "predictions.csv" for fold in folds[start]])
+        for start in STARTS
+    }
+    predictions["tfidf_ridge"] = in_order(rows, [Path(ridge)])
+    histories = {start: [r for f in folds[start] for r in _history(Path(f))] for start in STARTS}
+    described = scores_of(rows, np.array(fold_of), predictions, histories, section, seed)
+    best = Path(folds["pretrained"][described["best_fold"]])
+    summary = ExamplesSummary.read(Path(examples).with_suffix(".json"))
+    settings = section.model_dump(exclude={"data", "task", "confidence"})
+    metrics = Finetuning(
+        run=run,
+        **described,
+        data=ExampleData(**{f.name: getattr(summary, f.name) for f in fields(ExampleData)}),
+        baseline=RidgeRecord.read(Path(ridge).with_suffix(".json")).chosen,
+        settings=settings,
+        digests=FinetuningDigests(file_sha256(examples), file_sha256(best / "model.safetensors")),
+        packages={p: v for p in _PACKAGES if (v := installed_version(p)) is not None},
+    )
+    directory = Path(directory)
+    for name in NAMES:
+        suffix = "" if name == "pretrained" else f"_{name}"
+        write_predictions(directory / f"oof{suffix}.csv", predictions[name])
+        if name in histories:
+            write_history(directory / f"history{suffix}.csv", histories[name])
+    for source in [best / "model.safetensors", best / "config.json", *map(Path, tokenizer)]:
+        with replacing(directory / "model" / source.name) as temporary:
+            shutil.copyfile(source, temporary)
+    metrics.write(directory / "metrics.json")
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of the examples that scores are given for, by their places."""
-
-    name: str
-    places: np.ndarray
-
-
-def parts_of(examples: Sequence[Example]) -> list[Part]:
-    """All examples; those pretraining never trained on, and the others, where that is known."""
-    split = np.array([e.split for e in examples])
-    found = [Part("all", np.arange(len(examples)))]
-    if (split != "").any():
-        found.append(Part("unseen", np.flatnonzero((split != "train") & (split != ""))))
-        found.append(Part("seen", np.flatnonzero(split == "train")))
-    return [part for part in found if len(part.places)]
-
-
-def figures_of(rows: Sequence[Prediction], task: str) -> np.ndarray:
-    """What a score averages, float [examples, trainings]: squared errors, or 1 where the class
-    is right."""
-    if task == "regression":
-        said = np.array([r.predictions for r in rows], np.float64)
-        return (said - np.array([[float(r.target)] for r in rows])) ** 2
-    return np.array([[float(p == r.target) for p in r.predictions] for r in rows])
-
-
-def _rounded(measured: Measured) -> Measured:
-    low, high = measured.interval
-    return Measured(round(measured.score, 6), (round(low, 6), round(high, 6)))
-
-
-def in_order(examples: Sequence[Example], files: Sequence[str]) -> list[Prediction]:
+def in_order(examples: Sequence[Example], files: Sequence[Path]) -> list[Prediction]:
     """The predictions of all folds in the order of the examples, each example once.
 
-    Raises MlmError where one is missing, or is of no example.
+    Raises MlmError if one is missing, or belongs to no example.
     """
     rows = {row.id: row for path in files for row in read_predictions(path)}
     missing = [e.id for e in examples if e.id not in rows]
     strange = sorted(rows.keys() - {e.id for e in examples})
-    if missing or strange:
-        problem = f"no prediction for the example {missing[0]!r}" if missing else ""
-        problem = problem or f"a prediction for {strange[0]!r}, which is not an example"
-        others = len(missing or strange) - 1
-        problem += f" (nor for {others} more)" if missing and others else ""
-        raise MlmError(f"{', '.join(map(str, files))}: {problem}. {remedy(*files)}")
-    return [rows[e.id] for e in examples]
+    if missing:
+        problem = f"no prediction for the example {missing[0]!r}"
+        problem += f" (nor for {len(missing) - 1} more)" if missing[1:] else ""
+    elif strange:
+        problem = f"a prediction for {strange[0]!r}, which is not an example"
+    else:
+        return [rows[e.id] for e in examples]
+    raise MlmError(f"{', '.join(map(str, files))}: {problem}. {remedy(*files)}")
 
 
-@dataclass(frozen=True)
-class Found:
-    """The folds together: by model its predictions, in the order of the examples."""
-
-    examples: list[Example]
-    fold_of: np.ndarray
-    predictions: dict[str, list[Prediction]]
-    histories: dict[str, list[list[EpochRow]]]
-
-
-def read_found(files: ResultFiles) -> Found:
-    """Everything that the folds and the baseline left."""
-    examples, fold_of = read_examples(files.examples)
-    predictions = {start: in_order(examples, files.predictions[start]) for start in STARTS}
-    predictions[BASELINE] = in_order(examples, [files.ridge])
-    histories = {
-        start: list(map(_history, files.histories[start], files.records[start])) for start in STARTS
-    }
-    return Found(examples, np.array(fold_of), predictions, histories)
-
-
-def _history(path: str, record: str) -> list[EpochRow]:
-    """A fold's epochs. Raises MlmError where they are not those that its record tells of.
-
-    The record has no digest of the file, which holds times.
-    """
+def _history(fold: Path) -> list[EpochRow]:
+    """A fold's epochs. Raises MlmError if they are not those of its record, which has a digest of
+    them without their times."""
+    path, record = fold / "history.csv", fold / "fold.json"
     rows = read_history(path)
     if history_digest(rows) != FoldRecord.read(record).history:
         raise MlmError(
@@ -146,153 +122,143 @@ def _history(path: str, record: str) -> list[EpochRow]:
     return rows
 
 
-def write_results(run: str, section: dict, seed: int, files: ResultFiles) -> None:
-    """Write metrics.json, oof*.csv, history*.csv and the best fold's model."""
-    found, summary = read_found(files), ExamplesSummary.read(files.summary)
-    described = scores_of(found, section, seed)
-    weights = Path(files.weights[described["best_fold"]])
-    metrics = Finetuning(
-        run=run,
-        **described,
-        data=ExampleData(**{f.name: getattr(summary, f.name) for f in fields(ExampleData)}),
-        baseline=RidgeRecord.read(files.ridge_record).chosen,
-        settings={k: v for k, v in section.items() if k not in ("data", "task", "confidence")},
-        digests=FinetuningDigests(file_sha256(files.examples), file_sha256(weights)),
-        packages={p: v for p in _PACKAGES if (v := installed_version(p)) is not None},
-    )
-    directory = Path(files.directory)
-    for name, rows in found.predictions.items():
-        suffix = "" if name == "pretrained" else f"_{name}"
-        write_prediction_rows(directory / f"oof{suffix}.csv", rows)
-    for start, histories in found.histories.items():
-        suffix = "" if start == "pretrained" else f"_{start}"
-        rows = [row for history in histories for row in history]
-        write_history(directory / f"history{suffix}.csv", rows)
-    config = weights.with_name("config.json")
-    for source in [weights, config, *map(Path, files.tokenizer)]:
-        with replacing(directory / "model" / source.name) as temporary:
-            shutil.copyfile(source, temporary)
-    metrics.write(directory / "metrics.json")
+def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:
+    """Places of all examples; and, if the pretraining split is known, of those that pretraining
+    never trained on (unseen) and of the others (seen)."""
+    split = np.array([e.split for e in examples])
+    chosen = {
+        "all": split == split,
+        "unseen": (split != "train") & (split != ""),
+        "seen": split == "train",
+    }
+    return {name: np.flatnonzero(rows) for name, rows in chosen.items() if rows.any()}
 
 
-def scores_of(found: Found, section: dict, seed: int) -> dict:
-    """Every model's scores and curves, the paired differences, and what they mean."""
-    task, parts = section["task"], parts_of(found.examples)
-    figures = {name: figures_of(rows, task) for name, rows in found.predictions.items()}
-    units = np.array([e.unit for e in found.examples])
-    rooted = task == "regression"
+def figures_of(rows: Sequence[Prediction], task: str) -> np.ndarray:
+    """What a score averages, float [examples, trainings]: squared errors, or 1 if the class is
+    right, else 0."""
+    if task == "regression":
+        said = np.array([r.predictions for r in rows], np.float64)
+        return (said - np.array([[float(r.target)] for r in rows])) ** 2
+    return np.array([[float(p == r.target) for p in r.predictions] for r in rows])
+
+
+def scores_of(
+    examples: Sequence[Example],
+    fold_of: np.ndarray,
+    predictions: Mapping[str, Sequence[Prediction]],
+    histories: Mapping[str, Sequence[EpochRow]],
+    section: Finetune,
+    seed: int,
+) -> dict:
+    """The fields of `Finetuning` that follow from the predictions by model, [examples] in order,
+    and from the epochs by start."""
+    regression, confidence = section.task == "regression", section.confidence
+    figures = {name: figures_of(rows, section.task) for name, rows in predictions.items()}
+    units, parts = np.array([e.unit for e in examples]), parts_of(examples)
+    how = Resampling(section.resamples, confidence, seed)
     compared = {
-        part.name: Comparison(
-            {name: values[part.places] for name, values in figures.items()},
-            units[part.places],
-            found.fold_of[part.places],
-            rooted=rooted,
-            how=Resampling(section["resamples"], section["confidence"], seed),
+        name: Comparison(
+            {model: values[part] for model, values in figures.items()},
+            units[part],
+            fold_of[part],
+            rooted=regression,
+            how=how,
         )
-        for part in parts
+        for name, part in parts.items()
     }
-    models = {
-        name: ModelScores(
-            **{part: _rounded(comparison.of(name)) for part, comparison in compared.items()},
-            **_fold_scores(figures[name], found.fold_of, section["folds"], task),
-            **_of_network(figures[name], found.histories[name], rooted) if name in STARTS else {},
-            macro_f1=None if rooted else _macro_f1(rows),
+
+    def scores(means) -> list[float]:
+        return [round(float(score), 6) for score in (np.sqrt(means) if regression else means)]
+
+    models = {}
+    for name, rows in predictions.items():
+        folds = scores(
+            np.array([figures[name][fold_of == fold].mean() for fold in range(section.folds)])
         )
-        for name, rows in found.predictions.items()
-    }
-    differences = [
-        ScoreDifference(
-            model=name,
-            beside=other,
-            **{part: _rounded(c.difference(name, other)) for part, c in compared.items()},
+        history = histories.get(name)
+        models[name] = ModelScores(
+            **{part: comparison.of(name) for part, comparison in compared.items()},
+            folds=folds,
+            mean=round(statistics.fmean(folds), 6),
+            spread=round(statistics.stdev(folds), 6),
+            seeds=scores(figures[name].mean(axis=0)) if history else None,
+            curves=_curves(history) if history else None,
+            macro_f1=None if regression else _mean_macro_f1(rows),
         )
-        for name, other in _PAIRS
-    ]
-    pick = min if rooted else max
     # The model that a fold keeps is that of its first training.
     kept = figures["pretrained"][:, 0]
-    folds = [kept[found.fold_of == fold].mean() for fold in range(section["folds"])]
+    by_fold = [kept[fold_of == fold].mean() for fold in range(section.folds)]
     judged = {
-        "score": "rmse" if rooted else "accuracy",
-        "confidence": section["confidence"],
-        "parts": {part.name: _size(part, found.examples) for part in parts},
-        "differences": differences,
+        "score": "rmse" if regression else "accuracy",
+        "confidence": confidence,
+        "parts": {
+            name: PartSize(len(part), len({examples[i].group for i in part} - {""}))
+            for name, part in parts.items()
+        },
+        "differences": [
+            ScoreDifference(
+                model=name,
+                beside=other,
+                **{part: c.difference(name, other) for part, c in compared.items()},
+            )
+            for name, other in _PAIRS
+        ],
     }
     return judged | {
-        "task": task,
+        "task": section.task,
         "models": models,
-        "best_fold": folds.index(pick(folds)),
-        "shown": _shown(found.examples, found.predictions, task),
+        "best_fold": by_fold.index((min if regression else max)(by_fold)),
+        "shown": _shown(examples, predictions, regression),
         "verdicts": finetuning_verdicts(**judged),
     }
 
 
-def _of_network(figures: np.ndarray, histories: Sequence[Sequence[EpochRow]], rooted: bool) -> dict:
-    return {"seeds": _scores(figures.mean(axis=0), rooted), "curves": _curves(histories)}
+def macro_f1(predictions: Sequence[str], targets: Sequence[str]) -> float:
+    """The mean over the classes of the targets of 2 TP / (2 TP + FP + FN)."""
+    predictions, targets = np.array(predictions), np.array(targets)
+    found = []
+    for name in sorted(set(targets)):
+        asked, given = targets == name, predictions == name
+        found.append(2 * np.sum(asked & given) / (np.sum(asked) + np.sum(given)))
+    return float(np.mean(found))
 
 
-def _macro_f1(rows: Sequence[Prediction]) -> float:
+def _mean_macro_f1(rows: Sequence[Prediction]) -> float:
     true, trainings = [r.target for r in rows], zip(*(r.predictions for r in rows), strict=True)
     return round(statistics.fmean(macro_f1(said, true) for said in trainings), 6)
 
 
-def _size(part: Part, examples: Sequence[Example]) -> PartSize:
-    groups = {examples[i].group for i in part.places if examples[i].group}
-    return PartSize(len(part.places), len(groups))
+def _curves(rows: Sequence[EpochRow]) -> list[CurvePoint]:
+    """Means over folds and trainings by epoch, without anything that depends on the clock."""
 
+    def mean(key: str, epoch: int) -> float:
+        return round(statistics.fmean(getattr(r, key) for r in rows if r.epoch == epoch), 6)
 
-def _scores(means: np.ndarray, rooted: bool) -> list[float]:
-    return [round(float(score), 6) for score in (np.sqrt(means) if rooted else means)]
-
-
-def _fold_scores(figures: np.ndarray, fold_of: np.ndarray, folds: int, task: str) -> dict:
-    means = np.array([figures[fold_of == fold].mean() for fold in range(folds)])
-    scores = _scores(means, task == "regression")
-    return {
-        "folds": scores,
-        "mean": round(statistics.fmean(scores), 6),
-        "spread": round(statistics.stdev(scores), 6),
-    }
-
-
-def _curves(histories: Sequence[Sequence[EpochRow]]) -> list[CurvePoint]:
-    """Means over folds and trainings by epoch, without anything that time changes."""
-    rows = [row for history in histories for row in history]
+    keys = ("train_loss", "validation_loss", "score")
     return [
-        CurvePoint(
-            epoch,
-            *(
-                round(statistics.fmean(getattr(r, key) for r in rows if r.epoch == epoch), 6)
-                for key in ("train_loss", "validation_loss", "score")
-            ),
-        )
+        CurvePoint(epoch, *(mean(key, epoch) for key in keys))
         for epoch in sorted({row.epoch for row in rows})
     ]
 
 
-def _shown(examples: Sequence[Example], models: dict, task: str) -> ShownPredictions:
-    """True and predicted values of evenly spaced examples, or counts by true and predicted class.
-
-    From the first training of each fold.
-    """
-    if task == "regression":
-        step = max(1, -(-len(examples) // _POINTS))
-        chosen = range(0, len(examples), step)
-        return ShownPredictions(
-            true=[float(examples[i].target) for i in chosen],
-            **{
-                name: [float(rows[i].predictions[0]) for i in chosen]
-                for name, rows in models.items()
-            },
-        )
+def _shown(
+    examples: Sequence[Example], models: Mapping[str, Sequence[Prediction]], regression: bool
+) -> ShownPredictions:
+    """True and predicted values of evenly spaced examples, or counts by true and predicted class;
+    from the first training of each fold."""
+    if regression:
+        chosen = range(0, len(examples), max(1, -(-len(examples) // _POINTS)))
+        shown = {
+            name: [float(rows[i].predictions[0]) for i in chosen] for name, rows in models.items()
+        }
+        return ShownPredictions(true=[float(examples[i].target) for i in chosen], **shown)
     classes = sorted({e.target for e in examples})
-    return ShownPredictions(
-        classes=classes,
-        **{
-            name: [
-                [sum(r.target == a and r.predictions[0] == b for r in rows) for b in classes]
-                for a in classes
-            ]
-            for name, rows in models.items()
-        },
-    )
+    counted = {
+        name: [
+            [sum(r.target == a and r.predictions[0] == b for r in rows) for b in classes]
+            for a in classes
+        ]
+        for name, rows in models.items()
+    }
+    return ShownPredictions(classes=classes, **counted)

@@ -8,20 +8,71 @@ predict best what is left out of the training texts, group by group.
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve, inv
+
+from mlm.finetuning.artefacts import RidgeChoice, RidgeRecord
+from mlm.finetuning.examples import classes_of, read_examples
+from mlm.finetuning.tables import Prediction, write_predictions
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 #: Lengths of the runs of characters; as scikit-learn's "char_wb", they stay within a word.
 _CHARACTERS = range(2, 6)
 #: Training texts that terms and penalty are chosen on at most: the work grows with the cube.
 SEARCHED = 4000
+
+
+def write_ridge_predictions(
+    table: str | Path,
+    predictions: str | Path,
+    record: str | Path,
+    task: str,
+    folds: int,
+    penalties: Sequence[float],
+) -> None:
+    """Predict every example of `table` by a ridge regression on the other folds.
+
+    Terms and penalty are chosen on those other folds alone (nested cross-validation; Varma and
+    Simon, 2006), so that the held-out fold has no say in them.
+    """
+    examples, fold_of = read_examples(table)
+    classes = classes_of(examples, task)
+    if classes:
+        targets = np.array([[e.target == c for c in classes] for e in examples], np.float64)
+    else:
+        targets = np.array([[float(e.target)] for e in examples])
+    groups = np.unique([e.unit for e in examples], return_inverse=True)[1]
+    texts = [e.excerpt for e in examples]
+    counted = {kind: term_counts(texts, kind) for kinds in TERMS.values() for kind in kinds}
+    said, chosen = [""] * len(examples), []
+    for fold in range(folds):
+        held_out = np.array(fold_of) == fold
+        train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
+        kernels = {
+            terms: similarities([counted[kind] for kind in kinds], train)
+            for terms, kinds in TERMS.items()
+        }
+        known = {terms: kernel[train] for terms, kernel in kernels.items()}
+        terms, penalty, error = choose(known, targets[train], groups[train], penalties)
+        centre, kernel = targets[train].mean(axis=0), kernels[terms]
+        weights = fitted(kernel[train], targets[train] - centre, penalty)
+        for i, row in zip(test, kernel[test] @ weights + centre, strict=True):
+            said[i] = classes[int(row.argmax())] if classes else f"{row[0]:.6f}"
+        chosen.append(RidgeChoice(terms, penalty, round(error, 6), fold))
+        print(
+            f"TF-IDF and ridge: fold {fold + 1} of {folds}, {terms}, penalty {penalty:g}",
+            file=sys.stderr,
+        )
+    rows = [Prediction(e.id, fold_of[i], e.target, (said[i],)) for i, e in enumerate(examples)]
+    write_predictions(predictions, rows)
+    RidgeRecord(task, len(examples), list(penalties), chosen).write(record)
 
 
 def words_of(text: str) -> Counter:
@@ -112,22 +163,14 @@ def left_out(
     return predicted
 
 
-@dataclass(frozen=True)
-class Choice:
-    """What was counted and how it was penalised, with its error on what was left out."""
-
-    terms: str
-    penalty: float
-    error: float
-
-
 def choose(
     kernels: dict[str, np.ndarray],
     targets: np.ndarray,
     groups: np.ndarray,
     penalties: Sequence[float],
-) -> Choice:
-    """The best of all `kernels` (by terms, [known, known]) and penalties, by groups left out.
+) -> tuple[str, float, float]:
+    """Terms, penalty and error of the best of all `kernels` (by terms, [known, known]) and
+    penalties, by groups left out.
 
     The error is the mean squared one for a regression (`targets` [known, 1]), the share of
     wrong classes for one-hot targets; among equals the least squared error decides. More than
@@ -143,7 +186,7 @@ def choose(
             squared = float(np.mean((said - known) ** 2))
             wrong = float(np.mean(said.argmax(axis=1) != known.argmax(axis=1)))
             error = squared if targets.shape[1] == 1 else wrong
-            tried.append((error, squared, Choice(terms, penalty, error)))
+            tried.append((error, squared, (terms, penalty, error)))
     return min(tried, key=lambda found: found[:2])[2]
 
 

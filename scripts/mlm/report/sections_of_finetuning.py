@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from mlm.finetuning.finetuning_metrics import Measured, ModelScores
-from mlm.finetuning.finetuning_verdicts import NAMES
+from mlm.finetuning.finetuning_metrics import NAMES, Measured, ModelScores
 from mlm.foundations.typed_artefacts import as_json
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import flattened

@@ -14,18 +14,23 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlm.evaluation.bootstrap import Resampling, interval
-from mlm.finetuning.finetuning_metrics import Measured
+from mlm.evaluation.artefacts import Verdict
+from mlm.evaluation.bootstrap import FEW_GROUPS, Resampling, interval
+from mlm.finetuning.finetuning_metrics import NAMES, Measured, PartSize, ScoreDifference
+
+_PARTS = {
+    "all": "on all passages",
+    "unseen": "on passages that pretraining never trained on",
+}
 
 
 class Comparison:
     """Scores of several models on the same examples, and the differences between them.
 
     `figures` holds by model what is averaged, float [examples, trainings], or [examples, 1] of
-    a model that no seed changes: squared errors for a regression (the score is the root of
-    their mean, over the trainings as well), 1 or 0 for a classification (the score is their
-    mean). `units` [examples] says what is resampled together, and lies in one of `folds`
-    [examples] each.
+    a model without seeds: squared errors for a regression (the score is the root of their mean,
+    over the trainings as well), 1 or 0 for a classification (the score is their mean). `units`
+    [examples] are resampled as a whole; each is in one of `folds` [examples].
     """
 
     def __init__(
@@ -52,14 +57,18 @@ class Comparison:
     def of(self, name: str) -> Measured:
         """A model's score."""
         i = self._names.index(name)
-        found = interval(self._drawn[:, i], self._confidence)
-        return Measured(float(self._scores[i]), found)
+        return self._measured(self._scores[i], self._drawn[:, i])
 
     def difference(self, name: str, other: str) -> Measured:
         """How much higher the score of `name` is than that of `other`."""
         i, j = self._names.index(name), self._names.index(other)
-        found = interval(self._drawn[:, i] - self._drawn[:, j], self._confidence)
-        return Measured(float(self._scores[i] - self._scores[j]), found)
+        return self._measured(
+            self._scores[i] - self._scores[j], self._drawn[:, i] - self._drawn[:, j]
+        )
+
+    def _measured(self, score: float, drawn: np.ndarray) -> Measured:
+        low, high = interval(drawn, self._confidence)
+        return Measured(round(float(score), 6), (round(low, 6), round(high, 6)))
 
 
 def _resampled(
@@ -84,3 +93,33 @@ def _resampled(
         weights = times[:, None] * shares[fold]
         means[resample] = np.einsum("gt,gmt->m", weights, totals) / (times @ counts)
     return means
+
+
+def finetuning_verdicts(
+    score: str, confidence: float, parts: dict[str, PartSize], differences: list[ScoreDifference]
+) -> list[Verdict]:
+    """One verdict for each difference and part: better, worse, or not told apart.
+
+    `score` is rmse, where less is better, or accuracy.
+    """
+    unit = "RMSE" if score == "rmse" else "accuracy"
+    found = []
+    for difference in differences:
+        name, other = NAMES[difference.model], NAMES[difference.beside]
+        for part, words in _PARTS.items():
+            if (measured := getattr(difference, part)) is None:
+                continue
+            low, high = measured.interval
+            interval = f"{100 * confidence:g} % interval {low:+.3f} to {high:+.3f}"
+            size = parts[part]
+            if (units := size.groups or size.examples) < FEW_GROUPS:
+                what = "groups" if size.groups else "rows"
+                interval += f", too narrow because from only {units} {what}"
+            tone, said = "even", "not told apart from"
+            if not low <= 0 <= high:
+                tone = "better" if (measured.score < 0) == (score == "rmse") else "worse"
+                said = f"{tone} than"
+            subject = f"{name[0].upper()}{name[1:]}" + (", it" if name.startswith("fine") else "")
+            text = f"{subject} is {said} {other} {words}: {measured.score:+.3f} in {unit}"
+            found.append(Verdict(tone, f"{text} ({interval})."))
+    return found
