@@ -31,6 +31,10 @@ rule all:
         RESULTS,
 
 
+onstart:
+    check_before_work(list(workflow.dag.needrun_jobs()))
+
+
 # Whoever asked for the report is told where it lies.
 onsuccess:
     if any(job.rule.name == "report" for job in workflow.dag.jobs):

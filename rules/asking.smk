@@ -73,4 +73,8 @@ rule index_split:
 rule index:
     """Index all splits. A target."""
     input:
-        indexes,
+        unless_refused(
+            INDEXES if FROM_CORPUS else [],
+            "index: shards that were made elsewhere (shards.source: prebuilt) have no text to "
+            "index. scripts/ask.py looks for the tokens instead",
+        ),

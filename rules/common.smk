@@ -16,11 +16,11 @@ from mlm.config.fields import SPLITS
 from mlm.config.memory import evaluation_mb, tokens_of, training_mb
 from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import model_of_run, resolve, run_section
-from mlm.config.sources import repeated_keys, set_by_user
+from mlm.config.sources import settings_from
 from mlm.corpus.shares import file_name, overlapping
 from mlm.foundations.code_digests import TRAINING_JOBS, job_digests
 from mlm.foundations.digests import FileMemory
-from mlm.foundations.environment import check_environment, check_place
+from mlm.foundations.environment import check_environment, check_place, refuse_future_dates
 from mlm.foundations.errors import MlmError
 from mlm.foundations.abandoned_locks import hold_directory
 from mlm.training.accelerator_settings import AcceleratorSettings
@@ -43,8 +43,8 @@ try:
         # A workflow that uses this one as a module gives what differs from the defaults.
         settings = resolve(config)
     else:
-        given, undecided = set_by_user(config, workflow.config_settings.overwrite_config)
-        settings = resolve(given, repeated_keys(workflow.configfiles) + undecided)
+        overlay = workflow.config_settings.overwrite_config
+        settings = settings_from(config, overlay, workflow.configfiles)
 except MlmError as error:
     raise WorkflowError(str(error))
 if workflow.is_main_process and not workflow.output_settings.dryrun:
@@ -343,43 +343,33 @@ def publish_to(repository, kind):
     return {"repository": repository, "kind": kind, "private": PUBLISH["private"]}
 
 
-def publish_records(wildcards):
-    """The records of all that is to be published. Without a repository or a token: an error."""
-    if not PUBLISH_RECORDS:
-        raise WorkflowError(
-            "publish: no repository is named. Set publish.tokenizer, publish.dataset or "
-            "publish.model in the configuration, each to owner/name; what is null is not "
-            "published"
-        )
-    # Before hours of training, not after them.
-    if workflow.is_main_process and not workflow.dryrun:
-        try:
-            token_from_environment()
-        except MlmError as error:
-            raise WorkflowError(str(error))
-    return PUBLISH_RECORDS
+def unless_refused(files, reason):
+    """`files` as the input of a target; without any, asking for the target ends with `reason`.
+
+    Any other exception Snakemake would show with an empty list of wildcards and a traceback.
+    """
+
+    def of_target(wildcards):
+        if not files:
+            raise SystemExit(reason)
+        return files
+
+    return of_target
 
 
-def tpu_compiler(wildcards):
-    """No file. An error where this environment, in which the jobs run, has no TPU compiler."""
+def check_before_work(jobs):
+    """Refuse what would make one of `jobs` fail after its work, or after hours of that of others."""
+    names, sources = {job.rule.name for job in jobs}, [file for job in jobs for file in job.input]
+    # Jobs run in this environment.
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method
-    made = Path(f"results/runs/{wildcards.run}/preflight.json").exists()
-    if workflow.is_main_process and here and not made and not workflow.dryrun:
-        try:
+    try:
+        refuse_future_dates(str(file) for file in sources if file.is_ancient)
+        if "lower_train_step" in names and here:
             require_compiler()
-        except MlmError as error:
-            raise WorkflowError(str(error))
-    return []
-
-
-def indexes(wildcards):
-    """The indexes of all splits. Without the text: an error."""
-    if not FROM_CORPUS:
-        raise WorkflowError(
-            "index: shards that were made elsewhere (shards.source: prebuilt) have no text, so "
-            "that there is nothing to index. scripts/ask.py looks for the tokens instead"
-        )
-    return INDEXES
+        if any(name.startswith("publish_") for name in names):
+            token_from_environment()
+    except MlmError as error:
+        raise WorkflowError(str(error))
 
 
 def memory_of_training(wildcards, input):

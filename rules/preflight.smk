@@ -32,8 +32,6 @@ rule lower_train_step:
         validation="results/manifests/validation.json",
         tokenizer="results/tokenizer/tokenizer.json",
         record=TOKENIZER_RECORD,
-        # Missed before the corpus is read and steps are lowered, not after that.
-        compiler=tpu_compiler,
     output:
         program="results/runs/{run}/preflight/train_step.stablehlo",
         validation="results/runs/{run}/preflight/validation_step.stablehlo",

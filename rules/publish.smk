@@ -21,7 +21,11 @@ PUBLISH_CARD = canonical(
 rule publish:
     """Publish everything that the configuration names a repository for. A target."""
     input:
-        publish_records,
+        unless_refused(
+            PUBLISH_RECORDS,
+            "publish: no repository is named. Set publish.tokenizer, publish.dataset or "
+            "publish.model in the configuration, each to owner/name; what is null is not published",
+        ),
 
 
 rule publish_tokenizer:

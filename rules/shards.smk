@@ -8,7 +8,6 @@
 #          results/manifests/{split}.json (names every shard: what consumers depend on),
 #          results/verification.json (target `verify`),
 #          results/runs/{run}/preview.json and results/preview.txt (target `preview`)
-import time
 
 if not FROM_CORPUS:
     from mlm.samples.prebuilt import manifests_beside

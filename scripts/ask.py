@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     given = _parsed(arguments)
     from mlm.asking.asking import Question, ask
     from mlm.asking.in_words import in_words, training_in_words
-    from mlm.config.reading import read_settings_in
+    from mlm.config.sources import read_settings_in
     from mlm.foundations.typed_artefacts import as_json
 
     command = f"snakemake --cores 2{_options(given)}"

@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     """Print the answers; the status is 1 where there are none."""
     # Here, so that a wrong option is told at once.
     given = _parsed(arguments)
-    from mlm.config.reading import read_settings_in
+    from mlm.config.sources import read_settings_in
 
     try:
         overlays, values = given.configfile, given.config

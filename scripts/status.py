@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from mlm.config.resolution import resolve
-from mlm.foundations.errors import printable
+from mlm.config.sources import read_overlay
+from mlm.foundations.errors import MlmError, printable
 from mlm.foundations.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
@@ -33,6 +34,13 @@ def main(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
+    try:
+        for file in configfiles(arguments):
+            if Path(file).is_file():
+                read_overlay(Path(file))
+    except MlmError as error:
+        print(error, file=sys.stderr)
+        return 1
     cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(BASE / "Snakefile")]
     named = {argument.split("=")[0] for argument in arguments}
@@ -63,6 +71,13 @@ def working_directory(arguments: list[str]) -> str:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--directory", "-d", default=".")
     return parser.parse_known_args(arguments)[0].directory
+
+
+def configfiles(arguments: list[str]) -> list[str]:
+    """The files of --configfile, in which Snakemake finds errors without saying where."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
+    return parser.parse_known_args(arguments)[0].configfile
 
 
 def configurations_among_targets(arguments: list[str]) -> list[str]:

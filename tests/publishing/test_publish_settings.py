@@ -7,7 +7,7 @@ from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError
 
-RUNS = {"base": {}, "wide": {}}
+RUNS = {"base": {}, "wide": {"pretraining": {"seed": 1}}}
 
 
 def problems(publish: dict, **others) -> list[str]:
@@ -54,7 +54,7 @@ def test_every_run_has_a_repository_of_its_own():
 
 
 def test_a_name_that_a_run_spoils_is_told():
-    found = problems({"model": "me/m-{run}"}, runs={"-".join("ab"): {}, "a--b": {}})
+    found = problems({"model": "me/m-{run}"}, runs={"a-b": {}, "a--b": RUNS["wide"]})
     assert len(found) == 1 and "'me/m-a--b'" in found[0]
 
 

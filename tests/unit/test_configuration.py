@@ -2,11 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import get_args, get_origin
 
 import jsonschema
 import pytest
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
+from mlm.config.configuration import Configuration
+from mlm.config.fields import Section, expected, taken_apart
 from mlm.config.generation import config_yaml, schema_yaml
 from mlm.config.pretraining import Pretraining
 from mlm.config.resolution import resolve, run_section
@@ -361,6 +365,74 @@ def test_a_value_out_of_bounds_is_told_with_its_bounds():
     ]
 
 
+def _numbers(model=Configuration, path=""):
+    """Every number of the configuration, in lists too: where it is, and its annotation."""
+    for name, hint in model.hints().items():
+        here, bare = f"{path}.{name}"[0 if path else 1 :], taken_apart(hint)[0]
+        while get_origin(bare) in (list, dict):
+            hint = get_args(bare)[-1]
+            bare = taken_apart(hint)[0]
+        if isinstance(bare, type) and issubclass(bare, Section):
+            yield from _numbers(bare, here)
+        elif bare in (int, float):
+            yield here, hint
+
+
+@pytest.mark.parametrize("path, hint", list(_numbers()))
+def test_every_number_has_bounds_and_beyond_them_is_refused(path, hint):
+    adapter, words = TypeAdapter(hint), expected(hint)
+    for beyond in (1e30, -1e30):
+        value = int(beyond) if taken_apart(hint)[0] is int else beyond
+        with pytest.raises(ValidationError):
+            adapter.validate_python(value, strict=True)
+    assert " from " in words or " above " in words
+
+
+def test_a_number_beyond_its_bounds_is_told_with_them():
+    assert problems(
+        {"shards": {"read_batch": 1e30}, "model": {"config": {"vocab_size": 10**30}}}
+    ) == [
+        f"shards.read_batch: found {int(1e30)}, expected integer from 1 to 1000000",
+        f"model.config.vocab_size: found {10**30}, expected integer from 1 to 1000000000",
+    ]
+
+
+def test_names_and_values_of_any_kind_are_shown_printable_and_short():
+    with pytest.raises(ConfigError) as caught:
+        resolve(
+            {
+                "model": {"config_file": "no\x1b[31m.json"},
+                "tokenizer": {"special_tokens": {"mask": "a\x1b[2J b"}},
+                "report": {"runs": ["\x1b" * 3 + "r" * 5000]},
+                "evaluation": {"prompts": ["\u202e " + "word" * 5000]},
+                "runs": {"a": {"pretraining": {"continue_from": {"run": "x\x1b[1m", "step": 1}}}},
+            }
+        )
+    message = str(caught.value)
+    assert len(caught.value.problems) >= 5 and len(message) < 3000
+    assert "\x1b" not in message and "\u202e" not in message and "no\\x1b[31m.json" in message
+
+
+def test_keys_that_are_no_text_are_told_once():
+    assert problems({"runs": {None: {}, 1: {}, 2.5: {}}}) == [
+        'runs: a key must be text, found null, 1, 2.5; write "null", "1", "2.5"'
+    ]
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        {"ko": {}, "small": {}, "wide": {"model": {"config": {"hidden_size": 256}}}},
+        {"ko": {"pretraining": {"seed": 0}}, "small": {"pretraining": {"epochs": None}}},
+        {"ko": {"pretraining": {"checkpoint": {"keep": 9}}}, "small": None},
+    ],
+)
+def test_runs_of_the_same_settings_are_refused_with_their_names(runs):
+    (problem,) = problems({"runs": runs})
+    assert problem.startswith("runs: ko, small have the same settings")
+    assert "The runs of several overlays are added up" in problem
+
+
 def test_a_misspelt_choice_is_told_with_the_nearest_one():
     (found,) = problems({"tokenizer": {"kind": "unigam"}})
     assert found.startswith("tokenizer.kind: found 'unigam', expected one of: unigram, bpe")
@@ -396,7 +468,7 @@ def test_a_coverage_that_sentencepiece_refuses_is_told_before_the_first_job():
 
 def test_a_training_text_too_short_for_any_tokenizer_is_refused():
     assert problems({"tokenizer": {"max_training_bytes": 1}}) == [
-        "tokenizer.max_training_bytes: found 1, expected integer, 100000 or more"
+        "tokenizer.max_training_bytes: found 1, expected integer from 100000 to 10000000000000"
     ]
 
 

@@ -3,16 +3,23 @@
 import copy
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from snakemake.utils import update_config
 
-from mlm.config.reading import read_settings
 from mlm.config.resolution import model_of_run, resolve, run_section
-from mlm.config.sources import repeated_keys, set_by_user
-from mlm.foundations.errors import ConfigError
+from mlm.config.sources import (
+    read_overlay,
+    read_settings,
+    repeated_keys,
+    set_by_user,
+    settings_from,
+)
+from mlm.foundations.errors import ConfigError, MlmError
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
@@ -200,3 +207,47 @@ def test_a_file_without_keys_or_sense_is_left_to_snakemake(tmp_path, text):
     file = tmp_path / "mine.yaml"
     file.write_text(text)
     assert repeated_keys([file, tmp_path / "absent.yaml"]) == []
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (b"corpus: &a\n  filters: *a\n", "line 1: the value of corpus.filters contains itself"),
+        (
+            b"seed: 1\nevaluation:\n  prompts: &a [*a]\n",
+            "line 3: the value of evaluation.prompts[0]",
+        ),
+        (b"seed: 1\nreport: {title: Gr\xfc\xdfe}\n", "line 2: not UTF-8 (byte 0xfc). Convert it"),
+        (b"seed: 1\n---\nseed: 2\n", "line 2: a second document begins there"),
+        (b"model:\n\tfamily: bert\n", "line 2: YAML is indented with spaces; replace the tab"),
+        (b"seed: !!python/name:os.sep\n", "line 1: could not determine a constructor for the tag"),
+        (b"seed: [1\nreport: {}\n", "line 2: not valid YAML: did not find expected ',' or ']'"),
+        (b"- 1\n", "holds no keys"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, content, words):
+    file = tmp_path / "mine.yaml"
+    file.write_bytes(content)
+    with pytest.raises(MlmError, match=re.escape(f"--configfile {file}")) as caught:
+        read_overlay(file)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_value_that_contains_itself_is_told_to_snakemake_too(tmp_path):
+    file, prompts = tmp_path / "mine.yaml", []
+    file.write_text("evaluation:\n  prompts: &a [*a]\n")
+    prompts.append(prompts)
+    overlay = {"evaluation": {"prompts": prompts}}
+    with pytest.raises(MlmError, match=r"line 2: the value of evaluation\.prompts"):
+        settings_from(DEFAULTS | overlay, overlay, [file])
+
+
+def test_the_status_names_file_and_line_before_snakemake_reads_it(tmp_path):
+    (tmp_path / "mine.yaml").write_text("seed: 1\n---\nseed: 2\n")
+    command = [sys.executable, str(ROOT / "scripts" / "status.py"), "--configfile", "mine.yaml"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        "--configfile mine.yaml, line 2: a second document begins there (---); put each into a "
+        "file of its own\n"
+    )

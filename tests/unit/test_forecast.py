@@ -163,7 +163,7 @@ def test_updates_follow_from_what_the_configuration_and_the_corpus_say():
 
 
 def test_a_step_s_time_is_that_of_all_steps_and_runs_side_by_side_share_the_clock():
-    settings = resolve({"runs": {"a": {}, "b": {}}})
+    settings = resolve({"runs": {"a": {}, "b": {"pretraining": {"seed": 1}}}})
     training = measured(step=Took(1.0, 2.0))
     of_runs = [
         stage for run in "ab" for stage in stages_of_run(settings, run, SIZES, DATA, training, 1.0)

@@ -1,4 +1,4 @@
-"""Ten mistakes of a first hour, made as a newcomer makes them: each is answered with what to do."""
+"""Mistakes of a first hour, made as a newcomer makes them: each is answered with what to do."""
 
 import os
 import subprocess
@@ -130,3 +130,19 @@ def test_a_dataset_without_a_revision(tmp_path):
     answer = snakemake(tmp_path, config="corpus: {source: hub, hub: {dataset: some/one}}")
     assert "corpus.hub.revision: missing; expected the 40 hexadecimal digits of a commit" in answer
     assert "on the repository's page on the Hub, under Files, History" in answer
+
+
+def test_publishing_without_a_repository(tmp_path):
+    answer = snakemake(tmp_path, "publish")
+    assert answer.splitlines()[-1].startswith("publish: no repository is named. Set publish.tok")
+    assert "Wildcards" not in answer and "Traceback" not in answer
+
+
+def test_a_file_of_the_future(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_text("\n".join(f"The {n} rivers of the land" for n in range(99)))
+    os.utime(file, (2_000_000_000, 2_000_000_000))
+    own = "corpus: {source: files, files: {train: [a.txt]}}"
+    answer = snakemake(tmp_path, "results/corpus/train.json", config=own)
+    assert "a.txt is dated in the future" in answer and "touch a.txt" in answer
+    assert "Execute 1 jobs" not in answer, "refused before the work"

@@ -42,7 +42,7 @@ class Accelerator(Section):
         description="Rehearse this many replicas on logical CPU devices, in each process; null: as"
         " many as there are devices.",
     )
-    processes: Count | None = Field(
+    processes: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
         None,
         description="Processes that train a run together, each with its own devices, as on the"
         " hosts of a TPU slice (engine: jax); null: one; with start: hosts, one on each"
@@ -54,7 +54,7 @@ class Accelerator(Section):
         " Slurm, as tasks on its nodes; hosts: this same command is started on every host, and each"
         " is one of the processes.",
     )
-    join_seconds: Count = Field(
+    join_seconds: Annotated[int, Field(ge=1, le=604_800)] = Field(
         300, description="How many seconds a process waits for the others to come."
     )
     continue_on_other_devices: bool = Field(

@@ -5,20 +5,23 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from mlm.config.fields import (
+    Confidence,
     Count,
     Fraction,
     NotNegativeCount,
     ProperFraction,
+    Resamples,
     Section,
     Seed,
     Text,
+    TokenCount,
     section,
 )
 
 
 class Bootstrap(Section):
-    resamples: Annotated[int, Field(ge=100)] = 1000
-    confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
+    resamples: Resamples = 1000
+    confidence: Confidence = 0.95
 
 
 class Evaluation(Section):
@@ -27,7 +30,7 @@ class Evaluation(Section):
     batch_size: Count = Field(
         64, description="Samples in one batch; changes no figure beyond rounding."
     )
-    max_tokens: Count = Field(
+    max_tokens: TokenCount = Field(
         2_000_000,
         description="Tokens of the test split that are evaluated; of a larger split, samples at"
         " equal distances.",

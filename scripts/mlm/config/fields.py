@@ -22,8 +22,11 @@ from pydantic_core import core_schema
 
 SPLITS = ("train", "validation", "test")
 
-Count = Annotated[int, Field(ge=1)]
-NotNegativeCount = Annotated[int, Field(ge=0)]
+#: Every number has both bounds: beyond these, libraries fail with errors of their own.
+LARGEST = 10**9
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+NotNegativeCount = Annotated[int, Field(ge=0, le=LARGEST)]
+TokenCount = Annotated[int, Field(ge=1, le=10**15)]
 Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 Text = Annotated[str, Field(min_length=1)]
 #: A part of a whole, both ends included.
@@ -32,8 +35,10 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 ProperFraction = Annotated[float, Field(gt=0, lt=1)]
 #: A rate of decay or of dropout.
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST)]
+NotNegative = Annotated[float, Field(ge=0, le=LARGEST)]
+Resamples = Annotated[int, Field(ge=100, le=1_000_000)]
+Confidence = Annotated[float, Field(ge=0.5, lt=1)]
 #: Files of a split, each with its number of five digits in its name.
 FileCount = Annotated[int, Field(ge=1, le=99_999)]
 Threads = Annotated[int, Field(ge=1, le=1024)]

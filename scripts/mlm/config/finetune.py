@@ -7,9 +7,11 @@ from pydantic import Field
 from mlm.config.families import FAMILIES, JAX_FAMILIES
 from mlm.config.fields import (
     BelowOne,
+    Confidence,
     Count,
     NotNegative,
     Positive,
+    Resamples,
     Section,
     Seed,
     Text,
@@ -25,7 +27,7 @@ class FinetuneData(Section):
         " (year - 1900) / 50.\ncsv: a file of your own, with the columns below (others are"
         " ignored).",
     )
-    passage_words: Annotated[int, Field(ge=5)] = Field(
+    passage_words: Annotated[int, Field(ge=5, le=1_000_000)] = Field(
         100,
         description="At most this many words in an embedded passage, and this many passages from a"
         " speech.",
@@ -89,7 +91,7 @@ class Finetune(Section):
         " out.",
     )
     epochs: Count = Field(10, description="Passes over the training passages.")
-    max_length: Annotated[int, Field(ge=3)] = Field(
+    max_length: Annotated[int, Field(ge=3, le=65_536)] = Field(
         128,
         description="Tokens of a passage that are read, at most what the model has positions for."
         " What is longer is cut and counted.",
@@ -120,12 +122,12 @@ class Finetune(Section):
         " one that predicts best what is left out of its training part, group by group, and chooses"
         " in the same way whether to count runs of characters beside words.",
     )
-    resamples: Annotated[int, Field(ge=100)] = Field(
+    resamples: Resamples = Field(
         2000,
         description="Bootstrap over groups (over rows where there are none) and over the trainings"
         " of each fold: the number of resamples and what the intervals hold.",
     )
-    confidence: Annotated[float, Field(ge=0.5, lt=1)] = 0.95
+    confidence: Confidence = 0.95
 
     def contradictions(self) -> list[str]:
         if self.data.source == "csv":

@@ -12,7 +12,7 @@ from mlm.config.families import (
     unfit_family,
     unfit_for_neighbour_heads,
 )
-from mlm.config.fields import BelowOne, Count, Section, Text, expected, section
+from mlm.config.fields import LARGEST, BelowOne, Count, Section, Text, expected, section
 from mlm.config.hub_names import unpinned
 
 #: Fields of the transformers configuration that the workflow itself sets.
@@ -166,7 +166,7 @@ def _field_problems(fields: dict[str, Any]) -> list[str]:
     hints, problems = ModelFields.hints(), []
     counts = [n for n, hint in hints.items() if hint == hints["hidden_size"]]
     for name in (*counts, *_COUNTS):
-        if name in fields and not (type(fields[name]) is int and fields[name] >= 1):
+        if name in fields and not (type(fields[name]) is int and 1 <= fields[name] <= LARGEST):
             problems.append((name, expected(Count)))
     for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
         value = fields.get(name, 0)

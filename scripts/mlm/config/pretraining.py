@@ -17,6 +17,7 @@ from mlm.config.fields import (
     Section,
     Seed,
     Text,
+    TokenCount,
     WordForNull,
     named_twice,
     section,
@@ -164,8 +165,8 @@ class Pretraining(Section):
         description="Length of the training: exactly one of these is a number. The one that an"
         " overlay or a run sets takes the place of the one that stands here.",
     )
-    epochs: Positive | None = None
-    tokens: Count | None = None
+    epochs: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    tokens: TokenCount | None = None
     continue_from: ContinueFrom = section(ContinueFrom)
     forget: list[Text] = Field(
         [],

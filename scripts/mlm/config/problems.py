@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import difflib
+import json
 import math
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -24,7 +25,7 @@ def canonical(value: Any, hint: Any) -> Any:
     if isinstance(value, dict):
         children = bare.hints() if _is_section(bare) else {}
         other = get_args(bare)[1] if get_origin(bare) is dict else Any
-        return {str(k): canonical(v, children.get(str(k), other)) for k, v in value.items()}
+        return {k: canonical(v, children.get(k, other)) for k, v in value.items()}
     if isinstance(value, list | tuple):
         item = get_args(bare)[0] if get_origin(bare) is list else Any
         return [canonical(v, item) for v in value]
@@ -36,6 +37,30 @@ def canonical(value: Any, hint: Any) -> Any:
     if kinds == {int} and isinstance(value, float) and value.is_integer():
         return int(value)
     return value
+
+
+def with_text_keys(value: Any, path: str = "") -> tuple[Any, list[str]]:
+    """`value` without keys that YAML does not read as text, and a line for each section of such."""
+    if isinstance(value, list):
+        found = [with_text_keys(item, f"{path}[{number}]") for number, item in enumerate(value)]
+        return [item for item, _ in found], [line for _, lines in found for line in lines]
+    if not isinstance(value, dict):
+        return value, []
+    kept, problems = {}, []
+    if wrong := [json.dumps(key, default=str) for key in value if not isinstance(key, str)]:
+        quoted = ", ".join(f'"{key}"' for key in wrong)
+        problems.append(
+            f"{path or 'the top level'}: a key must be text, found {', '.join(wrong)}; "
+            f"write {quoted}"
+        )
+    for key, inner in value.items():
+        if isinstance(key, str):
+            held, lines = with_text_keys(inner, f"{path}.{key}" if path else key)
+            problems += lines
+            # A section of such keys alone needs no second line that says it is empty.
+            if held or not lines:
+                kept[key] = held
+    return kept, problems
 
 
 def _from_text(text: str, kinds: set, nullable: bool) -> Any:

@@ -23,7 +23,7 @@ class PushedCheckpoints(Section):
     branch: Text = Field(
         "checkpoints", description="The branch of the model's repository that takes them."
     )
-    wait: Annotated[int, Field(ge=0)] = Field(
+    wait: Annotated[int, Field(ge=0, le=604_800)] = Field(
         600, description="Seconds that the end of a training waits for the last push."
     )
 

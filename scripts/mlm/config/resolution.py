@@ -1,11 +1,12 @@
 """The configuration as the workflow uses it: checked, complete, in plain types."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mlm.config.configuration import RUN_SECTIONS, Configuration, Overrides
 from mlm.config.pretraining import with_its_length_alone
-from mlm.config.problems import checked, merged
+from mlm.config.problems import checked, merged, with_text_keys
 from mlm.config.sweep import swept
 from mlm.foundations.errors import ConfigError
 
@@ -28,9 +29,10 @@ def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
 
     Raises ConfigError with every problem.
     """
+    given, keys = with_text_keys(given)
     given, wrong = swept(given)
     configuration, found = checked(Configuration, given)
-    found = [*problems, *wrong, *found, *configuration.contradictions()]
+    found = [*problems, *keys, *wrong, *found, *configuration.contradictions()]
     plain = configuration.model_dump(exclude_unset=True)
     plain["runs"] = {
         name: overrides.model_dump(exclude_unset=True) if overrides else {}
@@ -45,12 +47,30 @@ def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
         where = f"runs.{name}: " if plain["runs"][name] else ""
         found += [where + line for line in configuration.contradictions_of_run(run)]
     found += configuration.contradictions_between_runs(runs)
+    found += _identical(runs, configuration.seed)
     if found:
         raise ConfigError(list(dict.fromkeys(found)))
     settings = Settings(configuration.model_dump() | {"runs": plain["runs"]})
     settings["model"]["config"] = configuration.model.shown_fields()
     settings.given = plain
     return settings
+
+
+def _identical(runs: Mapping[str, Overrides], seed: int) -> list[str]:
+    """A line for each group of `runs` with the same settings, which would train one model twice."""
+    alike: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        settings = run.model_dump() | {"model": run.model.of_jobs()}
+        if settings["pretraining"]["seed"] is None:
+            settings["pretraining"]["seed"] = seed
+        del settings["pretraining"]["checkpoint"]
+        alike.setdefault(json.dumps(settings, sort_keys=True, default=str), []).append(name)
+    return [
+        f"runs: {', '.join(names)} have the same settings, so that one model would be trained "
+        f"{len(names)} times; keep one of them. The runs of several overlays are added up"
+        for names in alike.values()
+        if len(names) > 1
+    ]
 
 
 def run_section(settings: Settings, run: str, section: str) -> dict[str, Any]:

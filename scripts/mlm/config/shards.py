@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import SPLITS, Count, FileCount, Section, section
+from mlm.config.fields import SPLITS, FileCount, Section, section
 
 
 class Prebuilt(Section):
@@ -40,7 +40,7 @@ class Shards(Section):
     compression: Literal["none", "gzip"] = Field(
         "none", description="Compression of the files: none or gzip."
     )
-    read_batch: Count = Field(
+    read_batch: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         1000,
         description="Documents tokenised at a time: bounds the memory of a job, changes no byte.",
     )

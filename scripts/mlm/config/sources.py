@@ -1,9 +1,11 @@
-"""What Snakemake read the configuration from: which values a user set, and keys that repeat.
+"""Where the configuration comes from: files and the command line, and which values a user set.
 
-Snakemake merges config.yaml, in which every default stands, the files of `--configfile` and
-`--config` before the workflow sees any of it.
+Snakemake merges config.yaml, which contains every default, the files of `--configfile` and
+`--config` before the workflow sees any of it. Commands without Snakemake do the same here.
 """
 
+import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,111 @@ import yaml
 from mlm.config.configuration import Configuration
 from mlm.config.pretraining import LENGTHS, with_its_length_alone
 from mlm.config.problems import canonical, merged
+from mlm.config.resolution import Settings, resolve
+from mlm.foundations.errors import MlmError
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: Snakemake runs the Python in a file with this key.
+_PROGRAM = "__use_yte__"
+
+
+def read_settings(
+    defaults: Path, overlays: Iterable[str], assignments: Iterable[str] = ()
+) -> Settings:
+    """The resolved configuration of config.yaml, at `defaults`, with the files `overlays` merged
+    into it one after the other, and after them `assignments`, each KEY=VALUE.
+
+    As `--configfile` and `--config` of Snakemake. Raises MlmError for a file that cannot be read,
+    and ConfigError with every problem found.
+    """
+    overlays = list(overlays)
+    overlay: dict[str, Any] = {}
+    for file in overlays:
+        overlay = merged(overlay, read_overlay(Path(file)))
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not (key and equals):
+            raise MlmError(f"--config {assignment}: expected KEY=VALUE")
+        overlay = merged(overlay, {key: yaml.load(value, _LOADER)})
+    whole = merged(read_overlay(defaults), overlay)
+    return settings_from(whole, overlay, [defaults, *overlays])
+
+
+def read_settings_in(
+    directory: str, defaults: Path, overlays: Iterable[str], assignments: Iterable[str]
+) -> Settings:
+    """As `read_settings`, with `directory` made the working directory.
+
+    Paths in the files are relative to it, as with Snakemake's `--directory`; the files' own paths
+    are not. Raises MlmError also if there is no such directory.
+    """
+    files = [os.path.abspath(file) if directory != "." else file for file in overlays]
+    if not os.path.isdir(directory):
+        raise MlmError(f"--directory {directory}: there is no such directory")
+    os.chdir(directory)
+    return read_settings(defaults, files, assignments)
+
+
+def settings_from(
+    config: Mapping[str, Any], overlay: Mapping[str, Any], files: Iterable[str | Path]
+) -> Settings:
+    """The resolved configuration of the merged `config`.
+
+    `overlay` is the part from `--configfile` and `--config`; `files` are all that were merged.
+    Raises ConfigError with every problem, and MlmError for a value that contains itself.
+    """
+    problems = repeated_keys(files)
+    given, undecided = set_by_user(config, overlay)
+    return resolve(given, problems + undecided)
+
+
+def read_overlay(file: Path) -> dict[str, Any]:
+    """The content of a configuration file; MlmError with file, line and remedy if it has none."""
+    where = f"--configfile {file}"
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise MlmError(f"{where}: there is no such file") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise MlmError(
+            f"{where}, line {line}: not UTF-8 (byte 0x{error.object[error.start]:02x}). Convert "
+            f"it, for instance: iconv -f latin1 -t utf-8 {file} > utf8.yaml"
+        ) from None
+    except OSError as error:
+        raise MlmError(f"{where}: cannot be read ({error.strerror})") from None
+    try:
+        content = json.loads(text)
+    except ValueError:
+        content = _read_yaml(text, where)
+    if not isinstance(content, dict):
+        raise MlmError(f"{where}: holds no keys; expected sections as in config.yaml")
+    if _PROGRAM in content:
+        raise MlmError(
+            f"{where}: is a program ({_PROGRAM}), which only Snakemake runs. Give its result"
+        )
+    return content
+
+
+def _read_yaml(text: str, where: str) -> Any:
+    try:
+        list(_repeated(yaml.compose(text, _LOADER), where))
+        return yaml.load(text, _LOADER)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{where}, line {mark.line + 1}" if mark else where
+        line = text.splitlines()[mark.line : mark.line + 1] if mark else []
+        if "\t" in "".join(line) and "token" in str(error.problem):
+            remedy = "YAML is indented with spaces; replace the tab"
+        elif "single document" in str(error.context):
+            remedy = "a second document begins there (---); put each into a file of its own"
+        elif isinstance(error, yaml.constructor.ConstructorError):
+            remedy = f"{error.problem}; write the value itself, without a tag"
+        else:
+            remedy = f"not valid YAML: {error.problem}"
+        raise MlmError(f"{where}: {remedy}") from None
+    except (ValueError, yaml.YAMLError) as error:
+        raise MlmError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
 
 
 def set_by_user(
@@ -99,8 +204,8 @@ def _undecided(whole: dict, over: dict, defaults: dict) -> list[str]:
 def repeated_keys(files: Iterable[str | Path]) -> list[str]:
     """A line for each key that stands twice in one section of a configuration file.
 
-    YAML readers take the last one and say nothing. Files that cannot be read are passed over:
-    Snakemake has told of them before.
+    YAML readers take the last one and say nothing. Files that cannot be read are skipped, since
+    Snakemake reported them before. Raises MlmError for a value that contains itself.
     """
     problems = []
     for file in dict.fromkeys(map(str, files)):
@@ -110,7 +215,7 @@ def repeated_keys(files: Iterable[str | Path]) -> list[str]:
             continue
         problems += [
             f"{path}: stands twice in {file}, {_lines(first, second)}; keep one"
-            for path, first, second in _repeated(root, "")
+            for path, first, second in _repeated(root, f"--configfile {file}")
         ]
     return problems
 
@@ -119,10 +224,18 @@ def _lines(first: int, second: int) -> str:
     return f"in lines {first} and {second}" if first != second else f"both in line {first}"
 
 
-def _repeated(node: yaml.Node | None, path: str) -> Iterator[tuple[str, int, int]]:
+def _repeated(
+    node: yaml.Node | None, where: str, path: str = "", above: tuple = ()
+) -> Iterator[tuple[str, int, int]]:
+    if node in above:
+        raise MlmError(
+            f"{where}, line {node.start_mark.line + 1}: the value of {path} contains itself, by "
+            "an alias (*); write it out without the alias"
+        )
+    above = (*above, node)
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
-            yield from _repeated(item, f"{path}[{number}]")
+            yield from _repeated(item, where, f"{path}[{number}]", above)
     if not isinstance(node, yaml.MappingNode):
         return
     lines: dict[str, int] = {}
@@ -131,8 +244,8 @@ def _repeated(node: yaml.Node | None, path: str) -> Iterator[tuple[str, int, int
             continue
         here = f"{path}.{key.value}" if path else key.value
         line = key.start_mark.line + 1
-        # `<<` takes in other mappings, and may stand as often as wanted.
+        # `<<` merges other mappings, and may be repeated.
         if key.value in lines and key.value != "<<":
             yield here, lines[key.value], line
         lines[key.value] = line
-        yield from _repeated(value, here)
+        yield from _repeated(value, where, here, above)

@@ -97,7 +97,7 @@ class Tokenizer(Section):
         " Below 1, the rarest of the alphabet are left to the unknown token, or to bytes (0.9995"
         " suits a large corpus, or thousands of Chinese characters). At least 0.98 for unigram.",
     )
-    max_training_bytes: Annotated[int, Field(ge=100_000)] = Field(
+    max_training_bytes: Annotated[int, Field(ge=100_000, le=10**13)] = Field(
         1_000_000_000,
         description="A larger train split is sampled evenly down to this many bytes for the"
         " training.",

@@ -3,8 +3,11 @@
 import importlib.metadata
 import os
 import re
+import shlex
 import shutil
 import sys
+import time
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -116,6 +119,22 @@ def check_place(directory: Path) -> None:
             f"{directory} has only {free / 1e6:.0f} MB of free disk space; at least "
             f"{LEAST_FREE_BYTES / 1e6:.0f} MB are needed to start. Free some space, or run in "
             "another directory (snakemake --directory)"
+        )
+
+
+def refuse_future_dates(sources: Iterable[str]) -> None:
+    """Raise MlmError if some of the files `sources` are dated in the future.
+
+    Only content counts, yet Snakemake deletes what a job has made if an input's date is later.
+    """
+    now = time.time()
+    ahead = sorted({s for s in sources if os.path.exists(s) and os.path.getmtime(s) > now + 1})
+    if ahead:
+        others = f" and {len(ahead) - 10} more files" if len(ahead) > 10 else ""
+        raise MlmError(
+            f"{ahead[0]} is dated in the future ({time.ctime(os.path.getmtime(ahead[0]))}), and "
+            "Snakemake would delete what is made from it. Give it the date of today: "
+            f"touch {shlex.join(ahead[:10])}{others}"
         )
 
 
