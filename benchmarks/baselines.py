@@ -21,7 +21,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 from mlm.corpus.counts import ContextCounts, count_tokens
-from mlm.evaluation.baselines import DEEPEST, NeighbourMixture, unigram_probabilities
+from mlm.evaluation.neighbour_mixture import DEEPEST, NeighbourMixture, unigram_probabilities
 from mlm.evaluation.predictions import Positions, positions_of
 
 SPECIAL = [0, 1, 2]

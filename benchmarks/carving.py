@@ -31,7 +31,7 @@ from mlm.corpus.counts import count_tokens
 from mlm.corpus.embedded import paragraphs, speeches
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.corpus.splitting import carve
-from mlm.evaluation.baselines import NeighbourMixture
+from mlm.evaluation.neighbour_mixture import NeighbourMixture
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_settings import TokenizerSettings

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from mlm.asking.artefacts import Asked
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.evaluation.artefacts import Evaluation, FillMask
+from mlm.evaluation.artefacts import EvaluationFigures, FillMask
 from mlm.report.report_inputs import CURVE_COLUMNS
 from mlm.samples.artefacts import Preview
 from mlm.samples.manifests import Manifest
@@ -211,7 +211,7 @@ def curves(loss: float = 4.9) -> list[dict]:
     return rows
 
 
-def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> Evaluation:
+def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> EvaluationFigures:
     def metrics(value: float) -> dict:
         return {
             "loss": value,
@@ -360,7 +360,7 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "manifest": sha("manifest test"),
         },
     }
-    return typed(Evaluation, content | other)
+    return typed(EvaluationFigures, content | other)
 
 
 def fill_mask(

@@ -10,8 +10,8 @@ import report_artefacts as made
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import Cluster, NearDuplicate, NearDuplicatesOfSplit, TakenByRule
 from mlm.evaluation.artefacts import (
-    Answer,
-    Guess,
+    FilledToken,
+    FirstGuess,
     MinimalPairs,
     PredictedToken,
     ScoredPair,
@@ -94,11 +94,11 @@ def with_texts(root: Path, texts: list[str]) -> Results:
     text = " ".join(texts)
     prompts = [f"{h} [MASK]" for h in texts]
     filled = made.fill_mask("base", prompts)
-    answers = [Answer(token=h, sequence=h, score=0.1) for h in texts]
+    answers = [FilledToken(token=h, sequence=h, score=0.1) for h in texts]
     first, *others = filled.prompts
     filled = replace(filled, prompts=[replace(first, answers=answers), *others])
     evaluated = made.evaluation("base")
-    tokens = [PredictedToken(h, True, Guess(h, 0.5, False)) for h in texts]
+    tokens = [PredictedToken(h, True, FirstGuess(h, 0.5, False)) for h in texts]
     best = [replace(sample, tokens=tokens) for sample in evaluated.samples.best]
     evaluated = replace(
         evaluated,

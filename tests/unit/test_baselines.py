@@ -6,12 +6,8 @@ import numpy as np
 import pytest
 
 from mlm.corpus.counts import count_tokens
-from mlm.evaluation.baselines import (
-    NeighbourMixture,
-    as_shown,
-    unigram_probabilities,
-    unigram_scores,
-)
+from mlm.evaluation.baselines import as_shown, unigram_scores
+from mlm.evaluation.neighbour_mixture import NeighbourMixture, unigram_probabilities
 from mlm.evaluation.predictions import NO_NEIGHBOUR, positions_of
 from mlm.samples.split_samples import joined
 
@@ -101,45 +97,41 @@ def _in_contexts(places, contexts):
     return replace(places[: len(contexts)], left=contexts[:, :2], right=contexts[:, 2:])
 
 
-@pytest.mark.parametrize("order", [2, 3])
-def test_every_distribution_adds_up_to_one(speeches, order):
-    (train, _, test), vocabulary = speeches
-    mixture = _mixture(train, vocabulary, order)
-    places = _all_positions(test)
-    edges = [(-1, 9, 20, 21), (20, -1, -1, -1), (-1, -1, -1, -1), (7, 3, 8, 5)]
-    for part in (places[:60], _in_contexts(places, edges)):
-        for number in range(len(mixture.weights)):
-            mixture.weights = np.eye(len(mixture.weights))[number]
-            found = mixture.probabilities(part)
-            np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-9)
-            assert not found[:, SPECIAL].any()
-
-
-def _discounted(counts, contexts, shorter):
-    """P(w | context) [vocabulary] by the formula, from a dictionary of counts."""
-    once, twice = (sum(n == times for n in counts.values()) for times in (1, 2))
+def _discounted(counts, context, shorter):
+    """P(w | context) [vocabulary] by the formula, from counts by context and token."""
+    numbers = [n for seen in counts.values() for n in seen.values()]
+    once, twice = numbers.count(1), numbers.count(2)
     discount = once / (once + 2 * twice) if once and twice else 0.5
-    found = np.zeros(len(shorter))
-    seen = {token: n for (*context, token), n in counts.items() if context == contexts}
+    seen = counts.get(context)
     if not seen:
         return shorter
-    total = sum(seen.values())
+    found, total = np.zeros(len(shorter)), sum(seen.values())
     for token, n in seen.items():
         found[token] = (n - discount) / total
     return found + discount * len(seen) / total * shorter
 
 
+def _by_context(counts):
+    found = {}
+    for (*context, token), n in counts.items():
+        found.setdefault(tuple(context), {})[token] = n
+    return found
+
+
 def _by_formula(train, vocabulary, weights, places):
     """The mixture by the module's formulas, from plain counts, [positions, vocabulary]."""
     turned = [part[:, ::-1] for part in train]
-    tables = [(_plain_counts(*part), _plain_triples(*part)) for part in (train, turned)]
+    tables = [
+        (_by_context(_plain_counts(*part)), _by_context(_plain_triples(*part)))
+        for part in (train, turned)
+    ]
     unigram = unigram_probabilities(count_tokens([train], vocabulary, SPECIAL), SPECIAL)
     text, whole = unigram > 0, []
     for pair in zip(places.left.tolist(), places.right.tolist(), strict=True):
         parts, sides = [unigram], []
         for (pairs, triples), (near, far) in zip(tables, pair, strict=True):
-            one = _discounted(pairs, [near], unigram)
-            sides.append((one, _discounted(triples, [far, near], one)))
+            one = _discounted(pairs, (near,), unigram)
+            sides.append((one, _discounted(triples, (far, near), one)))
         for left, right in zip(*sides, strict=True):
             both = np.where(text, left * right / np.where(text, unigram, 1), 0)
             parts += [left, right, both / both.sum()]
@@ -147,61 +139,50 @@ def _by_formula(train, vocabulary, weights, places):
     return np.stack(whole)
 
 
-def test_the_trigram_is_its_formula(speeches):
-    (train, _, test), vocabulary = speeches
-    mixture = _mixture(train, vocabulary, 3)
-    mixture.weights = np.array([0.05, 0.1, 0.1, 0.15, 0.1, 0.1, 0.4])
-    places = _all_positions(test)[:25]
-    expected = _by_formula(train, vocabulary, mixture.weights, places)
-    np.testing.assert_allclose(mixture.probabilities(places), expected, rtol=1e-9)
-
-
-def _ranks(whole, truth):
-    """Ranks by looking at every token: of equals, the lower id is ahead; 6 for all beyond 5."""
-    of_truth = whole[np.arange(len(truth)), truth][:, None]
-    ahead = (whole > of_truth) | (
-        (whole == of_truth) & (np.arange(whole.shape[1]) < truth[:, None])
-    )
-    return 1 + np.minimum(ahead.sum(axis=1), 5)
+def _agree_with_the_formula(mixture, train, vocabulary, places):
+    """Losses and ranks are those of looking at every token; of equals, the lower id is ahead, and
+    beyond 5 all ranks are 6."""
+    whole = _by_formula(train, vocabulary, mixture.weights, places)
+    np.testing.assert_allclose(whole.sum(axis=1), 1, atol=1e-9)
+    assert not whole[:, SPECIAL].any()
+    scores = mixture.scores(places, "mixture")
+    of_truth = whole[np.arange(len(places)), places.truth][:, None]
+    np.testing.assert_allclose(scores.loss, -np.log(of_truth[:, 0]), rtol=1e-9)
+    equal = np.isclose(whole, of_truth, rtol=1e-12, atol=0)
+    ahead = (whole > of_truth) & ~equal
+    ahead |= equal & (np.arange(vocabulary) < places.truth[:, None])
+    assert np.array_equal(scores.rank, 1 + np.minimum(ahead.sum(axis=1), 5))
+    return set(scores.rank.tolist())
 
 
 @pytest.mark.parametrize("order", [2, 3])
-def test_scores_agree_with_the_whole_distribution(speeches, order, monkeypatch):
+def test_scores_are_those_of_the_formula_over_the_whole_vocabulary(speeches, order, monkeypatch):
     (train, _, test), vocabulary = speeches
-    monkeypatch.setattr("mlm.evaluation.baselines._AT_ONCE", 20_000)
+    train = train[0][:400], train[1][:400]
+    monkeypatch.setattr("mlm.evaluation.neighbour_mixture._AT_ONCE", 20_000)
     mixture = _mixture(train, vocabulary, order)
-    places = _all_positions(test)[:400]
-    # Where nothing is known, most tokens stand in no row.
-    places = joined([places, _in_contexts(places, [(-1, -1, -1, -1), (7, -1, -1, -1)] * 20)])
-    scores = mixture.scores(places, "mixture")
-    whole = mixture.probabilities(places)
-    of_truth = whole[np.arange(len(places)), places.truth]
-    np.testing.assert_allclose(scores.log_probability, np.log(of_truth), rtol=1e-12)
-    assert np.array_equal(scores.rank, _ranks(whole, places.truth))
-    assert set(scores.rank.tolist()) == {1, 2, 3, 4, 5, 6}
+    mixture.weights = np.random.default_rng(order).dirichlet(np.ones(len(mixture.weights)))
+    places = _all_positions(test)
+    edges = [(-1, 9, 20, 21), (20, -1, -1, -1), (-1, -1, -1, -1), (7, 3, 8, 5), (7, -1, -1, -1)]
+    places = joined([places[:100], _in_contexts(places, edges * 8)])
+    ranks = _agree_with_the_formula(mixture, train, vocabulary, places)
+    assert ranks == {1, 2, 3, 4, 5, 6}
 
 
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("seed", range(6))
 def test_small_random_counts_give_what_the_formula_says(order, seed, monkeypatch):
     random = np.random.default_rng(seed)
-    monkeypatch.setattr("mlm.evaluation.baselines._AT_ONCE", int(random.integers(1, 300)))
+    at_once = int(random.integers(1, 300))
+    monkeypatch.setattr("mlm.evaluation.neighbour_mixture._AT_ONCE", at_once)
     vocabulary, shape = int(random.integers(12, 60)), (40, 12)
     # Frequent and rare tokens, special ones among them, and padding.
     ids = random.zipf(1.3, (2, *shape)) % vocabulary
     mask = np.arange(12) < random.integers(2, 13, (2, 40, 1))
     train = ids[0], mask[0]
-    places = _all_positions((ids[1], mask[1]))
     mixture = _mixture(train, vocabulary, order)
     mixture.weights = random.dirichlet(np.full(len(mixture.weights), 0.5))
-    scores = mixture.scores(places, "mixture")
-    whole = mixture.probabilities(places)
-    expected = _by_formula(train, vocabulary, mixture.weights, places)
-    np.testing.assert_allclose(whole, expected, rtol=1e-9)
-    of_truth = expected[np.arange(len(places)), places.truth]
-    np.testing.assert_allclose(scores.loss, -np.log(of_truth), rtol=1e-9)
-    # Equals are equal in the mixture's own numbers alone.
-    assert np.array_equal(scores.rank, _ranks(whole, places.truth))
+    _agree_with_the_formula(mixture, train, vocabulary, _all_positions((ids[1], mask[1])))
 
 
 def test_no_positions_have_no_scores(speeches):

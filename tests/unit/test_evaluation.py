@@ -4,8 +4,8 @@ import evaluated_project as project
 import numpy as np
 import pytest
 
-from mlm.config.evaluation import Evaluation as EvaluationSection
-from mlm.evaluation.artefacts import Evaluation, rounded
+from mlm.config.evaluation import Evaluation
+from mlm.evaluation.artefacts import EvaluationFigures, rounded
 from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.evaluation.model_evaluation import Paths, evaluate
 from mlm.foundations.atomic import canonical_json
@@ -56,7 +56,7 @@ def _paths(root, name="random"):
 
 
 def _evaluation(paths, carved=False, **changes):
-    section = EvaluationSection(**{**SECTION, **changes})
+    section = Evaluation(**{**SECTION, **changes})
     return evaluate("a run", paths, CHARACTERS, section, {}, carved=carved)
 
 
@@ -293,7 +293,7 @@ def test_it_is_said_where_groups_are_few_or_not_known(random_model, grouped):
 
 @pytest.mark.slow
 def test_the_sums_by_group_stay_few_however_many_groups_there_are(monkeypatch, root):
-    monkeypatch.setattr("mlm.evaluation.evaluation_parts._MOST_SUMS", 7)
+    monkeypatch.setattr("mlm.evaluation.metrics.MOST_GROUP_SUMS", 7)
     found = _evaluated(root)
     assert len(found["group_sums"]["loss"]) == 7
     assert sum(found["group_sums"]["predictions"]) == found["test"]["num_predictions"]
@@ -344,7 +344,7 @@ def test_of_a_large_test_split_samples_at_equal_distances_are_evaluated(root, ra
 
 def test_the_file_is_read_back(tmp_path, root, random_model):
     _evaluation(_paths(root)).write(tmp_path / "evaluation.json")
-    assert as_json(Evaluation.read(tmp_path / "evaluation.json")) == rounded(random_model)
+    assert as_json(EvaluationFigures.read(tmp_path / "evaluation.json")) == rounded(random_model)
 
 
 def test_a_changed_shard_is_refused(root, tmp_path):

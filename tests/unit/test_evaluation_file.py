@@ -1,10 +1,10 @@
-from mlm.evaluation.artefacts import Answer, FillMask, Prompt, rounded
+from mlm.evaluation.artefacts import FilledToken, FillMask, Prompt, rounded
 from mlm.foundations.artefacts import read_artefact
 
 
 def test_what_is_written_has_its_version_and_is_rounded(tmp_path):
     path = tmp_path / "fill_mask.json"
-    FillMask("base", [Prompt("A [MASK].", [Answer("b", "A b.", 1 / 3)])]).write(path)
+    FillMask("base", [Prompt("A [MASK].", [FilledToken("b", "A b.", 1 / 3)])]).write(path)
     answer = {"token": "b", "sequence": "A b.", "score": 0.3333333}
     prompts = [{"prompt": "A [MASK].", "answers": [answer]}]
     assert read_artefact(path) == {"format_version": 1, "run": "base", "prompts": prompts}

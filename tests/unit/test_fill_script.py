@@ -5,7 +5,7 @@ import json
 import pytest
 from loaded_script import loaded
 
-from mlm.evaluation.artefacts import Answer, Prompt
+from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.foundations.artefacts import record_job, write_artefact
 
 
@@ -27,7 +27,7 @@ def fill(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def answers(directory, prompts, top_k, told_as):
-        answer = Answer(token="people", sequence="the people", score=0.75)
+        answer = FilledToken(token="people", sequence="the people", score=0.75)
         return [Prompt(prompt, [answer] * top_k) for prompt in prompts]
 
     monkeypatch.setattr("mlm.evaluation.fill_mask.answers", answers)

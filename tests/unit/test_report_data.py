@@ -3,7 +3,7 @@
 import pytest
 import report_artefacts as made
 
-from mlm.evaluation.artefacts import Evaluation
+from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.foundations.artefacts import read_artefact, write_artefact
 from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.typed_artefacts import as_json
@@ -28,13 +28,13 @@ def test_another_format_version_is_refused_by_name(tmp_path):
     path = written(tmp_path / "evaluation.json", as_json(made.evaluation("base")))
     written(path, read_artefact(path) | {"format_version": 1})
     with pytest.raises(MlmError, match=r"evaluation\.json: format version 2 .* found 1"):
-        Evaluation.read(path)
+        EvaluationFigures.read(path)
 
 
 def test_a_missing_format_version_is_refused(tmp_path):
     path = written(tmp_path / "evaluation.json", {"run": "base"})
     with pytest.raises(MlmError, match="found none"):
-        Evaluation.read(path)
+        EvaluationFigures.read(path)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", '"text"'])
@@ -49,7 +49,7 @@ def test_a_missing_field_and_an_unknown_one_are_named_with_the_way_out(tmp_path)
     content["train"]["num_group"] = 12
     path = written(tmp_path / "a.json", content)
     with pytest.raises(MlmError) as caught:
-        Evaluation.read(path)
+        EvaluationFigures.read(path)
     assert str(caught.value) == (
         f"{path}: the field test.loss is missing; the field train.num_group is not known; the "
         f"field baselines is missing; the field baseline is not known. {remedy(path)}"

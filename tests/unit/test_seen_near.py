@@ -22,8 +22,8 @@ from mlm.asking.asking import Question, ask
 from mlm.asking.seen_near import Records, seen_near
 from mlm.config.resolution import resolve, run_section
 from mlm.evaluation.artefacts import (
-    Answer,
     ExtremeSamples,
+    FilledToken,
     FillMask,
     PredictedSample,
     PredictedToken,
@@ -50,7 +50,7 @@ def made(tmp_path_factory):
         masking = run_section(SETTINGS, "base", "pretraining")["masking"]
         write_training(run, files, masking, global_batch_size=run.global_batch_size(1))
         word = TEXTS[5].split()[4]
-        answers = [Answer(token=f" {word}", sequence=TEXTS[5], score=0.5)]
+        answers = [FilledToken(token=f" {word}", sequence=TEXTS[5], score=0.5)]
         FillMask("base", [Prompt(TEXTS[5].replace(word, "[MASK]"), answers)]).write(
             RUN / "fill_mask.json"
         )

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.evaluation.artefacts import Guess, PredictedSample, PredictedToken
+from mlm.evaluation.artefacts import FirstGuess, PredictedSample, PredictedToken
 from mlm.report.shown_samples import prediction_pieces, preview_pieces
 from mlm.report.visible_text import is_shown_by_name, plain, spaced, visible
 from mlm.samples.artefacts import PreviewSample, PreviewToken
@@ -73,8 +73,8 @@ def test_a_preview_tells_hidden_replaced_and_kept_apart():
 def test_a_prediction_shows_the_truth_and_the_guess():
     tokens = [
         PredictedToken(" our", False, None),
-        PredictedToken(" Union", True, Guess(" country", 0.4, False)),
-        PredictedToken(" ", True, Guess(" ", 0.9, True)),
+        PredictedToken(" Union", True, FirstGuess(" country", 0.4, False)),
+        PredictedToken(" ", True, FirstGuess(" ", 0.9, True)),
     ]
     shown = prediction_pieces(PredictedSample(0, 1.0, 0.5, tokens), SPECIAL)
     assert states(shown) == [("Union", "wrong", "country"), ("␠", "right", "␠")]

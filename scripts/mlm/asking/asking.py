@@ -375,7 +375,7 @@ class _Lookup:
             return []
         manifest = self._inputs.manifests[split]
         if split == "test":
-            from mlm.evaluation.shard_reading import evaluated
+            from mlm.evaluation.evaluation_data import evaluated
 
             count = evaluated(manifest, evaluation["max_tokens"])
         else:

@@ -18,7 +18,7 @@ from mlm.asking.uses import Batches, uses_in
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.evaluation.artefacts import Evaluation, FillMask, PredictedSample, Prompt
+from mlm.evaluation.artefacts import EvaluationFigures, FillMask, PredictedSample, Prompt
 from mlm.samples.artefacts import HolesOfRun
 from mlm.samples.holes import Holes
 from mlm.samples.manifests import Manifest, shards_root
@@ -67,7 +67,7 @@ def seen_near(run: str, records: Records, filters: dict) -> Asked:
         build_index("train", sources, path)
         search = _Search(records, training, filters, TextIndex(path, "Run the same command again"))
         texts = [search.prompt(prompt) for prompt in FillMask.read(records.fill_mask).prompts]
-        samples = Evaluation.read(records.evaluation).samples
+        samples = EvaluationFigures.read(records.evaluation).samples
         for kind, found in (("best", samples.best), ("worst", samples.worst)):
             texts += [search.sample(kind, sample) for sample in found]
     return Asked(run, training.steps, tuple(texts), None)

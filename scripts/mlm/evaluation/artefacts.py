@@ -80,8 +80,8 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Gap:
-    """The loss on test less that on train, over all predictions, in nats, and its interval."""
+class Difference:
+    """A mean difference of two losses in nats, and its confidence interval."""
 
     difference: float
     difference_interval: Interval
@@ -97,11 +97,11 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Baseline:
+class Baseline(Difference):
     """A baseline at the model's positions.
 
-    `sees` says what it is told. `hidden` are its figures over the positions where the model could
-    not see the token itself, and `difference` there the model's loss minus the baseline's.
+    `sees` says what it is given. `hidden` are its figures over the positions at which the model is
+    not shown the token itself, and `difference` there the model's loss minus the baseline's.
     """
 
     loss: float
@@ -110,8 +110,6 @@ class Baseline:
     top5_accuracy: float
     bits_per_character: float | None
     hidden: Part
-    difference: float
-    difference_interval: Interval
     sees: str
     counted: Counted
     weights: dict[str, float] | None = field(default=None, metadata=OPTIONAL)
@@ -157,7 +155,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Guess:
+class FirstGuess:
     """The model's first guess at a token."""
 
     text: str
@@ -171,7 +169,7 @@ class PredictedToken:
 
     text: str
     truth: bool
-    predicted: Guess | None
+    predicted: FirstGuess | None
 
 
 @dataclass(frozen=True)
@@ -256,7 +254,7 @@ class EvaluationDigests:
 
 
 @dataclass(frozen=True)
-class Evaluation(_Rounded):
+class EvaluationFigures(_Rounded):
     """Every figure of a run's model on the test split.
 
     `train` are the figures on a sample of train and `gap` how far those on test are from them, None
@@ -268,7 +266,7 @@ class Evaluation(_Rounded):
     run: str
     test: Summary
     train: Summary | None
-    gap: Gap | None
+    gap: Difference | None
     baselines: dict[str, Baseline]
     frequency_bands: list[FrequencyBand]
     positions: list[PositionBin]
@@ -285,7 +283,7 @@ class Evaluation(_Rounded):
 
 
 @dataclass(frozen=True)
-class Answer:
+class FilledToken:
     """A token, the prompt with it, and its probability."""
 
     token: str
@@ -298,7 +296,7 @@ class Prompt:
     """A prompt and its answers, the most probable first."""
 
     prompt: str
-    answers: list[Answer]
+    answers: list[FilledToken]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.evaluation.artefacts import Answer, Prompt
+from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.evaluation.exported_model import (
     check_vocabulary,
     framework_of,
@@ -99,7 +99,7 @@ def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]
     return in_jax
 
 
-def _answers(logits_of, tokenizer, ids: list[int], top_k: int) -> list[Answer]:
+def _answers(logits_of, tokenizer, ids: list[int], top_k: int) -> list[FilledToken]:
     place = ids.index(tokenizer.mask_token_id)
     # The model may have more rows than the tokenizer has ids.
     logits = logits_of(np.array(ids, np.int32), place).astype(np.float64)
@@ -107,7 +107,7 @@ def _answers(logits_of, tokenizer, ids: list[int], top_k: int) -> list[Answer]:
     probabilities /= probabilities.sum()
     best = np.argsort(-probabilities[: len(tokenizer)], kind="stable")[:top_k]
     return [
-        Answer(
+        FilledToken(
             token=tokenizer.decode([i]),
             sequence=tokenizer.decode(
                 [*ids[:place], i, *ids[place + 1 :]], skip_special_tokens=True

@@ -7,33 +7,37 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from mlm.evaluation.artefacts import Hidden, Part, Summary
-from mlm.evaluation.bootstrap import Resampling, interval, resampled_means, sums_by_sample
+from mlm.evaluation.artefacts import (
+    Bin,
+    Calibration,
+    Difference,
+    FrequencyBand,
+    GroupSums,
+    Hidden,
+    Part,
+    PositionBin,
+    Summary,
+)
+from mlm.evaluation.bootstrap import (
+    Resampling,
+    bundled,
+    interval,
+    resampled_means,
+    sums_by_sample,
+)
 from mlm.evaluation.predictions import Ranked, Scored
+
+#: Rows of sums that evaluation.json holds at most, however many groups there are.
+MOST_GROUP_SUMS = 2000
 
 
 @dataclass(frozen=True)
-class Text:
-    """How much text a split holds: its text tokens (no special token, no padding) and the
-    characters they stand for, None where that is not known."""
+class SplitSize:
+    """A split's text tokens (no special token, no padding) and the characters they stand for,
+    None if that is not known."""
 
     tokens: int
     characters: int | None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A mean difference of two losses in nats, with its confidence interval."""
-
-    mean: float
-    low: float
-    high: float
-    confidence: float
-
-    def in_words(self) -> str:
-        """The interval of the size of the difference, for the end of a sentence."""
-        low, high = (self.low, self.high) if self.mean >= 0 else (-self.high, -self.low)
-        return f"{100 * self.confidence:g} % interval of the difference {low:.3f} to {high:.3f}"
 
 
 def perplexity(loss: float) -> float:
@@ -41,7 +45,7 @@ def perplexity(loss: float) -> float:
     return math.exp(min(loss, 709.0))
 
 
-def bits_per_character(loss: float, text: Text) -> float | None:
+def bits_per_character(loss: float, size: SplitSize) -> float | None:
     """Loss of all the text's tokens in bits, over its characters.
 
     The mean loss of a predicted token stands for every text token of the split:
@@ -50,29 +54,36 @@ def bits_per_character(loss: float, text: Text) -> float | None:
     not the length of a code, so it does not compare with left-to-right models; and a
     tokenizer with many unknown tokens gets them cheaply.
     """
-    if not text.characters:
+    if not size.characters:
         return None
-    return loss / math.log(2) * text.tokens / text.characters
+    return loss / math.log(2) * size.tokens / size.characters
 
 
-def summary(scored: Scored, mask_id: int, text: Text, resampling: Resampling) -> Summary:
-    """Summary over all predictions; its intervals resample `Positions.unit`."""
+def means_over(scores: Ranked) -> dict[str, float]:
+    """What a model and a baseline are measured by, over all predictions."""
+    loss = float(np.mean(scores.loss))
+    return {
+        "loss": loss,
+        "perplexity": perplexity(loss),
+        "accuracy": float(np.mean(scores.correct)),
+        "top5_accuracy": float(np.mean(scores.rank <= 5)),
+    }
+
+
+def summary_of(scored: Scored, mask_id: int, size: SplitSize, resampling: Resampling) -> Summary:
+    """The figures over all predictions; their intervals resample `Positions.unit`."""
     positions, scores = scored.positions, scored.scores
     hidden = positions.answer_hidden(mask_id)
-    loss = float(np.mean(scores.loss))
-    shown_nothing = part(scores, hidden)
+    where_hidden = part(scores, hidden)
     return Summary(
-        loss=loss,
-        perplexity=perplexity(loss),
-        accuracy=float(np.mean(scores.correct)),
-        top5_accuracy=float(np.mean(scores.rank <= 5)),
+        **means_over(scores),
         num_predictions=len(scores),
         num_samples=len(np.unique(positions.sample)),
         num_groups=len(np.unique(positions.group)),
-        bits_per_character=bits_per_character(shown_nothing.loss, text),
+        bits_per_character=bits_per_character(where_hidden.loss, size),
         **_intervals(positions.unit, scores, resampling),
         hidden=Hidden(
-            **asdict(shown_nothing),
+            **asdict(where_hidden),
             **_intervals(positions.unit[hidden], scores[hidden], resampling),
         ),
     )
@@ -96,29 +107,24 @@ def paired_difference(
     """mean(loss − other) at the same positions [predictions], resampled by `unit`."""
     totals, counts = sums_by_sample(unit, loss - other)
     means = resampled_means(totals, counts, resampling.resamples, resampling.seed)[:, 0]
-    low, high = interval(means, resampling.confidence)
-    return Difference(float(np.mean(loss - other)), low, high, resampling.confidence)
+    return Difference(float(np.mean(loss - other)), interval(means, resampling.confidence))
 
 
-def independent_difference(
-    first: tuple[np.ndarray, np.ndarray],
-    second: tuple[np.ndarray, np.ndarray],
-    resampling: Resampling,
-) -> Difference:
-    """mean(first loss) − mean(second loss) of two texts, each (unit, loss) [predictions]."""
+def gap_between(test: Scored, train: Scored, resampling: Resampling) -> Difference:
+    """How much higher the loss on test is than on train, the two texts drawn independently."""
     means = []
-    for number, (unit, loss) in enumerate((first, second)):
-        totals, counts = sums_by_sample(unit, loss)
-        # Keys of their own, so that the two texts are drawn independently.
+    for number, scored in enumerate((test, train)):
+        totals, counts = sums_by_sample(scored.positions.unit, scored.scores.loss)
         key = resampling.seed + (number << 64)
         means.append(resampled_means(totals, counts, resampling.resamples, key)[:, 0])
-    low, high = interval(means[0] - means[1], resampling.confidence)
-    mean = float(np.mean(first[1]) - np.mean(second[1]))
-    return Difference(mean, low, high, resampling.confidence)
+    return Difference(
+        float(np.mean(test.scores.loss) - np.mean(train.scores.loss)),
+        interval(means[0] - means[1], resampling.confidence),
+    )
 
 
 def part(scores: Ranked, chosen: np.ndarray) -> Part:
-    """Means over the predictions where `chosen` [predictions] is true."""
+    """Means over the predictions at which `chosen` [predictions] is true."""
     count = int(np.count_nonzero(chosen))
     if not count:
         return Part(None, None, 0)
@@ -129,60 +135,73 @@ def part(scores: Ranked, chosen: np.ndarray) -> Part:
     )
 
 
-def frequency_ranks(counts: np.ndarray) -> np.ndarray:
-    """Each token's rank by frequency, 1 the most frequent; of equals, the lower id first.
-
-    `counts` [vocabulary] are the train split's; so is the result.
-    """
-    order = np.argsort(-counts, kind="stable")
-    ranks = np.empty(len(counts), np.int64)
-    ranks[order] = np.arange(1, len(counts) + 1)
-    return ranks
-
-
 def frequency_bands(
-    truth: np.ndarray, scores: Ranked, ranks: np.ndarray, uppers: Iterable[int]
-) -> list[tuple[int, int | None, Part]]:
-    """(first rank, last rank or None, Part) for each band of the true token's rank.
+    truth: np.ndarray, scores: Ranked, counts: np.ndarray, uppers: Iterable[int]
+) -> list[FrequencyBand]:
+    """Bands by the true token's rank in train, 1 the most frequent; of equals, the lower id first.
 
-    `uppers` are the bands' last ranks, in any order; a last band takes the rest.
+    `counts` [vocabulary] are the train split's. `uppers` are the bands' last ranks, in any order;
+    a last band takes the rest.
     """
+    ranks = np.empty(len(counts), np.int64)
+    ranks[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
     rank, bands, first = ranks[truth], [], 1
     for last in [*sorted(set(uppers)), None]:
-        chosen = (rank >= first) & (rank <= (last or np.iinfo(np.int64).max))
-        bands.append((first, last, part(scores, chosen)))
+        chosen = (rank >= first) & (rank <= (last or len(counts)))
+        label = f"{first:,} to {last:,}" if last else f"{first:,} and rarer"
+        bands.append(FrequencyBand(**asdict(part(scores, chosen)), **_band(label, first, last)))
         first = (last or 0) + 1
     return bands
 
 
+def _band(label: str, first: int, last: int | None) -> dict:
+    return {"label": label, "first_rank": first, "last_rank": last}
+
+
 def position_bins(
     position: np.ndarray, scores: Ranked, sequence_length: int, bins: int = 8
-) -> list[tuple[int, int, Part]]:
-    """(first, last, Part) for up to `bins` equal stretches of the sequence, places from 0."""
-    edges = np.unique(np.linspace(0, sequence_length, bins + 1).astype(int))
+) -> list[PositionBin]:
+    """Up to `bins` equal stretches of the sequence, places from 0."""
+    edges = np.unique(np.linspace(0, sequence_length, bins + 1).astype(int)).tolist()
     return [
-        (int(low), int(high) - 1, part(scores, (position >= low) & (position < high)))
+        PositionBin(
+            **asdict(part(scores, (position >= low) & (position < high))), first=low, last=high - 1
+        )
         for low, high in itertools.pairwise(edges)
     ]
 
 
-def extreme_samples(sample: np.ndarray, scores: Ranked, count: int) -> tuple[list, list]:
-    """The `count` best and worst samples by mean loss: two lists of (index, loss, accuracy).
+def calibration_of(confidence: np.ndarray, correct: np.ndarray, bins: int) -> Calibration:
+    """The calibration curve and the expected calibration error, from 0 to 1.
 
-    Only samples with at least half of the mean number of predictions take part, so that a
-    stub with one lucky guess wins nothing. Of equals, the lower index comes first. No
-    sample is in both lists.
+    `confidence` [predictions] is the probability of the most probable token, `correct`
+    [predictions] whether it was the true one. Bins of equal width, as in Guo et al., "On
+    Calibration of Modern Neural Networks" (2017), section 2; the error is the mean distance between
+    confidence and accuracy, weighted by the bins' predictions.
     """
-    index = np.unique(sample)
-    totals, counts = sums_by_sample(sample, scores.loss, scores.correct)
-    enough = counts >= counts.mean() / 2 if len(counts) else np.zeros(0, bool)
-    index, totals, counts = index[enough], totals[enough], counts[enough]
-    means = totals / counts[:, None]
-    order = np.argsort(means[:, 0], kind="stable")
-    best = order[: min(count, (len(order) + 1) // 2)]
-    rest = order[len(best) :]
-    worst = rest[np.lexsort((index[rest], -means[rest, 0]))][:count]
-    return tuple(
-        [(int(index[i]), float(means[i, 0]), float(means[i, 1])) for i in chosen]
-        for chosen in (best, worst)
+    # The upper edge belongs to the bin, as in the paper; rounding may put 1.0 above it.
+    index = np.clip(np.ceil(np.asarray(confidence, np.float64) * bins).astype(int) - 1, 0, bins - 1)
+    counts = np.bincount(index, minlength=bins)
+    sums = (np.bincount(index, weights=w, minlength=bins) for w in (confidence, correct))
+    curve, gaps = [], []
+    for i, (n, confidences, corrects) in enumerate(zip(counts, *sums, strict=True)):
+        means = (float(confidences / n), float(corrects / n)) if n else (None, None)
+        curve.append(Bin(i / bins, (i + 1) / bins, *means, num_predictions=int(n)))
+        if n:
+            gaps.append(int(n) * abs(means[0] - means[1]))
+    return Calibration(sum(gaps) / len(confidence) if gaps else 0.0, curve)
+
+
+def group_sums(test: Scored) -> GroupSums:
+    """The test split's sums by group, for pairing this run with others.
+
+    Beyond `MOST_GROUP_SUMS` groups, neighbours are added up.
+    """
+    correct = test.scores.correct.astype(np.int64)
+    totals, counts = sums_by_sample(test.positions.unit, test.scores.loss, correct)
+    table = bundled(np.column_stack([totals, counts]), MOST_GROUP_SUMS)
+    return GroupSums(
+        loss=table[:, 0].tolist(),
+        correct=table[:, 1].astype(int).tolist(),
+        predictions=table[:, 2].astype(int).tolist(),
     )

@@ -1,34 +1,39 @@
 """The evaluation of an exported model: from shards to every figure of evaluation.json."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from mlm.config.evaluation import Evaluation as EvaluationSection
+import numpy as np
+
+from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import (
-    Evaluation,
     EvaluationDigests,
+    EvaluationFigures,
     MinimalPairs,
+    Part,
     Resamples,
     ShownSettings,
 )
+from mlm.evaluation.baselines import baselines
 from mlm.evaluation.bootstrap import Resampling
-from mlm.evaluation.evaluation_parts import (
-    all_verdicts,
-    bands,
-    baselines,
-    extreme,
-    gap_of,
-    group_sums,
-    parts_of,
-)
+from mlm.evaluation.evaluation_data import EvaluationData, read_evaluation_data, size_of
 from mlm.evaluation.exported_model import check_vocabulary, framework_of, load_tokenizer
-from mlm.evaluation.metrics import summary
+from mlm.evaluation.extreme_samples import extreme_samples
+from mlm.evaluation.metrics import (
+    calibration_of,
+    frequency_bands,
+    gap_between,
+    group_sums,
+    part,
+    position_bins,
+    summary_of,
+)
 from mlm.evaluation.minimal_pairs import EncodedPairs, encoded_pairs, score_pairs
-from mlm.evaluation.predictions import Scored
+from mlm.evaluation.predictions import SHOWN_AS, Scored
 from mlm.evaluation.scoring import AnsweringModel, Scorer
-from mlm.evaluation.shard_reading import EvaluationData, read_evaluation_data, text_of
+from mlm.evaluation.verdicts import verdicts_on
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
@@ -51,11 +56,11 @@ def evaluate(
     run: str,
     paths: Paths,
     characters: dict[str, int],
-    section: EvaluationSection,
+    section: Evaluation,
     accelerator: Mapping[str, Any],
     attend: str = "sample",
     carved: bool = False,
-) -> Evaluation:
+) -> EvaluationFigures:
     """All figures of run `run`, not yet rounded.
 
     `characters` are those of the splits' text if known; `attend` is what attention stayed within
@@ -69,7 +74,6 @@ def evaluate(
     data = read_evaluation_data(
         manifests, paths.root, section.max_tokens, section.train_samples, len(tokenizer), special
     )
-    text = {s: text_of(manifests[s], characters.get(s)) for s in ("train", "test")}
     encoded = encoded_pairs(section.minimal_pairs, tokenizer, data.sequence_length)
     # Whatever the precision of the training, figures are computed in float32.
     devices = AcceleratorSettings.of({**accelerator, "precision": "float32"})
@@ -78,39 +82,34 @@ def evaluate(
     check_vocabulary(model.vocabulary, tokenizer, paths.model)
     test, train, pairs = _scored(model, tokenizer, special, data, encoded, section)
 
-    how = section.bootstrap
+    how, mask_id = section.bootstrap, tokenizer.mask_token_id
     resampling = Resampling(how.resamples, how.confidence, section.seed)
-    mask_id = tokenizer.mask_token_id
-    test_summary = summary(test, mask_id, text["test"], resampling)
-    train_summary = gap = None
+    sizes = {s: size_of(manifests[s], characters.get(s)) for s in ("train", "test")}
+    on_test = summary_of(test, mask_id, sizes["test"], resampling)
+    on_train = gap = None
     if train is not None:
-        train_summary = summary(train, mask_id, text["train"], resampling)
-        gap = gap_of(test, train, resampling)
-    compared = baselines(
-        data, special, test, mask_id, text["test"], manifests["train"].num_samples, resampling
-    )
+        on_train = summary_of(train, mask_id, sizes["train"], resampling)
+        gap = gap_between(test, train, resampling)
+    compared = baselines(data, special, test, mask_id, sizes["test"], resampling)
+    positions, scores = test.positions, test.scores
     starts = word_starts(read_json(paths.model / "tokenizer.json"))
-    parts = parts_of(test, starts, mask_id, data.sequence_length, section.calibration_bins)
-    return Evaluation(
+    figures = EvaluationFigures(
         run=run,
-        test=test_summary,
-        train=train_summary,
+        test=on_test,
+        train=on_train,
         gap=gap,
         baselines=compared,
-        frequency_bands=bands(test, data.counts.unigram, section.frequency_bands),
-        **parts,
-        samples=extreme(test, data.test, tokenizer, section.samples),
-        minimal_pairs=pairs,
-        verdicts=all_verdicts(
-            (test, test_summary),
-            (train_summary, gap) if gap else None,
-            compared,
-            parts["calibration"].expected_calibration_error,
-            resampling,
-            manifests["test"].group_by,
-            carved,
-            (len(data.test), manifests["test"].num_samples),
+        frequency_bands=frequency_bands(
+            positions.truth, scores, data.counts.unigram, section.frequency_bands
         ),
+        positions=position_bins(positions.position, scores, data.sequence_length),
+        **_parts(test, mask_id, starts),
+        calibration=calibration_of(
+            scores.top_probability, scores.correct, section.calibration_bins
+        ),
+        samples=extreme_samples(test, data.test, tokenizer, section.samples),
+        minimal_pairs=pairs,
+        verdicts=[],
         group_by=manifests["test"].group_by,
         group_sums=group_sums(test),
         settings=_shown(section, 0 if data.train is None else len(data.train)),
@@ -120,9 +119,24 @@ def evaluate(
             manifest=file_sha256(paths.manifests["test"]),
         ),
     )
+    said = verdicts_on(figures, carved, len(data.test), manifests["test"].num_samples)
+    return replace(figures, verdicts=said)
 
 
-def _shown(section: EvaluationSection, train_samples: int) -> ShownSettings:
+def _parts(test: Scored, mask_id: int, starts: np.ndarray) -> dict[str, dict[str, Part]]:
+    """By whether a word starts (`starts` [vocabulary] says with which ids), and as what the model
+    was shown the token."""
+    initial, shown_as = starts[test.positions.truth], test.positions.shown_as(mask_id)
+    return {
+        "word_initial": {
+            "initial": part(test.scores, initial),
+            "continuation": part(test.scores, ~initial),
+        },
+        "shown_as": {n: part(test.scores, shown_as == i) for i, n in enumerate(SHOWN_AS)},
+    }
+
+
+def _shown(section: Evaluation, train_samples: int) -> ShownSettings:
     """What the figures depend on, for the file: not how they were computed."""
     names = {f.name for f in fields(ShownSettings)} - {"bootstrap", "train_samples"}
     how = section.bootstrap
@@ -155,7 +169,7 @@ def _scored(
     special: list[int],
     data: EvaluationData,
     pairs: EncodedPairs | None,
-    section: EvaluationSection,
+    section: Evaluation,
 ) -> tuple[Scored, Scored | None, MinimalPairs | None]:
     """The model's answers on test and on the sample of train, and the minimal pairs."""
     plan = MaskingPlan(

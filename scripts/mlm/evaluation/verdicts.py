@@ -1,8 +1,13 @@
 """What the figures say, in sentences, so that a poor model cannot look like a good one."""
 
-from mlm.evaluation.artefacts import Verdict
+from mlm.evaluation.artefacts import (
+    Calibration,
+    Difference,
+    EvaluationFigures,
+    Summary,
+    Verdict,
+)
 from mlm.evaluation.bootstrap import FEW_GROUPS
-from mlm.evaluation.metrics import Difference
 
 #: A gap between train and test above this share of the test loss is called memorising.
 _MEMORISED = 0.1
@@ -10,48 +15,92 @@ _MEMORISED = 0.1
 _MISCALIBRATED = 0.05
 #: Fewer predictions than this and the figures say little.
 _FEW_PREDICTIONS = 1000
+_BASELINES = {
+    "unigram": "the unigram baseline",
+    "bigram_hidden": "the two-sided bigram that sees what the model sees",
+    "bigram": "the two-sided bigram that sees every neighbour",
+    "trigram_hidden": "the two-sided trigram that sees what the model sees",
+    "trigram": "the two-sided trigram that sees every neighbour",
+}
 
 
-def against_baseline(name: str, difference: Difference) -> Verdict:
-    """`difference` is the model's loss minus the baseline's, at the same positions."""
-    size = f"{abs(difference.mean):.3f} nats"
-    if difference.high < 0:
+def verdicts_on(
+    figures: EvaluationFigures, carved: bool, num_samples: int, of_samples: int
+) -> list[Verdict]:
+    """What `figures` say, the comparison with the unigram first.
+
+    `carved` says that the test split was dealt from train document by document; `num_samples` of
+    its `of_samples` were evaluated.
+    """
+    confidence, test = figures.settings.bootstrap.confidence, figures.test
+    found = [
+        against_baseline(_BASELINES[key], baseline, confidence)
+        for key, baseline in figures.baselines.items()
+    ]
+    if figures.gap is not None:
+        found.append(between_train_and_test(test, figures.train, figures.gap, confidence))
+        if carved:
+            found.append(_ON_CARVING)
+    found.append(on_groups(figures.group_by, test.num_groups))
+    found.append(on_calibration(figures.calibration, test.accuracy))
+    if num_samples != of_samples:
+        words = f"{num_samples:,} of the test split's {of_samples:,} samples, at equal distances"
+        found.append(Verdict("plain", f"Evaluated on {words} (evaluation.max_tokens)."))
+    found.append(on_size(test))
+    return [verdict for verdict in found if verdict is not None]
+
+
+def against_baseline(name: str, found: Difference, confidence: float) -> Verdict:
+    """`found` is the model's loss minus the baseline's, at the same positions."""
+    size = f"{abs(found.difference):.3f} nats"
+    low, high = found.difference_interval
+    interval = _interval(found, confidence)
+    if high < 0:
+        return Verdict("better", f"Better than {name} by {size} per prediction ({interval}).")
+    if low > 0:
         return Verdict(
-            "better", f"Better than {name} by {size} per prediction ({difference.in_words()})."
-        )
-    if difference.low > 0:
-        return Verdict(
-            "worse",
-            f"Not better than {name}: worse by {size} per prediction ({difference.in_words()}).",
+            "worse", f"Not better than {name}: worse by {size} per prediction ({interval})."
         )
     return Verdict(
         "even",
         f"Not better than {name}: the difference of {size} is within the confidence interval "
-        f"({100 * difference.confidence:g} %: {difference.low:.3f} to {difference.high:.3f}).",
+        f"({100 * confidence:g} %: {low:.3f} to {high:.3f}).",
     )
 
 
-def between_train_and_test(test_loss: float, train_loss: float, gap: Difference) -> Verdict:
+def _interval(found: Difference, confidence: float) -> str:
+    """The interval of the size of a difference, for the end of a sentence."""
+    low, high = found.difference_interval
+    if found.difference < 0:
+        low, high = -high, -low
+    return f"{100 * confidence:g} % interval of the difference {low:.3f} to {high:.3f}"
+
+
+def between_train_and_test(
+    test: Summary, train: Summary, gap: Difference, confidence: float
+) -> Verdict:
     """`gap` is the loss on test minus the loss on a sample of train."""
-    figures = f"{train_loss:.3f} on train, {test_loss:.3f} on test, {gap.in_words()}"
-    size = f"{abs(gap.mean):.3f} nats"
-    if gap.low > 0 and gap.mean > _MEMORISED * test_loss:
+    interval = _interval(gap, confidence)
+    figures = f"{train.loss:.3f} on train, {test.loss:.3f} on test, {interval}"
+    size = f"{abs(gap.difference):.3f} nats"
+    low, high = gap.difference_interval
+    if low > 0 and gap.difference > _MEMORISED * test.loss:
         return Verdict(
             "worse",
             f"Memorised: the loss on train is {size} below the loss on test ({figures}); the "
             "model knows its training text better than the language.",
         )
-    if gap.low > 0:
+    if low > 0:
         return Verdict("even", f"Slightly better on train than on test, by {size} ({figures}).")
-    if gap.high < 0:
+    if high < 0:
         return Verdict(
             "even", f"Better on test than on train, by {size} ({figures}): the two texts differ."
         )
     return Verdict("better", f"No gap between train and test beyond chance ({figures}).")
 
 
-#: Said beside the gap where documents were dealt to the splits one by one.
-ON_CARVING = Verdict(
+#: Said beside the gap if documents were dealt to the splits one by one.
+_ON_CARVING = Verdict(
     "plain",
     "Part of the gap may be no fault of the model: the test split is carved from train document by "
     "document, so that its samples join documents that do not belong together, while those of "
@@ -61,9 +110,9 @@ ON_CARVING = Verdict(
 
 
 def on_groups(group_by: str | None, num_groups: int) -> Verdict | None:
-    """A sentence where the intervals are optimistic for want of groups, else None.
+    """A sentence if the intervals are optimistic for want of groups, else None.
 
-    `group_by` is what the groups are called, None where the shards do not know theirs.
+    `group_by` is what the groups are called, None if the shards do not know theirs.
     """
     if group_by is None:
         return Verdict(
@@ -87,10 +136,14 @@ def on_groups(group_by: str | None, num_groups: int) -> Verdict | None:
     return None
 
 
-def on_calibration(error: float, confidence: float, accuracy: float) -> Verdict | None:
-    """A sentence where the model is over- or underconfident, else None."""
+def on_calibration(found: Calibration, accuracy: float) -> Verdict | None:
+    """A sentence if the model is over- or underconfident, else None."""
+    error = found.expected_calibration_error
     if error <= _MISCALIBRATED:
         return None
+    bins = [one for one in found.bins if one.num_predictions]
+    confidence = sum(one.confidence * one.num_predictions for one in bins)
+    confidence /= sum(one.num_predictions for one in bins)
     word = "Overconfident" if confidence > accuracy else "Underconfident"
     return Verdict(
         "even",
@@ -99,23 +152,12 @@ def on_calibration(error: float, confidence: float, accuracy: float) -> Verdict 
     )
 
 
-def on_sampling(num_samples: int, of_samples: int) -> Verdict | None:
-    """That `num_samples` of the test split's `of_samples` were evaluated; None where all were."""
-    if num_samples == of_samples:
-        return None
-    return Verdict(
-        "plain",
-        f"Evaluated on {num_samples:,} of the test split's {of_samples:,} samples, at equal "
-        "distances (evaluation.max_tokens).",
-    )
-
-
-def on_size(num_predictions: int, num_samples: int) -> Verdict | None:
-    """A sentence where there is too little to judge by, else None."""
-    if num_predictions >= _FEW_PREDICTIONS:
+def on_size(test: Summary) -> Verdict | None:
+    """A sentence if there is too little to judge by, else None."""
+    if test.num_predictions >= _FEW_PREDICTIONS:
         return None
     return Verdict(
         "even",
-        f"Few predictions: {num_predictions} in {num_samples} samples; the figures are rough, "
-        "and so are their intervals.",
+        f"Few predictions: {test.num_predictions} in {test.num_samples} samples; the figures are "
+        "rough, and so are their intervals.",
     )

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from mlm.evaluation.artefacts import Evaluation
+from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.foundations.artefacts import MadeFrom, portable
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError, remedy
@@ -132,7 +132,7 @@ def publish_model(
     """
     directory = Path(directory)
     training = Training.read(results["training"])
-    evaluation = Evaluation.read(results["evaluation"])
+    evaluation = EvaluationFigures.read(results["evaluation"])
     card = model_card(
         training,
         corpus=settings.card.corpus,

@@ -11,7 +11,7 @@ from mlm.corpus.artefacts import (
     HubSource,
     MixSource,
 )
-from mlm.evaluation.artefacts import Baseline, Evaluation
+from mlm.evaluation.artefacts import Baseline, EvaluationFigures
 from mlm.report.report_inputs import Results, RunResults
 
 #: Items of a list, or shards of a split, that the page shows; report.json has all.
@@ -175,14 +175,14 @@ def against(baseline: Baseline) -> Against:
     return Against(state, f"{baseline.difference:+.2f}".replace("-", "−"), words)
 
 
-def groups_in_words(evaluation: Evaluation) -> str:
+def groups_in_words(evaluation: EvaluationFigures) -> str:
     """What the intervals of an evaluation resample, such as "12 groups (speech)"."""
     if evaluation.group_by is None or evaluation.test.num_groups == 1:
         return plural(evaluation.test.num_samples, "sample")
     return f"{plural(evaluation.test.num_groups, 'group')} ({evaluation.group_by})"
 
 
-def how_it_was_measured(evaluation: Evaluation) -> list[str]:
+def how_it_was_measured(evaluation: EvaluationFigures) -> list[str]:
     """What intervals resample, and how many answers the model was shown."""
     sentences = [f"Intervals resample {groups_in_words(evaluation)} of the test text."]
     predictions, hidden = evaluation.test.num_predictions, evaluation.test.hidden.num_predictions

@@ -10,7 +10,7 @@ from pathlib import Path
 from mlm.accelerators.artefacts import Preflight
 from mlm.asking.artefacts import Asked
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.evaluation.artefacts import Evaluation, FillMask
+from mlm.evaluation.artefacts import EvaluationFigures, FillMask
 from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.artefacts import portable
 from mlm.foundations.digests import file_sha256
@@ -44,7 +44,7 @@ class RunResults:
     curves: list[dict[str, float | None]]
     digests: dict[str, str]
     training: Training
-    evaluation: Evaluation
+    evaluation: EvaluationFigures
     fill_mask: FillMask
     preview: Preview | None = None
     asked: Asked | None = None
@@ -57,7 +57,7 @@ class RunResults:
 OF_RUNS = {
     "preview": Preview,
     "training": Training,
-    "evaluation": Evaluation,
+    "evaluation": EvaluationFigures,
     "fill_mask": FillMask,
     "asked": Asked,
     "finetune": Finetuning,

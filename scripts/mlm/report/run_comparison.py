@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.evaluation.artefacts import Evaluation
+from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.evaluation.bootstrap import interval, resampled_means
 from mlm.foundations.digests import value_sha256
 from mlm.report.report_inputs import RunResults
@@ -65,7 +65,7 @@ def standings(runs: list[RunResults]) -> list[Standing]:
     return rows
 
 
-def paired_interval(one: Evaluation, other: Evaluation) -> tuple[float, float] | None:
+def paired_interval(one: EvaluationFigures, other: EvaluationFigures) -> tuple[float, float] | None:
     """The interval of the first evaluation's loss less that of the second, in nats.
 
     Both answer the same questions, so that the same groups are drawn for both. None where they
@@ -80,11 +80,11 @@ def paired_interval(one: Evaluation, other: Evaluation) -> tuple[float, float] |
     return interval(means[:, 0], how.confidence)
 
 
-def _masks(evaluation: Evaluation) -> tuple:
+def _masks(evaluation: EvaluationFigures) -> tuple:
     return tuple(getattr(evaluation.settings, name) for name in MASK_SETTINGS)
 
 
-def _questions(evaluation: Evaluation) -> tuple:
+def _questions(evaluation: EvaluationFigures) -> tuple:
     return evaluation.digests.manifest, _masks(evaluation), evaluation.settings.bootstrap
 
 

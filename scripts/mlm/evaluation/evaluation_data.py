@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.corpus.counts import COUNTED_TOKENS, TokenCounts, count_tokens
-from mlm.evaluation.metrics import Text
+from mlm.evaluation.metrics import SplitSize
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest, check_shards
@@ -31,15 +31,16 @@ _FITTED_TOKENS = 20_000
 class EvaluationData:
     """The test samples, a sample of train, and what the baselines are made from.
 
-    `test` are all samples of the split, or some at equal distances. `train` is None where none was
-    asked for. `counted` of the train split's samples went into `counts`. `fitted` are positions of
-    validation, every text token of some samples.
+    `test` are all samples of the split, or some at equal distances. `train` is None if none was
+    asked for. `counted` of the `of_train` samples of train went into `counts`. `fitted` are
+    positions of validation, every text token of some samples.
     """
 
     test: Samples
     train: Samples | None
     counts: TokenCounts
     counted: int
+    of_train: int
     fitted: Positions
     sequence_length: int
 
@@ -91,6 +92,7 @@ def read_evaluation_data(
         train=joined(gathered) if len(chosen) else None,
         counts=counts,
         counted=counted[0],
+        of_train=train.num_samples,
         fitted=_text_positions(manifests["validation"], root, special_ids),
         sequence_length=train.sequence_length,
     )
@@ -101,10 +103,10 @@ def evaluated(manifest: Manifest, max_tokens: int) -> int:
     return min(manifest.num_samples, max(1, max_tokens // manifest.sequence_length))
 
 
-def text_of(manifest: Manifest, characters: int | None) -> Text:
-    """The split's text tokens: all real tokens but the two around each document."""
+def size_of(manifest: Manifest, characters: int | None) -> SplitSize:
+    """The split's text tokens are all real tokens except the two around each document."""
     frame = 2 * manifest.documents if manifest.documents is not None else 0
-    return Text(manifest.num_tokens - frame, characters)
+    return SplitSize(manifest.num_tokens - frame, characters)
 
 
 def _check_ids(manifest: Manifest, ids: np.ndarray, vocabulary: int) -> None:
