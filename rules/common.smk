@@ -22,7 +22,7 @@ from mlm.foundations.code_digests import TRAINING_JOBS, job_digests
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.environment import check_environment, check_place, refuse_future_dates
 from mlm.foundations.errors import MlmError
-from mlm.foundations.abandoned_locks import hold_directory
+from mlm.foundations.abandoned_locks import end_jobs_on_interrupt, hold_directory
 from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.publishing.secrecy import token_from_environment
 from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
@@ -49,6 +49,10 @@ except MlmError as error:
     raise WorkflowError(str(error))
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     hold_directory(Path.cwd(), logger.info)
+
+# SIGINT ends the jobs as well, through Snakemake alone: it would wait for them.
+end_jobs_on_interrupt()
+shell.prefix("set -euo pipefail; trap '' INT; ")
 
 # What several files of rules use is named here, and only here.
 RUNS = list(settings["runs"])

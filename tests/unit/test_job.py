@@ -142,8 +142,20 @@ def test_a_bug_keeps_its_traceback(tmp_path, capsys):
     assert "Traceback" in message_of(ZeroDivisionError("oops"), tmp_path, capsys)
 
 
-def test_sigterm_ends_a_job_through_its_clean_up(tmp_path):
-    """A process of its own, since the signal would end this one."""
+def ended_by_itself(program, tmp_path):
+    """How a process ends that sends itself a signal, with the library and the adapters at hand."""
+    scripts = Path(__file__).parents[2] / "scripts"
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{scripts}:{scripts / 'jobs'}"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_job_through_its_clean_up_in_one_line(tmp_path, number):
     program = (
         "import os, signal, sys\n"
         "from types import SimpleNamespace\n"
@@ -152,15 +164,20 @@ def test_sigterm_ends_a_job_through_its_clean_up(tmp_path):
         "def main(job):\n"
         "    with replacing('x.json') as temporary:\n"
         "        temporary.write_text('half')\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        os.kill(os.getpid(), %d)\n"
         "run(main, SimpleNamespace(log=['x.log'], rule='x', input={}, output={}, params={}))\n"
     )
-    scripts = str(Path(__file__).parents[2] / "scripts")
-    ran = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=os.environ | {"PYTHONPATH": scripts}
-    )
-    assert ran.returncode == 128 + signal.SIGTERM
+    ran = ended_by_itself(program % number, tmp_path)
+    assert ran.returncode == 128 + number
+    assert ran.stderr == f"\nStopped by {number.name}. The same command continues.\n"
     assert [p.name for p in tmp_path.iterdir()] == ["x.log"]
+
+
+def test_an_interrupt_while_a_job_imports_is_one_line(tmp_path):
+    program = "import job_adapter, os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    ran = ended_by_itself(program, tmp_path)
+    assert ran.returncode == 128 + signal.SIGINT
+    assert ran.stderr == "\nStopped by SIGINT. The same command continues.\n"
 
 
 class Inputs(list):

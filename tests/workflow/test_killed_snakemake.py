@@ -40,38 +40,64 @@ def descendants(parent: int) -> list[int]:
     return found
 
 
-def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_one(tmp_path):
-    lines = "\n".join(line for text in speeches(100) for line in text.split(". "))
-    (tmp_path / "train.txt").write_text("".join(f"{n} {lines}\n" for n in range(4)))
-    files = {"source": "files", "files": {"train": ["train.txt"]}}
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": files}))
+class Run:
+    """The workflow up to the text of train, of a corpus that takes seconds, in `directory`."""
 
-    def start(log: str, *more: str) -> subprocess.Popen:
+    def __init__(self, directory: Path):
+        self.directory = directory
+        self.in_progress = directory / "results/corpus/.corpus-in-progress"
+        lines = "\n".join(line for text in speeches(100) for line in text.split(". "))
+        (directory / "train.txt").write_text("".join(f"{n} {lines}\n" for n in range(4)))
+        files = {"source": "files", "files": {"train": ["train.txt"]}}
+        (directory / "own.yaml").write_text(yaml.safe_dump(TINY | {"corpus": files}))
+
+    def start(self, log: str, *more: str) -> subprocess.Popen:
         command = [*COMMAND, TARGET, "--configfile", "own.yaml", *more]
-        with open(tmp_path / log, "w") as out:
+        with open(self.directory / log, "w") as out:
             return subprocess.Popen(
-                command, cwd=tmp_path, env=users_environment(), stdout=out, stderr=out
+                command, cwd=self.directory, env=users_environment(), stdout=out, stderr=out
             )
 
-    def ended(log: str, *more: str) -> tuple[int, str]:
-        return start(log, *more).wait(600), (tmp_path / log).read_text()
+    def ended(self, log: str, *more: str) -> tuple[int, str]:
+        return self.start(log, *more).wait(600), (self.directory / log).read_text()
 
-    first = start("first")
+
+def test_sigint_of_snakemake_alone_ends_its_jobs(tmp_path):
+    run = Run(tmp_path)
+    snakemake = run.start("log")
+    wait_for(run.in_progress.exists)
+    job = descendants(snakemake.pid)
+    for process in job:
+        os.kill(process, signal.SIGSTOP)
+    snakemake.send_signal(signal.SIGINT)
+    wait_for(lambda: "Terminating processes" in (tmp_path / "log").read_text())
+    for process in job:
+        os.kill(process, signal.SIGCONT)
+    assert snakemake.wait(600) != 0
+    said = (tmp_path / "log").read_text()
+    assert "Stopped by SIGTERM. The same command continues." in said
+    assert "Traceback" not in said, said
+    assert not (tmp_path / TARGET).exists() and not list(tmp_path.glob("results/corpus/.*"))
+
+
+def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_one(tmp_path):
+    run = Run(tmp_path)
+    first = run.start("first")
     try:
-        wait_for((tmp_path / "results/corpus/.corpus-in-progress").exists)
+        wait_for(run.in_progress.exists)
         job = descendants(first.pid)
         for process in job:
             os.kill(process, signal.SIGSTOP)
-        status, said = ended("beside")
+        status, said = run.ended("beside")
         assert status and "LockException" in said, said
     finally:
         first.send_signal(signal.SIGKILL)
         first.wait()
     assert list(tmp_path.glob(".snakemake/locks/*"))
-    status, said = ended("dry-run", "--dry-run")
+    status, said = run.ended("dry-run", "--dry-run")
     assert status == 0 and list(tmp_path.glob(".snakemake/locks/*")), said
 
-    again = start("again")
+    again = run.start("again")
     log = tmp_path / "again"
     try:
         wait_for(lambda: "A job of a run that was killed is still at work" in log.read_text())

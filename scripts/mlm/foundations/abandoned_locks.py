@@ -1,4 +1,5 @@
-"""After a kill: the lock of a dead Snakemake is removed, and its living jobs are waited for.
+"""After a kill: the lock of a dead Snakemake is removed, and its living jobs are waited for. After
+an interrupt: jobs end with their Snakemake.
 
 Snakemake locks with files, which outlive a process that is killed. Beside them, every Snakemake
 that runs this workflow holds a shared lock of the kernel's (flock(2)), which ends with its
@@ -11,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
@@ -61,6 +63,29 @@ def hold_directory(directory: Path, say: Callable[[str], None]) -> None:
         say(_left(theirs, where))
     _enter(holder, machines)
     fcntl.flock(holder, fcntl.LOCK_SH)
+
+
+def end_jobs_on_interrupt() -> None:
+    """From now on, SIGINT of this Snakemake ends its jobs as well, each by one SIGTERM.
+
+    Snakemake waits for its jobs instead. From a terminal, Ctrl-C reaches the jobs as well: they
+    are to be started with SIGINT ignored, so that each gets one signal, whoever sent it.
+    """
+
+    def interrupted(number, frame):
+        import psutil
+
+        with contextlib.suppress(psutil.Error):
+            for child in psutil.Process().children():
+                with contextlib.suppress(psutil.Error):
+                    # A shell would not pass it on.
+                    shell = child.name() in ("bash", "sh")
+                    for process in (shell and child.children()) or [child]:
+                        process.terminate()
+        signal.default_int_handler(number, frame)
+
+    with contextlib.suppress(ValueError):  # not the main thread
+        signal.signal(signal.SIGINT, interrupted)
 
 
 @contextmanager

@@ -23,11 +23,25 @@ def accelerator_of(job: Any) -> dict:
     return job.params.accelerator | {"tpu": job.params.operational["tpu"]}
 
 
+def end_by_signals() -> None:
+    """SIGTERM, as a scheduler sends it, and SIGINT end the process as an error does, in one line.
+
+    So that temporary files are removed.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _end)
+
+
 def _end(number: int, _frame) -> None:
-    """End the process as an error does; by force if that has not helped after a while.
+    """End the process; by force if that has not helped after a while.
 
     Python drops an exception that a signal raises inside a garbage collector's callback.
     """
+    for other in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(other, signal.SIG_IGN)
+    with contextlib.suppress(OSError, RuntimeError):  # a full disk; in the middle of a line
+        name = signal.Signals(number).name
+        print(f"\nStopped by {name}. The same command continues.", file=sys.stderr, flush=True)
     force = threading.Timer(_CLEAN_UP_SECONDS, os._exit, [128 + number])
     force.daemon = True
     force.start()
@@ -49,8 +63,7 @@ def run(
     An MlmError is printed without a traceback and ends the process with status 1; so do a
     full disk and a refused write. Any other exception is a bug and keeps its traceback.
     """
-    # A scheduler's SIGTERM ends the job as an error does, so that temporary files are removed.
-    signal.signal(signal.SIGTERM, _end)
+    end_by_signals()
     with logged(snakemake.log[0]), alone(snakemake.log[0]):
         try:
             _recorded(main, snakemake, unread)
