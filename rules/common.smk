@@ -1,7 +1,9 @@
 # What all rules share: the checked configuration, the runs, and the code edges.
+import atexit
 import os
 import re
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -20,8 +22,13 @@ from mlm.config.sources import settings_from
 from mlm.corpus.shares import file_name, overlapping
 from mlm.foundations.code_digests import TRAINING_JOBS, job_digests
 from mlm.foundations.digests import FileMemory
-from mlm.foundations.environment import check_environment, check_place, refuse_future_dates
-from mlm.foundations.errors import MlmError
+from mlm.foundations.environment import (
+    check_environment,
+    check_place,
+    refuse_future_dates,
+    say_if_full,
+)
+from mlm.foundations.errors import MlmError, in_words
 from mlm.foundations.abandoned_locks import end_jobs_on_interrupt, hold_directory
 from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.publishing.secrecy import token_from_environment
@@ -33,7 +40,21 @@ from mlm.samples.prebuilt import find_shards
 from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 from mlm.accelerators.compiler import require_compiler
 
-try:
+
+@contextmanager
+def errors_in_words():
+    """Shows errors that a user can mend as one message."""
+    try:
+        yield
+    except (MlmError, OSError) as error:
+        if not (words := in_words(error)):
+            raise
+        # Snakemake would list the lines of the workflow that led here.
+        sys.tracebacklimit = 0
+        raise WorkflowError(words)
+
+
+with errors_in_words():
     check_place(Path.cwd())
     check_environment(BASE / "envs" / "requirements.txt")
     storage_settings = workflow.storage_settings
@@ -45,10 +66,9 @@ try:
     else:
         overlay = workflow.config_settings.overwrite_config
         settings = settings_from(config, overlay, workflow.configfiles)
-except MlmError as error:
-    raise WorkflowError(str(error))
 if workflow.is_main_process and not workflow.output_settings.dryrun:
     hold_directory(Path.cwd(), logger.info)
+    atexit.register(say_if_full, Path.cwd())
 
 # SIGINT ends the jobs as well, through Snakemake alone: it would wait for them.
 end_jobs_on_interrupt()
@@ -163,7 +183,8 @@ def source(paths):
 
 def identities(paths):
     """The identity of each source file by its path, for `params`: its content, not its date."""
-    return {str(path): MEMORY.identity(path) for path in paths if Path(path).is_file()}
+    with errors_in_words():
+        return {str(path): MEMORY.identity(path) for path in paths if Path(path).is_file()}
 
 
 def of_run(section, *keys, without=()):
@@ -281,7 +302,7 @@ def shard_files(split, suffix="tfrecord"):
 
 
 # Those in object storage are left to the job that reads them.
-try:
+with errors_in_words():
     SHARD_FILES = (
         {split: shard_files(split) for split in SPLITS}
         if FROM_CORPUS
@@ -290,8 +311,6 @@ try:
             for split, place in settings["shards"]["prebuilt"].items()
         }
     )
-except MlmError as error:
-    raise WorkflowError(str(error))
 
 
 def staged_shards(*splits):
@@ -366,14 +385,12 @@ def check_before_work(jobs):
     names, sources = {job.rule.name for job in jobs}, [file for job in jobs for file in job.input]
     # Jobs run in this environment.
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method
-    try:
+    with errors_in_words():
         refuse_future_dates(str(file) for file in sources if file.is_ancient)
         if "lower_train_step" in names and here:
             require_compiler()
         if any(name.startswith("publish_") for name in names):
             token_from_environment()
-    except MlmError as error:
-        raise WorkflowError(str(error))
 
 
 def memory_of_training(wildcards, input):

@@ -119,18 +119,19 @@ if workflow.is_main_process:
         ),
         RESULTS,
     )
-    if storage_settings.default_storage_provider is None:
-        FOUND = look_over(RESULTS + ON_REQUEST, PARAMS_OF, MEMORY)
-    elif storage_settings.default_storage_provider == "gcs":
-        from mlm.foundations.bucket_results import look_over_bucket
+    with errors_in_words():
+        if storage_settings.default_storage_provider is None:
+            FOUND = look_over(RESULTS + ON_REQUEST, PARAMS_OF, MEMORY)
+        elif storage_settings.default_storage_provider == "gcs":
+            from mlm.foundations.bucket_results import look_over_bucket
 
-        FOUND = look_over_bucket(storage_settings.default_storage_prefix, RESULTS, PARAMS_OF)
-    else:
-        FOUND = Found()
-    if FOUND.problems:
-        raise WorkflowError("\n".join(["Results that cannot be used:", *FOUND.problems]))
-    date_in_order(FOUND.copied)
-    forget_removed(TEMPORARY)
+            FOUND = look_over_bucket(storage_settings.default_storage_prefix, RESULTS, PARAMS_OF)
+        else:
+            FOUND = Found()
+        if FOUND.problems:
+            raise WorkflowError("\n".join(["Results that cannot be used:", *FOUND.problems]))
+        date_in_order(FOUND.copied)
+        forget_removed(TEMPORARY)
     for path, reason in FOUND.replaced.items():
         print(reason, file=sys.stderr)
         # Snakemake goes by dates, and would not see it.

@@ -135,7 +135,7 @@ def test_a_job_waits_for_the_same_job_of_a_killed_run(tmp_path):
 
 def test_a_refused_write_is_told_in_words(tmp_path, capsys):
     shown = message_of(PermissionError(errno.EACCES, "Permission denied", "r"), tmp_path, capsys)
-    assert "Not allowed" in shown and "Traceback" not in shown
+    assert "r: Permission denied. Give this user access to it" in shown and "Traceback" not in shown
 
 
 def test_a_bug_keeps_its_traceback(tmp_path, capsys):

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 AS_A_USER = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid() == 0 else []
 
 
-def said(directory: Path, *command: str, prefix=(), **environment: str) -> str:
-    """What a command says in `directory`, where it fails and leaves no result."""
+def said(directory: Path, *command: str, prefix=(), left=False, **environment: str) -> str:
+    """What a command says in `directory`, where it fails and leaves no result, or those `left`."""
     ran = subprocess.run(
         [*prefix, sys.executable, *command],
         cwd=directory,
@@ -29,11 +29,13 @@ def said(directory: Path, *command: str, prefix=(), **environment: str) -> str:
     )
     assert ran.returncode != 0, ran.stdout
     assert "Traceback (most recent" not in ran.stdout, ran.stdout
-    assert not [file for file in directory.glob("results/**/*") if file.is_file()]
+    assert left or not [file for file in directory.glob("results/**/*") if file.is_file()]
     return ran.stdout
 
 
-def snakemake(directory: Path, *words: str, config: str = "", before: str = "", prefix=()) -> str:
+def snakemake(
+    directory: Path, *words: str, config: str = "", before: str = "", prefix=(), left=False
+) -> str:
     """What Snakemake says; each of its Pythons runs the statements `before` first."""
     environment = {}
     if before:
@@ -45,7 +47,7 @@ def snakemake(directory: Path, *words: str, config: str = "", before: str = "", 
     if config:
         (directory / "own.yaml").write_text(config)
         command += ["--configfile", "own.yaml"]
-    return said(directory, *command, prefix=prefix, **environment)
+    return said(directory, *command, prefix=prefix, left=left, **environment)
 
 
 def checked_python(directory: Path, before: str) -> str:
@@ -73,6 +75,47 @@ def test_a_full_disk(tmp_path):
     answer = snakemake(tmp_path, before=f"import shutil; {almost_full}")
     assert f"{tmp_path} has only 1 MB of free disk space; at least 100 MB are needed" in answer
     assert "Free some space, or run in another directory (snakemake --directory)" in answer
+
+
+def test_a_disk_that_fills_up_in_the_middle(tmp_path):
+    """Snakemake may be the first to meet it, and says [Errno 28]."""
+    (tmp_path / "broken.jsonl").write_text("{")
+    fills_up = (
+        "free = [10**6, 10**12]; "
+        "shutil.disk_usage = lambda place: shutil._ntuple_diskusage(10**12, 0, free.pop())"
+    )
+    answer = snakemake(
+        tmp_path,
+        config="corpus: {source: files, files: {train: [broken.jsonl]}}",
+        before=f"import shutil; {fills_up}",
+    )
+    assert answer.endswith(
+        f"\nNo space left on the disk or in the quota ({tmp_path}). Nothing was half-written; free "
+        "some space and run the same command again.\n"
+    )
+
+
+@pytest.mark.parametrize("place", ["a.txt", "results/corpus/train.json", "results/corpus"])
+def test_a_file_or_a_result_that_may_not_be_read(tmp_path, place):
+    (tmp_path / "a.txt").write_text("A text.\n")
+    (tmp_path / "results/corpus").mkdir(parents=True)
+    (tmp_path / "results/corpus/train.json").touch()
+    (tmp_path / place).chmod(0)
+    corpus = "corpus: {source: files, files: {train: [a.txt]}}"
+    try:
+        answer = snakemake(tmp_path, config=corpus, prefix=AS_A_USER, left=True)
+    finally:
+        (tmp_path / place).chmod(0o755)
+    assert answer.endswith(
+        f"\n{place}: Permission denied. Give this user access to it (its owner can: chmod -R u+rwX "
+        f"{place}), or run in another directory (snakemake --directory).\n"
+    )
+    assert "  File " not in answer
+
+
+def test_results_that_are_a_link_to_nowhere(tmp_path):
+    (tmp_path / "results").symlink_to("scratch")
+    assert f"{tmp_path}/results is a link to scratch, where nothing is" in snakemake(tmp_path)
 
 
 def test_no_network(tmp_path):

@@ -1,5 +1,6 @@
 """Is this the environment that the workflow was tested in? Asked before the first job."""
 
+import errno
 import importlib.metadata
 import os
 import re
@@ -11,13 +12,15 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.errors import MlmError, in_words, listed
 from mlm.foundations.supported_python import unsuitable
 
 ENVIRONMENTS = Path(__file__).parents[3] / "envs"
 
 #: Below this nothing is begun. The embedded corpus alone comes to about 50 MB of results.
 LEAST_FREE_BYTES = 100_000_000
+#: Free bytes of a disk that is full: a few may be left.
+_FULL = 2_000_000
 
 #: The packages that the workflow itself imports. tensorflow has another name on a TPU VM.
 PACKAGES = (
@@ -105,6 +108,11 @@ def check_place(directory: Path) -> None:
     """
     for name in ("results", "logs", ".snakemake"):
         place = directory / name
+        if place.is_symlink() and not place.exists():
+            raise MlmError(
+                f"{place} is a link to {place.readlink()}, where nothing is. Make that directory "
+                f"(mkdir -p {place.resolve()}), or remove the link"
+            )
         if place.exists() and not place.is_dir():
             raise MlmError(f"{place} is a file; a directory is expected there. Move it away")
         holder = place if place.exists() else directory
@@ -136,6 +144,14 @@ def refuse_future_dates(sources: Iterable[str]) -> None:
             "Snakemake would delete what is made from it. Give it the date of today: "
             f"touch {shlex.join(ahead[:10])}{others}"
         )
+
+
+def say_if_full(directory: Path) -> None:
+    """Print what to do if the disk of `directory` is full: Snakemake's own message gives no advice,
+    if it is the first that cannot write."""
+    if shutil.disk_usage(directory).free < _FULL:
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
+        print(f"\n{in_words(full)}", file=sys.stderr)
 
 
 def package_versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:

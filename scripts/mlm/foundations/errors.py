@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 #: Characters that control a terminal, reorder what surrounds them or cannot be seen. The joiners
 #: U+200C and U+200D are not among them: scripts and emoji need them.
@@ -90,27 +91,44 @@ def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
         ) from None
 
 
-def _os_error_in_words(error: OSError) -> str | None:
-    """A message for the operating system's refusals that a user can mend, or None."""
-    where = f" ({error.filename})" if error.filename else ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"No space left on the disk or in the quota{where}. Nothing was half-written; "
-            "free some space and run the same command again."
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return (
-            f"Not allowed to write or read{where}: {error.strerror}. Give this user "
-            "access to it, or run in another directory (snakemake --directory)."
-        )
-    return None
-
-
-def refusal_in_words(error: Exception) -> str | None:
-    """What the operating system refused, in words, also from inside a library's own error."""
+def in_words(error: BaseException) -> str | None:
+    """The message of an error that a user can mend: an MlmError, or what the operating system
+    refused, also inside a library's own error. None for any other, which is a bug."""
+    if isinstance(error, MlmError):
+        return str(error)
     if isinstance(error, OSError):
-        return _os_error_in_words(error)
+        return _refusal_in_words(error)
     for number in (errno.ENOSPC, errno.EDQUOT):
         if found := re.search(rf"(?:(\S+); )?{os.strerror(number)}", str(error)):
-            return _os_error_in_words(OSError(number, os.strerror(number), found[1]))
+            return _refusal_in_words(OSError(number, os.strerror(number), found[1]))
     return None
+
+
+def _refusal_in_words(error: OSError) -> str | None:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" ({error.filename})" if error.filename else ""
+        message = (
+            f"No space left on the disk or in the quota{where}. Nothing was half-written; free "
+            "some space and run the same command again."
+        )
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        place = _refused(error.filename)
+        message = (
+            f"{place or 'A file'}: {error.strerror}. Give this user access to it (its owner can: "
+            f"chmod -R u+rwX {place or 'FILE'}), or run in another directory (snakemake "
+            "--directory)."
+        )
+    else:
+        return None
+    return str(MlmError(message))
+
+
+def _refused(path: str | None) -> str | None:
+    """The file or directory on the way to `path` that this user may not read."""
+    if path is None:
+        return None
+    for place in (*reversed(Path(path).parents), Path(path)):
+        wanted = os.R_OK | (os.X_OK if place.is_dir() else 0)
+        if place.exists() and not os.access(place, wanted):
+            return str(place)
+    return str(path)

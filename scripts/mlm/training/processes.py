@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
-from mlm.foundations.errors import MlmError, refusal_in_words
+from mlm.foundations.errors import MlmError, in_words
 
 #: Where the processes meet, how many there are, and which one this is.
 COORDINATOR, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
@@ -175,7 +175,7 @@ def ended_at_once() -> Iterator[None]:
     except SystemExit as end:
         _end(end.code if isinstance(end.code, int) else 1)
     except Exception as error:
-        words = str(error) if isinstance(error, MlmError) else refusal_in_words(error)
+        words = in_words(error)
         # The output may be a file on a full disk as well.
         with suppress(OSError):
             if words is None:
