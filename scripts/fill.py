@@ -7,42 +7,36 @@ The configuration is given as to snakemake. Nothing is written.
 
 import argparse
 import json
-import signal
-import sys
 from pathlib import Path
 
+from mlm.foundations.command import command_parser, run_command
 from mlm.foundations.errors import MlmError, printable
 
 BASE = Path(__file__).resolve().parents[1]
 
 
-def main(arguments: list[str]) -> int:
-    """Print the answers; the status is 1 where there are none."""
-    # Here, so that a wrong option is told at once.
+def main(arguments: list[str]) -> None:
+    """Print the answers."""
+    # First, so that a wrong option is told at once.
     given = _parsed(arguments)
     from mlm.config.sources import read_settings_in
 
-    try:
-        overlays, values = given.configfile, given.config
-        settings = read_settings_in(given.directory, BASE / "config.yaml", overlays, values)
-        run = given.run or next(iter(settings["runs"]))
-        model = _checked_model(run, settings)
-        from mlm.evaluation.fill_mask import answers, use_cpu
+    settings = read_settings_in(
+        given.directory, BASE / "config.yaml", given.configfile, given.config
+    )
+    model = _checked_model(given.run or next(iter(settings["runs"])), settings)
+    from mlm.evaluation.fill_mask import answers, use_cpu
 
-        use_cpu(settings["accelerator"]["cpu_threads"])
-        found = answers(model, given.sentences, given.top_k, told_as="sentences")
-    except (MlmError, OSError) as error:
-        print(f"fill.py: {error}", file=sys.stderr)
-        return 1
+    use_cpu(settings["accelerator"]["cpu_threads"])
+    found = answers(model, given.sentences, given.top_k, told_as="sentences")
     if given.json:
         from mlm.foundations.typed_artefacts import as_json
 
         print(json.dumps([as_json(prompt) for prompt in found], ensure_ascii=False, indent=2))
-        return 0
+        return
     for prompt in found:
         lines = (f"{answer.score:8.1%}  {answer.token}" for answer in prompt.answers)
         print(*map(printable, (prompt.prompt, *lines)), sep="\n")
-    return 0
 
 
 def _checked_model(run: str, settings: dict) -> Path:
@@ -62,13 +56,10 @@ def _checked_model(run: str, settings: dict) -> Path:
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="fill.py", description=__doc__.splitlines()[0])
+    parser = command_parser("fill.py", __doc__)
     parser.add_argument("sentences", nargs="+", help="sentences in quotes, with one mask each")
-    parser.add_argument("--run", help="the run whose model is asked; the first, if not given")
-    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[], metavar="FILE")
-    parser.add_argument("--config", "-C", nargs="+", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--directory", "-d", default=".", help="where the results are")
-    parser.add_argument("--top-k", type=int, default=5, help="so many answers (default: 5)")
+    parser.add_argument("--run", help="the run whose model is asked (default: the first)")
+    parser.add_argument("--top-k", type=int, default=5, help="number of answers (default: 5)")
     parser.add_argument("--json", action="store_true", help="print the answers for machines")
     given = parser.parse_args(arguments)
     if given.top_k < 1:
@@ -77,6 +68,4 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    # `fill.py … | head` ends as other programs do there, without a traceback.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    sys.exit(main(sys.argv[1:]))
+    run_command("fill.py", main)

@@ -6,14 +6,14 @@ Takes the options and targets that would be given to snakemake.
 """
 
 import argparse
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from mlm.config.resolution import resolve
 from mlm.config.sources import read_overlay
-from mlm.foundations.errors import MlmError, printable
+from mlm.foundations.command import run_command
+from mlm.foundations.errors import printable
 from mlm.foundations.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
@@ -34,13 +34,9 @@ def main(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    try:
-        for file in configfiles(arguments):
-            if Path(file).is_file():
-                read_overlay(Path(file))
-    except MlmError as error:
-        print(error, file=sys.stderr)
-        return 1
+    for file in configfiles(arguments):
+        if Path(file).is_file():
+            read_overlay(Path(file))
     cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(BASE / "Snakefile")]
     named = {argument.split("=")[0] for argument in arguments}
@@ -96,6 +92,4 @@ def configurations_among_targets(arguments: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    # `status.py | head` ends as other programs do there, without a traceback.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    sys.exit(main(sys.argv[1:]))
+    run_command("status.py", main)

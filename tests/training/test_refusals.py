@@ -18,6 +18,7 @@ from small_run import (
 
 from mlm.accelerators.artefacts import Preflight, Step
 from mlm.accelerators.gate import require_passed
+from mlm.foundations.artefacts import record_job, write_artefact
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.model_configuration import ModelRequest, model_configuration
@@ -210,6 +211,15 @@ def test_shards_of_another_tokenizer_are_refused(root):
     manifest = Manifest.read(root / "train.json")
     dataclasses.replace(manifest, tokenizer_sha256="f" * 64).write(root / "train.json")
     refused(root, {}, "its shards were made with another tokenizer")
+
+
+def test_a_damaged_tokenizer_is_named_and_not_the_shards(root):
+    place = root / "tokenizer"
+    record, tokenizer = place / "tokenizer_stats.json", place / "tokenizer.json"
+    write_artefact(record, {})
+    record_job("tokenizer", {}, {}, map(str, [record, tokenizer]))
+    tokenizer.write_bytes(tokenizer.read_bytes().replace(b"1", b"2", 1))
+    refused(root, {}, f"To have it made again: rm {tokenizer}, then the same")
 
 
 def test_a_missing_tpu_says_what_was_looked_for_and_what_to_set(root):

@@ -1,6 +1,9 @@
 """The environment is checked before the first job."""
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,20 @@ def test_a_python_that_does_not_suit_is_named(monkeypatch, version, word):
     monkeypatch.setattr(environment.sys, "version_info", version)
     with pytest.raises(MlmError, match=rf"Python 3\.1. is too {word}; .* 3\.11 to 3\.13"):
         check_environment(REQUIREMENTS)
+
+
+@pytest.mark.parametrize("command", [["-m", "snakemake", "-n"], ["scripts/fill.py", "a [MASK]"]])
+def test_a_locale_that_has_not_all_characters_is_told_at_once(command):
+    ran = subprocess.run(
+        [sys.executable, *command],
+        cwd=REQUIREMENTS.parents[1],
+        env=os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert ran.returncode == 1 and "Traceback" not in ran.stdout
+    assert "UTF-8 is expected. Put PYTHONUTF8=1 before the same command" in ran.stdout
 
 
 def test_before_anything_is_installed_a_python_that_suits_is_named(monkeypatch):

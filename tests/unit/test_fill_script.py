@@ -1,12 +1,15 @@
 """What scripts/fill.py says where there is nothing to ask."""
 
 import json
+import os
+from functools import partial
 
 import pytest
 from loaded_script import loaded
 
 from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.foundations.artefacts import record_job, write_artefact
+from mlm.foundations.command import status_of
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ def fill(monkeypatch, tmp_path):
 
     monkeypatch.setattr("mlm.evaluation.fill_mask.answers", answers)
     monkeypatch.setattr("mlm.evaluation.fill_mask.use_cpu", lambda threads: None)
-    return loaded("fill").main
+    return partial(status_of, "fill.py", loaded("fill").main)
 
 
 def test_every_sentence_is_answered(fill, model, capsys):
@@ -63,6 +66,20 @@ def test_a_damaged_model_is_not_asked(fill, model, capsys):
     (model / "model.safetensors").write_bytes(b"weightz")
     assert fill(["A [MASK]."]) == 1
     assert "results/runs/base/model/model.safetensors is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not os.getuid(), reason="root may read everything")
+def test_a_model_that_may_not_be_read_is_told_with_what_to_do(fill, model, capsys):
+    (model / "config.json").chmod(0)
+    assert fill(["A [MASK]."]) == 1
+    assert "config.json: Permission denied. Give this user access" in capsys.readouterr().err
+
+
+def test_what_a_model_answers_cannot_control_the_terminal(fill, model, capsys):
+    assert fill(["A [MASK] \x1b[31m."]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    assert fill(["A [MASK].", "--run", "\x1b[31m"]) == 1
+    assert r"no run is called '\x1b[31m'" in capsys.readouterr().err
 
 
 def test_a_number_of_answers_below_one_is_refused(fill, capsys):

@@ -105,7 +105,7 @@ def portable(path: str | os.PathLike) -> str:
     """`path` from its last directory `results` on: the same in every working directory."""
     parts = PurePath(path).parts
     last = max((i for i, part in enumerate(parts) if part == "results"), default=0)
-    return "/".join(parts[last:])
+    return str(PurePath(*parts[last:]))
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,21 @@ def installed_version(package: str) -> str | None:
     return None
 
 
+def check_encoding() -> None:
+    """Raise MlmError if Python takes file names and what it prints for another encoding than UTF-8.
+
+    Only PYTHONUTF8=0 and locales such as en_US.ISO-8859-1 do that.
+    """
+    if (encoding := sys.getfilesystemencoding().lower()) != "utf-8":
+        raise MlmError(
+            f"Python reads file names as {encoding} here; UTF-8 is expected. Put PYTHONUTF8=1 "
+            "before the same command"
+        )
+
+
 def check_environment(requirements: Path) -> None:
-    """Raise MlmError where Python does not suit or a package is missing or of another version."""
+    """Raise MlmError if Python or its encoding does not suit, or a package or its version."""
+    check_encoding()
     if wrong := unsuitable(sys.version_info):
         raise MlmError(
             f"{wrong}. This one is {sys.executable}. Remove the environment and make it with "

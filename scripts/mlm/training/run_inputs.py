@@ -1,10 +1,12 @@
 """What a run is made from: its settings and files, checked and resolved against each other."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from mlm.config.families import engine_for
 from mlm.config.resolution import Settings, model_of_run, run_section
+from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, remedy
 from mlm.model.model_configuration import ModelRequest, model_configuration
@@ -82,6 +84,10 @@ def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]
     Raises MlmError where they do not belong together.
     """
     manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
+    # If it is damaged, the shards are not to blame.
+    record = Path(files.tokenizer).with_name("tokenizer_stats.json")
+    if record.is_file():
+        check_outputs(record, [files.tokenizer])
     tokenizer_sha256 = file_sha256(files.tokenizer)
     for split, manifest in manifests.items():
         if not manifest.num_samples:
@@ -94,7 +100,8 @@ def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]
             mended = (
                 "Name the tokenizer that they were made with in tokenizer.pretrained.path"
                 if manifest.corpus_sha256 is None
-                else f"Delete results/shards/{split} and run again"
+                else f"To have them made again: rm -r results/shards/{split}, then the same "
+                "snakemake command"
             )
             raise MlmError(
                 f"{files.manifests[split]}: its shards were made with another tokenizer "

@@ -1,0 +1,57 @@
+"""What the commands of scripts/ share: their options, and how they end."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+from mlm.foundations.environment import check_encoding
+from mlm.foundations.errors import in_words, printable
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
+def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
+    """A parser for the command `name`, whose docstring is its help.
+
+    Has the options of snakemake that say which results are meant.
+    """
+    described, _, usage = doc.partition("\n")
+    parser = _Parser(
+        prog=name,
+        description=described,
+        epilog=usage.strip("\n"),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--configfile", "--configfiles", nargs="+", default=[], metavar="FILE")
+    parser.add_argument("--config", "-C", nargs="+", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--directory", "-d", default=".", help="where the results are")
+    return parser
+
+
+def run_command(name: str, main: Callable[[list[str]], int | None]) -> None:
+    """Call `main` with the arguments and end the process with the status that it returns.
+
+    If a reader such as `head` stops reading, the process ends without a traceback.
+    """
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.exit(status_of(name, main, sys.argv[1:]))
+
+
+def status_of(name: str, main: Callable[[list[str]], int | None], arguments: list[str]) -> int:
+    """The status that `main` returns; 1 after an error that the user can mend, in one message."""
+    try:
+        check_encoding()
+        return main(arguments) or 0
+    except KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except Exception as error:
+        if (words := in_words(error)) is None:
+            raise
+        print(f"{name}: {words}", file=sys.stderr)
+        return 1
