@@ -6,10 +6,9 @@ The configuration is given as to snakemake. Nothing is written.
 """
 
 import argparse
-import json
 from pathlib import Path
 
-from mlm.foundations.command import command_parser, run_command
+from mlm.foundations.command import command_parser, print_json, run_command
 from mlm.foundations.errors import MlmError, printable
 
 BASE = Path(__file__).resolve().parents[1]
@@ -30,10 +29,7 @@ def main(arguments: list[str]) -> None:
     use_cpu(settings["accelerator"]["cpu_threads"])
     found = answers(model, given.sentences, given.top_k, told_as="sentences")
     if given.json:
-        from mlm.foundations.typed_artefacts import as_json
-
-        print(json.dumps([as_json(prompt) for prompt in found], ensure_ascii=False, indent=2))
-        return
+        return print_json(found)
     for prompt in found:
         lines = (f"{answer.score:8.1%}  {answer.token}" for answer in prompt.answers)
         print(*map(printable, (prompt.prompt, *lines)), sep="\n")

@@ -10,6 +10,7 @@ from loaded_script import loaded
 from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.foundations.artefacts import record_job, write_artefact
 from mlm.foundations.command import status_of
+from mlm.foundations.errors import HIDDEN
 
 
 @pytest.fixture
@@ -76,8 +77,9 @@ def test_a_model_that_may_not_be_read_is_told_with_what_to_do(fill, model, capsy
 
 
 def test_what_a_model_answers_cannot_control_the_terminal(fill, model, capsys):
-    assert fill(["A [MASK] \x1b[31m."]) == 0
-    assert "\x1b" not in capsys.readouterr().out
+    for options in [], ["--json"]:
+        assert fill(["A [MASK] \x1b[31m \x9b \u202e.", *options]) == 0
+        assert not HIDDEN.search(capsys.readouterr().out)
     assert fill(["A [MASK].", "--run", "\x1b[31m"]) == 1
     assert r"no run is called '\x1b[31m'" in capsys.readouterr().err
 

@@ -1,13 +1,15 @@
 """What the commands of scripts/ share: their options, and how they end."""
 
 import argparse
+import json
 import signal
 import sys
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from mlm.foundations.environment import check_encoding
-from mlm.foundations.errors import in_words, printable
+from mlm.foundations.errors import HIDDEN, in_words, printable
+from mlm.foundations.typed_artefacts import as_json
 
 
 class _Parser(argparse.ArgumentParser):
@@ -55,3 +57,9 @@ def status_of(name: str, main: Callable[[list[str]], int | None], arguments: lis
             raise
         print(f"{name}: {words}", file=sys.stderr)
         return 1
+
+
+def print_json(value: Any) -> None:
+    """Print `value`, of dataclasses and plain values, as JSON; hidden characters as its escapes."""
+    text = json.dumps(as_json(value), ensure_ascii=False, indent=2)
+    print(HIDDEN.sub(lambda hidden: json.dumps(hidden[0])[1:-1], text))
