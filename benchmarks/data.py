@@ -85,18 +85,19 @@ def run_shards(corpus: Path, directory: Path) -> dict:
     # The library loads what it needs on first use; that counts as import here.
     import tokenizers  # noqa: F401
 
+    from mlm.config.shards import Shards
     from mlm.corpus.split_documents import SplitDocuments
-    from mlm.samples.sharding import ShardSettings, write_shard
+    from mlm.samples.sharding import write_shard
     from mlm.tokenizer.encoding import Encoder
 
     start = time.perf_counter()
     summary = write_shard(
-        ShardSettings("train", 0, 1, SEQUENCE_LENGTH, "none", READ_BATCH),
+        *("train", 0, 1),
+        Shards(sequence_length=SEQUENCE_LENGTH, read_batch=READ_BATCH),
         Encoder.load(directory / "tokenizer.json"),
-        SplitDocuments.of_files([corpus]),
         directory / "tokenizer.json",
+        SplitDocuments.of_files([corpus]),
         directory / "shards.tfrecord",
-        directory / "shards.json",
     )
     return {"seconds": time.perf_counter() - start, "tokens": summary.num_tokens}
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from job_adapter import run
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.samples.manifest_merging import merge
+from mlm.samples.artefacts import ShardSummary
 from mlm.samples.manifests import project_root
-from mlm.samples.summaries import ShardSummary
+from mlm.samples.sharding import merged_manifest
 
 
 def main(job):
@@ -16,7 +16,7 @@ def main(job):
         for shard, summary in zip(job.input.shards, job.input.summaries, strict=True)
     ]
     corpus = CorpusSplit.read(job.input.described)
-    manifest = merge(job.wildcards.split, summaries, corpus, job.input.tokenizer, root)
+    manifest = merged_manifest(job.wildcards.split, summaries, corpus, job.input.tokenizer, root)
     manifest.write(job.output[0])
 
 

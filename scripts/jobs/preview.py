@@ -12,7 +12,7 @@ def main(job):
     from mlm.samples.manifests import Manifest, check_sequence_length, shards_root
     from mlm.samples.masking_plan import masking_plan
     from mlm.samples.preview import preview_samples
-    from mlm.samples.sample_order import SampleOrder
+    from mlm.samples.shuffling import SampleOrder
     from mlm.tokenizer.encoding import Encoder
 
     length, tokenizer = job.params.sequence_length, job.input.tokenizer

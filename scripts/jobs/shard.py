@@ -1,4 +1,4 @@
-"""Rule `shard`: one shard of a split, and the sidecar file that sums it up."""
+"""Rule `shard`: one shard of a split, and its summary beside it."""
 
 import os
 
@@ -9,24 +9,20 @@ def main(job):
     # The tokenizer's thread pool takes its size from here when it is first used.
     os.environ["RAYON_NUM_THREADS"] = str(job.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if job.threads > 1 else "false"
+    from mlm.config.shards import Shards
     from mlm.corpus.split_documents import SplitDocuments
-    from mlm.samples.sharding import ShardSettings, write_shard
+    from mlm.samples.sharding import write_shard
     from mlm.tokenizer.encoding import Encoder
 
-    settings = ShardSettings(
-        split=job.wildcards.split,
-        shard=int(job.wildcards.shard),
-        shards=int(job.wildcards.shards),
-        **job.params.samples,
-        read_batch=job.params.operational["read_batch"],
-    )
     write_shard(
-        settings,
+        job.wildcards.split,
+        int(job.wildcards.shard),
+        int(job.wildcards.shards),
+        Shards.of_param(job.params.samples | job.params.operational),
         Encoder.load(job.input.tokenizer),
-        SplitDocuments.described(job.input.described),
         job.input.tokenizer,
+        SplitDocuments.described(job.input.described),
         job.output.shard,
-        job.output.summary,
     )
 
 

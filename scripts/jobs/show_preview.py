@@ -3,11 +3,11 @@
 from job_adapter import run
 from mlm.foundations.atomic import write_text
 from mlm.samples.artefacts import Preview
-from mlm.samples.preview_text import in_words
+from mlm.samples.preview import preview_text
 
 
 def main(job):
-    text = in_words([Preview.read(path) for path in job.input.samples])
+    text = preview_text([Preview.read(path) for path in job.input.samples])
     print(text)
     write_text(job.output[0], text)
 

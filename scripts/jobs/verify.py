@@ -2,10 +2,10 @@
 
 from job_adapter import run
 from mlm.foundations.digests import file_sha256
+from mlm.samples.artefacts import Verification
 from mlm.samples.manifests import Manifest, shards_remedy, shards_root
 from mlm.samples.verification import (
     SampleSchema,
-    Verification,
     raise_problems,
     summary,
     verify_split,

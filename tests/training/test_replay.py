@@ -23,7 +23,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.samples.sample_order import SampleOrder
+from mlm.samples.shuffling import SampleOrder
 
 pytestmark = pytest.mark.slow
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from mlm.config.resolution import model_of_run, resolve, run_section
+from mlm.config.shards import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.file_patterns import matched_files, used_settings
@@ -17,18 +18,14 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import write_json
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
-from mlm.samples.manifest_merging import merge
-from mlm.samples.sharding import ShardSettings, write_shard
-from mlm.samples.summaries import ShardSummary
+from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
 from mlm.training.run_inputs import RunFiles, RunSettings, pretraining_of, read_manifests
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 #: Those of mlm.training.state_fingerprint that are asked for, which imports TensorFlow.
-COMPUTING_MODULES = [
-    f"mlm.samples.{name}" for name in ("keyed_random", "masking", "sample_order", "stored_batches")
-]
+COMPUTING_MODULES = [f"mlm.samples.{name}" for name in ("masking", "shuffling", "stored_batches")]
 SPLITS = ("train", "validation", "test")
 SPECIAL = {"cls": "[CLS]", "pad": "<pad>", "sep": "[SEP]", "unk": "<unk>", "mask": "[MASK]"}
 LENGTH = 16
@@ -144,18 +141,12 @@ def write_project(documents: dict[str, list[str]], write_tokenizer=write_tokeniz
         count, made = settings["shards"]["count"][split], []
         for number in range(count):
             file = Path(f"results/shards/{split}/{split}-{number:05d}-of-{count:05d}.tfrecord")
-            summary = file.with_suffix(".json")
-            write_shard(
-                ShardSettings(split, number, count, LENGTH, "none", 100),
-                encoder,
-                SplitDocuments.described(described[split]),
-                tokenizer,
-                file,
-                summary,
-            )
-            made.append((str(file), ShardSummary.read(summary)))
+            documents = SplitDocuments.described(described[split])
+            section = Shards(sequence_length=LENGTH, read_batch=100)
+            one = write_shard(split, number, count, section, encoder, tokenizer, documents, file)
+            made.append((str(file), one))
         corpus = CorpusSplit.read(described[split])
-        merge(split, made, corpus, tokenizer).write(f"results/manifests/{split}.json")
+        merged_manifest(split, made, corpus, tokenizer).write(f"results/manifests/{split}.json")
 
 
 def the_run(settings, replicas: int = 1):

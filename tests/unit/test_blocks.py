@@ -11,7 +11,8 @@ from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.blocks import ReadableBlocks, ShardBlocks
 from mlm.samples.manifests import ShardEntry
-from mlm.samples.tfrecord import BLOCK_SAMPLES, SampleWriter, read_records
+from mlm.samples.shuffling import BLOCK_SAMPLES
+from mlm.samples.tfrecord import SampleWriter, read_records
 from mlm.samples.verification import SampleSchema, verify_shard
 
 SAMPLES = 2 * BLOCK_SAMPLES + 300

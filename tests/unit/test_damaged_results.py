@@ -11,7 +11,6 @@ from safetensors.numpy import save_file
 
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.samples.sharding import read_documents as read_rows
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 
@@ -41,7 +40,7 @@ def refused(path: Path, read) -> str:
 READERS = {
     "documents": lambda path: list(SplitDocuments([(path, 500)]).texts()),
     "bytes": lambda path: SplitDocuments([(path, 500)]).bytes,
-    "rows": lambda path: list(read_rows(SplitDocuments([(path, 500)]), range(500), 100)),
+    "rows": lambda path: list(SplitDocuments([(path, 500)]).batches(["text", "group"], 100)),
     "column": lambda path: SplitDocuments([(path, 500)]).column("text"),
     "number": lambda path: SplitDocuments.of_files([path]),
 }

@@ -8,7 +8,7 @@ from mlm.corpus.artefacts import CorpusFile, CorpusSplit, EmbeddedSource, Encodi
 from mlm.foundations.artefacts import read_artefact, write_artefact
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.samples.manifest_merging import merge
+from mlm.samples.artefacts import ShardSummary
 from mlm.samples.manifests import (
     Manifest,
     check_sequence_length,
@@ -16,7 +16,7 @@ from mlm.samples.manifests import (
     project_root,
     shards_root,
 )
-from mlm.samples.summaries import ShardSummary
+from mlm.samples.sharding import merged_manifest
 
 TEXTS = [f"document number {i}" for i in range(10)]
 
@@ -27,7 +27,7 @@ def made(tmp_path):
     corpus = corpus_of(tmp_path, TEXTS)
     files = [make(tmp_path, corpus, i, 3)[0] for i in range(3)]
     summaries = [(f.name, ShardSummary.read(f.with_suffix(".json"))) for f in files]
-    manifest = merge("train", summaries, described(corpus), tmp_path / "tokenizer.json", tmp_path)
+    manifest = remerge(tmp_path, summaries)
     manifest.write(tmp_path / "train.json")
     return tmp_path, summaries, manifest
 
@@ -51,7 +51,7 @@ def described(corpus, group_by="document", size=10) -> CorpusSplit:
 
 def remerge(directory, summaries, **other):
     corpus = described(directory / "train.parquet", **other)
-    return merge("train", summaries, corpus, directory / "tokenizer.json", directory)
+    return merged_manifest("train", summaries, corpus, directory / "tokenizer.json", directory)
 
 
 def test_the_manifest_comes_back_as_it_was_written(made):

@@ -6,7 +6,7 @@ from test_manifests import made  # noqa: F401
 
 from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import Preview, PreviewSample
-from mlm.samples.preview_text import in_words
+from mlm.samples.preview import preview_text
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ class OneCharacter:
 
 def samples_of(preview, made, count=2, **changes):  # noqa: F811
     from mlm.samples.masking import MaskingPlan
-    from mlm.samples.sample_order import SampleOrder
+    from mlm.samples.shuffling import SampleOrder
 
     directory, _, manifest = made
     settings = {
@@ -86,7 +86,7 @@ def test_masks_are_those_of_the_first_epoch_of_training(preview, made):  # noqa:
 
 
 def test_the_turn_of_a_sample_is_where_the_order_uses_it(preview, made):  # noqa: F811
-    from mlm.samples.sample_order import SampleOrder
+    from mlm.samples.shuffling import SampleOrder
 
     order = SampleOrder(tuple(s.num_samples for s in made[2].shards), seed=0, window=100)
     _, used = order.samples(np.arange(made[2].num_samples))
@@ -103,9 +103,9 @@ def test_a_changed_shard_is_not_shown(preview, made):  # noqa: F811
 
 def test_the_terminal_gets_each_text_on_one_line_without_control_characters():
     sample = PreviewSample(7, 4321, "a\nb \x1b[31mred", "[MASK] \u202e", tokens=())
-    text = in_words([Preview("base", [sample])])
+    text = preview_text([Preview("base", [sample])])
     assert text == (
         "Run base, sample 7, turn 4,321 of the first pass\n"
-        "  text    a b \ufffd[31mred\n  masked  [MASK] \ufffd\n"
+        "  text    a b \\x1b[31mred\n  masked  [MASK] \\u202e\n"
     )
     assert not re.search(r"\x1b|\u202e", text)

@@ -8,15 +8,12 @@ from fake_tokenizer import CharacterTokenizer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mlm.config.shards import Shards
 from mlm.corpus.shares import document_range, overlapping
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.samples.packing import Packer
-from mlm.samples.sharding import (
-    ShardSettings,
-    read_documents,
-    write_shard,
-)
+from mlm.samples.sharding import write_shard
 from mlm.samples.tf_example import decode_grouped_samples, decode_samples
 from mlm.samples.tfrecord import read_records
 
@@ -34,12 +31,12 @@ def corpus_of(directory: Path, texts, row_group_size=3, groups=None) -> Path:
 def make(directory: Path, corpus: Path, shard=0, shards=1, compression="none", batch=2):
     tokenizer = directory / "tokenizer.json"
     tokenizer.write_text("{}")
-    settings_ = ShardSettings("train", shard, shards, LENGTH, compression, batch)
+    section = Shards(sequence_length=LENGTH, compression=compression, read_batch=batch)
     file = directory / f"train-{shard:05d}-of-{shards:05d}.tfrecord"
     encoder = CharacterTokenizer()
     documents = SplitDocuments.of_files([corpus])
-    summary = file.with_suffix(".json")
-    return file, write_shard(settings_, encoder, documents, tokenizer, file, summary)
+    made = write_shard("train", shard, shards, section, encoder, tokenizer, documents, file)
+    return file, made
 
 
 def tokens_of(file: Path) -> list[int]:
@@ -96,17 +93,18 @@ def test_the_read_batch_changes_no_byte(tmp_path, compression):
 
 def test_documents_are_read_in_batches_from_their_own_rows(tmp_path):
     corpus = corpus_of(tmp_path, [str(i) for i in range(20)], row_group_size=6)
-    batches = list(read_documents(SplitDocuments.of_files([corpus]), range(5, 14), 4))
-    assert [t for texts, _ in batches for t in texts] == [str(i) for i in range(5, 14)]
-    assert [g for _, groups in batches for g in groups] == list(range(5, 14))
-    assert max(len(texts) for texts, _ in batches) <= 4
+    documents = SplitDocuments.of_files([corpus])
+    batches = list(documents.batches(["text", "group"], 4, range(5, 14)))
+    assert [t.as_py() for b in batches for t in b.column("text")] == [str(i) for i in range(5, 14)]
+    assert [g.as_py() for b in batches for g in b.column("group")] == list(range(5, 14))
+    assert max(len(batch) for batch in batches) <= 4
 
 
 def test_memory_is_bounded_by_the_batch_and_not_by_the_corpus(tmp_path):
     texts = [os.urandom(500).hex() for _ in range(4000)]
     corpus = corpus_of(tmp_path, texts, row_group_size=20)
     before, peak = pa.total_allocated_bytes(), 0
-    for _ in read_documents(SplitDocuments.of_files([corpus]), range(4000), 20):
+    for _ in SplitDocuments.of_files([corpus]).batches(["text", "group"], 20):
         peak = max(peak, pa.total_allocated_bytes() - before)
     assert corpus.stat().st_size > 4_000_000
     assert peak < 1_000_000

@@ -6,11 +6,11 @@ import pytest
 from test_manifests import made  # noqa: F401
 
 from mlm.foundations.errors import MlmError
+from mlm.samples.artefacts import Verification
 from mlm.samples.manifests import check_shards, shards_remedy
 from mlm.samples.tfrecord import SampleWriter, encode_samples, read_records
 from mlm.samples.verification import (
     SampleSchema,
-    Verification,
     raise_problems,
     scan_shard,
     summary,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mlm.samples.manifests import Manifest
-from mlm.samples.sample_order import SampleOrder
+from mlm.samples.shuffling import SampleOrder
 from mlm.samples.split_samples import spread_samples
 from mlm.tokenizer.encoding import Encoder
 from tests.conftest import users_environment

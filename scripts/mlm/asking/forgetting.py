@@ -24,12 +24,11 @@ from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, on_one_line
 from mlm.samples.artefacts import LeftOut
 from mlm.samples.holes import Holes
 from mlm.samples.making_holes import TrainSplit, holes_of
 from mlm.samples.manifests import Manifest
-from mlm.samples.preview_text import printable
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.first_use import first_difference
 from mlm.training.run_inputs import read_manifests
@@ -214,7 +213,7 @@ def forgetting_in_words(answer: Forgetting, so_far_in_words: str) -> str:
     )
     if len(answer.left_out) > 1:
         lines += [
-            f"  {printable(one.what)}: {counted(one.documents, 'document')}, "
+            f"  {on_one_line(one.what)}: {counted(one.documents, 'document')}, "
             f"{counted(one.tokens, 'token')}"
             for one in answer.left_out
         ]

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from mlm.asking.answer import Answer, Masked, Part, Passage, Token, TrainingSoFar
-from mlm.samples.preview_text import printable
+from mlm.foundations.errors import on_one_line
 
 _KINDS = {"mask": "hidden", "random": "another in its place", "itself": "left to see"}
 
@@ -50,11 +50,11 @@ def _without_text(answer: Answer) -> bool:
 
 def _passage(number: int, passage: Passage, answer: Answer) -> Iterator[str]:
     where = "" if passage.document is None else f"document {passage.document:,} of "
-    source = f" ({printable(passage.source)})" if passage.source else ""
+    source = f" ({on_one_line(passage.source)})" if passage.source else ""
     yield f"{number}. In {where}{passage.split}{source}"
     if not answer.exact:
         unit = "tokens" if _without_text(answer) else "words"
-        yield f"   “{printable(passage.text)}”: {passage.shared} of {answer.words} {unit}"
+        yield f"   “{on_one_line(passage.text)}”: {passage.shared} of {answer.words} {unit}"
     if passage.split != "train":
         yield f"   Never trained on: the {passage.split} split is held out."
     for part in passage.parts:
@@ -67,7 +67,7 @@ def _part(part: Part, split: str) -> Iterator[str]:
     places = f"tokens {first.place} to {last.place}" if last != first else f"token {first.place}"
     yield (
         f"Sample {part.sample:,}, which is {part.shard_sample:,} in {part.shard}: {places}, "
-        f"“{printable(' '.join(t.text for t in part.tokens))}”"
+        f"“{on_one_line(' '.join(t.text for t in part.tokens))}”"
     )
     for use in part.uses:
         shown = _masked(part.tokens, use.masked)
@@ -86,7 +86,7 @@ def _part(part: Part, split: str) -> Iterator[str]:
 
 def _masked(tokens: tuple[Token, ...], masked: tuple[Masked, ...]) -> str:
     texts = {token.place: token.text for token in tokens}
-    return printable(
+    return on_one_line(
         ", ".join(
             f"{texts[m.place]} → {m.shown if m.kind != 'itself' else 'itself'}" for m in masked
         )
@@ -101,7 +101,7 @@ def _so_far(passage: Passage) -> Iterator[str]:
         masked = [m for use in part.uses if use.reached for m in use.masked]
         for token in part.tokens:
             if of_token := [m for m in masked if m.place == token.place]:
-                told.append(f"{printable(token.text)} ({_kinds(of_token)})")
+                told.append(f"{on_one_line(token.text)} ({_kinds(of_token)})")
     if told:
         yield f"Asked for so far: {'; '.join(told)}"
 

@@ -17,9 +17,9 @@ from mlm.samples.document_spans import (
     shard_tokens,
 )
 from mlm.samples.manifests import Manifest, place_of, shards_remedy
+from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.split_samples import Rows, Samples, joined
 from mlm.samples.tf_example import SampleError, decode_samples
-from mlm.samples.tfrecord import BLOCK_SAMPLES
 from mlm.tokenizer.encoding import Encoder
 
 

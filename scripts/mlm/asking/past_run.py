@@ -16,9 +16,8 @@ from mlm.training.run_inputs import RunFiles
 
 #: The modules that decide what a step is shown. A saved state names them with their digests.
 SHOWING_MODULES = (
-    "mlm.samples.keyed_random",
     "mlm.samples.masking",
-    "mlm.samples.sample_order",
+    "mlm.samples.shuffling",
     "mlm.samples.stored_batches",
 )
 #: What a run leaves out of the train split, as a record's values name it.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from mlm.asking.answer import Answer
 from mlm.asking.in_words import counted
 from mlm.asking.replayed import Asked, Replay, ReplayedToken, not_looked_at
-from mlm.samples.preview_text import printable
+from mlm.foundations.errors import on_one_line
 
 
 def replay_in_words(replay: Replay, answer: Answer) -> str:
@@ -48,12 +48,12 @@ def _log(replay: Replay) -> Iterator[str]:
 
 def _token(one: ReplayedToken, replay: Replay) -> Iterator[str]:
     shown = "itself" if one.masked.kind == "itself" else one.masked.shown
-    yield f"  {printable(one.token.text)} → {printable(shown)}"
+    yield f"  {on_one_line(one.token.text)} → {on_one_line(shown)}"
     yield f"    before step {replay.step:,}: {_asked(one.before)}"
     if one.last is not None:
         yield f"    after step {replay.last_step:,}: {_asked(one.last)}"
 
 
 def _asked(asked: Asked) -> str:
-    first = ", ".join(f"“{printable(g.text)}” {100 * g.probability:.1f} %" for g in asked.first)
+    first = ", ".join(f"“{on_one_line(g.text)}” {100 * g.probability:.1f} %" for g in asked.first)
     return f"loss {asked.loss:.3f}; {first}"

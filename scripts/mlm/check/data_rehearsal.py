@@ -10,13 +10,13 @@ from mlm.check.sampled_text import SampledText
 from mlm.check.stopwatch import Took, timed
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings, resolve
+from mlm.config.shards import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.file_patterns import used_settings
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.samples.manifest_merging import merge
-from mlm.samples.sharding import ShardSettings, write_shard
+from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 from mlm.tokenizer.pretrained import load_pretrained
 from mlm.tokenizer.statistics import split_statistics
@@ -240,20 +240,18 @@ def _shards(
 ) -> None:
     encoder = Encoder.load(measured.tokenizer)
     root = measured.tokenizer.parents[2]
-    own = settings["shards"]
+    section = Shards.of_param(settings["shards"])
     tokens = size = 0
     for split, corpus in corpora.items():
         shard = f"results/shards/{split}/{split}-00000-of-00001.tfrecord"
         (root / shard).parent.mkdir(parents=True)
-        asked = ShardSettings(
-            split, 0, 1, own["sequence_length"], own["compression"], own["read_batch"]
-        )
-        summary = (root / shard).with_suffix(".json")
         with timed() as took:
-            made = write_shard(asked, encoder, corpus, measured.tokenizer, root / shard, summary)
+            made = write_shard(
+                split, 0, 1, section, encoder, measured.tokenizer, corpus, root / shard
+            )
         measured.sharding += took
         about = CorpusSplit.read(described[split])
-        manifest = merge(split, [(shard, made)], about, measured.tokenizer, root)
+        manifest = merged_manifest(split, [(shard, made)], about, measured.tokenizer, root)
         manifest.write(measured.manifests[split])
         tokens, size = tokens + made.num_tokens, size + about.bytes
         measured.shard_per_token += made.num_bytes

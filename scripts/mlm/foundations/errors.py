@@ -25,6 +25,11 @@ def printable(text: str) -> str:
     return HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def on_one_line(text: str) -> str:
+    """`printable` text with each line break and tab as a space."""
+    return printable("".join(" " if c.isspace() else c for c in text))
+
+
 def shortened(text: str, longest: int) -> str:
     """`text` with its middle left out if it has more than `longest` characters."""
     if len(text) <= longest:

@@ -1,4 +1,4 @@
-"""What `results/runs/{run}/preview.json` shows of a run's masks."""
+"""The artefacts of the samples: summaries of shards, verification, a run's masks and holes."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,55 @@ from mlm.foundations.typed_artefacts import Artefact
 
 
 @dataclass(frozen=True)
+class ShardSummary(Artefact):
+    """The file beside a shard.
+
+    `tokens_in` was counted as the tokens left the tokenizer, `num_tokens` as samples were
+    written; `first_document` and `documents` are the range that the shard was made from.
+    """
+
+    split: str
+    shard: int
+    shards: int
+    first_document: int
+    documents: int
+    corpus_documents: int
+    sequence_length: int
+    compression: str
+    tokens_in: int
+    num_samples: int
+    num_tokens: int
+    num_padding: int
+    num_bytes: int
+    sha256: str
+    block_offsets: tuple[int, ...]
+    special_literals: int
+    tokenizer_sha256: str
+
+
+@dataclass(frozen=True)
+class SplitVerification:
+    """What the shards of a split hold, as counted by reading them, and every problem."""
+
+    split: str
+    shards: int
+    num_samples: int
+    num_tokens: int
+    num_padding: int
+    num_bytes: int
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Verification(Artefact):
+    """results/verification.json: the outcome by split."""
+
+    splits: dict[str, SplitVerification]
+
+
+@dataclass(frozen=True)
 class PreviewToken:
-    """A token's text; `masked` is what the model is shown in its place, None if not chosen."""
+    """A token's text; `masked` is what the model sees in its place, None if it is not chosen."""
 
     text: str
     masked: str | None
@@ -29,7 +76,7 @@ class PreviewSample:
 
 @dataclass(frozen=True)
 class Preview(Artefact):
-    """A few samples of the train split as the run's training meets them first."""
+    """results/runs/{run}/preview.json: train samples as the run's training first sees them."""
 
     run: str
     samples: list[PreviewSample]
@@ -37,7 +84,7 @@ class Preview(Artefact):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What one item of `pretraining.forget` names: documents of the train split, their tokens."""
+    """One item of `pretraining.forget`: its documents in the train split, and their tokens."""
 
     what: str
     documents: int
@@ -46,10 +93,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class HolesOfRun(Artefact):
-    """What `results/holes/{run}.json` says: which tokens of the train split a run is to be trained
-    without.
+    """results/holes/{run}.json: the tokens of the train split that a run is trained without.
 
-    `documents`, `tokens` and `samples` count each once, though several items name it. `holes` are
+    `documents`, `tokens` and `samples` count each once, even if several items name it. `holes` are
     (sample, begin, end), in ascending order. `manifest` is the sha256 of the manifest whose samples
     they are in.
     """

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from mlm.foundations.errors import MlmError
 from mlm.samples.object_storage import local_copy, read_range
-from mlm.samples.tfrecord import BLOCK_SAMPLES, framed_records, record_offsets
+from mlm.samples.shuffling import BLOCK_SAMPLES
+from mlm.samples.tfrecord import framed_records, record_offsets
 
 _REMEDY = (
     "It is not what its manifest says. Delete it and run the same command again, so that it is "

@@ -19,7 +19,8 @@ from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.object_storage import list_files, local_copy
-from mlm.samples.tfrecord import BLOCK_SAMPLES, compression_of, record_offsets
+from mlm.samples.shuffling import BLOCK_SAMPLES
+from mlm.samples.tfrecord import compression_of, record_offsets
 from mlm.samples.verification import SampleSchema, scan_shard
 
 _NAME = re.compile(r"(?P<name>.+)-(?P<shard>\d+)-(?P<samples>\d+)\.tfrecord")

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mlm.foundations.errors import MlmError
-from mlm.samples.artefacts import PreviewSample, PreviewToken
+from mlm.foundations.errors import MlmError, on_one_line
+from mlm.samples.artefacts import Preview, PreviewSample, PreviewToken
 from mlm.samples.holes import Holes, punched
 from mlm.samples.manifests import Manifest, place_of, shard_problem, shards_remedy
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.object_storage import local_copy
-from mlm.samples.sample_order import SampleOrder
+from mlm.samples.shuffling import SampleOrder
 from mlm.samples.tf_example import decode_samples
 from mlm.samples.tfrecord import read_records
 from mlm.tokenizer.pieces import texts_of
@@ -99,3 +99,17 @@ def preview_samples(
         ]
         samples.append(PreviewSample(number, int(turns[row]), *decoded, tokens))
     return samples
+
+
+def preview_text(previews: list[Preview]) -> str:
+    """Previews for the terminal: each text, then the same masked."""
+    lines = []
+    for preview in previews:
+        for sample in preview.samples:
+            lines += [
+                f"Run {preview.run}, sample {sample.index}, turn {sample.turn:,} of the first pass",
+                f"  text    {on_one_line(sample.text)}",
+                f"  masked  {on_one_line(sample.masked)}",
+                "",
+            ]
+    return "\n".join(lines)

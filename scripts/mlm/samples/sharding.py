@@ -1,44 +1,96 @@
-"""Making one shard: its own contiguous range of the documents, tokenised, packed, written."""
+"""Making the shards of a split, each of its own contiguous range of documents, and its manifest."""
 
 import itertools
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
+from mlm.config.shards import Shards
+from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.groups import group_ids
 from mlm.corpus.shares import document_range
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
+from mlm.samples.artefacts import ShardSummary
+from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.packing import GroupPacker, Packer
-from mlm.samples.summaries import ShardSummary
 from mlm.samples.tfrecord import SampleWriter
 from mlm.tokenizer.encoding import Encoder
 
-#: Characters handed to the tokenizer at a time: with `read_batch`, what bounds the memory
-#: where documents are long.
+#: Characters given to the tokenizer at a time: with `read_batch`, this bounds the memory if
+#: documents are long.
 _CHARACTERS_AT_A_TIME = 2_000_000
 
 
-@dataclass(frozen=True)
-class ShardSettings:
-    """Which shard of which split, and how its samples look."""
+def write_shard(
+    split: str,
+    number: int,
+    shards: int,
+    section: Shards,
+    encoder: Encoder,
+    tokenizer_json: str | os.PathLike,
+    corpus: SplitDocuments,
+    shard_file: str | os.PathLike,
+) -> ShardSummary:
+    """Write shard `number` of `shards` and, after it, its summary beside it (.json); the bytes
+    depend on no thread count.
 
-    split: str
-    shard: int
-    shards: int
-    sequence_length: int
-    compression: str
-    read_batch: int
+    Memory is bounded by `section.read_batch` documents. Raises MlmError if there are fewer
+    documents than shards, and RuntimeError if a token was lost on the way.
+    """
+    _check_padding_id(encoder, tokenizer_json)
+    _check_enough_documents(corpus, split, shards)
+    documents = document_range(len(corpus), number, shards)
+    name = f"{split} shard {number} of {shards}"
+    with replacing(shard_file) as temporary:
+        with SampleWriter(temporary, section.compression) as writer:
+            tokens_in, literals = _write_documents(
+                name, section, encoder, corpus, documents, writer
+            )
+        if writer.num_tokens != tokens_in:
+            raise RuntimeError(f"{tokens_in} tokens came in, {writer.num_tokens} were written")
+    summary = ShardSummary(
+        split=split,
+        shard=number,
+        shards=shards,
+        first_document=documents.start,
+        documents=len(documents),
+        corpus_documents=len(corpus),
+        sequence_length=section.sequence_length,
+        compression=section.compression,
+        tokens_in=tokens_in,
+        num_samples=writer.num_samples,
+        num_tokens=writer.num_tokens,
+        num_padding=writer.num_padding,
+        num_bytes=writer.num_bytes,
+        sha256=writer.sha256,
+        block_offsets=writer.block_offsets,
+        special_literals=literals,
+        tokenizer_sha256=file_sha256(tokenizer_json),
+    )
+    summary.write(Path(shard_file).with_suffix(".json"))
+    return summary
 
 
-def check_enough_documents(corpus: SplitDocuments, split: str, shards: int) -> None:
-    """Raise MlmError where there are fewer documents than shards to make from them."""
+def _check_padding_id(encoder: Encoder, tokenizer_json: str | os.PathLike) -> None:
+    """Raise MlmError if the padding token has no id of its own within the vocabulary."""
+    ids, size = encoder.special_ids, encoder.vocabulary_size
+    others = {name: getattr(ids, name) for name in ("cls", "sep", "unk", "mask")}
+    same = [name for name, value in others.items() if value == ids.pad]
+    if not 0 <= ids.pad < size or same:
+        raise MlmError(
+            f"{tokenizer_json}: the padding token's id is {ids.pad}, in a vocabulary of {size} "
+            f"ids{', and also that of ' + ', '.join(same) if same else ''}; it needs an id of "
+            "its own"
+        )
+
+
+def _check_enough_documents(corpus: SplitDocuments, split: str, shards: int) -> None:
     documents = len(corpus)
     if documents == 0:
         raise MlmError(
@@ -53,115 +105,104 @@ def check_enough_documents(corpus: SplitDocuments, split: str, shards: int) -> N
         )
 
 
-def read_documents(
-    corpus: SplitDocuments, documents: range, batch: int
-) -> Iterator[tuple[list[str], np.ndarray]]:
-    """`documents` of a split in order, at most `batch` at a time: their texts, and the ids of their
-    groups, int64 [documents].
-
-    Only row groups that hold them are read, and of these a batch at a time.
-    """
-    for rows in corpus.batches(["text", "group"], batch, documents):
-        yield rows.column("text").to_pylist(), group_ids(rows.column("group"))
-
-
-def _portions(texts: list[str]) -> Iterator[list[str]]:
-    """`texts` in runs of about `_CHARACTERS_AT_A_TIME` characters."""
-    portion, characters = [], 0
-    for text in texts:
-        portion.append(text)
-        characters += len(text)
-        if characters >= _CHARACTERS_AT_A_TIME:
-            yield portion
-            portion, characters = [], 0
-    if portion:
-        yield portion
-
-
-def check_padding_id(tokenizer: Encoder, tokenizer_json: Path) -> None:
-    """Raise MlmError where the padding token has no id of its own within the vocabulary."""
-    ids, size = tokenizer.special_ids, tokenizer.vocabulary_size
-    others = {name: getattr(ids, name) for name in ("cls", "sep", "unk", "mask")}
-    same = [name for name, value in others.items() if value == ids.pad]
-    if not 0 <= ids.pad < size or same:
-        raise MlmError(
-            f"{tokenizer_json}: the padding token's id is {ids.pad}, in a vocabulary of {size} "
-            f"ids{', and also that of ' + ', '.join(same) if same else ''}; it needs an id of "
-            "its own"
-        )
-
-
-def write_shard(
-    settings: ShardSettings,
-    tokenizer: Encoder,
-    corpus: SplitDocuments,
-    tokenizer_json: str | os.PathLike,
-    shard_file: str | os.PathLike,
-    summary_file: str | os.PathLike,
-) -> ShardSummary:
-    """Write one shard and, after it, its sidecar; the bytes depend on no thread count.
-
-    Memory is bounded by `settings.read_batch` documents. Raises MlmError where there are
-    fewer documents than shards, and RuntimeError where a token was lost on the way.
-    """
-    tokenizer_json = Path(tokenizer_json)
-    check_padding_id(tokenizer, tokenizer_json)
-    check_enough_documents(corpus, settings.split, settings.shards)
-    documents = document_range(len(corpus), settings.shard, settings.shards)
-    with replacing(shard_file) as temporary:
-        with SampleWriter(temporary, settings.compression) as writer:
-            tokens_in, literals = _write_documents(settings, tokenizer, corpus, documents, writer)
-        if writer.num_tokens != tokens_in:
-            raise RuntimeError(f"{tokens_in} tokens came in, {writer.num_tokens} were written")
-    summary = ShardSummary(
-        split=settings.split,
-        shard=settings.shard,
-        shards=settings.shards,
-        first_document=documents.start,
-        documents=len(documents),
-        corpus_documents=len(corpus),
-        sequence_length=settings.sequence_length,
-        compression=settings.compression,
-        tokens_in=tokens_in,
-        num_samples=writer.num_samples,
-        num_tokens=writer.num_tokens,
-        num_padding=writer.num_padding,
-        num_bytes=writer.num_bytes,
-        sha256=writer.sha256,
-        block_offsets=writer.block_offsets,
-        special_literals=literals,
-        tokenizer_sha256=file_sha256(tokenizer_json),
-    )
-    summary.write(summary_file)
-    return summary
-
-
 def _write_documents(
-    settings: ShardSettings,
-    tokenizer: Encoder,
+    name: str,
+    section: Shards,
+    encoder: Encoder,
     corpus: SplitDocuments,
     documents: range,
     writer: SampleWriter,
 ) -> tuple[int, int]:
     """Tokenise, pack and write `documents`: the tokens that came in, and special literals."""
-    packer = Packer(settings.sequence_length, tokenizer.special_ids.pad)
-    group_packer = GroupPacker(settings.sequence_length)
-    name = f"{settings.split} shard {settings.shard} of {settings.shards}"
+    packer = Packer(section.sequence_length, encoder.special_ids.pad)
+    group_packer = GroupPacker(section.sequence_length)
     progress = Progress(name, len(documents), "documents")
     done = tokens_in = literals = 0
-    for texts, groups in read_documents(corpus, documents, settings.read_batch):
-        start = 0
-        for portion in _portions(texts):
-            literals += tokenizer.count_special_literals(portion)
-            encoded = tokenizer.encode(portion)
+    for rows in corpus.batches(["text", "group"], section.read_batch, documents):
+        texts, groups = rows.column("text").to_pylist(), group_ids(rows.column("group"))
+        # Runs of texts of about so many characters.
+        ends = np.cumsum(list(map(len, texts))) // _CHARACTERS_AT_A_TIME
+        for part in np.split(np.arange(len(texts)), np.flatnonzero(np.diff(ends)) + 1):
+            portion = texts[part[0] : part[-1] + 1]
+            literals += encoder.count_special_literals(portion)
+            encoded = encoder.encode(portion)
             lengths = np.fromiter(map(len, encoded), np.int64)
             tokens_in += int(lengths.sum())
             samples = packer.add(np.fromiter(itertools.chain.from_iterable(encoded), np.int32))
-            spans = group_packer.add(groups[start : start + len(portion)], lengths)
-            writer.write(samples, np.full(len(samples), settings.sequence_length), spans)
-            start += len(portion)
-            progress.to(done + start)
-        done += start
+            spans = group_packer.add(groups[part[0] : part[-1] + 1], lengths)
+            writer.write(samples, np.full(len(samples), section.sequence_length), spans)
+            done += len(portion)
+            progress.to(done)
     last, tokens = packer.finish()
     writer.write(last, np.full(len(last), tokens), group_packer.finish())
     return tokens_in, literals
+
+
+def merged_manifest(
+    split: str,
+    summaries: list[tuple[str, ShardSummary]],
+    corpus: CorpusSplit,
+    tokenizer_json: str | os.PathLike,
+    root: str | os.PathLike = ".",
+) -> Manifest:
+    """The manifest of `split` from its shards' paths, relative to `root`, and summaries, in order.
+
+    Raises MlmError if they do not belong together: other settings, another tokenizer or corpus,
+    documents left out or used twice, tokens lost, a file of another size.
+    """
+    tokenizer_sha256 = file_sha256(tokenizer_json)
+    _check_belonging(summaries, corpus.documents, tokenizer_sha256, Path(root))
+    entries = tuple(
+        ShardEntry(
+            name=Path(path).name,
+            path=path,
+            **{f.name: getattr(s, f.name) for f in fields(ShardEntry)[2:]},
+        )
+        for path, s in summaries
+    )
+    first = summaries[0][1]
+    return Manifest(
+        split=split,
+        sequence_length=first.sequence_length,
+        compression=first.compression,
+        tokenizer_sha256=tokenizer_sha256,
+        corpus_sha256=corpus.sha256,
+        documents=corpus.documents,
+        special_literals=sum(s.special_literals for _, s in summaries),
+        **totals(entries),
+        shards=entries,
+        group_by=corpus.group_by,
+    )
+
+
+def _check_belonging(
+    summaries: list[tuple[str, ShardSummary]], documents: int, tokenizer: str, root: Path
+) -> None:
+    first, next_document, problems = summaries[0][1], 0, []
+    for place, (path, s) in enumerate(summaries):
+        expected = {
+            "shard": place,
+            "shards": len(summaries),
+            "split": first.split,
+            "sequence_length": first.sequence_length,
+            "compression": first.compression,
+            "corpus_documents": documents,
+            "first_document": next_document,
+            "tokenizer_sha256": tokenizer,
+            "num_tokens": s.tokens_in,
+            "num_padding": s.num_samples * s.sequence_length - s.tokens_in,
+            "num_bytes": (root / path).stat().st_size,
+        }
+        problems += [
+            f"{path}: {key} is {getattr(s, key)}; {value} is expected"
+            for key, value in expected.items()
+            if getattr(s, key) != value
+        ]
+        next_document += s.documents
+    if next_document != documents:
+        problems.append(f"the shards hold {next_document} of the corpus's {documents} documents")
+    if problems:
+        raise MlmError(
+            f"The {first.split} shards do not belong together:\n{listed(problems)}\n"
+            f"Delete results/shards/{first.split} and run again."
+        )

@@ -1,6 +1,6 @@
 """A split's samples as stored, in the order in which training and validation use them.
 
-The stream of a run is epoch after epoch, each in its own order (`mlm.samples.sample_order`), cut
+The stream of a run is epoch after epoch, each in its own order (`mlm.samples.shuffling`), cut
 into global batches without regard to epochs: every batch has the same shape and no sample is
 dropped. Batch k is a function of (manifest, seed, batch size, shuffle window, k), and beginning
 with it costs one group of samples.
@@ -16,9 +16,8 @@ import numpy as np
 from mlm.foundations.errors import MlmError
 from mlm.samples.blocks import ReadableBlocks, ShardBlocks
 from mlm.samples.manifests import Manifest, place_of
-from mlm.samples.sample_order import SampleOrder
+from mlm.samples.shuffling import BLOCK_SAMPLES, SampleOrder
 from mlm.samples.split_samples import evenly_spread
-from mlm.samples.tfrecord import BLOCK_SAMPLES
 
 _LARGEST_INDEX = 2**32
 

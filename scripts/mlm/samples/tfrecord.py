@@ -26,10 +26,8 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.samples.packing import Spans
+from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tf_example import encode_examples
-
-#: Records of a block, whose offset in the file is known (`mlm.samples.blocks`).
-BLOCK_SAMPLES = 1024
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _READ_BYTES = 1 << 20

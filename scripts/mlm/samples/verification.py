@@ -8,7 +8,7 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
-from mlm.foundations.typed_artefacts import Artefact
+from mlm.samples.artefacts import SplitVerification
 from mlm.samples.blocks import ShardBlocks
 from mlm.samples.manifests import Manifest, ShardEntry, place_of, shard_problem
 from mlm.samples.object_storage import local_copy
@@ -57,19 +57,6 @@ class Scan:
     def named_problems(self) -> list[str]:
         """The first problems, and how many there are besides."""
         return self.problems + ([f"and {self.unnamed} problems more"] if self.unnamed else [])
-
-
-@dataclass(frozen=True)
-class SplitVerification:
-    """The outcome for one split: what its shards held in fact, and every problem."""
-
-    split: str
-    shards: int
-    num_samples: int
-    num_tokens: int
-    num_padding: int
-    num_bytes: int
-    problems: tuple[str, ...]
 
 
 def scan_shard(file: Path, schema: SampleSchema) -> Scan:
@@ -205,26 +192,18 @@ def verify_split(
     )
 
 
-@dataclass(frozen=True)
-class Verification(Artefact):
-    """The outcome by split: what stands in results/verification.json."""
-
-    splits: dict[str, SplitVerification]
-
-
 def summary(results: list[SplitVerification]) -> str:
-    """A line for each split, and one for each problem."""
-    lines = [
+    """A line for each split."""
+    return "\n".join(
         f"{r.split:<12}{r.shards:>6} shards  {r.num_samples:>12,} samples  "
         f"{r.num_tokens:>15,} tokens  {r.num_padding:>9,} padding  "
         f"{'as the manifest says' if not r.problems else f'{len(r.problems)} problems'}"
         for r in results
-    ]
-    return "\n".join(lines)
+    )
 
 
 def raise_problems(results: list[SplitVerification], remedy: str) -> None:
-    """Raise MlmError with every problem and the `remedy`, if there is one."""
+    """Raise MlmError with every problem and the `remedy`, if there is a problem."""
     problems = [p for r in results for p in r.problems]
     if problems:
         raise MlmError(

@@ -19,9 +19,8 @@ SCRIPTS = Path(__file__).parents[2]
 COMPUTING_MODULES = {
     "both": (
         "mlm.samples.holes",
-        "mlm.samples.keyed_random",
         "mlm.samples.masking",
-        "mlm.samples.sample_order",
+        "mlm.samples.shuffling",
         "mlm.samples.stored_batches",
         "mlm.config.families",
         "mlm.corpus.counts",

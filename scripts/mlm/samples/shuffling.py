@@ -19,8 +19,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from mlm.samples.tfrecord import BLOCK_SAMPLES
-
+#: Samples of a block, the unit that is shuffled: its offset in its shard is known.
+BLOCK_SAMPLES = 1024
 _ROUNDS = 6
 #: Networks over fewer bits have too few different rounds to be like any permutation.
 _FEWEST_HALF_BITS = 3

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from mlm.samples.keyed_random import below, threefry
+from mlm.samples.masking import below, threefry
 
 
 # The known answers that come with Random123 (Salmon et al., 2011), threefry2x32, 20 rounds.
