@@ -19,6 +19,7 @@ FINETUNE_MODEL = [
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
+    "README.md",
 ]
 
 
@@ -143,7 +144,7 @@ rule finetune_merge:
         random_histories=of_folds("random", "history.csv"),
         weights=of_folds("pretrained", "model.safetensors"),
         configs=of_folds("pretrained", "config.json"),
-        tokenizer=[f"results/runs/{{run}}/model/{name}" for name in FINETUNE_MODEL[2:]],
+        tokenizer=[f"results/runs/{{run}}/model/{name}" for name in FINETUNE_MODEL[2:5]],
         training="results/runs/{run}/training.json",
     output:
         metrics="results/runs/{run}/finetune/metrics.json",

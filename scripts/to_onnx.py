@@ -1,4 +1,4 @@
-"""Turn a trained model to ONNX. Stands alone: needs torch, transformers, onnx and onnxscript.
+"""Convert a trained model to ONNX. Needs torch, transformers, onnx and onnxscript, nothing else.
 
     python to_onnx.py results/runs/base/model model.onnx
 
@@ -8,11 +8,12 @@ logits, float32 [batch, tokens, vocabulary].
 
 import argparse
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 
 def main(arguments: list[str]) -> int:
-    """Write the ONNX file; the status is 1 where it cannot be written."""
+    """Write the ONNX file; the status is 1 if that is not possible."""
     parser = argparse.ArgumentParser(prog="to_onnx.py", description=__doc__.splitlines()[0])
     parser.add_argument("model", type=Path, help="the directory of the model")
     parser.add_argument("onnx", type=Path, help="the file to write")
@@ -26,7 +27,15 @@ def main(arguments: list[str]) -> int:
         )
         return 1
     if not given.onnx.parent.is_dir():
-        print(f"to_onnx.py: {given.onnx.parent}: there is no such directory", file=sys.stderr)
+        print(f"to_onnx.py: {given.onnx.parent}: no such directory", file=sys.stderr)
+        return 1
+    needed = ("torch", "transformers", "onnx", "onnxscript")
+    if absent := [package for package in needed if find_spec(package) is None]:
+        print(
+            f"to_onnx.py: {', '.join(absent)} not installed in {sys.prefix}. Install what is "
+            f"missing, in an environment of its own: pip install {' '.join(needed)}",
+            file=sys.stderr,
+        )
         return 1
     export(given.model, given.onnx)
     return 0

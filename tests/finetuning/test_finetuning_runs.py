@@ -315,6 +315,11 @@ def test_three_classes_run_from_end_to_end(tmp_path):
     assert metrics["models"]["tfidf_ridge"]["all"]["score"] > 0.8
     assert set(metrics["shown"]["classes"]) == {"easy", "fair", "hard"}
     assert 0 <= metrics["models"]["pretrained"]["macro_f1"] <= 1
+    config = json.loads((tmp_path / "out" / "model" / "config.json").read_text())
+    assert config["id2label"] == {"0": "easy", "1": "fair", "2": "hard"}
+    assert config["label2id"] == {"easy": 0, "fair": 1, "hard": 2}
+    card = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert "the classes `easy`, `fair`, `hard`" in card and "accuracy" in card
     assert {r.predictions[0] for r in read_predictions(tmp_path / "out" / "oof.csv")} <= {
         "easy",
         "fair",

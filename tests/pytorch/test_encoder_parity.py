@@ -1,22 +1,18 @@
 """The encoder computes what transformers' models compute, in TensorFlow and in PyTorch."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from in_pytorch import open_in_pytorch
 from safetensors.numpy import load_file
+from tiny_encoder import hidden, tiny_batch, tiny_config, tiny_encoder
 
 from mlm.foundations.framework import tf
 from mlm.foundations.weight_files import write_weights
 from mlm.model.architecture import FAMILIES, Architecture, parameter_shapes
 from mlm.model.network import masked_logits
 from mlm.model.weights import read_parameters
-
-sys.path.append(str(Path(__file__).parents[1] / "unit"))
-from tiny_encoder import hidden, tiny_batch, tiny_config, tiny_encoder
 
 # Default tests open a trained export in PyTorch; here are all families and settings.
 pytestmark = pytest.mark.slow

@@ -4,20 +4,36 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import report_artefacts as made
 from in_pytorch import python_of_pytorch, run_in_pytorch
+from small_run import LENGTH, SPECIAL, VOCABULARY, run_child, write_inputs, write_tokenizer
+from test_finetuning_report import metrics
+from tests.conftest import users_environment
+from tiny_encoder import tiny_config, tiny_encoder
 
-sys.path.append(str(Path(__file__).parents[1] / "training"))
-from small_run import LENGTH, run_child, write_inputs
+from mlm.config.families import FAMILIES as TENSORFLOW_FAMILIES
+from mlm.config.families import JAX_FAMILIES
+from mlm.finetuning.finetuned_card import finetuned_card
+from mlm.finetuning.sequence_model import sequence_model
+from mlm.foundations.weight_files import write_weights
+from mlm.tokenizer.tokenizer_files import tokenizer_files
+from mlm.training.model_card import model_card
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(
-    r"^```(\w+)\n(.*?)^```", (ROOT / "docs" / "using-the-model.md").read_text(), re.M | re.S
-)
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Language and code of the fenced blocks of a page."""
+    return re.findall(r"^```(\w+)\n(.*?)^```", text, re.M | re.S)
+
+
+BLOCKS = blocks((ROOT / "docs" / "using-the-model.md").read_text())
 MODEL = "results/runs/base/model"
 
 
@@ -68,9 +84,69 @@ def test_modernbert_is_opened_and_turned_to_onnx_too(tmp_path):
     agrees(place)
 
 
-def test_a_directory_without_a_model_is_refused(tmp_path):
-    script = ROOT / "scripts" / "to_onnx.py"
-    command = [sys.executable, script, tmp_path, tmp_path / "model.onnx"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 1 and "model.safetensors not found" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+def export_tokenizer(place: Path) -> None:
+    """The tokenizer's files beside a model, as pretraining writes them."""
+    tokenizer = json.loads(write_tokenizer(place).read_text())
+    for name, content in tokenizer_files(tokenizer, SPECIAL, None, LENGTH).items():
+        (place / name).write_text(content)
+
+
+def card_of_family(place: Path, family: str) -> str:
+    """The card of a model of random weights in `place`."""
+    import numpy as np
+
+    changes = {"vocab_size": VOCABULARY, "max_position_embeddings": LENGTH + 2}
+    _, parameters = tiny_encoder(family, **changes)
+    export_tokenizer(place)
+    write_weights({k: np.asarray(v) for k, v in parameters.items()}, place / "model.safetensors")
+    (place / "config.json").write_text(json.dumps(tiny_config(family, **changes)))
+    return model_card(replace(made.training("base"), model_type=family), "files", place=str(place))
+
+
+def pasted(library: str, place: Path, pages: dict[str, str], then: str) -> None:
+    """Run the one Python block of every page by itself, and `then`, in one process."""
+    program = ["import traceback", "failed = []"]
+    for name, page in pages.items():
+        ((code,),) = [[c for language, c in blocks(page) if language == "python"]]
+        program.append(f"try:\n    exec({code + then!r}, {{}})")
+        program.append(f"except Exception:\n    failed.append(({name!r}, traceback.format_exc()))")
+    program.append("assert not failed, failed")
+    python = python_of_pytorch() if library == "pytorch" else sys.executable
+    done = subprocess.run(
+        [python, "-c", "\n".join(program)],
+        cwd=place,
+        env=users_environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("library", ["pytorch", "tensorflow"])
+def test_the_example_of_the_card_of_every_family_works_as_pasted(tmp_path, library):
+    families = [f for f in JAX_FAMILIES if library == "pytorch" or f in TENSORFLOW_FAMILIES]
+    assert len(families) == (5 if library == "pytorch" else 4)
+    cards = {family: card_of_family(tmp_path / family, family) for family in families}
+    pasted(library, tmp_path, cards, "\nassert len(fill(fill.tokenizer.mask_token)) == 5")
+
+
+@pytest.mark.parametrize("library", ["pytorch", "tensorflow"])
+def test_the_examples_of_the_readme_and_of_its_page_work_as_pasted(tmp_path, library):
+    card_of_family(tmp_path / MODEL, "roberta-prelayernorm")
+    use = (ROOT / "README.md").read_text().split("## Use the model")[1].split("\n## ")[0]
+    filling = (ROOT / "docs" / "using-the-model.md").read_text().split("## Vectors of tokens")[0]
+    pasted(library, tmp_path, {"README.md": use, "docs": filling}, "")
+
+
+@pytest.mark.parametrize("library", ["pytorch", "tensorflow"])
+def test_a_fine_tuned_model_names_its_classes_in_the_example_of_its_card(tmp_path, library):
+    classes = ["easy", "fair", "hard"]
+    config = tiny_config("roberta", vocab_size=VOCABULARY, max_position_embeddings=LENGTH + 2)
+    model = sequence_model(config, len(classes), 0.0, classes=classes)
+    export_tokenizer(tmp_path)
+    model.write(tmp_path, model.random_parameters(0))
+    judged = metrics(task="classification")
+    judged = replace(judged, shown=replace(judged.shown, classes=classes))
+    then = "\n(found,) = predict('w7')\nassert found['label'] in ('easy', 'fair', 'hard'), found"
+    card = finetuned_card(judged, "roberta", str(tmp_path))
+    pasted(library, tmp_path, {"card": card}, then)

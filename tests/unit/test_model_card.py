@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, replace
 
+import pytest
 import report_artefacts as made
 from huggingface_hub import ModelCard, metadata_load
 
@@ -38,6 +39,27 @@ def test_the_card_says_how_the_model_was_made():
     text = model_card(made.training("base"), corpus="embedded")
     for words in ("1,463,744", "1,600", "State of the Union", "transformers 4.52.4", "0.003"):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    "family, said, unsaid",
+    [
+        ("roberta", "With transformers 4, TensorFlow and tf-keras do as well", "no TensorFlow"),
+        ("modernbert", "no TensorFlow class for modernbert", "With transformers 4"),
+    ],
+)
+def test_the_card_says_which_packages_its_example_needs(family, said, unsaid):
+    text = model_card(replace(made.training("base"), model_type=family), corpus="embedded")
+    assert "pip install torch transformers" in text
+    assert said in text and unsaid not in text
+
+
+def test_random_weights_are_said_only_of_a_model_that_begins_with_them():
+    training = made.training("base")
+    for embeddings, random in (("random", True), ("cooccurrence", False)):
+        initialisation = training.initialisation | {"embeddings": embeddings}
+        text = model_card(replace(training, initialisation=initialisation), corpus="embedded")
+        assert ("trained from random weights" in text) == random
 
 
 def test_the_card_says_that_a_gpus_kernels_were_not_deterministic():

@@ -57,7 +57,11 @@ class Fold:
         values = map(self.classes.index, targets) if self.classes else map(float, targets)
         self.targets = np.array(list(values), np.float32)
         self.model = read_sequence_model(
-            model, len(self.classes) or 1, section.dropout, jnp.dtype(self.precision)
+            model,
+            len(self.classes) or 1,
+            section.dropout,
+            jnp.dtype(self.precision),
+            self.classes,
         )
         self.input_ids, self.attention_mask, self.truncated = tokenised(
             Encoder.load(Path(model) / "tokenizer.json"),

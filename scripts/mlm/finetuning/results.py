@@ -13,6 +13,7 @@ from mlm.evaluation.bootstrap import Resampling
 from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, FoldRecord, RidgeRecord
 from mlm.finetuning.comparison import Comparison, finetuning_verdicts
 from mlm.finetuning.examples import Example, read_examples
+from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.finetuning_metrics import (
     NAMES,
     CurvePoint,
@@ -32,7 +33,7 @@ from mlm.finetuning.tables import (
     write_history,
     write_predictions,
 )
-from mlm.foundations.atomic import replacing
+from mlm.foundations.atomic import read_json, replacing, write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import installed_version
 from mlm.foundations.errors import MlmError, remedy
@@ -89,6 +90,8 @@ def write_results(
     for source in [best / "model.safetensors", best / "config.json", *map(Path, tokenizer)]:
         with replacing(directory / "model" / source.name) as temporary:
             shutil.copyfile(source, temporary)
+    family = read_json(best / "config.json")["model_type"]
+    write_text(directory / "model" / "README.md", finetuned_card(metrics, family))
     metrics.write(directory / "metrics.json")
 
 

@@ -11,7 +11,7 @@ on at the first token alone, so that the others draw no dropout there.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -135,10 +135,15 @@ class SequenceModel:
 
 
 def sequence_model(
-    config: Mapping[str, Any], outputs: int, dropout: float, dtype=jnp.float32
+    config: Mapping[str, Any],
+    outputs: int,
+    dropout: float,
+    dtype=jnp.float32,
+    classes: Sequence[str] = (),
 ) -> SequenceModel:
     """The model with so many outputs on the masked language model of a config.json.
 
+    `classes` are the names of the outputs in their order, if they have any.
     Raises MlmError with what in it is not built here, the family first of all.
     """
     family = config.get("model_type")
@@ -148,7 +153,8 @@ def sequence_model(
         )
     known = FAMILIES[family][1].items()
     names = {field for own, (field, _) in known if own.endswith("dropout")}
-    labels = {str(i): f"LABEL_{i}" for i in range(outputs)}
+    names_of_outputs = classes or [f"LABEL_{i}" for i in range(outputs)]
+    labels = {str(i): name for i, name in enumerate(names_of_outputs)}
     fields = {
         **config,
         **dict.fromkeys(sorted(names | {"classifier_dropout"}), dropout),
@@ -165,7 +171,11 @@ def sequence_model(
 
 
 def read_sequence_model(
-    directory: str | Path, outputs: int, dropout: float, dtype=jnp.float32
+    directory: str | Path,
+    outputs: int,
+    dropout: float,
+    dtype=jnp.float32,
+    classes: Sequence[str] = (),
 ) -> SequenceModel:
     """`sequence_model` of the config.json in `directory`.
 
@@ -177,7 +187,7 @@ def read_sequence_model(
     with reading(path, "a model's configuration"):
         config = dict(json.loads(path.read_text(encoding="utf-8")))
     try:
-        return sequence_model(config, outputs, dropout, dtype)
+        return sequence_model(config, outputs, dropout, dtype, classes)
     except ConfigError as error:
         raise MlmError(f"{path}: {'; '.join(error.problems)}") from None
     except MlmError as error:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from huggingface_hub import EvalResult, ModelCardData
 
+from mlm.config.families import FAMILIES
 from mlm.training.artefacts import Training
 
 #: What a card says of the corpus where the configuration names no more than its kind.
@@ -115,19 +116,18 @@ def _body(
     }
     return [
         f"# {training.run}",
-        f"A masked language model of {training.parameters:,} parameters, trained from random "
-        f"weights on {corpus}.",
+        f"A masked language model of {training.parameters:,} parameters, trained from "
+        f"{_beginning(training)} on {corpus}.",
         "## Use",
         "```python\n"
         "from transformers import pipeline\n\n"
-        f'fill = pipeline("fill-mask", model="{place}", framework="tf")\n'
+        f'fill = pipeline("fill-mask", model="{place}")\n'
         f'fill({example}, tokenizer_kwargs={{"truncation": True}})\n```',
-        f"The model reads {training.sequence_length:,} tokens. With `truncation`, what is beyond "
-        "them is left out, and the mask has to stand before that; without, longer text is an "
-        "error.",
-        "TensorFlow, PyTorch and, where the family has a Flax model, Flax open the one "
-        "`model.safetensors`. sentence-transformers opens the model as an encoder; the vector of "
-        "a text is the mean of its tokens' vectors.",
+        needed_packages(training.model_type),
+        f"The model reads up to {training.sequence_length:,} tokens. `truncation` cuts longer "
+        "text, and the mask must come before the cut; without it, longer text is an error.",
+        "sentence-transformers opens the model as an encoder; the vector of a text is the mean of "
+        "its tokens' vectors.",
         "## Training",
         "| | |\n|---|---|\n" + "\n".join(f"| {k} | {v} |" for k, v in shown.items()),
         *_left_out(training),
@@ -145,6 +145,20 @@ def _body(
         "## Made with",
         ", ".join(f"{k} {v}" for k, v in sorted(training.packages.items())) + ".",
     ]
+
+
+def needed_packages(family: str) -> str:
+    """The packages that a card's example needs for a model of the family, in words."""
+    needed = "This needs PyTorch: `pip install torch transformers`."
+    if family in FAMILIES:
+        return f"{needed} With transformers 4, TensorFlow and tf-keras do as well."
+    return f"{needed} transformers has no TensorFlow class for {family}."
+
+
+def _beginning(training: Training) -> str:
+    if training.initialisation["embeddings"] == "random":
+        return "random weights"
+    return "scratch (word embeddings from counts of neighbouring tokens, other weights random)"
 
 
 def _moved(training: Training) -> list[str]:

@@ -1,0 +1,43 @@
+"""The card of a fine-tuned model: the README.md beside its weights."""
+
+from huggingface_hub import ModelCardData
+
+from mlm.finetuning.finetuning_metrics import NAMES, Finetuning
+from mlm.training.model_card import card_text, needed_packages
+
+
+def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/directory") -> str:
+    """README.md of the best fold's model; `family` is its model_type, `place` as in `model_card`.
+
+    It holds the names of the classes and figures, and no text of the examples.
+    """
+    header = ModelCardData(
+        license="other",
+        library_name="transformers",
+        pipeline_tag="text-classification",
+        tags=[metrics.task, family],
+    ).to_yaml()
+    classes = metrics.shown.classes
+    answer = "the predicted value as `score`"
+    if classes:
+        answer = f"the most likely of the classes {', '.join(f'`{name}`' for name in classes)}"
+    rows = []
+    for name, described in NAMES.items():
+        scored = metrics.models[name].all
+        low, high = scored.interval
+        rows.append(f"| {described} | {scored.score:.3f} | {low:.3f} to {high:.3f} |")
+    parts = [
+        f"# {metrics.run}, fine-tuned",
+        f"A {family} model for {metrics.task} of texts, fine-tuned on "
+        f"{metrics.parts['all'].examples:,} examples in {len(metrics.models['pretrained'].folds)} "
+        f"folds; these are the weights of fold {metrics.best_fold}, the best.",
+        "## Use",
+        "```python\nfrom transformers import pipeline\n\n"
+        f'predict = pipeline("text-classification", model="{place}")\n'
+        'predict("The text to judge.", truncation=True)\n```',
+        f"It gives {answer}. {needed_packages(family)}",
+        "## Evaluation",
+        f"On the held-out examples of all folds, with {metrics.confidence:.0%} intervals.",
+        f"| model | {metrics.score} | interval |\n|---|---|---|\n" + "\n".join(rows),
+    ]
+    return card_text(header, parts)
