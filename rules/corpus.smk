@@ -263,6 +263,12 @@ if IN_PARTS and NEAR_DUPLICATES:
             "../scripts/jobs/corpus_cluster.py"
 
 
+def held_out_files(held_out, split):
+    """The files of split `held_out` that a job which writes some of `split` compares with."""
+    files = WRITTEN_FILES[held_out] if split == "train" else []
+    return [f"{file}.parquet" for file in files]
+
+
 if IN_PARTS:
 
     rule corpus_write:
@@ -270,10 +276,14 @@ if IN_PARTS:
         input:
             near=NEAR_FILES.get("near", []),
             removed=[f"{file}.json" for file in LEFT_OUT_FILES],
+            # Train is compared with what is held out.
+            validation=lambda wildcards: held_out_files("validation", wildcards.split),
+            test=lambda wildcards: held_out_files("test", wildcards.split),
         output:
             file=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.parquet"),
             record=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.json"),
             groups=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.groups"),
+            shared=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.shared"),
         log:
             "logs/corpus_write/{split}-{share}-of-{shares}.log",
         benchmark:
@@ -297,14 +307,18 @@ if IN_PARTS:
             **{
                 f"{split}_{kind}": [f"{file}.{ending}" for file in files]
                 for split, files in WRITTEN_FILES.items()
-                for kind, ending in (("records", "json"), ("groups", "groups"))
+                for kind, ending in {
+                    "records": "json",
+                    "groups": "groups",
+                    "files": "parquet",
+                }.items()
             },
             **SIGNED_FILES,
             **NEAR_FILES,
             removed=[f"{file}.json" for file in LEFT_OUT_FILES],
             numbers=[f"{file}.numbers" for file in LEFT_OUT_FILES],
             links=[f"{file}.{ending}" for file in LINKED_FILES for ending in ("links", "json")],
-            files=[f"{file}.parquet" for files in WRITTEN_FILES.values() for file in files],
+            shared=[f"{file}.shared" for files in WRITTEN_FILES.values() for file in files],
         output:
             train=temp("results/corpus/parts/train.json"),
             validation=temp("results/corpus/parts/validation.json"),

@@ -69,6 +69,8 @@ def corpus(split: str, **other) -> CorpusSplit:
             }
         ],
     }
+    if split != "train":
+        content["overlap_with_train"] = {"words": 100_000, "shared": 52, "documents": 4}
     return typed(CorpusSplit, content | other)
 
 

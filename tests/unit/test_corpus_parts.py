@@ -36,6 +36,7 @@ from mlm.corpus.corpus_building import (
     sign_part,
     spooled_corpus,
     take_over,
+    written_held_out,
 )
 from mlm.corpus.corpus_writing import write_share
 from mlm.corpus.decontamination import held_out
@@ -124,20 +125,24 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
         removed += overlaps
     near = near_in_parts(place / "read", removed, len(pieces), filters)
     corpus_of_parts = partial(spooled_corpus, removed, near)
-    written, groups = {}, {}
+    written, groups, files, shared = {}, {}, {}, []
     (place / "written").mkdir()
-    for split, count in corpus["count"].items():
+    for split, count in reversed(corpus["count"].items()):
         refuse_empty_splits(corpus_of_parts())
         names = [place / "written" / f"{split}-{i:05d}-of-{count:05d}" for i in range(count)]
         groups[split] = [name.with_suffix(".groups") for name in names]
         written[split] = []
-        for share, name in enumerate(names):
-            file, group = name.with_suffix(".parquet"), groups[split][share]
-            called = file_name(split, share, count)
-            made = write_share(corpus_of_parts(), split, share, count, called, file, group)
-            made.write(name.with_suffix(".json"))
+        files[split] = [name.with_suffix(".parquet") for name in names]
+        for share, (file, group) in enumerate(zip(files[split], groups[split], strict=True)):
+            runs = written_held_out({s: files[s] for s in SPLITS[1:]}) if split == "train" else None
+            made = write_share(corpus_of_parts(), split, share, count, file, group, runs)
+            made.write(file.with_suffix(".json"))
             written[split].append(made)
-    for split, made in described_splits(corpus_of_parts(), written, groups).items():
+            shared += [runs.shared] if runs else []
+    runs = written_held_out({split: files[split] for split in SPLITS[1:]})
+    for hashes in shared:
+        runs.add(hashes)
+    for split, made in described_splits(corpus_of_parts(), written, groups, runs).items():
         made.write(place / f"{split}.json")
     take_over(place, *outputs(directory, corpus), threads=2)
     return len(pieces)
@@ -213,7 +218,7 @@ def test_any_number_of_parts_gives_the_bytes_of_one_job(sources, settings, parts
     in_one_job(Path("one"), corpus)
     expected = content(Path("one"))
     assert len(expected) == 3 + sum(corpus["count"].values())
-    if held_out(corpus["filters"]["decontamination"]):
+    if corpus["filters"]["decontamination"]["also"]:
         told = json.loads(expected["train.json"])
         taken = [told["rules"][f"decontamination.{split}"] for split in ("test", "validation")]
         # More than fit in a batch, and in an order that parts keep.
@@ -430,6 +435,6 @@ def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, da
         record_job("corpus_deduplicate", {}, {}, map(str, [removed, numbers]))
         damage()
         write_share(
-            *(spooled_corpus([removed]), "train", 0, 1, "train.parquet"),
+            *(spooled_corpus([removed]), "train", 0, 1),
             *(Path("train.parquet"), Path("train.groups")),
         )

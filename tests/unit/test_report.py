@@ -16,7 +16,7 @@ from report_results import hostile as hostile_results
 from mlm.accelerators.artefacts import Memory, Preflight, Step, Target
 from mlm.accelerators.findings import Finding
 from mlm.config.resolution import resolve
-from mlm.corpus.artefacts import FilesSource, SourceFile
+from mlm.corpus.artefacts import FilesSource, SourceFile, WordOverlap
 from mlm.report.figure_titles import FIGURES
 from mlm.report.page import render
 from mlm.report.report_inputs import Results, read_run
@@ -240,6 +240,30 @@ def test_intervals_name_the_groups_that_they_resample(page):
 def test_the_page_says_how_many_answers_the_model_is_shown(page):
     assert re.search(r"Masking leaves 10\.1\s% of the answers in sight of the model", page.text)
     assert "Loss where hidden" in page.text
+
+
+@pytest.mark.parametrize(
+    ("shared", "tone", "said"),
+    [
+        (52, "better", "test text that it never saw, it"),
+        (3300, "even", "(3.3 % of its words are in"),
+    ],
+)
+def test_how_much_of_the_test_text_train_has_too_is_on_a_card(tmp_path, shared, tone, said):
+    results = results_in(tmp_path)
+    overlap = WordOverlap(100_000, shared, 4)
+    test = replace(results.corpus["test"], overlap_with_train=overlap)
+    html = page_of(replace(results, corpus=results.corpus | {"test": test}))
+    card = re.search(rf'<div class="card {tone}"><dt>.{{,60}}Seen test words.*?</div>', html)[0]
+    assert f"{shared / 1000:.2f}" in card
+    assert said in html.replace("\u00a0", " ")
+
+
+def test_the_page_claims_no_unseen_text_that_nobody_measured(tmp_path):
+    results = results_in(tmp_path)
+    corpus = {s: replace(one, overlap_with_train=None) for s, one in results.corpus.items()}
+    html = page_of(replace(results, corpus=corpus))
+    assert "never saw" not in html and "Seen test words" not in html
 
 
 def test_a_model_no_better_than_unigram_is_said_to_be_so(tmp_path):

@@ -11,6 +11,7 @@ from mlm.evaluation.verdicts import (
     between_train_and_test,
     on_calibration,
     on_groups,
+    on_overlap,
     on_size,
 )
 
@@ -82,6 +83,11 @@ def test_too_few_groups_are_said_to_make_the_intervals_optimistic(group_by, grou
     found = on_groups(group_by, groups)
     assert found.tone == "even" and found.text.startswith(words)
     assert on_groups("speech", 20) is None
+
+
+def test_more_than_one_percent_of_seen_test_words_is_a_warning():
+    assert _said("better", on_overlap(0.01)).startswith("The test text is unseen: 1.00 % of its")
+    assert "not unseen: 3.27 %" in _said("even", on_overlap(0.0327))
 
 
 def test_few_predictions_are_mentioned():

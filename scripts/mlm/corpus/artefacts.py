@@ -162,6 +162,21 @@ class NearDuplicatesOfSplit:
 
 
 @dataclass(frozen=True)
+class WordOverlap:
+    """Of `words` words of a held-out split, how many are in runs of 13 words that train has too,
+    and how many `documents` have such a run."""
+
+    words: int
+    shared: int
+    documents: int
+
+    @property
+    def share(self) -> float:
+        """The share of the words that train has too, in such runs."""
+        return self.shared / self.words if self.words else 0.0
+
+
+@dataclass(frozen=True)
 class CorpusSplit(Artefact):
     """A split's source, its size, and by filter how many documents it took.
 
@@ -182,6 +197,7 @@ class CorpusSplit(Artefact):
     files: tuple[CorpusFile, ...]
     rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
     near_duplicates: NearDuplicatesOfSplit | None = field(default=None, metadata=OPTIONAL)
+    overlap_with_train: WordOverlap | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def sha256(self) -> str:

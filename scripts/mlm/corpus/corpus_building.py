@@ -46,6 +46,7 @@ from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_direct
 from mlm.corpus.parts import PARTITIONS, whole
 from mlm.corpus.shares import document_range
 from mlm.corpus.sources import open_source
+from mlm.corpus.word_overlap import HeldOutRuns
 from mlm.foundations.artefacts import MadeFrom, check_outputs
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
@@ -93,17 +94,22 @@ def build_corpus(
         refuse_empty_splits(corpus)
         written: dict[str, list[WrittenFile]] = {}
         groups: dict[str, list[Path]] = {}
-        for split in SPLITS:
-            paths = parquet[split]
-            groups[split] = [scratch / f"{split}-{share}.groups" for share in range(len(paths))]
-            written[split] = [
-                write_share(
-                    *(corpus, split, share, len(paths), Path(path).name),
-                    *(together.enter_context(replacing(path)), groups[split][share]),
+        places: dict[str, list[Path]] = {}
+        runs = None
+        # Train last: what it has in common with the others is noted as it is written.
+        for split in reversed(SPLITS):
+            places[split] = [together.enter_context(replacing(path)) for path in parquet[split]]
+            shares = len(places[split])
+            groups[split] = [scratch / f"{split}-{share}.groups" for share in range(shares)]
+            if split == "train":
+                runs = HeldOutRuns(
+                    {s: list(zip(places[s], written[s], strict=True)) for s in written}
                 )
-                for share, path in enumerate(paths)
+            written[split] = [
+                write_share(corpus, split, share, shares, path, groups[split][share], runs)
+                for share, path in enumerate(places[split])
             ]
-        descriptions = described_splits(corpus, written, groups)
+        descriptions = described_splits(corpus, written, groups, runs)
         for split in SPLITS:
             descriptions[split].write(together.enter_context(replacing(described[split])))
     return descriptions
@@ -244,6 +250,19 @@ def _numbers(record: Path) -> Path:
     return numbers
 
 
+def written_held_out(files: Mapping[str, Sequence[Path]]) -> HeldOutRuns:
+    """The 13-grams of held-out `files` that `write_share` wrote, by split.
+
+    Raises MlmError if one is not what its record says.
+    """
+    for paths in files.values():
+        for path in paths:
+            check_outputs(path.with_suffix(".json"), [path])
+    return HeldOutRuns(
+        {s: [(p, WrittenFile.read(p.with_suffix(".json"))) for p in of] for s, of in files.items()}
+    )
+
+
 def take_over(
     directory: Path, parquet: dict[str, list[str]], described: dict[str, str], threads: int
 ) -> tuple[dict[str, CorpusSplit], dict[str, str]]:
@@ -332,10 +351,12 @@ def described_splits(
     corpus: SpooledCorpus,
     written: dict[str, Sequence[WrittenFile]],
     groups: dict[str, Sequence[Path]],
+    runs: HeldOutRuns,
 ) -> dict[str, CorpusSplit]:
     """The descriptions of all splits, from all that was written.
 
-    `groups` are the files beside those of `written` that say which groups are in them. Raises
+    `groups` are the files beside those of `written` that say which groups are in them, `runs`
+    knows what all of train has in common with the other splits. Raises
     MlmError where the groups tell nothing apart.
     """
     counts, part = counts_of(corpus), corpus.parts[0]
@@ -364,6 +385,7 @@ def described_splits(
             files=tuple(one.file for one in written[split]),
             rules=corpus.rules(split),
             near_duplicates=corpus.near.splits[split] if corpus.near else None,
+            overlap_with_train=None if split == "train" else runs.overlap(split),
         )
         for split, count in counts.items()
     }

@@ -25,8 +25,9 @@ from mlm.corpus.groups import OWN
 from mlm.corpus.mix_weights import Segment, segments
 from mlm.corpus.part_reading import PartFiles
 from mlm.corpus.rule_counts import together
-from mlm.corpus.shares import document_range
+from mlm.corpus.shares import document_range, file_name
 from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, kept_batches
+from mlm.corpus.word_overlap import HeldOutRuns
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
@@ -92,12 +93,18 @@ class SpooledCorpus:
 
 
 def write_share(
-    corpus: SpooledCorpus, split: str, share: int, shares: int, name: str, path: Path, groups: Path
+    corpus: SpooledCorpus,
+    split: str,
+    share: int,
+    shares: int,
+    path: Path,
+    groups: Path,
+    held_out: HeldOutRuns | None = None,
 ) -> WrittenFile:
     """Write file `share` of `shares` of `split` to `path`, and to `groups` which groups are in it.
 
-    `name` is what the file will be called. Raises MlmError where there are fewer documents than
-    files.
+    `held_out`, given for train, notes what it has in common with this file. Raises MlmError if
+    there are fewer documents than files.
     """
     documents = sum(segment.documents for segment in corpus.segments(split))
     if documents < shares:
@@ -107,6 +114,8 @@ def write_share(
         )
     wanted = document_range(documents, share, shares)
     batches = corpus.batches(split, wanted, groups.with_suffix(".verdicts"))
+    if held_out:
+        batches = held_out.looking_into(batches)
     size = _Size()
     writer = CorpusWriter(path, corpus.group_by, wanted.start)
     try:
@@ -115,6 +124,7 @@ def write_share(
     finally:
         writer.close()
     groups.write_bytes(np.sort(np.array(list(writer.groups), _NAME)).tobytes())
+    name = file_name(split, share, shares)
     file = CorpusFile(name, len(wanted), path.stat().st_size, file_sha256(path))
     return WrittenFile(file, size.bytes, size.characters, size.words)
 

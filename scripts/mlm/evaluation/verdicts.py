@@ -13,6 +13,8 @@ from mlm.evaluation.bootstrap import FEW_GROUPS
 _MEMORISED = 0.1
 #: A calibration error above this is worth a sentence.
 _MISCALIBRATED = 0.05
+#: A larger share of test words in runs of words that train has is a warning.
+_SEEN = 0.01
 #: Fewer predictions than this and the figures say little.
 _FEW_PREDICTIONS = 1000
 _BASELINES = {
@@ -134,6 +136,19 @@ def on_groups(group_by: str | None, num_groups: int) -> Verdict | None:
             f"text; with fewer than {FEW_GROUPS} they are optimistic (too narrow).",
         )
     return None
+
+
+def on_overlap(share: float) -> Verdict:
+    """`share` is that of the test split's words in runs of 13 words that train has too."""
+    measured = f"{100 * share:.2f} % of its words are in runs of 13 words that train has too"
+    if share > _SEEN:
+        return Verdict(
+            "even",
+            f"The test text is not unseen: {measured}; the test loss is too low. Group the "
+            "versions of a text (corpus.group_by), or set corpus.filters.decontamination.also to "
+            "[validation, test].",
+        )
+    return Verdict("better", f"The test text is unseen: {measured}.")
 
 
 def on_calibration(found: Calibration, accuracy: float) -> Verdict | None:

@@ -36,6 +36,7 @@ GLOSSARY = {
     "learning_rate": Term("Learning rate", "Size of an update at each step, no unit. From the run's log."),
     "loss": Term("Loss", "Mean of −ln p over the predictions, in nats, where p is what the model gives to the true token; less is better. Test loss is over the test split, train and validation loss over theirs; “where hidden” leaves out tokens the model could see. From evaluation.json or the run's log."),
     "pair": Term("Minimal pair", "Two sentences, one acceptable and one not. Scores: sum of ln p of each token when hidden alone, in nats; right: the acceptable one scores higher. From evaluation.json."),
+    "overlap": Term("Words that train has too", "Share of the split's words in runs of 13 words, in lower case and without punctuation, that train has too. From the corpus's file of the split."),
     "package": Term("Package", "Python package and the version in use when the run was trained. From training.json."),
     "padding": Term("Padding", "Share or number of places in samples that hold no token. From the manifest of the split."),
     "parameters": Term("Parameters", "Numbers that the training adjusts. From training.json."),

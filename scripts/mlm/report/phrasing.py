@@ -144,11 +144,21 @@ def what_was_trained(results: Results, best: RunResults) -> list[str]:
     )
     subject = f"{several} o" if several else "O"
     second = (
-        f"{subject}n {count(test.num_predictions)} masked tokens of test text that it "
-        f"never saw, it puts the right token first {percent(test.accuracy)} of the time, "
+        f"{subject}n {count(test.num_predictions)} masked tokens of test text"
+        f"{_seen(results)}, it puts the right token first {percent(test.accuracy)} of the time, "
         f"at a loss of {decimal(test.loss, 2)} nats per token."
     )
     return [first, second.strip()]
+
+
+def _seen(results: Results) -> str:
+    """How much of the test text train has too; nothing if it was not measured."""
+    overlap = results.corpus["test"].overlap_with_train if results.corpus else None
+    if overlap is None:
+        return ""
+    if overlap.share < 0.001:
+        return " that it never saw"
+    return f" ({percent(overlap.share)} of its words are in runs of 13 that train has too)"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlm.accelerators.table import HEADINGS, muon_in_words, row
+from mlm.evaluation.verdicts import on_overlap
 from mlm.foundations.atomic import canonical_json
 from mlm.report import sections_of_data, sections_of_finetuning, sections_of_runs
 from mlm.report.figure_titles import ordered_baselines
@@ -104,12 +105,20 @@ def summary(results: Results) -> dict:
                     standing.state,
                 )
             )
+    verdicts = list(evaluation.verdicts)
+    if "test" in results.corpus and (overlap := results.corpus["test"].overlap_with_train):
+        verdict = on_overlap(overlap.share)
+        verdicts.append(verdict)
+        words = f"of {count(overlap.words)} words, in runs of 13 words that train has too"
+        cards.append(
+            Card("overlap", "Seen test words", percent(overlap.share, 2), "", words, verdict.tone)
+        )
     return {
         "sentences": what_was_trained(results, best),
         "best": best.name,
         "several": len(results.runs) > 1,
         "cards": cards,
-        "verdicts": evaluation.verdicts,
+        "verdicts": verdicts,
     }
 
 
