@@ -86,8 +86,9 @@ def test_too_few_groups_are_said_to_make_the_intervals_optimistic(group_by, grou
 
 
 def test_more_than_one_percent_of_seen_test_words_is_a_warning():
-    assert _said("better", on_overlap(0.01)).startswith("The test text is unseen: 1.00 % of its")
-    assert "not unseen: 3.27 %" in _said("even", on_overlap(0.0327))
+    unseen, seen = on_overlap(0.01), on_overlap(0.0327)
+    assert unseen.tone == "better" and unseen.text.startswith("The test text is unseen: 1.00 %")
+    assert seen.tone == "even" and "not unseen: 3.27 %" in seen.text
 
 
 def test_few_predictions_are_mentioned():
