@@ -129,24 +129,13 @@ def masks(case: Case):
 
 
 def adamw(steps: int = 10_000, rate: float = RATE):
-    from mlm.training.optimisation import OptimizerSettings
+    from mlm.config.pretraining import Optimizer
+    from mlm.training.optimisation import with_lengths
 
-    return OptimizerSettings(
-        name="adamw",
-        learning_rate=rate,
-        weight_decay=DECAY,
-        beta_1=0.9,
-        beta_2=0.98,
-        epsilon=1e-6,
-        momentum=0.95,
-        max_grad_norm=LARGEST_NORM,
-        gradient_accumulation_steps=1,
-        schedule_steps=steps,
-        warmup_steps=steps // 20,
-        decay="linear",
-        decay_steps=steps - steps // 20,
-        min_lr_ratio=0.0,
+    asked = Optimizer(
+        name="adamw", learning_rate=rate, weight_decay=DECAY, max_grad_norm=LARGEST_NORM
     )
+    return with_lengths(asked, steps)
 
 
 def flops(case: Case) -> float:
@@ -453,20 +442,19 @@ def figures(case: Case, worker: Worker, tflops: float | None) -> dict:
 
 def train_on_shards(given: argparse.Namespace) -> dict:
     """The default's model trained by the engine on the shards of `given.shards`; a row."""
-    from mlm.training.in_jax.accelerators import open_accelerator  # before JAX itself
-    from mlm.training.accelerator_settings import AcceleratorSettings  # isort: skip
+    from mlm.training.in_jax.devices import open_mesh  # before JAX itself
+    from mlm.config.accelerator import Accelerator  # isort: skip
 
-    devices = open_accelerator(
-        AcceleratorSettings(
-            given.kind, "bfloat16", virtual_replicas=None, cpu_threads=given.threads
-        )
+    devices = open_mesh(
+        Accelerator(kind=given.kind, precision="bfloat16", cpu_threads=given.threads)
     )
 
-    from mlm.model.initialisation import Initialisation
+    from mlm.config.model import Initialisation, ModelOfRun
+    from mlm.config.pretraining import Checkpoint, Pretraining, Validation
     from mlm.samples.manifests import Manifest, shards_root
     from mlm.samples.stored_batches import ShardFiles
     from mlm.training.in_jax.engine import Engine
-    from mlm.training.resolved_run import Pretraining
+    from mlm.training.run import Run
 
     vocabulary, special = tokens_of(Path(given.shards).parent / "tokenizer" / "tokenizer.json")
     shards = {}
@@ -480,24 +468,25 @@ def train_on_shards(given: argparse.Namespace) -> dict:
     config |= {"max_position_embeddings": length + 2, "vocab_size": vocabulary}
     plan = replace(masks(Case(config, 64, length, 0.3)), **special)
     described = SimpleNamespace(**config, to_dict=lambda: config)
-    run = Pretraining(
-        name="accelerator",
-        model_config=described,
-        initialisation=Initialisation("neighbour_heads", "random"),
+    section = Pretraining(
         seed=0,
+        optimizer=adamw(steps, rate=6e-3),
+        per_replica_batch_size=64,
+        steps=steps,
+        validation=Validation(every=steps, samples=200 if given.quick else 2000),
+        log_every=steps,
+        checkpoint=Checkpoint(every=steps),
+    )
+    run = Run(
+        name="accelerator",
+        model=ModelOfRun(initialisation=Initialisation(embeddings="random")),
+        pretraining=section,
         plan=plan,
         validation_plan=replace(masks(Case(config, 64, length)), **special),
         train=shards["train"],
         validation=shards["validation"],
-        optimizer=adamw(steps, rate=6e-3),
-        per_replica_batch_size=64,
-        steps=steps,
-        shuffle_window=131_072,
-        validation_every=steps,
-        validation_samples=200 if given.quick else 2000,
-        log_every=steps,
-        steps_per_execution=1,
-        checkpoint_every=steps,
+        model_config=described,
+        replicas=devices.replicas,
     )
     engine = Engine(run, devices)
     engine.advance(steps - 10)

@@ -166,12 +166,12 @@ def plan(case: tuple):
 
 def settings():
     from mlm.config.pretraining import Optimizer
-    from mlm.training.optimisation import OptimizerSettings
+    from mlm.training.optimisation import with_lengths
 
     given = Optimizer(
         name="adamw", learning_rate=RATE, weight_decay=DECAY, max_grad_norm=LARGEST_NORM
     )
-    return OptimizerSettings.of(given.model_dump(), 10_000)
+    return with_lengths(given, 10_000)
 
 
 def work(engine: str, name: str, precision: str, threads: int, ids: np.ndarray) -> None:
@@ -241,15 +241,19 @@ def compare(name: str, engines: list[str], precision: str, turns: int, steps: in
 
 def curves() -> None:
     """Losses of both engines, step by step, as a table and a figure."""
-    from learning import BASE, RECORDS, run_of
+    from learning import BASE, RECORDS, run_here
 
-    from mlm.training.engine import engine_of
+    from mlm.training.engine import engine_of, open_devices
+    from mlm.training.run import read_checked_manifests, run_of
 
-    opened = run_of(["accelerator.precision=float32"], seed=0)
+    config, files = run_here(["accelerator.precision=float32"], seed=0)
+    manifests = read_checked_manifests(files, config.sequence_length)
+    batch = config.pretraining.per_replica_batch_size
     losses, weights = {}, None
     # TensorFlow first: it is told of its devices before anything else.
     for name in ("tensorflow", "jax"):
-        engine = engine_of(*opened(name))
+        devices = open_devices(name, config.accelerator, batch)
+        engine = engine_of(run_of(config, files, manifests, devices.replicas), devices)
         if weights is None:
             engine.start_from_counts()
             weights = engine.exported().weights

@@ -64,7 +64,7 @@ def lower_case(case: Case, program: str) -> None:
     from mlm.training.in_tensorflow.model import build_model
     from mlm.training.in_tensorflow.optimizers import build_optimizer
     from mlm.training.in_tensorflow.train_step import replica_train_step
-    from mlm.training.optimisation import OptimizerSettings
+    from mlm.training.optimisation import with_lengths
 
     policy = "mixed_bfloat16" if case.precision == "bfloat16" else "float32"
     tf_keras.mixed_precision.set_global_policy(policy)
@@ -75,12 +75,8 @@ def lower_case(case: Case, program: str) -> None:
         attention_probs_dropout_prob=case.dropout,
     )
     model = build_model(config, "standard", seed=0)
-    settings = OptimizerSettings.of(
-        Optimizer(
-            name=OPTIMIZER, learning_rate=1e-4, max_grad_norm=None, weight_decay=0.01
-        ).model_dump(),
-        10000,
-    )
+    asked = Optimizer(name=OPTIMIZER, learning_rate=1e-4, max_grad_norm=None, weight_decay=0.01)
+    settings = with_lengths(asked, 10_000)
     optimizer = build_optimizer(settings, model.trainable_variables)
     ids = tf.zeros([case.batch, SEQUENCE], tf.int32)
     if case.step == "plain":

@@ -25,7 +25,7 @@ import hbm_limits  # has the library found
 from mlm.accelerators.compiler import COMPILED, ENVIRONMENT, NO_MEMORY, Compilation, compile_here
 from mlm.config.pretraining import Optimizer
 from mlm.samples.masking import MaskingPlan
-from mlm.training.optimisation import OptimizerSettings
+from mlm.training.optimisation import with_lengths
 
 VOCABULARY, DROPOUT, OPTIMIZER = 50_265, 0.1, "muon"
 SHORT, LONG = (16, 512), (8, 2048)
@@ -61,7 +61,7 @@ def description(form: str, batch: int, sequence: int) -> dict:
         TRAINING,
         config,
         plan,
-        OptimizerSettings.of(optimizer.model_dump(), 10000),
+        with_lengths(optimizer, 10_000),
         attend="sample",
         rematerialise=form == "layers",
         shard_optimizer=False,

@@ -29,7 +29,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -120,55 +119,44 @@ def read_record(name: str) -> list[dict]:
         return list(csv.DictReader(stream))
 
 
-def run_of(assignments: list[str], seed: int):
-    """A function of an engine's name, or None, that gives the run on the shards at hand and the
-    devices that it trains on."""
-    from mlm.training.accelerator_settings import AcceleratorSettings
-    from mlm.training.engine import open_devices
-    from mlm.training.run_inputs import (
-        RunFiles,
-        RunSettings,
-        pretraining_of,
-        read_checked_manifests,
-    )
+def run_here(assignments: list[str], seed: int, state: str = "state"):
+    """A run of the shards at hand, its configuration and its files; its states are in `state`."""
+    from mlm.config.run import RunConfiguration
+    from mlm.training.run import RunFiles
 
     config = overridden(yaml.safe_load((BASE / "config.yaml").read_text()), assignments)
     for key, (module, name) in STRENGTHS.items():
-        module = import_module(f"mlm.training.{module}")
+        module = import_module(f"mlm.model.{module}")
         changed = getattr(module, name)(**config.pop(key, {}))
         setattr(module, name, lambda changed=changed: changed)
-    config = resolve(config)
-    settings = replace(RunSettings.of(config, "base"), name=f"seed-{seed}", seed=seed)
+    run = RunConfiguration.of(resolve(config), "base")
+    checkpoint = run.pretraining.checkpoint.model_copy(update={"directory": state, "keep": 1})
+    run = run.with_values(name=f"seed-{seed}", seed=seed, pretraining={"checkpoint": checkpoint})
     files = RunFiles(
         tokenizer="results/tokenizer/tokenizer.json",
         manifests={s: f"results/manifests/{s}.json" for s in ("train", "validation")},
     )
-    manifests = read_checked_manifests(files, settings.sequence_length)
-
-    def opened(engine: str | None = None):
-        devices = AcceleratorSettings.of(config["accelerator"])
-        batch = settings.pretraining["per_replica_batch_size"]
-        accelerator = open_devices(engine or settings.engine, devices, batch)
-        return pretraining_of(settings, files, manifests, accelerator.replicas), accelerator
-
-    return opened
+    return run, files
 
 
 def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
     """Rows of one training in this process, and its processor seconds; progress goes to stderr."""
-    from mlm.training.loop import pretrain
-    from mlm.training.states import StateDirectory
+    from mlm.training.pretrain import RunResults, prepare, pretrain
 
-    run, accelerator = run_of(assignments, seed)()
-    with tempfile.TemporaryDirectory() as state:
+    with tempfile.TemporaryDirectory() as place:
+        training = prepare(*run_here(assignments, seed, f"{place}/state"))
+        results = RunResults(f"{place}/model", f"{place}/training.csv", f"{place}/training.json")
         begun, used = time.monotonic(), sum(os.times()[:4])
-        trained = pretrain(run, accelerator, StateDirectory(state, keep=1))
+        pretrain(training, results)
         wall, cpu = time.monotonic() - begun, sum(os.times()[:4]) - used
+        with open(results.log, newline="") as stream:
+            rows = list(csv.DictReader(stream))
+    steps = training.run.steps
     print(
-        f"{wall:.1f} s, {1000 * wall / run.steps:.1f} ms a step ({1000 * cpu / run.steps:.1f} ms "
-        "of processor), with the start, validations and saves"
+        f"{wall:.1f} s, {1000 * wall / steps:.1f} ms a step ({1000 * cpu / steps:.1f} ms of "
+        "processor), with the start, validations, saves and the export"
     )
-    return [vars(row) for row in trained.rows], cpu
+    return rows, cpu
 
 
 def in_processes(command: str, first: list[list[str]], options, rest: list[str]) -> None:
@@ -199,8 +187,8 @@ def search(options) -> None:
         "settings": recipe_of(settings),
         "seed": seed,
         "steps": last["step"],
-        "validation_loss": f"{last['validation_loss']:.4f}",
-        "validation_accuracy": f"{last['validation_accuracy']:.4f}",
+        "validation_loss": f"{float(last['validation_loss']):.4f}",
+        "validation_accuracy": f"{float(last['validation_accuracy']):.4f}",
         "processor_seconds": f"{cpu:.0f}",
     }
     new = not RUNS.exists()

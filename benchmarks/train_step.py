@@ -39,16 +39,14 @@ from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.training.in_tensorflow.model import build_model
 from mlm.training.in_tensorflow.optimizers import build_optimizer
 from mlm.training.in_tensorflow.train_step import distributed_train_step, replica_train_step
-from mlm.training.optimisation import OptimizerSettings
+from mlm.training.optimisation import with_lengths
 
 #: Name: layers, width, vocabulary, batch, sequence, and the ratio that is asked for.
 CASES = {
     "2x128/8k": (2, 128, 8_000, 32, 128, 2.0),
     "4x256/16k": (4, 256, 16_000, 32, 128, 1.7),
 }
-OPTIMIZER = OptimizerSettings.of(
-    Optimizer(learning_rate=1e-3, weight_decay=0.01).model_dump(), 10000
-)
+OPTIMIZER = with_lengths(Optimizer(learning_rate=1e-3, weight_decay=0.01), 10_000)
 
 
 def model_and_optimizer(

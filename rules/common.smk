@@ -13,6 +13,7 @@ BASE = Path(str(workflow.current_basedir)).parent
 if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
 
+from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
 from mlm.config.memory import evaluation_mb, tokens_of, training_mb
@@ -30,7 +31,6 @@ from mlm.foundations.environment import (
 )
 from mlm.foundations.errors import MlmError, in_words
 from mlm.foundations.abandoned_locks import end_jobs_on_interrupt, hold_directory
-from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.publishing.secrecy import token_from_environment
 from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
 from mlm.foundations.artefacts import portable
@@ -404,7 +404,7 @@ def memory_of_training(wildcards, input):
         settings["shards"]["sequence_length"],
         replicas=(accelerator["virtual_replicas"] or 1) * processes_of_job(),
         on_host=accelerator["kind"] in ("auto", "cpu") or bool(accelerator["virtual_replicas"]),
-        lanes=AcceleratorSettings.of(accelerator).lanes(pretraining["per_replica_batch_size"]),
+        lanes=Accelerator.of_param(accelerator).lanes(pretraining["per_replica_batch_size"]),
         tokens=stored_tokens(input.train),
     )
 

@@ -89,8 +89,6 @@ rule pretrain:
             continue_from=of_run("pretraining", "continue_from"),
             parent=continuation_of,
             push=pushing_of,
-            # What results/live.html asks meanwhile, which is no output.
-            live=of_run("evaluation", "prompts", "top_k"),
             processes=of_accelerator("start", "join_seconds", "continue_on_other_devices"),
             # For a TPU that accelerator.kind: auto finds on the machine that trains.
             preflight_required=settings["preflight"]["required"],

@@ -11,11 +11,11 @@ def main(job):
     settings = {
         "name": job.wildcards.run,
         "model": job.params.model,
-        "pretraining": job.params.pretraining | {"checkpoint": {"every": 1, "keep": 1}},
+        "pretraining": job.params.pretraining,
         "accelerator": {"precision": "auto"},
         "seed": job.params.seed,
         "sequence_length": job.params.sequence_length,
-        "corpus": "",
+        "holes": None,
     }
     files = {
         "tokenizer": job.input.tokenizer,

@@ -6,16 +6,19 @@ from job_adapter import run
 def main(job):
     from mlm.accelerators.forward_steps import ForwardSteps
     from mlm.accelerators.lowering_job import LoweringOptions, lower_run
-    from mlm.training.run_inputs import RunFiles, RunSettings
+    from mlm.config.run import RunConfiguration
+    from mlm.training.run import RunFiles
 
-    settings = RunSettings(
-        name=job.wildcards.run,
-        model=job.params.model,
-        pretraining=job.params.pretraining | {"checkpoint": {"every": 1, "keep": 1}},
-        accelerator={"precision": job.params.precision},
-        seed=job.params.seed,
-        sequence_length=job.params.sequence_length,
-        corpus="",
+    settings = RunConfiguration.of_param(
+        {
+            "name": job.wildcards.run,
+            "model": job.params.model,
+            "pretraining": job.params.pretraining,
+            "accelerator": {"precision": job.params.precision},
+            "seed": job.params.seed,
+            "sequence_length": job.params.sequence_length,
+            "holes": None,
+        }
     )
     files = RunFiles(
         tokenizer=job.input.tokenizer,

@@ -1,34 +1,37 @@
-"""Rule `pretrain`: train one run's model and export it in the Hugging Face layout."""
+"""Rule `pretrain`: train one run's model and export it in the Hugging Face layout.
+
+Started without Snakemake it is one of several processes, and reads from its parent what to train.
+"""
 
 from pathlib import Path
 
-from job_adapter import accelerator_of, run
+from job_adapter import run
 
 
 def main(job):
-    import pretrain_together
-    from mlm.training.accelerator_settings import AcceleratorSettings
+    from mlm.config.run import RunConfiguration
     from mlm.training.processes import run_together
 
-    operational = job.params.operational
+    params, operational = job.params, job.params.operational
     common = {
-        "accelerator": accelerator_of(job) | operational["processes"],
-        "seed": job.params.seed,
-        "sequence_length": job.params.sequence_length,
-        "corpus": job.params.corpus,
+        "accelerator": params.accelerator | operational["processes"] | {"tpu": operational["tpu"]},
+        "seed": params.seed,
+        "sequence_length": params.sequence_length,
+        "corpus": params.corpus,
     }
     parent = operational["parent"]
-    trained, page = Path(job.output.summary).parent, live_page_of(job.output.summary)
+    if parent:
+        # What the run that is continued forgets is beside the end of its training.
+        parent = common | parent | {"holes": _first(job.input.continued[1:]), "parent": None}
     request = {
-        "settings": common
+        "config": common
         | {
             "name": job.wildcards.run,
-            "model": job.params.model,
-            "pretraining": job.params.pretraining
+            "model": params.model,
+            "pretraining": params.pretraining
             | {"checkpoint": operational["checkpoint"]}
             | operational["continue_from"],
-            # What the run that is continued forgets stands beside the end of its training.
-            "parent": parent and common | parent | {"holes": _first(job.input.continued[1:])},
+            "parent": parent,
             "holes": _first(job.input.holes),
         },
         "files": {
@@ -41,29 +44,49 @@ def main(job):
             "summary": str(job.output.summary),
         },
         "push": operational["push"],
-        "live": {"page": page} | operational["live"] if page else None,
-        # The results stand in a directory of their own until the training has ended.
-        "preflight": str(trained.with_name("preflight.json"))
+        # The results are in a directory of their own until the training has ended.
+        "preflight": str(Path(job.output.summary).parent.with_name("preflight.json"))
         if operational["preflight_required"]
         else None,
     }
-    asked = AcceleratorSettings.of(common["accelerator"])
-    if asked.together:
-        run_together(pretrain_together.__file__, request, asked.processes, asked.start)
+    accelerator = RunConfiguration.of_param(request["config"]).accelerator
+    if accelerator.together:
+        run_together(__file__, request, accelerator.processes, accelerator.start)
     else:
-        pretrain_together.train(request)
-
-
-def live_page_of(summary):
-    """Where the page lies that shows a training: in results/ of the working directory. None where
-    `summary`, an output, is a copy of what goes to a bucket."""
-    top = Path(summary).parts[0]
-    return f"{top}/live.html" if top == "results" else None
+        train(request)
 
 
 def _first(paths):
     return next(iter(map(str, paths)), None)
 
 
+def train(request):
+    """Train in this process: alone, or as one of several that the rule's job has started."""
+    from mlm.accelerators.gate import require_passed
+    from mlm.config.run import RunConfiguration
+    from mlm.publishing.background import PushSettings, background_pushes
+    from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
+    from mlm.training.pretrain import RunResults, prepare, pretrain
+    from mlm.training.run import RunFiles
+
+    config, files = RunConfiguration.of_param(request["config"]), RunFiles(**request["files"])
+    training = prepare(config, files)
+    run, devices = training.run, training.devices
+    if request["preflight"] and config.accelerator.kind == "auto" and devices.kind == "tpu":
+        computed = {"engine": devices.framework, "precision": devices.precision}
+        require_passed(request["preflight"], run.name, computed | run.step_sizes())
+    wanted = request["push"]["every"] and devices.group.leads
+    pushing = PushSettings(**request["push"]) if wanted else None
+    beside = tuple(Path(files.tokenizer).parent / name for name in TOKENIZER_FILES)
+    with background_pushes(pushing, training.states.path, beside) as pushes:
+        pretrain(training, RunResults(**request["results"]), [pushes] if pushes else [])
+
+
 if __name__ == "__main__":
-    run(main, snakemake)
+    if "snakemake" in globals():
+        run(main, snakemake)
+    else:
+        from mlm.training.processes import ended_at_once, request_of_parent
+
+        with ended_at_once():
+            train(request_of_parent())

@@ -8,6 +8,7 @@ from job_adapter import run
 def main(job):
     from transformers import PreTrainedTokenizerFast
 
+    from mlm.config.pretraining import Masking
     from mlm.samples.artefacts import HolesOfRun, Preview
     from mlm.samples.manifests import Manifest, check_sequence_length, shards_root
     from mlm.samples.masking_plan import masking_plan
@@ -18,9 +19,8 @@ def main(job):
     length, tokenizer = job.params.sequence_length, job.input.tokenizer
     manifest = Manifest.read(job.input.train)
     check_sequence_length(manifest, length)
-    plan = masking_plan(
-        job.params.pretraining["masking"], Encoder.load(tokenizer), tokenizer, length
-    )
+    masking = Masking.of_param(job.params.pretraining["masking"])
+    plan = masking_plan(masking, Encoder.load(tokenizer), tokenizer, length)
     seed = job.params.pretraining["seed"]
     order = SampleOrder(
         tuple(shard.num_samples for shard in manifest.shards),

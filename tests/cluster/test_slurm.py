@@ -61,7 +61,7 @@ def test_a_cancelled_and_a_requeued_training_end_in_the_bytes_of_a_local_run(
     requeued = run.wait_for(lambda: training_but(cancelled))
     log = tmp_path / "logs" / "pretrain" / "base.log"
     # Its log is made anew with each attempt.
-    run.wait_for(lambda: log.exists() and "goes on from step" in log.read_text())
+    run.wait_for(lambda: log.exists() and "resumes from step" in log.read_text())
     slurm.run("scontrol", "requeue", requeued)
     output = run.finished()
     assert cancelled != requeued

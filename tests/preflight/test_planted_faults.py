@@ -21,7 +21,7 @@ def lower_in_a_process(root: Path, overrides: dict | None = None) -> dict:
     overrides = {"accelerator": {"precision": "auto"}} | (overrides or {})
     settings, files = small_run.small_job(root, overrides=overrides)
     request = {
-        "settings": asdict(settings),
+        "settings": settings.model_dump(),
         "files": asdict(files),
         "options": {"precision": None, "per_replica_batch_size": None},
         "program": str(root / "train_step.stablehlo"),
@@ -104,13 +104,13 @@ def faults():
 @pytest.fixture(scope="module")
 def step(tmp_path_factory):
     from mlm.accelerators.lowering import train_step_of
-    from mlm.training.run_inputs import pretraining_of
+    from mlm.training.run import run_of
 
     root = tmp_path_factory.mktemp("run")
     small_run.write_inputs(root)
     settings, files = small_run.small_job(root)
     manifests = {s: Manifest.read(p) for s, p in files.manifests.items()}
-    return train_step_of(pretraining_of(settings, files, manifests, replicas=1))
+    return train_step_of(run_of(settings, files, manifests, replicas=1))
 
 
 @pytest.mark.parametrize("name", faults())
@@ -145,12 +145,13 @@ def lowered_forward(root: Path, section: dict, **overrides):
     from mlm.accelerators.forward_steps import ForwardSteps, lower_forward
     from mlm.accelerators.lowering import train_step_of
     from mlm.foundations.framework import tf_keras
-    from mlm.training.run_inputs import pretraining_of
+    from mlm.training.run import run_of
 
     small_run.write_inputs(root)
     settings, files = small_run.small_job(root)
     manifests = {s: Manifest.read(p) for s, p in files.manifests.items()}
-    run = replace(pretraining_of(settings, files, manifests, replicas=1), **overrides)
+    run = run_of(settings, files, manifests, replicas=1)
+    run = replace(run, pretraining=run.pretraining.model_copy(update=overrides))
     paths = {name: str(root / f"{name}.stablehlo") for name in ("validation", "evaluation")}
     steps = ForwardSteps(section, paths["validation"], {4: paths["evaluation"]})
     policy = tf_keras.mixed_precision.global_policy()

@@ -1,6 +1,5 @@
 """A whole pretraining small enough for tests: shards, tokenizer files and settings."""
 
-import contextlib
 import csv
 import multiprocessing
 import os
@@ -14,7 +13,7 @@ from unittest import mock
 import numpy as np
 from tokenizers import AddedToken, Tokenizer, models
 
-from mlm.config.resolution import model_of_run, resolve, run_section
+from mlm.config.resolution import resolve
 from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
 from mlm.samples.artefacts import HolesOfRun, LeftOut
@@ -158,25 +157,20 @@ def write_inputs(root: Path) -> None:
 def small_job(
     root: Path, name: str = "small", overrides: dict | None = None, parent: tuple | None = None
 ):
-    """(RunSettings, RunFiles) of a run below `root`, where `write_inputs` wrote.
+    """(RunConfiguration, RunFiles) of a run below `root`, where `write_inputs` wrote.
 
     `parent` are name and overrides of the run that this one continues. A run is trained without
     what `write_holes` wrote for it.
     """
-    from mlm.training.run_inputs import RunFiles, RunSettings
+    from mlm.config.run import RunConfiguration
+    from mlm.training.run import RunFiles
 
     overrides = _merged(
         {"pretraining": {"checkpoint": {"directory": str(root / "state")}}}, overrides or {}
     )
     config, holes = small_settings(overrides), root / "holes" / f"{name}.json"
-    settings = RunSettings(
+    settings = RunConfiguration.of(config, "base").with_values(
         name=name,
-        model=model_of_run(config, "base"),
-        pretraining=run_section(config, "base", "pretraining"),
-        accelerator=config["accelerator"],
-        seed=config["seed"],
-        sequence_length=config["shards"]["sequence_length"],
-        corpus=config["corpus"]["source"],
         parent=small_job(root, *parent)[0] if parent else None,
         holes=str(holes) if holes.exists() else None,
     )
@@ -235,17 +229,14 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
     from mlm.foundations.errors import MlmError
-    from mlm.training.pretrain import train_and_export
+    from mlm.training.pretrain import prepare, pretrain
 
     _arm(fault)
     parent = (overrides or {}).pop("parent", None)
     behind = SignalAt(fault["saved"], fault["signal"]) if "saved" in fault else None
     try:
-        train_and_export(
-            *small_job(Path(root), name, overrides, parent),
-            small_results(Path(root), name),
-            further_action=lambda _state, _leads: contextlib.nullcontext(behind),
-        )
+        training = prepare(*small_job(Path(root), name, overrides, parent))
+        pretrain(training, small_results(Path(root), name), [behind] if behind else [])
     except MlmError as error:
         print(f"MlmError: {error}", file=sys.stderr)
         sys.stderr.flush()
@@ -260,14 +251,14 @@ def _arm(fault: dict) -> None:
     """
     import mlm.training.engine
     import mlm.training.locks
-    import mlm.training.loop
+    import mlm.training.pretrain
     import mlm.training.states
 
     os.environ.update(fault.get("environment", {}))
     if "lease" in fault:
         mlm.training.locks.Lease.__init__.__defaults__ = fault["lease"]
     if "write" in fault:
-        count, real = iter(range(1000)), mlm.training.states._write
+        count, real = iter(range(1000)), mlm.training.states.write_bytes
 
         def write(path, content):
             if next(count) == fault["write"]:
@@ -275,7 +266,7 @@ def _arm(fault: dict) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             real(path, content)
 
-        mlm.training.states._write = write
+        mlm.training.states.write_bytes = write
     if "seconds" in fault or "step" in fault:
         engine_of, begun = mlm.training.engine.engine_of, []
 
@@ -294,7 +285,7 @@ def _arm(fault: dict) -> None:
             engine.advance = partial(advanced, engine, engine.advance)
             return engine
 
-        mlm.training.loop.engine_of = faulty
+        mlm.training.pretrain.engine_of = faulty
 
 
 _CONTEXT = multiprocessing.get_context("forkserver")

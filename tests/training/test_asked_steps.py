@@ -34,13 +34,12 @@ def recorded_training(root, framework: str, case: str) -> None:
     overrides = CASES[case] | {"pretraining": CASES[case]["pretraining"] | {"engine": framework}}
     settings, files = small_job(root, f"{framework}-{case}", overrides)
     # Before JAX counts its devices.
-    from mlm.training.accelerator_settings import AcceleratorSettings
     from mlm.training.engine import engine_of, open_devices
-    from mlm.training.run_inputs import pretraining_of, read_checked_manifests
+    from mlm.training.run import read_checked_manifests, run_of
 
     manifests = read_checked_manifests(files, settings.sequence_length)
-    devices = open_devices(framework, AcceleratorSettings.of(settings.accelerator), 8)
-    run = pretraining_of(settings, files, manifests, devices.replicas)
+    devices = open_devices(framework, settings.accelerator, 8)
+    run = run_of(settings, files, manifests, devices.replicas)
     rows = []
     (record_tensorflow if framework == "tensorflow" else record_jax)(rows)
     engine = engine_of(run, devices)
@@ -142,11 +141,11 @@ def root(tmp_path_factory):
 def test_validation_is_shown_what_its_pipeline_gives(root):
     from mlm.asking.uses import looked_at_in_validation, shown_in_validation
     from mlm.training.in_tensorflow.engine import validation_batches
-    from mlm.training.run_inputs import pretraining_of, read_manifests
+    from mlm.training.run import read_manifests, run_of
 
     settings, files = small_job(root)
     manifests = read_manifests(files, settings.sequence_length)
-    run = pretraining_of(settings, files, manifests, 1, with_model=False)
+    run = run_of(settings, files, manifests, 1, with_model=False)
     stored, seen = small_samples(run.validation.num_samples), set()
     for batch in validation_batches(run, 8).as_numpy_iterator():
         for row, index in enumerate(batch["sample_index"].tolist()):
@@ -168,12 +167,12 @@ def test_validation_is_shown_what_its_pipeline_gives(root):
 def test_a_thousand_tokens_are_asked_for_where_the_training_was(root, framework, case):
     """Steps, masks and replacements of tokens drawn at random, every one of them."""
     from mlm.asking.uses import uses_of
-    from mlm.training.run_inputs import pretraining_of, read_manifests
+    from mlm.training.run import read_manifests, run_of
 
     recorded = the_record(root, framework, case)
     settings, files = small_job(root, "asked", CASES[case])
     manifests = read_manifests(files, settings.sequence_length)
-    run = pretraining_of(settings, files, manifests, recorded["replicas"], with_model=False)
+    run = run_of(settings, files, manifests, recorded["replicas"], with_model=False)
 
     stored = small_samples(run.train.num_samples)
     numbers = {tuple(ids): number for number, ids in enumerate(stored.tolist())}
@@ -184,7 +183,7 @@ def test_a_thousand_tokens_are_asked_for_where_the_training_was(root, framework,
         trained.setdefault(numbers[tuple(was)], {})[step] = shown, sorted(asked)
 
     ones = np.ones_like(stored)
-    found = uses_of(run, recorded["replicas"], np.arange(len(stored)), stored, ones)
+    found = uses_of(run, np.arange(len(stored)), stored, ones)
     for sample, uses in enumerate(found):
         assert [use.step for use in uses] == sorted(trained[sample])
     pairs = [(sample, use) for sample, uses in enumerate(found) for use in uses]

@@ -42,7 +42,7 @@ def told(root, name: str) -> str:
 
 def test_a_branch_has_the_weights_of_a_training_from_its_first_step(root):
     assert run_child(root, "branch", branch(falling(20))) == 0
-    assert "continues run stable\nbranch: goes on from step 13 of 20" in told(root, "branch")
+    assert "continues run stable\nbranch: resumes from step 13 of 20" in told(root, "branch")
     assert run_child(root, "whole", falling(20)) == 0
     assert weights(root, "branch") == weights(root, "whole") != weights(root, "stable")
 
@@ -50,7 +50,7 @@ def test_a_branch_has_the_weights_of_a_training_from_its_first_step(root):
 def test_a_killed_branch_goes_on_from_its_own_state(root):
     assert run_child(root, "killed", branch(falling(30)), {"step": 22}) < 0
     assert run_child(root, "killed", branch(falling(30))) == 0
-    assert re.findall(r"goes on from step (\d+)", told(root, "killed")) == ["13", "20"]
+    assert re.findall(r"resumes from step (\d+)", told(root, "killed")) == ["13", "20"]
     assert run_child(root, "longer", falling(30)) == 0
     assert weights(root, "killed") == weights(root, "longer")
 

@@ -45,7 +45,7 @@ def test_a_killed_training_in_a_bucket_ends_like_one_on_the_disk(tmp_path, bucke
     assert any(name.endswith("step-00000010/complete.json") for name in objects)
     assert run_child(tmp_path, "remote", remote, fault) == 0
     log = (tmp_path / "remote.stderr").read_text()
-    assert "goes on from step 10 of 40" in log
+    assert "resumes from step 10 of 40" in log
     assert not (tmp_path / "state" / "remote").exists()
     weights = [tmp_path / "runs" / n / "model" / "model.safetensors" for n in ("local", "remote")]
     assert file_sha256(weights[0]) == file_sha256(weights[1])

@@ -16,9 +16,9 @@ from small_run import LENGTH, result, small_job, write_inputs
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.training import state_fingerprint
-from mlm.training.in_jax.accelerators import Accelerator as InJax
-from mlm.training.in_tensorflow.accelerators import Accelerator
-from mlm.training.run_inputs import pretraining_of, read_checked_manifests
+from mlm.training.in_jax.devices import MeshDevices
+from mlm.training.in_tensorflow.devices import StrategyDevices
+from mlm.training.run import read_checked_manifests, run_of
 from mlm.training.states import StateDirectory
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -76,7 +76,7 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
     library.edit(f"{PACKAGE}/states.py", "is passed over:", "is not taken:")
     status, log = library.train("edited")
     assert status == 0, log
-    assert "goes on from step 12 of 40" in log and "ready to train after" in log
+    assert "resumes from step 12 of 40" in log and "ready to train after" in log
     assert result(library.root, "edited") == result(library.root, "whole")
 
     # Another model card: made from the finished state, without a step.
@@ -86,7 +86,7 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
     library.edit(f"{PACKAGE}/model_card.py", '"Tokens seen"', '"Tokens read"')
     status, log = library.train("edited")
     assert status == 0, log
-    assert "goes on from step 40 of 40" in log
+    assert "resumes from step 40 of 40" in log
     assert not steps_told(log) and "ready to train" not in log
     assert (model / "model.safetensors").read_bytes() == weights
     assert (model / "README.md").read_text() != card
@@ -104,11 +104,11 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
 def asked(root: Path, overrides: dict | None = None, engine: str = "tensorflow") -> tuple:
     """A run, its files and its device: what its states are made from, beside code and packages."""
     settings, files = small_job(root, overrides=overrides)
-    run = pretraining_of(settings, files, read_checked_manifests(files, LENGTH), replicas=1)
+    run = run_of(settings, files, read_checked_manifests(files, LENGTH), replicas=1)
     if engine == "jax":
-        return run, files, InJax(SimpleNamespace(size=1), kind="tpu", precision="float32")
+        return run, files, MeshDevices(SimpleNamespace(size=1), kind="tpu", precision="float32")
     strategy = SimpleNamespace(num_replicas_in_sync=1)
-    return run, files, Accelerator(strategy, kind="cpu", precision="float32")
+    return run, files, StrategyDevices(strategy, kind="cpu", precision="float32")
 
 
 def basis(root: Path, overrides: dict | None = None, engine: str = "tensorflow") -> dict:

@@ -30,9 +30,8 @@ def root(tmp_path_factory):
 def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -> None:
     """Write the losses of every step, and of validation, of one run in both engines, which begin
     in the same weights; TensorFlow and JAX are set up once in this process."""
-    from mlm.training.accelerator_settings import AcceleratorSettings
     from mlm.training.engine import engine_of, open_devices
-    from mlm.training.run_inputs import pretraining_of, read_checked_manifests
+    from mlm.training.run import read_checked_manifests, run_of
 
     overrides = {
         "model": {
@@ -43,10 +42,10 @@ def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -
     }
     settings, files = small_job(root, name, overrides)
     manifests = read_checked_manifests(files, settings.sequence_length)
-    run = pretraining_of(settings, files, manifests, replicas=1)
+    run = run_of(settings, files, manifests, replicas=1)
     found, weights = {}, None
     for framework in ("tensorflow", "jax"):
-        devices = open_devices(framework, AcceleratorSettings.of(settings.accelerator), 8)
+        devices = open_devices(framework, settings.accelerator, 8)
         engine = engine_of(run, devices)
         if weights is None:
             weights = engine.exported().weights
@@ -85,6 +84,6 @@ def test_in_jax_a_killed_training_ends_like_one_left_alone(root):
     muon = {"pretraining": JAX["pretraining"] | {"optimizer": {"name": "muon"}}}
     assert run_child(root, "killed", muon, {"step": 13}) == -signal.SIGKILL
     assert run_child(root, "killed", muon) == 0
-    assert re.findall(r"goes on from step (\d+)", (root / "killed.stderr").read_text()) == ["10"]
+    assert re.findall(r"resumes from step (\d+)", (root / "killed.stderr").read_text()) == ["10"]
     assert run_child(root, "alone", muon) == 0
     assert result(root, "killed") == result(root, "alone")

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from small_run import LENGTH, VOCABULARY, small_samples, write_tokenizer
 
+from mlm.config.model import ModelOfRun
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.framework import tf
 from mlm.foundations.weight_files import write_weights
 from mlm.model.export import ExportedModel
-from mlm.model.model_configuration import ModelRequest, model_configuration
+from mlm.model.model_configuration import model_configuration
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.in_tensorflow.model import build_model, pytorch_weights
 from mlm.training.in_tensorflow.prediction import masked_logits
@@ -26,6 +27,17 @@ SMALL = {
     "num_attention_heads": 2,
     "intermediate_size": 48,
 }
+
+
+def model_of(family: str, config: dict | None = None) -> ModelOfRun:
+    return ModelOfRun.of_param(
+        {
+            "family": family,
+            "config": config or {},
+            "config_file": None,
+            "hub": {"id": None, "revision": None},
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +58,7 @@ def models(root):
     random, made = np.random.default_rng(0), {}
     for family in FAMILIES:
         sizes = SMALL | ({"embedding_size": 16} if family in ("albert", "electra") else {})
-        config = model_configuration(ModelRequest(family, sizes), encoder, LENGTH)
+        config = model_configuration(model_of(family, sizes), encoder, LENGTH)
         model = build_model(config, "standard", seed=0)
         # A bias of zero would agree wherever it ended up.
         for variable in model.weights:

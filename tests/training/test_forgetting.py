@@ -22,7 +22,7 @@ from mlm.samples.artefacts import HolesOfRun
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.tfrecord import SampleWriter
 from mlm.training.first_use import first_use
-from mlm.training.run_inputs import pretraining_of, read_manifests
+from mlm.training.run import read_manifests, run_of
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +37,8 @@ def steps_of(root, samples) -> dict[int, int]:
     """By sample, the first step that uses it."""
     settings, files = small_job(root, "asked", BASE)
     manifests = read_manifests(files, LENGTH)
-    run = pretraining_of(settings, files, manifests, 1, with_model=False)
-    return {s: step for s in samples if (step := first_use(run, 1, [s]))}
+    run = run_of(settings, files, manifests, 1, with_model=False)
+    return {s: step for s in samples if (step := first_use(run, [s]))}
 
 
 def first_sample(root, step: int) -> int:
@@ -84,7 +84,7 @@ def test_going_on_from_before_the_first_use_is_never_having_been_shown_it(root, 
     for name in ("going-on", "scratch"):
         write_holes(root, name, holes)
     assert run_child(root, "going-on", continuing(10)) == 0
-    assert "continues run shown\ngoing-on: goes on from step 10 of 24" in told(root, "going-on")
+    assert "continues run shown\ngoing-on: resumes from step 10 of 24" in told(root, "going-on")
     assert run_child(root, "scratch", BASE) == 0
     assert result(root, "going-on") == result(root, "scratch")
     weights, rows = result(root, "shown")

@@ -34,7 +34,7 @@ def test_a_killed_training_ends_like_one_left_alone(root):
     assert not (root / "runs" / "killed-1").exists()
     assert run_child(root, "killed-1") == 0
     log = (root / "killed-1.stderr").read_text()
-    assert re.findall(r"goes on from step (\d+)", log) == ["5"]
+    assert re.findall(r"resumes from step (\d+)", log) == ["5"]
     assert result(root, "killed-1") == whole(root, 1)
 
 
@@ -45,7 +45,7 @@ def test_a_training_killed_before_its_first_save_does_not_count_again(root):
     assert run_child(root, "counted", counted) == 0
     log = (root / "counted.stderr").read_text()
     assert log.count("from counts of the train split") == 1
-    assert "counted: goes on from step 0 of 40" in log
+    assert "counted: resumes from step 0 of 40" in log
     assert run_child(root, "alone", counted) == 0
     assert result(root, "counted") == result(root, "alone")
     assert result(root, "counted")[0] != whole(root, 1)[0]
@@ -64,7 +64,7 @@ def test_with_muon_a_killed_training_ends_like_one_left_alone(root, threads, cou
     name = f"muon-{threads}-{count}"
     assert run_child(root, name, muon, {"step": 13}) == -signal.SIGKILL
     assert run_child(root, name, muon) == 0
-    assert re.findall(r"goes on from step (\d+)", (root / f"{name}.stderr").read_text()) == ["10"]
+    assert re.findall(r"resumes from step (\d+)", (root / f"{name}.stderr").read_text()) == ["10"]
     assert run_child(root, f"{name}-whole", muon) == 0
     assert result(root, name) == result(root, f"{name}-whole")
 
@@ -85,7 +85,7 @@ def test_a_training_interrupted_three_times_ends_like_one_left_alone(root, count
     assert "Stopped by SIGTERM after step 12 of 40" in log
     assert not (root / "runs" / name).exists()
     assert run_child(root, name, replicas(count)) == 0
-    assert re.findall(r"goes on from step (\d+)", (root / f"{name}.stderr").read_text()) == [
+    assert re.findall(r"resumes from step (\d+)", (root / f"{name}.stderr").read_text()) == [
         "5",
         "12",
         "20",
@@ -114,5 +114,5 @@ def test_ten_kills_at_random_moments_change_nothing(root, count):
         if end == 0:
             break
     assert run_child(root, name, replicas(count)) == 0
-    assert (root / f"{name}.stderr").read_text().count("goes on from step") >= 3
+    assert (root / f"{name}.stderr").read_text().count("resumes from step") >= 3
     assert result(root, name) == whole(root, count)

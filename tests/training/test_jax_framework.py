@@ -10,7 +10,7 @@ from tests.conftest import users_environment
 
 from mlm.foundations.errors import MlmError
 from mlm.training.in_jax import framework
-from mlm.training.in_jax.accelerators import Accelerator
+from mlm.training.in_jax.devices import MeshDevices
 from mlm.training.in_jax.framework import data_mesh
 
 SCRIPTS = str(Path(__file__).parents[2] / "scripts")
@@ -91,9 +91,9 @@ def test_a_gpus_kernels_are_deterministic_unless_speed_is_asked_for(
 
 
 def test_a_state_on_a_gpu_belongs_to_kernels_of_either_kind():
-    found = [Accelerator(None, "gpu", "bfloat16", kept).arithmetic() for kept in (True, False)]
+    found = [MeshDevices(None, "gpu", "bfloat16", kept).arithmetic() for kept in (True, False)]
     assert found == [{"deterministic": True}, {"deterministic": False}]
-    assert Accelerator(None, "tpu", "bfloat16", False).arithmetic() == {}
+    assert MeshDevices(None, "tpu", "bfloat16", False).arithmetic() == {}
 
 
 PROGRAM = """

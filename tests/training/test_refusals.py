@@ -1,7 +1,6 @@
 """What does not fit is said before the first step, and no state is lost by it."""
 
 import dataclasses
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +8,6 @@ from small_run import (
     LENGTH,
     run_child,
     small_job,
-    small_results,
     small_settings,
     write_inputs,
     write_split,
@@ -18,16 +16,30 @@ from small_run import (
 
 from mlm.accelerators.artefacts import Preflight, Step
 from mlm.accelerators.gate import require_passed
+from mlm.config.accelerator import Tpu
+from mlm.config.model import ModelOfRun
+from mlm.config.pretraining import Pretraining
 from mlm.foundations.artefacts import record_job, write_artefact
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.model.model_configuration import ModelRequest, model_configuration
+from mlm.model.model_configuration import model_configuration
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
-from mlm.training import pretrain, state_fingerprint
-from mlm.training.in_tensorflow.accelerators import Accelerator
+from mlm.training import state_fingerprint
+from mlm.training.in_tensorflow.devices import StrategyDevices
 from mlm.training.in_tensorflow.model import build_model
-from mlm.training.run_inputs import number_of_steps, pretraining_of, read_checked_manifests
+from mlm.training.run import read_checked_manifests, run_of
+
+
+def model_of(family: str, config: dict, architecture: dict | None = None) -> ModelOfRun:
+    return ModelOfRun.of_param(
+        {
+            "family": family,
+            "config": config,
+            "config_file": architecture,
+            "hub": {"id": None, "revision": None},
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +73,13 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 )
 def test_a_model_that_does_not_fit_its_data_is_named(encoder, family, config, problem):
     with pytest.raises(ConfigError, match=problem):
-        model_configuration(ModelRequest(family, SMALL | config), encoder, LENGTH)
+        model_configuration(model_of(family, SMALL | config), encoder, LENGTH)
 
 
 def test_every_problem_is_named_at_once(encoder):
     wrong = SMALL | {"vocab_size": 400, "num_attention_heads": 3, "max_position_embeddings": 3}
     with pytest.raises(ConfigError) as raised:
-        model_configuration(ModelRequest("bert", wrong), encoder, LENGTH)
+        model_configuration(model_of("bert", wrong), encoder, LENGTH)
     assert len(raised.value.problems) == 3
 
 
@@ -78,12 +90,12 @@ def test_the_roberta_family_needs_padding_at_one(encoder, family):
         special_ids = SpecialIds(cls=0, pad=2, sep=1, unk=3, mask=4)
 
     with pytest.raises(ConfigError, match=r"pad token has id 2.*Give <pad> id 1"):
-        model_configuration(ModelRequest(family, SMALL), Swapped(), LENGTH)
-    assert model_configuration(ModelRequest("bert", SMALL), Swapped(), LENGTH).pad_token_id == 2
+        model_configuration(model_of(family, SMALL), Swapped(), LENGTH)
+    assert model_configuration(model_of("bert", SMALL), Swapped(), LENGTH).pad_token_id == 2
 
 
 def test_a_field_that_the_family_does_not_have_is_named(encoder):
-    request = ModelRequest("bert", SMALL | {"hiden_size": 64, "num_layer": 3})
+    request = model_of("bert", SMALL | {"hiden_size": 64, "num_layer": 3})
     with pytest.raises(ConfigError) as raised:
         model_configuration(request, encoder, LENGTH)
     first, second = raised.value.problems
@@ -95,57 +107,55 @@ def test_a_field_that_the_family_does_not_have_is_named(encoder):
 def test_distilbert_takes_the_names_of_the_other_families(encoder):
     sizes = SMALL | {"intermediate_size": 48}
     fields = sizes | {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.4}
-    config = model_configuration(ModelRequest("distilbert", fields), encoder, LENGTH)
+    config = model_configuration(model_of("distilbert", fields), encoder, LENGTH)
     assert (config.hidden_dim, config.dropout, config.attention_dropout) == (48, 0.3, 0.4)
 
 
 def test_the_content_of_a_config_file_is_the_architecture(encoder):
     stored = {"model_type": "bert", "architectures": ["X"], "auto_map": {"AutoModel": "code.py"}}
-    request = ModelRequest("roberta", {"num_hidden_layers": 3}, architecture=stored | SMALL)
+    request = model_of("roberta", {"num_hidden_layers": 3}, stored | SMALL)
     config = model_configuration(request, encoder, LENGTH)
     assert (config.model_type, config.num_hidden_layers) == ("bert", 3)
     assert config.hidden_size == SMALL["hidden_size"]
     assert not hasattr(config, "auto_map")
-    wrong = ModelRequest("roberta", {}, architecture=stored | SMALL | {"vocab_size": 50265})
+    wrong = model_of("roberta", {}, stored | SMALL | {"vocab_size": 50265})
     with pytest.raises(ConfigError, match="vocab_size: 50265, but the tokenizer has 500 ids"):
         model_configuration(wrong, encoder, LENGTH)
 
 
 def test_a_familys_own_name_goes_before_the_common_one(encoder):
-    request = ModelRequest("distilbert", SMALL | {"n_heads": 4})
+    request = model_of("distilbert", SMALL | {"n_heads": 4})
     assert model_configuration(request, encoder, LENGTH).n_heads == 4
 
 
 def test_dropout_that_no_state_can_hold_is_refused(encoder):
     none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    model_configuration(ModelRequest("deberta-v2", SMALL | none), encoder, LENGTH)
+    model_configuration(model_of("deberta-v2", SMALL | none), encoder, LENGTH)
     with pytest.raises(ConfigError, match="draws from a generator that no saved state holds"):
-        model_configuration(ModelRequest("deberta-v2", SMALL), encoder, LENGTH)
+        model_configuration(model_of("deberta-v2", SMALL), encoder, LENGTH)
 
 
 def test_fields_that_the_library_refuses_are_told_in_words(encoder):
     config = model_configuration(
-        ModelRequest("bert", SMALL | {"hidden_act": "nonsense"}), encoder, LENGTH
+        model_of("bert", SMALL | {"hidden_act": "nonsense"}), encoder, LENGTH
     )
     with pytest.raises(MlmError, match=r"transformers cannot build a bert from these fields"):
         build_model(config, "standard", 0)
 
 
 def test_more_steps_than_can_be_counted_are_refused():
-    section = {"steps": None, "epochs": 1e18, "tokens": None}
     with pytest.raises(MlmError, match=r"pretraining\.epochs: 1e\+18 comes to"):
-        number_of_steps(section, 200, LENGTH, 8)
+        Pretraining(epochs=1e18).updates(200, LENGTH, 8)
 
 
 def test_a_state_belongs_to_its_device_and_packages_but_to_no_tpus_name(root, monkeypatch):
     def found(replicas=1, tpu="local", seed=None) -> str:
         settings, files = small_job(root, overrides={"pretraining": {"seed": seed}})
-        section = settings.accelerator | {"tpu": {"name": tpu, "zone": None, "project": None}}
         strategy = SimpleNamespace(num_replicas_in_sync=replicas)
-        device = Accelerator(strategy=strategy, kind="cpu", precision="float32")
-        settings = dataclasses.replace(settings, accelerator=section)
+        device = StrategyDevices(strategy=strategy, kind="cpu", precision="float32")
+        settings = settings.with_values(accelerator={"tpu": Tpu(name=tpu)})
         manifests = read_checked_manifests(files, LENGTH)
-        run = pretraining_of(settings, files, manifests, replicas)
+        run = run_of(settings, files, manifests, replicas)
         return value_sha256(state_fingerprint.state_basis(run, files, device))
 
     assert found() == found(tpu="another") == found(seed=0)
@@ -167,18 +177,17 @@ def test_an_empty_validation_split_is_refused(root):
     assert "the validation split has no samples" in (root / "empty.stderr").read_text()
 
 
-def test_a_batch_larger_than_the_split_is_refused():
-    section = {"steps": 10, "epochs": None, "tokens": None}
+def test_a_batch_larger_than_the_split_is_refused(root):
+    settings, files = small_job(root, overrides={"pretraining": {"per_replica_batch_size": 201}})
     with pytest.raises(MlmError, match=r"one step takes 201 samples.*only 200"):
-        number_of_steps(section, 200, LENGTH, 201)
+        run_of(settings, files, read_checked_manifests(files, LENGTH), replicas=1)
 
 
 @pytest.mark.parametrize(
     "length, steps", [({"steps": 7}, 7), ({"epochs": 1.5}, 38), ({"tokens": 1000}, 8)]
 )
 def test_steps_epochs_and_tokens_come_to_steps(length, steps):
-    section = {"steps": None, "epochs": None, "tokens": None} | length
-    assert number_of_steps(section, 200, LENGTH, 8) == steps
+    assert Pretraining(**length).updates(200, LENGTH, 8) == steps
 
 
 @pytest.mark.parametrize("steps", [0, -1])
@@ -237,41 +246,22 @@ def test_auto_beside_a_tpu_that_tensorflow_cannot_use_stops_before_it_trains(roo
     assert "envs/requirements-tpu.txt" in log and "accelerator.kind: cpu" in log
 
 
-@pytest.fixture
-def on_a_tpu(root, monkeypatch):
-    """A function that trains with `accelerator.kind: auto` as if that had found a TPU."""
-
-    def opened(engine, settings, batch):
-        from mlm.foundations.framework import tf
-
-        strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-        return Accelerator(strategy=strategy, kind="tpu", precision="bfloat16")
-
-    def begun(*_):
-        raise InterruptedError("the training began")
-
-    monkeypatch.setattr(pretrain, "open_devices", opened)
-    monkeypatch.setattr(pretrain, "state_basis", begun)
-
-    def train(report: dict | None, kind: str = "auto"):
-        settings, files = small_job(root, overrides={"accelerator": {"kind": kind}})
-        if report is not None:
-            Preflight(
-                run="small",
-                label="",
-                effort="full",
-                unseen=[],
-                rules=[],
-                findings=[],
-                targets=[],
-                chips=[],
-                packages={},
-                **report,
-            ).write(root / "preflight.json")
-        passed = partial(require_passed, str(root / "preflight.json"))
-        pretrain.train_and_export(settings, files, small_results(root), passed)
-
-    return train
+def require(root, report: dict | None) -> None:
+    """Ask for a preflight of the small run that passed; `report` is of the one that is there."""
+    settings, files = small_job(root)
+    run = run_of(settings, files, read_checked_manifests(files, LENGTH), replicas=1)
+    if report is not None:
+        others = ("unseen", "rules", "findings", "targets", "chips")
+        Preflight(
+            run="small",
+            label="",
+            effort="full",
+            packages={},
+            **{key: [] for key in others},
+            **report,
+        ).write(root / "preflight.json")
+    computed = {"engine": "tensorflow", "precision": "bfloat16"}
+    require_passed(str(root / "preflight.json"), "small", computed | run.step_sizes())
 
 
 STEP = {
@@ -305,15 +295,14 @@ STEP = {
         ),
     ],
 )
-def test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too(on_a_tpu, report, fault):
+def test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too(root, report, fault):
     with pytest.raises(MlmError, match=fault) as error:
-        on_a_tpu(report)
+        require(root, report)
     assert "snakemake --cores 2 results/runs/small/preflight/passed.txt" in str(error.value)
 
 
-def test_auto_that_finds_a_tpu_trains_after_a_passed_preflight(on_a_tpu):
-    with pytest.raises(InterruptedError, match="began"):
-        on_a_tpu({"passed": True, "step": Step(**STEP)})
+def test_auto_that_finds_a_tpu_trains_after_a_passed_preflight(root):
+    require(root, {"passed": True, "step": Step(**STEP)})
 
 
 @pytest.mark.slow

@@ -141,7 +141,7 @@ def test_the_exported_model_scores_what_training_reported(root):
     manifest = Manifest.read(files.manifests["validation"])
     encoder = Encoder.load(files.tokenizer)
     # Validation asks 15 % whatever training masks.
-    asked = settings.pretraining["masking"] | {"mlm_probability": 0.15}
+    asked = settings.pretraining.masking.model_copy(update={"mlm_probability": 0.15})
     plan = masking_plan(asked, encoder, files.tokenizer, 16)
     model = TFAutoModelForMaskedLM.from_pretrained(root / "runs" / "one-adamw" / "model")
     right = total = loss = 0.0

@@ -44,15 +44,16 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from mlm.foundations.errors import MlmError
 from mlm.training.processes import run_together
-from mlm.training.accelerator_settings import AcceleratorSettings
-import pretrain_together
+from mlm.config.run import RunConfiguration
+sys.path.insert(0, sys.argv[1] + "/jobs")
+import pretrain
 request = json.loads(sys.argv[2])
-asked = AcceleratorSettings.of(request["settings"]["accelerator"])
+asked = RunConfiguration.of_param(request["config"]).accelerator
 try:
     if asked.together:
         run_together(sys.argv[3], request, asked.processes, asked.start)
     else:
-        pretrain_together.train(request)
+        pretrain.train(request)
 except MlmError as error:
     print("MlmError:", error, file=sys.stderr)
     sys.exit(3)
@@ -86,16 +87,15 @@ def request_of(root: Path, name: str, overrides: dict) -> dict:
     """What rule `pretrain` asks for of a small run."""
     settings, files = small_job(root, name, overrides)
     return {
-        "settings": asdict(settings),
+        "config": settings.model_dump(),
         "files": asdict(files),
         "results": asdict(small_results(root, name)),
         "push": {"every": None},
         "preflight": None,
-        "live": None,
     }
 
 
-def job(request: dict, log: Path, member=SCRIPTS / "pretrain_together.py", environment=None):
+def job(request: dict, log: Path, member=SCRIPTS / "jobs" / "pretrain.py", environment=None):
     """The job under way, its output in `log`; processes that it starts run `member`."""
     with log.open("a") as output:
         return subprocess.Popen(
@@ -257,13 +257,14 @@ def test_a_directory_of_states_that_not_all_see_is_refused(tmp_path, monkeypatch
 
     def look(group, name):
         place = str(tmp_path / name)
-        states.StateDirectory(place, 2, leads=group.leads).check_seen(group)
+        with states.StateDirectory(place, 2, leads=group.leads).held(group):
+            pass
 
     found = ask_all(look, "here", "there")
     said = r"process 1 of 2: pretraining.checkpoint.directory: \S+there is not the directory of"
     assert all(re.match(said, str(error)) for error in found)
     assert ask_all(look, "here", "here") == [None, None]
-    assert not list((tmp_path / "here").iterdir())
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["lock"]
 
 
 def test_a_process_says_which_it_is_or_is_refused():
@@ -316,7 +317,7 @@ def test_moments_that_are_divided_change_no_loss_and_no_file_of_a_state(root):
         np.testing.assert_allclose(stored[1][name], value, atol=1e-3, err_msg=name)
     (root / "runs" / names[True] / "training.json").unlink()
     before = result(root, names[True])
-    assert "goes on from step 20 of 20" in trained(root, names[True], overrides)
+    assert "resumes from step 20 of 20" in trained(root, names[True], overrides)
     assert result(root, names[True]) == before
 
 
@@ -469,7 +470,7 @@ def test_five_kills_of_one_process_at_random_moments_change_nothing(root):
         assert said.count("MlmError:") == number + 1
         assert lost in said.split("MlmError:")[-1]
     trained(root, "killed", overrides)
-    goes_on = re.findall(r"killed: goes on from step (\d+)", log.read_text())
+    goes_on = re.findall(r"killed: resumes from step (\d+)", log.read_text())
     assert len(goes_on) == 5 and sorted(map(int, goes_on)) == list(map(int, goes_on))
     trained(root, "left-alone", overrides)
     assert result(root, "killed") == result(root, "left-alone")
@@ -483,7 +484,7 @@ def test_several_processes_continue_another_training_as_one_would(root):
     assert kept.is_dir()
     start = {"pretraining": {"continue_from": {"run": one, "step": 15}}}
     request = request_of(root, "branch", overrides | {"runs": {"base": start, one: {}}})
-    request["settings"]["parent"] = request_of(root, one, layout(2, 2))["settings"]
+    request["config"]["parent"] = request_of(root, one, layout(2, 2))["config"]
     log = root / "branch.log"
     assert job(request, log).wait(300) == 0, log.read_text()[-4000:]
     assert f"branch: continues run {one}" in log.read_text()
@@ -493,8 +494,9 @@ def test_several_processes_continue_another_training_as_one_would(root):
 #: A member of which one process finds its disk full at step 15.
 FULL = """
 import errno, os, sys
-sys.path.insert(0, {scripts!r})
-import pretrain_together
+sys.path.insert(0, {scripts!r} + "/jobs")
+import job_adapter, pretrain
+from mlm.training.processes import ended_at_once, request_of_parent
 from mlm.training.training_log import Progress
 begin = Progress.begin
 def full(self, step):
@@ -502,7 +504,8 @@ def full(self, step):
     if step == 15 and os.environ["JAX_PROCESS_ID"] == "{failing}":
         raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
 Progress.begin = full
-pretrain_together.main()
+with ended_at_once():
+    pretrain.train(request_of_parent())
 """
 
 
@@ -616,7 +619,7 @@ def test_a_state_of_other_devices_is_gone_on_from_where_that_is_asked_for(root):
     assert "here are 4 devices of 2 processes" in said
     assert "set accelerator.continue_on_other_devices: true" in said
     said = trained(root, "moves", layout(2, 2, continue_on_other_devices=True))
-    assert "moves: goes on from step 15 of 20" in said
+    assert "moves: resumes from step 15 of 20" in said
     np.testing.assert_allclose(losses(root, "moves"), losses(root, one), rtol=2e-6)
     found = read_json(root / "runs" / "moves" / "training.json")
     assert found["devices_before"] == [{"step": 15, "replicas": 4, "processes": 1}]

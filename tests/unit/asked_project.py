@@ -4,12 +4,13 @@ import contextlib
 import functools
 import re
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.resources import files as packaged
 from pathlib import Path
 from types import SimpleNamespace
 
-from mlm.config.resolution import model_of_run, resolve, run_section
+from mlm.config.resolution import resolve
+from mlm.config.run import RunConfiguration
 from mlm.config.shards import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
@@ -21,7 +22,7 @@ from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
-from mlm.training.run_inputs import RunFiles, RunSettings, pretraining_of, read_manifests
+from mlm.training.run import RunFiles, read_manifests, run_of
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 #: Those of mlm.training.state_fingerprint that are asked for, which imports TensorFlow.
@@ -154,22 +155,13 @@ def the_run(settings, replicas: int = 1):
     files = RunFiles(
         "results/tokenizer/tokenizer.json", {s: f"results/manifests/{s}.json" for s in SPLITS}
     )
-    wanted = RunSettings(
-        name="base",
-        model=model_of_run(settings, "base"),
-        pretraining=run_section(settings, "base", "pretraining"),
-        accelerator=settings["accelerator"],
-        seed=settings["seed"],
-        sequence_length=LENGTH,
-        corpus="files",
-    )
+    wanted = RunConfiguration.of(settings, "base")
     manifests = read_manifests(files, LENGTH)
-    return pretraining_of(wanted, files, manifests, replicas, with_model=False), files
+    return run_of(wanted, files, manifests, replicas, with_model=False), files
 
 
 def write_training(run, files, masking: dict, replicas: int = 1, **changes) -> None:
     """training.json of the run, as at its end."""
-    batch = run.global_batch_size(replicas)
     said = {
         "run": "base",
         "seed": run.seed,
@@ -178,8 +170,8 @@ def write_training(run, files, masking: dict, replicas: int = 1, **changes) -> N
         "accelerator": "cpu",
         "precision": "float32",
         "replicas": replicas,
-        "global_batch_size": batch,
-        "per_replica_batch_size": run.per_replica_batch_size,
+        "global_batch_size": run.batch_size,
+        "per_replica_batch_size": run.pretraining.per_replica_batch_size,
         "sequence_length": LENGTH,
         "steps": run.steps,
         "epochs": 1.0,
@@ -188,13 +180,13 @@ def write_training(run, files, masking: dict, replicas: int = 1, **changes) -> N
         "parameters": 1,
         "model_type": "roberta-prelayernorm",
         "attend": "sample",
-        "initialisation": asdict(run.initialisation),
+        "initialisation": run.model.initialisation.model_dump(),
         "head": "",
         "slots": run.plan.slots,
         "overflow": 0,
         "masking": masking,
         "optimizer": {
-            "gradient_accumulation_steps": run.optimizer.gradient_accumulation_steps,
+            "gradient_accumulation_steps": run.pretraining.optimizer.gradient_accumulation_steps,
         },
         "final": FinalFigures(1.0, 1.0, 1.0, 1.0),
         "digests": TrainingDigests(
@@ -203,7 +195,7 @@ def write_training(run, files, masking: dict, replicas: int = 1, **changes) -> N
             manifests={s: file_sha256(files.manifests[s]) for s in ("train", "validation")},
         ),
         "packages": {},
-        "shuffle_window": run.shuffle_window,
+        "shuffle_window": run.pretraining.shuffle_window,
     }
     Training(**said | changes).write("results/runs/base/training.json")
 

@@ -5,23 +5,29 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.config.pretraining import Optimizer
+from mlm.config.model import Initialisation, ModelOfRun
+from mlm.config.pretraining import Checkpoint, Optimizer, Pretraining, Validation
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.tfrecord import SampleWriter
 
 VOCABULARY, LENGTH, SAMPLES = 64, 16, 50
 
 
-def small_pretraining(root: Path, **overrides):
-    """A Pretraining of one layer of width 16, on 50 samples of 16 tokens."""
+def small_pretraining(
+    root: Path,
+    settings: dict | None = None,
+    optimizer: str = "muon",
+    accumulated: int = 1,
+    **overrides,
+):
+    """A Run of one layer of width 16, on 50 samples of 16 tokens; `settings` are of its section."""
     from transformers import RobertaConfig
 
-    from mlm.model.initialisation import Initialisation
     from mlm.samples.blocks import ShardBlocks
     from mlm.samples.masking import MaskingPlan
     from mlm.samples.stored_batches import ShardFiles
-    from mlm.training.optimisation import OptimizerSettings
-    from mlm.training.resolved_run import Pretraining
+    from mlm.training.optimisation import with_lengths
+    from mlm.training.run import Run
 
     file = root / "train.tfrecord"
     if not file.exists():
@@ -31,9 +37,6 @@ def small_pretraining(root: Path, **overrides):
         writer.close()
     shards = ShardFiles((ShardBlocks(str(file), file.name, SAMPLES, "none", None),), LENGTH)
     plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
-    optimizer = OptimizerSettings.of(
-        Optimizer(learning_rate=1e-3, warmup_ratio=0.1, weight_decay=0.01).model_dump(), 100
-    )
     config = RobertaConfig(
         vocab_size=VOCABULARY,
         hidden_size=16,
@@ -44,24 +47,33 @@ def small_pretraining(root: Path, **overrides):
         hidden_dropout_prob=0.1,
         attention_probs_dropout_prob=0.1,
     )
-    run = Pretraining(
-        name="small",
-        model_config=config,
-        initialisation=Initialisation(),
+    optimizer = Optimizer(
+        name=optimizer,
+        learning_rate=1e-3,
+        warmup_ratio=0.1,
+        weight_decay=0.01,
+        gradient_accumulation_steps=accumulated,
+    )
+    section = Pretraining(
         seed=1,
+        optimizer=with_lengths(optimizer, 100),
+        per_replica_batch_size=8,
+        steps=100,
+        shuffle_window=20,
+        validation=Validation(every=50, samples=None),
+        log_every=10,
+        steps_per_execution=5,
+        checkpoint=Checkpoint(every=50),
+    )
+    run = Run(
+        name="small",
+        model=ModelOfRun(initialisation=Initialisation(attention="standard", embeddings="random")),
+        pretraining=section.model_copy(update=settings or {}),
         plan=plan,
         validation_plan=plan,
         train=shards,
         validation=shards,
-        optimizer=optimizer,
-        per_replica_batch_size=8,
-        steps=100,
-        shuffle_window=20,
-        validation_every=50,
-        validation_samples=None,
-        log_every=10,
-        steps_per_execution=5,
-        checkpoint_every=50,
+        model_config=config,
     )
     return replace(run, **overrides)
 

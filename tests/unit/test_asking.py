@@ -145,7 +145,7 @@ def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(pr
     settings = resolve(CONFIG)
     replicas = 2
     run, _ = the_run(settings, replicas)
-    order = run.order_from(0, run.global_batch_size(replicas))
+    order = run.order_from(0)
     shown = {}
     for step, (epochs, index, records) in enumerate(stored_batches(run.train, order), start=1):
         ids, attention = decode_samples(records, LENGTH)
@@ -156,7 +156,7 @@ def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(pr
             shown[sample, step] = batch["input_ids"][row], set(asked_for.tolist())
     assert step == run.steps
     ids, attention = tokens("train")
-    uses = uses_of(run, replicas, np.arange(len(ids)), ids, attention)
+    uses = uses_of(run, np.arange(len(ids)), ids, attention)
     assert {(i, u.step) for i, of_sample in enumerate(uses) for u in of_sample} == set(shown)
     random, pairs = np.random.default_rng(0), sorted(shown)
     for sample, step in (pairs[i] for i in random.integers(len(pairs), size=1000)):
@@ -174,7 +174,7 @@ def test_what_stood_in_the_place_of_a_token_is_told(project):
     for text in TEXTS[:8]:
         for part in asked(text).passages[0].parts:
             (uses,) = uses_of(
-                run, 1, np.array([part.sample]), ids[[part.sample]], attention[[part.sample]]
+                run, np.array([part.sample]), ids[[part.sample]], attention[[part.sample]]
             )
             assert [(u.step, u.epoch) for u in part.uses] == [(u.step, u.epoch + 1) for u in uses]
             for told, use in zip(part.uses, uses, strict=True):
@@ -319,7 +319,7 @@ def test_a_training_under_way_is_told_from_what_it_has_not_reached(project):
 def test_the_replicas_are_those_of_the_training(project):
     run, files = the_run(resolve(CONFIG), replicas=4)
     write_state(run, files, 2, replicas=4)
-    assert asked(TEXTS[0]).training.samples_per_step == 4 * run.per_replica_batch_size
+    assert asked(TEXTS[0]).training.samples_per_step == 4 * run.pretraining.per_replica_batch_size
 
 
 def other(section: str, **values) -> dict:

@@ -4,6 +4,7 @@ import evaluated_project as project
 import numpy as np
 import pytest
 
+from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import EvaluationFigures, rounded
 from mlm.evaluation.bootstrap import interval, resampled_means
@@ -32,13 +33,11 @@ def one_device():
 
     from mlm.evaluation import in_tensorflow
     from mlm.foundations.framework import tf
-    from mlm.training.accelerator_settings import AcceleratorSettings
 
     with pytest.MonkeyPatch.context() as patch:
         strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
         opened = SimpleNamespace(strategy=strategy)
-        patch.setattr(in_tensorflow, "open_accelerator", lambda settings: opened)
-        patch.setattr(AcceleratorSettings, "of", classmethod(lambda cls, s: s))
+        patch.setattr(in_tensorflow, "open_strategy", lambda settings: opened)
         yield
 
 
@@ -57,7 +56,7 @@ def _paths(root, name="random"):
 
 def _evaluation(paths, carved=False, **changes):
     section = Evaluation(**{**SECTION, **changes})
-    return evaluate("a run", paths, CHARACTERS, section, {}, carved=carved)
+    return evaluate("a run", paths, CHARACTERS, section, {"kind": "cpu"}, carved=carved)
 
 
 def _evaluated(root, name="random", **changes):
@@ -399,9 +398,8 @@ def test_a_sample_of_a_split_is_spread_over_it(root):
 
 def test_tensorflow_and_jax_answer_alike(root):
     from mlm.evaluation import in_jax, in_tensorflow
-    from mlm.training.accelerator_settings import AcceleratorSettings
 
-    settings = AcceleratorSettings("cpu", "float32", virtual_replicas=None, cpu_threads=1)
+    settings = Accelerator(kind="cpu", precision="float32", cpu_threads=1)
     ids, real = project.samples("test", root / "random")
     batch = {
         "input_ids": ids.astype(np.int32)[:6],
@@ -422,9 +420,8 @@ def test_tensorflow_and_jax_answer_alike(root):
 def test_a_model_that_was_trained_within_documents_is_evaluated_so(root):
     """Of two documents in a row, the second answers as it does alone, at positions of its own."""
     from mlm.evaluation import in_jax
-    from mlm.training.accelerator_settings import AcceleratorSettings
 
-    settings = AcceleratorSettings("cpu", "float32", virtual_replicas=None, cpu_threads=1)
+    settings = Accelerator(kind="cpu", precision="float32", cpu_threads=1)
     half = project.LENGTH // 2
     document = np.random.default_rng(0).integers(5, 120, (1, half)).astype(np.int32)
     document[0, 0] = 0

@@ -15,7 +15,7 @@ from mlm.samples.masking import MaskingPlan
 from mlm.training.in_jax.framework import AXIS
 from mlm.training.in_jax.optimizers import first_moments, hidden_parts
 from mlm.training.in_jax.train_step import Computation, on_mesh, train_step
-from mlm.training.optimisation import OptimizerSettings
+from mlm.training.optimisation import with_lengths
 
 #: What any platform has a lowering for.
 SHARDING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
@@ -25,7 +25,7 @@ SHARDING = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"}
 def test_the_train_step_lowers_for_a_gpu_with_no_part_of_a_cpus(family):
     architecture = Architecture.of(tiny_config(family))
     plan = MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
-    settings = OptimizerSettings.of(Optimizer(name="muon").model_dump(), 100)
+    settings = with_lengths(Optimizer(name="muon"), 100)
     computation = Computation(architecture, "document", True, "bfloat16", 0)
     mesh = Mesh(np.array(jax.devices("cpu")[:1]), (AXIS,))
 

@@ -25,6 +25,7 @@ from mlm.asking.asking import Question, ask
 from mlm.asking.forgetting import forgetting, forgetting_in_words
 from mlm.asking.in_words import in_words, training_in_words
 from mlm.asking.replay import chosen_uses
+from mlm.config.model import Initialisation
 from mlm.config.problems import merged
 from mlm.config.resolution import resolve, run_section
 from mlm.corpus.file_patterns import used_settings
@@ -158,7 +159,7 @@ def test_all_other_tokens_keep_order_masks_and_replacements(unedited, whole_word
     changes = {"pretraining": {"masking": {"whole_word": whole_word}}}
     run, _ = the_run(resolve(merged(CONFIG, changes)))
     holes = Holes.of(found("file:data/two.txt", "document:3").holes, 1)
-    order = run.order_from(0, run.global_batch_size(1))
+    order = run.order_from(0)
     arrays = np if kind == "numpy" else pytest.importorskip("jax.numpy")
     hidden = asked_in_holes = 0
     for epochs, index, records in stored_batches(run.train, replace(order, steps=40)):
@@ -185,29 +186,32 @@ def test_all_other_tokens_keep_order_masks_and_replacements(unedited, whole_word
 
 def test_the_first_use_is_that_of_the_batches(unedited):
     run, _ = the_run(resolve(CONFIG), 2)
-    order = run.order_from(0, run.global_batch_size(2))
+    order = run.order_from(0)
     first = {}
     for step, (_, index, _) in enumerate(stored_batches(run.train, order), start=1):
         for sample in index.tolist():
             first.setdefault(sample, step)
     for sample in range(0, run.train.num_samples, 7):
-        assert first_use(run, 2, [sample]) == first.get(sample)
+        assert first_use(run, [sample]) == first.get(sample)
     some = list(range(5, run.train.num_samples, 40))
-    assert first_use(run, 2, some) == min(first[s] for s in some)
-    assert first_use(replace(run, steps=1), 2, [s for s in first if first[s] > 1]) is None
-    assert first_use(run, 2, []) is None
+    assert first_use(run, some) == min(first[s] for s in some)
+    short = replace(run, pretraining=run.pretraining.model_copy(update={"steps": 1}))
+    assert first_use(short, [s for s in first if first[s] > 1]) is None
+    assert first_use(run, []) is None
 
 
 def test_runs_with_equal_holes_never_differ_and_others_from_their_first_use(unedited):
     run, _ = the_run(resolve(CONFIG))
     some, more = (Holes.of(spans, 1) for spans in ([(4, 0, 3)], [(4, 0, 3), (9, 2, 5)]))
     one, two = (replace(run, holes=holes) for holes in (some, more))
-    assert first_difference(one, one, 1) is None
-    assert first_difference(one, two, 1) == first_difference(two, one, 1) == first_use(run, 1, [9])
-    assert first_difference(run, two, 1) == first_use(run, 1, [4, 9])
-    counted = replace(run.initialisation, embeddings="cooccurrence")
-    one, two = (replace(r, initialisation=counted) for r in (one, two))
-    assert first_difference(one, two, 1) == 0
+    assert first_difference(one, one) is None
+    assert first_difference(one, two) == first_difference(two, one) == first_use(run, [9])
+    assert first_difference(run, two) == first_use(run, [4, 9])
+    counted = run.model.model_copy(
+        update={"initialisation": Initialisation(embeddings="cooccurrence")}
+    )
+    one, two = (replace(r, model=counted) for r in (one, two))
+    assert first_difference(one, two) == 0
 
 
 def test_a_run_without_holes_belongs_to_the_states_that_it_always_did(unedited):
@@ -234,7 +238,7 @@ def asked_to_forget(*what, config=CONFIG, run="base"):
 
 def first_of(what: str, **how) -> int:
     run, _ = the_run(resolve(CONFIG), **how)
-    return first_use(run, 1, {sample for sample, _, _ in found(what).holes})
+    return first_use(run, {sample for sample, _, _ in found(what).holes})
 
 
 def late_document() -> str:

@@ -8,6 +8,7 @@ import pytest
 from small_pretraining import small_pretraining
 
 from mlm.config import memory
+from mlm.config.accelerator import Accelerator
 from mlm.config.memory import (
     LARGEST_MODEL,
     MASKED_HEADS,
@@ -16,14 +17,14 @@ from mlm.config.memory import (
     tokens_of,
     training_mb,
 )
+from mlm.config.model import ModelOfRun
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.corpus import counts
 from mlm.model import masked_loss
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.model.model_configuration import ModelRequest, model_configuration
+from mlm.model.model_configuration import model_configuration
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.encoding import SpecialIds
-from mlm.training.accelerator_settings import AcceleratorSettings
 
 SIZES = {
     "hidden_size": 128,
@@ -83,8 +84,8 @@ def test_each_part_of_a_batch_that_is_computed_at_the_same_time_has_gradients_of
 )
 def test_a_batch_is_divided_equally_among_threads_and_not_into_little(batch, threads, lanes):
     given = resolve({"accelerator": {"cpu_threads": threads}})["accelerator"]
-    assert AcceleratorSettings.of(given).lanes(batch) == lanes
-    assert AcceleratorSettings.of(given | {"virtual_replicas": 2}).lanes(batch) == 1
+    assert Accelerator.of_param(given).lanes(batch) == lanes
+    assert Accelerator.of_param(given | {"virtual_replicas": 2}).lanes(batch) == 1
 
 
 def test_embeddings_from_counts_ask_for_the_counts_and_the_singular_vectors():
@@ -137,7 +138,7 @@ def configuration_of(given: dict):
     """transformers' configuration of a section `model`, for 8,000 ids and 128 tokens."""
     ids = SpecialIds(cls=0, pad=1, sep=2, unk=3, mask=4)
     tokenizer = SimpleNamespace(vocabulary_size=8000, special_ids=ids)
-    return model_configuration(ModelRequest.of(model(given)), tokenizer, 128)
+    return model_configuration(ModelOfRun.of_param(model(given)), tokenizer, 128)
 
 
 @pytest.mark.parametrize("inner", [128, 2048])
@@ -178,10 +179,9 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family, remat
     }
     run = small_pretraining(
         tmp_path,
+        {"per_replica_batch_size": 1024, "rematerialise": rematerialise},
         model_config=configuration_of(given["model"]),
         plan=MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 8000, 128),
-        per_replica_batch_size=1024,
-        rematerialise=rematerialise,
     )
     program = tmp_path / "step"
     describe_training(run, "float32", str(program))

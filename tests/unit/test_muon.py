@@ -1,7 +1,5 @@
 """Muon against the method's definition in NumPy, and which weights are its own."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from small_pretraining import small_pretraining
@@ -87,8 +85,8 @@ def test_the_state_has_one_moment_of_a_hidden_matrix_and_two_of_the_rest(tmp_pat
     from mlm.training.in_tensorflow.model import build_model
 
     run = small_pretraining(tmp_path)
-    settings = replace(run.optimizer, name="muon")
-    model = build_model(run.model_config, run.initialisation.attention, run.seed)
+    settings = run.pretraining.optimizer
+    model = build_model(run.model_config, "standard", run.seed)
     variables = model.trainable_variables
     optimizer = build_optimizer(settings, variables)
     numbers = sum(int(tf.size(v)) for v in optimizer.variables if v.dtype == tf.float32)
@@ -100,7 +98,8 @@ def test_the_state_has_one_moment_of_a_hidden_matrix_and_two_of_the_rest(tmp_pat
 def test_an_optimizer_that_an_engine_does_not_have_is_an_error_and_not_adamw(engine, tmp_path):
     from mlm.training.in_jax.optimizers import first_moments
 
-    settings = replace(small_pretraining(tmp_path).optimizer, name="lion")
+    optimizer = small_pretraining(tmp_path).pretraining.optimizer
+    settings = optimizer.model_copy(update={"name": "lion"})
     begin = {
         "tensorflow": lambda: build_optimizer(settings, [tf.Variable([0.0], name="a/kernel")]),
         "jax": lambda: first_moments({"a": np.zeros(1)}, settings, hidden={}),
@@ -123,10 +122,8 @@ def flops_of_products(step) -> int:
 
 
 def test_the_products_of_an_update_are_as_many_as_are_said(tmp_path):
-    run = small_pretraining(tmp_path)
     steps = [
-        train_step_of(replace(run, optimizer=replace(run.optimizer, name=name)))
-        for name in ("adamw", "muon")
+        train_step_of(small_pretraining(tmp_path, optimizer=name)) for name in ("adamw", "muon")
     ]
     adamw, muon = map(flops_of_products, steps)
     assert muon - adamw == steps[1].muon_flops > 0
@@ -139,8 +136,8 @@ def test_one_execution_updates_every_weight(tmp_path):
     from mlm.training.in_tensorflow.model import build_model
 
     run = small_pretraining(tmp_path)
-    settings = replace(run.optimizer, name="muon")
-    model = build_model(run.model_config, run.initialisation.attention, run.seed)
+    settings = run.pretraining.optimizer
+    model = build_model(run.model_config, "standard", run.seed)
     optimizer = build_optimizer(settings, model.trainable_variables)
     before = [v.numpy() for v in model.trainable_variables]
     batch = next(

@@ -5,12 +5,12 @@ import pytest
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
 from mlm.training.in_tensorflow.optimizers import LearningRate, decays
-from mlm.training.optimisation import OptimizerSettings
+from mlm.training.optimisation import with_lengths
 
 
-def settings(**changes) -> OptimizerSettings:
+def settings(**changes) -> Optimizer:
     given = {"learning_rate": 1e-3, "weight_decay": 0.01, "warmup_ratio": 0.1}
-    return OptimizerSettings.of(Optimizer(**(given | changes)).model_dump(), 100)
+    return with_lengths(Optimizer(**(given | changes)), 100)
 
 
 def rate(step: int, **changes) -> float:

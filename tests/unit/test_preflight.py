@@ -13,9 +13,9 @@ from mlm.accelerators.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_
 from mlm.accelerators.data_readiness import Reach, check_data
 from mlm.accelerators.findings import ADVICE, ERROR, RULES, Finding
 from mlm.accelerators.table import show_and_require, shown_seconds, table
+from mlm.config.pretraining import Pretraining
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
-from mlm.training.length import number_of_updates
 
 VM = Reach("local", "state")
 
@@ -316,10 +316,8 @@ def test_advice_alone_lets_a_training_begin(tmp_path):
 
 
 def test_updates_follow_the_length_of_the_training():
-    length = {"steps": None, "epochs": 2.0, "tokens": None}
-    assert number_of_updates(length, samples=50, sequence_length=LENGTH, batch=8) == 13
-    tokens = {"steps": None, "epochs": None, "tokens": 1000}
-    assert number_of_updates(tokens, samples=50, sequence_length=LENGTH, batch=8) == 8
+    assert Pretraining(epochs=2.0).updates(samples=50, sequence_length=LENGTH, batch=8) == 13
+    assert Pretraining(tokens=1000).updates(samples=50, sequence_length=LENGTH, batch=8) == 8
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_a_pipeline_that_forgets_its_position_is_caught(small):
 
 
 def test_odd_sizes_get_a_warning_with_their_waste(tmp_path):
-    run = small_pretraining(tmp_path, per_replica_batch_size=12)
+    run = small_pretraining(tmp_path, {"per_replica_batch_size": 12})
     findings, dimensions = tile_advice(run, "bfloat16")
     assert "12, no multiple of 8: 25%" in findings[0].message
     assert next(d.waste for d in dimensions if d.name == "width of an attention head") == 0.9375
@@ -197,10 +197,7 @@ def test_accumulated_batches_are_one_loop_however_many(tmp_path):
     """A step whose graph grew with their number would take hours to compile."""
     programs = []
     for accumulation in (2, 8):
-        run = small_pretraining(tmp_path, per_replica_batch_size=2)
-        run = replace(
-            run, optimizer=replace(run.optimizer, gradient_accumulation_steps=accumulation)
-        )
+        run = small_pretraining(tmp_path, {"per_replica_batch_size": 2}, accumulated=accumulation)
         step = train_step_of(run)
         lowered = lower(step.function, step.signature)
         assert failed(lowered.findings) == []

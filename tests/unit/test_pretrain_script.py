@@ -1,100 +1,51 @@
-"""What the script of rule `pretrain` hands to the training beside its settings."""
+"""The script of rule `pretrain` asks for a passed preflight before a TPU that `auto` found."""
 
 import importlib
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
-from mlm.accelerators.artefacts import Preflight, Step
-from mlm.foundations.errors import MlmError
-
-STEP = {"slots": 5}
-ALONE = {"kind": "cpu", "precision": "float32", "cpu_threads": 1, "virtual_replicas": None}
-
-
-@pytest.fixture
-def handed_in(monkeypatch, tmp_path):
-    """The function that the training calls before a TPU that `auto` found, by `required`."""
-    from mlm.training import pretrain
-
-    monkeypatch.chdir(tmp_path)
-
-    def of(required: bool):
-        taken = {}
-
-        def train(_settings, _files, _results, before_found_tpu, further_action, *_others):
-            taken.update(gate=before_found_tpu, action=further_action)
-
-        monkeypatch.setattr(pretrain, "train_and_export", train)
-        trained = "results/runs/base/trained"
-        job = SimpleNamespace(
-            wildcards=SimpleNamespace(run="base"),
-            params=SimpleNamespace(
-                model={},
-                pretraining={},
-                accelerator=ALONE,
-                seed=0,
-                sequence_length=16,
-                corpus="",
-                operational={
-                    "checkpoint": {},
-                    "continue_from": {},
-                    "parent": None,
-                    "push": {"every": None},
-                    "live": {"prompts": [], "top_k": 5},
-                    "preflight_required": required,
-                    "processes": {},
-                    "tpu": {"name": "local"},
-                },
-            ),
-            input=SimpleNamespace(
-                tokenizer="t/tokenizer.json", train="t", validation="v", holes=[], continued=[]
-            ),
-            output=SimpleNamespace(
-                weights=f"{trained}/model/model.safetensors",
-                log=f"{trained}/training.csv",
-                summary=f"{trained}/training.json",
-            ),
-        )
-        importlib.import_module("pretrain").main(job)
-        return taken
-
-    return of
-
-
-def test_the_gate_reads_the_preflight_where_the_workflow_makes_it(handed_in):
-    gate = handed_in(required=True)["gate"]
-    with pytest.raises(MlmError, match=r"results/runs/base/preflight\.json does not exist"):
-        gate("base", STEP)
-    Preflight(
-        run="base",
-        passed=True,
-        label="",
-        effort="full",
-        unseen=[],
-        step=Step(precision="float32", **STEP),
-        rules=[],
-        findings=[],
-        targets=[],
-        chips=[],
-        packages={},
-    ).write("results/runs/base/preflight.json")
-    gate("base", STEP)
-
-
-def test_no_preflight_and_no_pushes_where_none_are_asked_for(handed_in):
-    taken = handed_in(required=False)
-    taken["gate"]("base", STEP)
-    with taken["action"]("state", True) as action:
-        assert action is None
+from mlm.config.resolution import resolve
+from mlm.config.run import RunConfiguration
 
 
 @pytest.mark.parametrize(
-    "summary, page",
+    "kind, found, required, asked",
     [
-        ("results/runs/base/trained/training.json", "results/live.html"),
-        (".snakemake/storage/gcs/b/p/results/runs/base/trained/training.json", None),
+        ("auto", "tpu", True, True),
+        ("auto", "tpu", False, False),
+        ("auto", "cpu", True, False),
+        ("tpu", "tpu", True, False),
     ],
 )
-def test_a_training_is_shown_where_its_results_stay(summary, page):
-    assert importlib.import_module("pretrain").live_page_of(summary) == page
+def test_a_tpu_that_auto_found_asks_for_the_preflight_of_its_step(
+    kind, found, required, asked, monkeypatch
+):
+    from mlm.accelerators import gate
+    from mlm.publishing import background
+    from mlm.training import pretrain
+
+    devices = SimpleNamespace(
+        framework="jax", precision="bfloat16", kind=found, group=SimpleNamespace(leads=True)
+    )
+    run = SimpleNamespace(name="base", step_sizes=lambda: {"slots": 5})
+    prepared = SimpleNamespace(run=run, devices=devices, states=SimpleNamespace(path="state"))
+    gates, trained = [], []
+    monkeypatch.setattr(gate, "require_passed", lambda *of: gates.append(of))
+    monkeypatch.setattr(background, "background_pushes", lambda *_: nullcontext(None))
+    monkeypatch.setattr(pretrain, "prepare", lambda *_: prepared)
+    monkeypatch.setattr(pretrain, "pretrain", lambda *of: trained.append(of))
+    config = RunConfiguration.of(resolve({"accelerator": {"kind": kind}}), "base")
+    importlib.import_module("pretrain").train(
+        {
+            "config": config.model_dump(),
+            "files": {"tokenizer": "t/tokenizer.json", "manifests": {}},
+            "results": {"model_directory": "m", "log": "l", "summary": "s"},
+            "push": {"every": None},
+            "preflight": "preflight.json" if required else None,
+        }
+    )
+    step = {"engine": "jax", "precision": "bfloat16", "slots": 5}
+    assert gates == ([("preflight.json", "base", step)] if asked else [])
+    assert len(trained) == 1 and trained[0][2] == []

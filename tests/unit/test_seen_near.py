@@ -48,7 +48,7 @@ def made(tmp_path_factory):
         )
         run, files = the_run(SETTINGS)
         masking = run_section(SETTINGS, "base", "pretraining")["masking"]
-        write_training(run, files, masking, global_batch_size=run.global_batch_size(1))
+        write_training(run, files, masking, global_batch_size=run.batch_size)
         word = TEXTS[5].split()[4]
         answers = [FilledToken(token=f" {word}", sequence=TEXTS[5], score=0.5)]
         FillMask("base", [Prompt(TEXTS[5].replace(word, "[MASK]"), answers)]).write(

@@ -60,6 +60,11 @@ def test_the_newest_state_comes_back_and_the_last_ones_are_kept(place):
     assert restored(states) == (15, 15.0, {"rows": [15]})
 
 
+def hold(states: StateDirectory) -> None:
+    with states.held():
+        pass
+
+
 def test_without_a_state_there_is_nothing_to_restore(place):
     assert restored(StateDirectory(place, 2)) is None
 
@@ -134,7 +139,7 @@ def test_a_failed_write_leaves_the_states_before_it(place, monkeypatch):
     def full(path, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mlm.training.states._write", full)
+    monkeypatch.setattr("mlm.training.states.write_bytes", full)
     with pytest.raises(MlmError, match=r"step 20 could not be saved.*No space left on device"):
         states.save(20, Counter(20).state(), {})
     monkeypatch.undo()
@@ -162,7 +167,7 @@ def test_a_full_disk_leaves_the_states_before_it(tmp_path):
 def test_a_directory_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(MlmError, match=r"pretraining\.checkpoint\.directory: cannot write to"):
-        StateDirectory(str(tmp_path / "file" / "state"), 2).acquire()
+        hold(StateDirectory(str(tmp_path / "file" / "state"), 2))
 
 
 def test_a_read_only_directory_is_named(tmp_path):
@@ -173,7 +178,7 @@ def test_a_read_only_directory_is_named(tmp_path):
         pytest.skip("a read-only file system can be mounted by root only")
     try:
         with pytest.raises(MlmError, match=r"cannot write to.*Read-only file system"):
-            StateDirectory(str(tmp_path / "state"), 2).acquire()
+            hold(StateDirectory(str(tmp_path / "state"), 2))
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
@@ -193,17 +198,17 @@ def test_a_second_writer_is_refused_until_the_first_ends(tmp_path):
     )
     assert holder.stdout.readline() == b"locked\n"
     with pytest.raises(MlmError, match="in use: another process trains this very run"):
-        StateDirectory(place, 2).acquire()
+        hold(StateDirectory(place, 2))
     holder.kill()
     holder.wait()
-    StateDirectory(place, 2).acquire()
+    hold(StateDirectory(place, 2))
 
 
 def test_what_a_killed_write_left_is_cleared_away(tmp_path):
     (tmp_path / "step-00000005.partial").mkdir()
     (tmp_path / "step-00000005.partial" / "progress.json").write_text("{")
     states = StateDirectory(str(tmp_path), 2)
-    states.acquire()
+    hold(states)
     assert not list(tmp_path.glob("*.partial"))
     assert states.steps() == []
 
@@ -232,7 +237,7 @@ def test_who_lost_its_lease_writes_no_more(tmp_path):
     lease._thread.join(timeout=30)
     with pytest.raises(MlmError, match="in use"):
         states.save(5, Counter().state(), {})
-    states.release()
+    lease.release()
     assert b"another" in read(f"{tmp_path}/lease.json")
 
 
@@ -242,4 +247,4 @@ def test_gs_without_its_package_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(tf.io.gfile, "makedirs", unsupported)
     with pytest.raises(MlmError, match="pip install tensorflow-io-gcs-filesystem"):
-        StateDirectory("gs://bucket/state", 2).acquire()
+        hold(StateDirectory("gs://bucket/state", 2))

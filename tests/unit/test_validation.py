@@ -1,11 +1,12 @@
 """Validation during training asks every run the same questions."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from small_pretraining import SAMPLES, small_pretraining
+
+from mlm.config.pretraining import Validation
 
 
 def _asked(run) -> dict[str, np.ndarray]:
@@ -16,13 +17,15 @@ def _asked(run) -> dict[str, np.ndarray]:
 
 
 def test_validation_masks_are_the_same_whatever_the_seed_of_the_run(tmp_path):
-    first, other = (_asked(small_pretraining(tmp_path, seed=seed)) for seed in (1, 7))
+    first, other = (_asked(small_pretraining(tmp_path, {"seed": seed})) for seed in (1, 7))
     for key, value in first.items():
         np.testing.assert_array_equal(value, other[key], err_msg=key)
 
 
 def test_validation_looks_at_samples_of_the_whole_split(tmp_path):
-    asked = _asked(small_pretraining(tmp_path, validation_samples=5))["sample_index"]
+    asked = _asked(small_pretraining(tmp_path, {"validation": Validation(samples=5)}))[
+        "sample_index"
+    ]
     assert asked[asked >= 0].tolist() == [0, 10, 20, 30, 40]
     assert SAMPLES == 50
 
@@ -33,8 +36,9 @@ def test_a_validation_pass_takes_one_batch_of_a_replica_at_a_time(tmp_path, repl
     from mlm.foundations.framework import tf
     from mlm.training.in_tensorflow.engine import Engine
 
-    run = small_pretraining(tmp_path, per_replica_batch_size=4)
-    run = replace(run, optimizer=replace(run.optimizer, gradient_accumulation_steps=8))
+    run = small_pretraining(
+        tmp_path, {"per_replica_batch_size": 4}, accumulated=8, replicas=replicas
+    )
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     engine = Engine(run, SimpleNamespace(strategy=strategy, replicas=replicas, lanes=1))
     sizes = []

@@ -35,8 +35,8 @@ from mlm.accelerators.findings import ADVICE, ERROR, RULES, WARNING, Finding, fa
 from mlm.accelerators.forward_checks import forward_programs, judge_forward
 from mlm.accelerators.roofline import LABEL, estimate
 from mlm.config.chips import CHIPS, ChipFacts, generation_of, hosts_of
+from mlm.config.pretraining import Pretraining
 from mlm.samples.manifests import Manifest
-from mlm.training.length import number_of_updates
 
 #: Bytes of StableHLO from which compilations run one by one, and quickly where that is left
 #: open: a base model's (0.8 MB) takes 100 to 130 seconds and 3 to 6 GB of memory with full
@@ -226,9 +226,8 @@ def preflight(
     batches = Batches.read(files.batches).targets if files.batches else {}
 
     def steps_for(global_batch: int) -> int:
-        return number_of_updates(
-            pretraining, manifest.num_samples, manifest.sequence_length, global_batch
-        )
+        samples, length = manifest.num_samples, manifest.sequence_length
+        return Pretraining.of_param(pretraining).updates(samples, length, global_batch)
 
     def check(report: TargetReport) -> list[Finding]:
         return check_data(

@@ -16,28 +16,29 @@ import numpy as np
 
 from mlm.accelerators.artefacts import ForwardRows
 from mlm.accelerators.compiler import Compilation, answer, compile_for, compile_here
+from mlm.config.pretraining import Optimizer
 from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.atomic import write_text
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.samples.masking import MaskingPlan
 from mlm.training.in_jax.framework import AXIS, prepare, shardings
-from mlm.training.optimisation import OptimizerSettings, orthogonalising_flops
-from mlm.training.resolved_run import VALIDATION_SEED, Pretraining
+from mlm.training.optimisation import orthogonalising_flops
+from mlm.training.run import VALIDATION_SEED, Run
 
 TRAINING, VALIDATION, EVALUATION = "training", "validation", "evaluation"
 
 
-def describe_training(run: Pretraining, precision: str, program: str) -> dict:
+def describe_training(run: Run, precision: str, program: str) -> dict:
     """Write the run's train step to `program`; what is said of it beside, as fields of `Step`."""
     from mlm.training.in_jax.optimizers import hidden_parts
     from mlm.training.in_jax.train_step import token_type
 
     architecture = Architecture.of(run.model_config.to_dict())
-    samples = run.global_batch_size(replicas=1)
+    samples = run.batch_size
     _write(program, TRAINING, run, run.plan, precision, samples)
     shapes, tokens = parameter_shapes(architecture), token_type(architecture.vocabulary)
     flops = None
-    if run.optimizer.name == "muon":
+    if run.pretraining.optimizer.name == "muon":
         matrices = [
             (shapes[name][0] // parts, shapes[name][1])
             for name, parts in hidden_parts(architecture).items()
@@ -55,9 +56,9 @@ def describe_training(run: Pretraining, precision: str, program: str) -> dict:
     }
 
 
-def describe_forward(run: Pretraining, precision: str, steps) -> ForwardRows:
+def describe_forward(run: Run, precision: str, steps) -> ForwardRows:
     """Write the programs of `steps`, a ForwardSteps; the rows that a replica gets in each."""
-    size = run.validation_batch_size(replicas=1)
+    size = run.validation_batch_size
     _write(steps.validation, VALIDATION, run, run.validation_plan, precision, size)
     asked = ("mlm_probability", "mask_token", "random_token")
     plan = replace(run.validation_plan, **{key: steps.section[key] for key in asked})
@@ -67,20 +68,18 @@ def describe_forward(run: Pretraining, precision: str, steps) -> ForwardRows:
             steps.section["batch_size"], replicas, plan.slots, plan.vocabulary_size
         )
         _write(path, EVALUATION, run, plan, "float32", rows[replicas])
-    return ForwardRows(run.per_replica_batch_size, rows)
+    return ForwardRows(run.pretraining.per_replica_batch_size, rows)
 
 
-def _write(
-    path: str, step: str, run: Pretraining, plan: MaskingPlan, precision: str, samples: int
-) -> None:
+def _write(path: str, step: str, run: Run, plan: MaskingPlan, precision: str, samples: int) -> None:
     description = description_of(
         step,
         run.model_config.to_dict(),
         plan,
-        run.optimizer,
-        attend=run.attend,
-        rematerialise=run.rematerialise,
-        shard_optimizer=run.shard_optimizer,
+        run.pretraining.optimizer,
+        attend=run.pretraining.attend,
+        rematerialise=run.pretraining.rematerialise,
+        shard_optimizer=run.pretraining.shard_optimizer,
         precision=precision,
         begins_document=run.model_config.cls_token_id,
         samples=samples,
@@ -90,7 +89,7 @@ def _write(
 
 
 def description_of(
-    step: str, config: dict, plan: MaskingPlan, optimizer: OptimizerSettings, **fields
+    step: str, config: dict, plan: MaskingPlan, optimizer: Optimizer, **fields
 ) -> dict:
     """The description of a step; `fields` are its others, by their names there."""
     starts = plan.word_starts
@@ -99,7 +98,7 @@ def description_of(
         "config": config,
         "plan": asdict(plan)
         | {"word_starts": None if starts is None else [bool(s) for s in starts]},
-        "optimizer": asdict(optimizer),
+        "optimizer": optimizer.model_dump(),
     }
 
 
@@ -148,7 +147,7 @@ def _lowered(mesh, description: dict):
     plan = MaskingPlan(
         **description["plan"], word_starts=None if starts is None else np.array(starts)
     )
-    settings = OptimizerSettings(**description["optimizer"])
+    settings = Optimizer.of_param(description["optimizer"])
     computation = train_step.Computation(
         architecture,
         *(description[name] for name in ("attend", "rematerialise", "precision")),

@@ -17,7 +17,7 @@ from mlm.foundations.framework import tf, tf_keras
 from mlm.training.in_tensorflow.engine import validation_batches
 from mlm.training.in_tensorflow.model import build_model
 from mlm.training.in_tensorflow.train_step import replica_validation_step
-from mlm.training.resolved_run import Pretraining
+from mlm.training.run import Run
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,14 @@ class ForwardSteps:
         return [self.validation, *self.evaluation.values()]
 
 
-def lower_forward(
-    run: Pretraining, model, steps: ForwardSteps
-) -> tuple[ForwardRows, list[Finding]]:
+def lower_forward(run: Run, model, steps: ForwardSteps) -> tuple[ForwardRows, list[Finding]]:
     """Write the programs of `steps`; the rows that a replica gets in each, and what was found.
 
     `model` is the one that trains. Evaluation has one of its own, in float32 as `evaluate` does;
     Keras' precision policy is float32 afterwards.
     """
     print(f"{run.name}: tracing the steps of validation and evaluation", file=sys.stderr)
-    signature = validation_batches(run, run.validation_batch_size(replicas=1)).element_spec
+    signature = validation_batches(run, run.validation_batch_size).element_spec
     step = one_of_many(replica_validation_step(model))
     findings = _write("validation", steps.validation, step, signature)
 
@@ -68,7 +66,7 @@ def lower_forward(
         }
         signature = {name: tf.TensorSpec(size, tf.int32) for name, size in sizes.items()}
         findings += _write("evaluation", path, lambda batch: answers(**batch), signature)
-    return ForwardRows(run.per_replica_batch_size, rows), findings
+    return ForwardRows(run.pretraining.per_replica_batch_size, rows), findings
 
 
 def _write(name: str, path: str, step, signature) -> list[Finding]:

@@ -19,7 +19,7 @@ from mlm.training.in_tensorflow.muon import is_hidden_matrix
 from mlm.training.in_tensorflow.optimizers import build_optimizer
 from mlm.training.in_tensorflow.train_step import replica_train_step
 from mlm.training.optimisation import orthogonalising_flops
-from mlm.training.resolved_run import Pretraining
+from mlm.training.run import Run
 
 #: Replicas that the step is lowered for: any number above 1 gives it its all-reduces.
 _REPLICAS = 2
@@ -76,12 +76,12 @@ class _OneOfMany(tf.distribute.ReplicaContext):
         return tf.nest.map_structure(reduced, value)
 
 
-def train_step_of(run: Pretraining) -> TrainStep:
+def train_step_of(run: Run) -> TrainStep:
     """The run's step for one replica of a TPU. Keras' precision policy is already set."""
-    model = build_model(run.model_config, run.initialisation.attention, run.seed)
-    optimizer = build_optimizer(run.optimizer, model.trainable_variables)
-    step = one_of_many(replica_train_step(model, optimizer, run.optimizer))
-    muon = run.optimizer.name == "muon"
+    model = build_model(run.model_config, run.model.initialisation.attention, run.seed)
+    optimizer = build_optimizer(run.pretraining.optimizer, model.trainable_variables)
+    step = one_of_many(replica_train_step(model, optimizer, run.pretraining.optimizer))
+    muon = run.pretraining.optimizer.name == "muon"
     hidden = [tuple(v.shape) for v in model.trainable_variables if is_hidden_matrix(v)]
     return TrainStep(
         step,
@@ -102,9 +102,9 @@ def one_of_many(step: Callable) -> Callable:
     return on_one_replica
 
 
-def first_epoch(run: Pretraining) -> tf.data.Dataset:
+def first_epoch(run: Run) -> tf.data.Dataset:
     """What one replica gets for each update of the first epoch, as far as shapes go."""
-    batch = run.global_batch_size(replicas=1)
+    batch = run.batch_size
     return training_batches(
         run.train,
         run.plan,

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mlm.accelerators.artefacts import Lowering
 from mlm.accelerators.described_steps import describe_forward, describe_training
@@ -11,15 +11,15 @@ from mlm.accelerators.forward_steps import ForwardSteps, lower_forward
 from mlm.accelerators.lowering import lower, train_step_of
 from mlm.accelerators.shape_survey import position_is_restorable, survey_epoch
 from mlm.accelerators.tile_sizes import tile_advice
+from mlm.config.accelerator import Accelerator
 from mlm.config.families import ROBERTA_FAMILY
+from mlm.config.run import RunConfiguration
 from mlm.foundations.atomic import replacing, write_text
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.accelerator_settings import AcceleratorSettings
-from mlm.training.in_tensorflow.accelerators import open_accelerator
-from mlm.training.resolved_run import Pretraining
-from mlm.training.run_inputs import RunFiles, RunSettings, pretraining_of
+from mlm.training.in_tensorflow.devices import open_strategy
+from mlm.training.run import Run, RunFiles, run_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class LoweringOptions:
 
 
 def lower_run(
-    settings: RunSettings,
+    settings: RunConfiguration,
     files: RunFiles,
     options: LoweringOptions,
     program: str,
@@ -53,24 +53,20 @@ def lower_run(
     where nothing could be lowered.
     """
     if options.per_replica_batch_size:
-        settings = replace(
-            settings,
-            pretraining=settings.pretraining
-            | {"per_replica_batch_size": options.per_replica_batch_size},
-        )
+        size = {"per_replica_batch_size": options.per_replica_batch_size}
+        settings = settings.with_values(pretraining=size)
     # A TPU has bfloat16 where the choice is left to the accelerator.
-    asked = settings.accelerator["precision"]
+    asked = settings.accelerator.precision
     precision = options.precision or ("bfloat16" if asked == "auto" else asked)
     if settings.engine == "tensorflow":
         # A CPU to trace on, with the precision that the TPU will have.
-        cpu = AcceleratorSettings("cpu", precision, virtual_replicas=None, cpu_threads=2)
-        open_accelerator(cpu)
+        open_strategy(Accelerator(kind="cpu", precision=precision))
     findings = _pad_id(settings, files)
     described: dict = {}
     written = False
     try:
         manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
-        run = pretraining_of(settings, files, manifests, replicas=1)
+        run = run_of(settings, files, manifests, replicas=1)
     except MlmError as error:
         if not findings:
             findings.append(Finding("settings", ERROR, str(error)))
@@ -106,7 +102,7 @@ def lower_run(
 
 
 def _lowered(
-    run: Pretraining, options: LoweringOptions, program: str, forward: ForwardSteps | None
+    run: Run, options: LoweringOptions, program: str, forward: ForwardSteps | None
 ) -> tuple[dict, list[Finding], bool]:
     """Lower TensorFlow's steps: fields of `Step`, what was found, and whether `program` is
     written."""
@@ -132,9 +128,9 @@ def _lowered(
     return described, findings, True
 
 
-def _pad_id(settings: RunSettings, files: RunFiles) -> list[Finding]:
+def _pad_id(settings: RunConfiguration, files: RunFiles) -> list[Finding]:
     """The pad token's id, looked at before the model refuses it in its own words."""
-    family, pad = settings.model["family"], Encoder.load(files.tokenizer).special_ids.pad
+    family, pad = settings.model.family, Encoder.load(files.tokenizer).special_ids.pad
     if family not in ROBERTA_FAMILY or pad == 1:
         return []
     return [
@@ -151,7 +147,7 @@ def main() -> None:
     """One lowering in a process of its own: the request is JSON on stdin."""
     request = json.load(sys.stdin)
     lower_run(
-        RunSettings(**request["settings"]),
+        RunConfiguration.of_param(request["settings"]),
         RunFiles(**request["files"]),
         LoweringOptions(**request["options"]),
         request["program"],

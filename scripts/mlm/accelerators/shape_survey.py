@@ -23,7 +23,7 @@ from mlm.training.in_tensorflow.train_step import (
     distributed_train_step,
     distributed_validation_step,
 )
-from mlm.training.resolved_run import Pretraining
+from mlm.training.run import Run
 
 #: A function that is traced so often is traced for every batch: no need to go on.
 _MANY_TRACES = 5
@@ -94,9 +94,7 @@ def _shown(signature: tuple) -> str:
     return f"{first[1]}{list(first[0])}" if isinstance(first, tuple) else str(first)
 
 
-def survey_epoch(
-    run: Pretraining, step: TrainStep, limit: int | None
-) -> tuple[Survey, list[Finding]]:
+def survey_epoch(run: Run, step: TrainStep, limit: int | None) -> tuple[Survey, list[Finding]]:
     """Read the first epoch's and the validation pass' batches, at most `limit` of each."""
     strategy = tf.distribute.get_strategy()
     expected = signature_of(step.signature)
@@ -104,10 +102,11 @@ def survey_epoch(
     # The loop around the step is traced for an iterator and a number of steps.
     loop = distributed_train_step(strategy, step.function)
     iterator = iter(strategy.experimental_distribute_dataset(first_epoch(run).take(1)))
-    counts = sorted({1, run.steps_per_execution, min(run.log_every, run.steps_per_execution)})
+    at_once = run.pretraining.steps_per_execution
+    counts = sorted({1, at_once, min(run.pretraining.log_every, at_once)})
     train.traces = count_traces(loop, ((iterator, tf.constant(n)) for n in counts)).traces
     validation_step = distributed_validation_step(strategy, step.model)
-    passes = validation_batches(run, run.validation_batch_size(replicas=1))
+    passes = validation_batches(run, run.validation_batch_size)
     passed = _told(passes, "validation pass", limit)
     validation = count_traces(validation_step, ((b,) for b in passed))
     survey = Survey(
@@ -139,7 +138,7 @@ def _told(dataset, name: str, limit: int | None) -> Iterator:
 
 
 def position_is_restorable(
-    run: Pretraining, pipeline: Callable = training_batches, skipped: int = 2
+    run: Run, pipeline: Callable = training_batches, skipped: int = 2
 ) -> list[Finding]:
     """Whether the stream begun at a later step is the stream that came by there."""
 
@@ -149,8 +148,8 @@ def position_is_restorable(
             run.plan,
             BatchOrder(
                 seed=run.seed,
-                global_batch_size=run.global_batch_size(replicas=1),
-                shuffle_window=min(run.shuffle_window, 1024),
+                global_batch_size=run.batch_size,
+                shuffle_window=min(run.pretraining.shuffle_window, 1024),
                 start_step=start,
                 steps=skipped + 1,
             ),

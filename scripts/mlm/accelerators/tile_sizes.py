@@ -7,7 +7,7 @@ computed all the same (Cloud TPU documentation, "Performance guide").
 
 from mlm.accelerators.artefacts import Dimension
 from mlm.accelerators.findings import ADVICE, WARNING, Finding
-from mlm.training.resolved_run import Pretraining
+from mlm.training.run import Run
 
 SUBLANES, LANES = 8, 128
 
@@ -18,20 +18,28 @@ def padding_waste(size: int, multiple: int) -> float:
     return round(1.0 - size / padded, 6)
 
 
-def tile_advice(run: Pretraining, precision: str) -> tuple[list[Finding], list[Dimension]]:
+def tile_advice(run: Run, precision: str) -> tuple[list[Finding], list[Dimension]]:
     """What to change about the sizes, and the waste of each dimension.
 
     Batch and sequence are held against 8 (a warning) and 128 (advice), the model's widths
     against 128.
     """
     config, plan = run.model_config, run.plan
+    batch = run.pretraining.per_replica_batch_size
+    batch = run.pretraining.per_replica_batch_size
     rows = SUBLANES if precision == "float32" else 2 * SUBLANES
     head = config.hidden_size // config.num_attention_heads
     sizes = {
-        "per_replica_batch_size": (run.per_replica_batch_size, SUBLANES),
+        "per_replica_batch_size": (batch, SUBLANES),
         "sequence_length": (plan.sequence_length, LANES),
-        "tokens of one replica": (run.per_replica_batch_size * plan.sequence_length, rows),
-        "prediction slots of one replica": (run.per_replica_batch_size * plan.slots, rows),
+        "tokens of one replica": (
+            run.pretraining.per_replica_batch_size * plan.sequence_length,
+            rows,
+        ),
+        "prediction slots of one replica": (
+            run.pretraining.per_replica_batch_size * plan.slots,
+            rows,
+        ),
         "hidden_size": (config.hidden_size, LANES),
         "width of an attention head": (head, LANES),
         "vocabulary_size": (plan.vocabulary_size, LANES),

@@ -1,7 +1,7 @@
 """A question about what a run was shown, from the sentence to the answer."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +29,7 @@ from mlm.asking.uses import (
 )
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings, run_section
+from mlm.config.run import RunConfiguration
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
@@ -38,7 +39,7 @@ from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest, shards_root
 from mlm.samples.split_samples import evenly_spread
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.run_inputs import RunFiles, RunSettings, pretraining_of, read_manifests
+from mlm.training.run import RunFiles, read_manifests, run_of
 
 RESULTS = Path("results")
 
@@ -93,14 +94,13 @@ def ask(question: Question) -> Answer:
     )
 
 
-def settings_of_run(settings: Settings, run: str) -> RunSettings:
+def settings_of_run(settings: Settings, run: str) -> RunConfiguration:
     """What the configuration says of the training of `run`."""
-    own = RunSettings.of(settings, run)
-    parent = own.pretraining["continue_from"]["run"]
-    return replace(
-        own,
+    own = RunConfiguration.of(settings, run)
+    parent = own.pretraining.continue_from.run
+    return own.with_values(
         parent=settings_of_run(settings, parent) if parent else None,
-        holes=holes_file(RESULTS, run, own.pretraining["forget"]),
+        holes=holes_file(RESULTS, run, own.pretraining.forget),
     )
 
 
@@ -128,7 +128,7 @@ def known_run(
     """`past_run` of the configuration's `run`."""
     wanted = settings_of_run(settings, run)
     return past_run(
-        lambda replicas: pretraining_of(
+        lambda replicas: run_of(
             wanted, files, manifests, replicas, with_model=False, encoder=encoder
         ),
         files,
@@ -312,7 +312,6 @@ class _Lookup:
             return []
         return uses_of(
             self._past.run,
-            self._past.replicas,
             np.array([p.sample for p in packed], np.int64),
             np.stack([p.input_ids for p in packed]),
             np.stack([p.attention_mask for p in packed]),
@@ -369,7 +368,9 @@ class _Lookup:
         run, evaluation = self._past.run, self._inputs.evaluation
         if split == "validation" and looked_at_in_validation(run, packed.sample):
             shown = shown_in_validation(run, packed.sample, packed.input_ids, packed.attention_mask)
-            where = f"in validation, every {run.validation_every:,} steps and at the last"
+            where = (
+                f"in validation, every {run.pretraining.validation.every:,} steps and at the last"
+            )
             return [Check(where, self._masked(packed, shown))]
         if evaluation is None or split == "validation":
             return []
@@ -398,7 +399,7 @@ def so_far(past: PastRun) -> TrainingSoFar:
         state="not begun" if record is None else "finished" if record.finished else "under way",
         reached=past.reached,
         steps=past.run.steps,
-        samples_per_step=past.run.global_batch_size(past.replicas),
+        samples_per_step=past.run.batch_size,
         samples=past.run.train.num_samples,
         record=record.file if record else None,
     )
@@ -406,7 +407,7 @@ def so_far(past: PastRun) -> TrainingSoFar:
 
 def _notes(past: PastRun, inputs: _Inputs) -> list[str]:
     notes = []
-    if past.run.initialisation.embeddings == "cooccurrence":
+    if past.run.model.initialisation.embeddings == "cooccurrence":
         notes.append(
             "Before step 1 the word embeddings were set from counts of the train split "
             "(model.initialisation.embeddings), where a sample may count that no step uses."

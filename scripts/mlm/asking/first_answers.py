@@ -8,31 +8,31 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.training.engine import Accelerator, Engine
-from mlm.training.resolved_run import Pretraining
+from mlm.training.engine import Devices, Engine
+from mlm.training.run import Run
 
 _ASKED = ("input_ids", "attention_mask", "positions")
 #: (input_ids [sequence], attention_mask [sequence], places [asked]) -> [asked, vocabulary] float32
 Logits = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-def logits_of_engine(engine: Engine, run: Pretraining, accelerator: Accelerator) -> Logits:
+def logits_of_engine(engine: Engine, run: Run, devices: Devices) -> Logits:
     """Those of the model that `engine` holds; it must make no step before they are asked for."""
-    if accelerator.framework == "tensorflow":
-        return _in_tensorflow(engine.model, accelerator.strategy)
+    if devices.framework == "tensorflow":
+        return _in_tensorflow(engine.model, devices.strategy)
     from mlm.model.architecture import Architecture
 
     architecture = Architecture.of(run.model_config.to_dict())
     return _in_jax(architecture, engine.exported().weights, run)
 
 
-def logits_of_exported(directory: str | Path, run: Pretraining, accelerator: Accelerator) -> Logits:
+def logits_of_exported(directory: str | Path, run: Run, devices: Devices) -> Logits:
     """Those of the model that `run` was exported to; MlmError where it cannot be read."""
-    if accelerator.framework == "tensorflow":
+    if devices.framework == "tensorflow":
         from mlm.evaluation.exported_model import load_model
 
-        with accelerator.strategy.scope():
-            return _in_tensorflow(load_model(directory), accelerator.strategy)
+        with devices.strategy.scope():
+            return _in_tensorflow(load_model(directory), devices.strategy)
     from mlm.model.exported import read_exported
 
     return _in_jax(*read_exported(directory), run)
@@ -56,12 +56,14 @@ def _in_tensorflow(model, strategy) -> Logits:
     return logits
 
 
-def _in_jax(architecture, weights: dict[str, np.ndarray], run: Pretraining) -> Logits:
+def _in_jax(architecture, weights: dict[str, np.ndarray], run: Run) -> Logits:
     import jax
 
     from mlm.evaluation.in_jax import masked_positions
 
-    begins_document = run.model_config.cls_token_id if run.attend == "document" else None
+    begins_document = (
+        run.model_config.cls_token_id if run.pretraining.attend == "document" else None
+    )
     step = jax.jit(masked_positions(architecture, begins_document))
 
     def logits(*arrays):

@@ -31,7 +31,7 @@ from mlm.samples.making_holes import TrainSplit, holes_of
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.first_use import first_difference
-from mlm.training.run_inputs import read_manifests
+from mlm.training.run import read_manifests
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str
     found, asked = holes_of(run, items, split), holes_of(run, forget, split)
     left_out = replace(past.run, holes=Holes.of(found.holes, encoder.special_ids.pad))
     # Of what it does not leave out already.
-    first = first_difference(past.run, left_out, past.replicas)
+    first = first_difference(past.run, left_out)
     saved = [r for r in records if not r.finished and saved_by(r, past, files, memory)]
     whole = [r for r in saved if r.reached and _is_whole(Path(r.file))]
     states = sorted(r.reached for r in whole if _of_todays_code(r.file, memory))
@@ -177,7 +177,7 @@ def _configuration(
 
 def _notes(settings: Settings, section: dict, past: PastRun, edited: bool) -> list[str]:
     notes = []
-    if past.run.initialisation.embeddings == "cooccurrence":
+    if past.run.model.initialisation.embeddings == "cooccurrence":
         notes.append(
             "The word embeddings begin at counts of the train split (model.initialisation."
             "embeddings: cooccurrence). A run without these documents counts the others anew, and "

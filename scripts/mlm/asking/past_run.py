@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,7 @@ from mlm.foundations.digests import FileMemory, file_sha256, value_sha256
 from mlm.foundations.errors import MlmError, listed
 from mlm.samples.artefacts import HolesOfRun
 from mlm.training.artefacts import Training
-from mlm.training.resolved_run import Pretraining
-from mlm.training.run_inputs import RunFiles
+from mlm.training.run import Run, RunFiles
 
 #: The modules that decide what a step is shown. A saved state names them with their digests.
 SHOWING_MODULES = (
@@ -46,7 +45,7 @@ class PastRun:
     """The run, resolved, on so many replicas, with the record of its training (None: there is none)
     and sentences on what is not known."""
 
-    run: Pretraining
+    run: Run
     replicas: int
     record: Record | None
     notes: tuple[str, ...] = ()
@@ -57,7 +56,7 @@ class PastRun:
 
 
 def past_run(
-    resolved: Callable[[int], Pretraining],
+    resolved: Callable[[int], Run],
     files: RunFiles,
     records: list[Record],
     planned_replicas: int,
@@ -69,7 +68,7 @@ def past_run(
     that has left no record. Raises MlmError, naming each difference, where there are records and
     the run agrees with none.
     """
-    known: dict[int, Pretraining] = {}
+    known: dict[int, Run] = {}
     different, code = [], {}
     if not all(record.finished for record in records):
         code = _named_code(code_digests(SCRIPTS, SHOWING_MODULES, memory))
@@ -100,24 +99,24 @@ def past_run(
     return PastRun(resolved(planned_replicas), planned_replicas, None)
 
 
-def values_of(run: Pretraining, files: RunFiles) -> dict[str, Any]:
+def values_of(run: Run, files: RunFiles) -> dict[str, Any]:
     """All values that the batches of a run follow from, as a record names them."""
     plan = run.plan
     return {
         "seed": run.seed,
         "steps": run.steps,
         "shards.sequence_length": plan.sequence_length,
-        "pretraining.per_replica_batch_size": run.per_replica_batch_size,
+        "pretraining.per_replica_batch_size": run.pretraining.per_replica_batch_size,
         "pretraining.optimizer.gradient_accumulation_steps": (
-            run.optimizer.gradient_accumulation_steps
+            run.pretraining.optimizer.gradient_accumulation_steps
         ),
-        "pretraining.shuffle_window": run.shuffle_window,
+        "pretraining.shuffle_window": run.pretraining.shuffle_window,
         "pretraining.masking.mlm_probability": plan.mlm_probability,
         "pretraining.masking.mask_token": plan.mask_token,
         "pretraining.masking.random_token": plan.random_token,
         "pretraining.masking.whole_word": plan.whole_word,
         "pretraining.masking.slots": plan.fixed_slots,
-        **_initialisation(asdict(run.initialisation)),
+        **_initialisation(run.model.initialisation.model_dump()),
         _LEFT_OUT: run.holes.sha256 if run.holes else None,
         "the tokenizer": file_sha256(files.tokenizer),
         **{

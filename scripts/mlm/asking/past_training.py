@@ -6,28 +6,23 @@ Nothing is written: neither a lock nor what the training itself tidies up.
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from mlm.asking.answer import Answer
 from mlm.asking.asking import RESULTS, Question, files_of_training, settings_of_run
+from mlm.config.run import RunConfiguration
 from mlm.foundations.code_digests import training_code
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.environment import package_versions
 from mlm.foundations.errors import MlmError, listed, printable
 from mlm.foundations.framework import tf
-from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.training.artefacts import Training
 from mlm.training.branching import branch_of
-from mlm.training.engine import Accelerator, Engine, engine_of, open_devices
+from mlm.training.engine import Devices, Engine, engine_of, open_devices
 from mlm.training.pretrain import states_of
-from mlm.training.resolved_run import Pretraining
-from mlm.training.run_inputs import (
-    RunSettings,
-    pretraining_of,
-    read_checked_manifests,
-)
+from mlm.training.run import Run, read_checked_manifests, run_of
 from mlm.training.state_fingerprint import COMPUTING_PACKAGES, state_basis
 from mlm.training.states import StateDirectory
 from mlm.training.training_log import Record
@@ -54,8 +49,8 @@ class PastTraining:
     """The run, its open devices, where states of it may be, its own first, and training.json of a
     training that has ended."""
 
-    run: Pretraining
-    accelerator: Accelerator
+    run: Run
+    devices: Devices
     sources: tuple[Source, ...]
     summary: Training | None
 
@@ -70,36 +65,33 @@ class PastTraining:
         Raises MlmError where a device is not there, and where configuration, code, packages, data
         or devices are not those of the training.
         """
-        settings = settings_of_run(question.settings, question.run)
+        config = settings_of_run(question.settings, question.run)
         files = files_of_training()
-        manifests = read_checked_manifests(files, settings.sequence_length)
-        devices = AcceleratorSettings.of(settings.accelerator)
-        if devices.together:
+        manifests = read_checked_manifests(files, config.sequence_length)
+        asked = config.accelerator
+        if asked.together:
             raise MlmError(
                 f"--replay: run {question.run!r} is trained by several processes "
-                f"({settings.accelerator['processes'] or 'one on each host'}, accelerator.start: "
-                f"{devices.start}). One process, such as this, adds up in another order than "
+                f"({asked.processes or 'one on each host'}, accelerator.start: "
+                f"{asked.start}). One process, such as this, adds up in another order than "
                 "several, so that the step it made would not be the training's own. Without "
                 "--replay the answer holds for any number of them"
             )
-        batch = settings.pretraining["per_replica_batch_size"]
-        accelerator = open_devices(settings.engine, devices, batch)
-        run = pretraining_of(settings, files, manifests, accelerator.replicas)
-        basis = state_basis(run, files, accelerator)
+        devices = open_devices(config.engine, asked, config.pretraining.per_replica_batch_size)
 
-        def states(of: RunSettings, resolved: Pretraining) -> StateDirectory:
-            return states_of(of, resolved, basis | {"settings": resolved.basis()})
+        def resolved(of: RunConfiguration) -> Run:
+            return run_of(of, files, manifests, devices.replicas)
 
-        def resolved(of: RunSettings) -> Pretraining:
-            return pretraining_of(of, files, manifests, accelerator.replicas)
+        run = resolved(config)
+        basis = state_basis(run, files, devices)
 
-        sources = (
-            Source(states(settings, run)),
-            *_continued(settings, run, resolved, states, accelerator.replicas),
-        )
+        def states(of: Run) -> StateDirectory:
+            return states_of(of, basis | {"settings": of.basis()})
+
+        sources = (Source(states(run)), *_continued(config, run, resolved, states))
         record = Path(answer.training.record)
         summary = Training.read(record) if answer.training.state == "finished" else None
-        past = cls(run, accelerator, sources, summary)
+        past = cls(run, devices, sources, summary)
         if summary is not None:
             past._compare(summary, record)
         elif record.parent != Path(past.states.path):
@@ -108,7 +100,7 @@ class PastTraining:
 
     def _compare(self, summary: Training, record: Path) -> None:
         """Raise MlmError where the training that `record` sums up is another."""
-        run, devices = self.run, self.accelerator
+        run, devices = self.run, self.devices
         packages = package_versions(COMPUTING_PACKAGES[devices.framework])
         then = {
             "pretraining.engine": summary.engine,
@@ -126,9 +118,9 @@ class PastTraining:
         }
         now = {
             "pretraining.engine": devices.framework,
-            "pretraining.attend": run.attend,
-            "pretraining.optimizer": asdict(run.optimizer),
-            "model.initialisation": asdict(run.initialisation),
+            "pretraining.attend": run.pretraining.attend,
+            "pretraining.optimizer": run.pretraining.optimizer.model_dump(),
+            "model.initialisation": run.model.initialisation.model_dump(),
             "device": {
                 "kind": devices.kind,
                 "strategy": devices.name,
@@ -160,14 +152,14 @@ class PastTraining:
         found = [(k, s) for s in self.sources for k in s.steps() if k < step]
         if not found:
             self._require_start(step, from_start)
-        engine = engine_of(self.run, self.accelerator)
+        engine = engine_of(self.run, self.devices)
         # Of two after the same step, its own.
         for at, source in sorted(found, key=lambda one: -one[0]):
             if restored := _restored(source.states, engine, at):
                 engine.step, record = restored[0], Record.of(restored[1])
                 return engine, record, f"{source.states.path}/step-{at:08d}"
         self._require_start(step, from_start)
-        if self.run.initialisation.embeddings == "cooccurrence":
+        if self.run.model.initialisation.embeddings == "cooccurrence":
             engine.start_from_counts()
         return engine, Record(), None
 
@@ -216,20 +208,19 @@ class PastTraining:
 
 
 def _continued(
-    settings: RunSettings,
-    run: Pretraining,
-    resolved: Callable[[RunSettings], Pretraining],
-    states: Callable[[RunSettings, Pretraining], StateDirectory],
-    replicas: int,
+    config: RunConfiguration,
+    run: Run,
+    resolved: Callable[[RunConfiguration], Run],
+    states: Callable[[Run], StateDirectory],
 ) -> Iterator[Source]:
     """The states of the trainings that `run` continues, as far as it shares their steps."""
     last = run.steps
-    while settings.parent is not None:
-        parent, parent_run = settings.parent, resolved(settings.parent)
-        last = min(last, settings.pretraining["continue_from"]["step"])
-        branch = branch_of(run, parent_run, states(parent, parent_run), last, replicas)
+    while config.parent is not None:
+        parent = resolved(config.parent)
+        last = min(last, config.pretraining.continue_from.step)
+        branch = branch_of(run, parent, states(parent), last)
         yield Source(branch.states, last)
-        settings, run = parent, parent_run
+        config, run = config.parent, parent
 
 
 def _restored(states: StateDirectory, engine: Engine, step: int) -> tuple[int, dict] | None:
@@ -242,7 +233,7 @@ def _restored(states: StateDirectory, engine: Engine, step: int) -> tuple[int, d
         ) from error
 
 
-def _another(record: Path, run: Pretraining, found: list[str]) -> MlmError:
+def _another(record: Path, run: Run, found: list[str]) -> MlmError:
     return MlmError(
         f"{record}: run {run.name} was trained with something else than a step would be made again "
         f"with:\n{listed(found)}\nAsk with the configuration, the code, the packages and the "

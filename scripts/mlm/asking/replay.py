@@ -140,22 +140,22 @@ def replay(
 
     step = chosen[0].use.step
     past = PastTraining.opened(question, answer)
-    run, accelerator = past.run, past.accelerator
+    run, devices, section = past.run, past.devices, past.run.pretraining
     engine, record, state = past.begin(step, from_start)
     begun_at, means = engine.step, {}
     say(
         f"{run.name}: makes step {step:,} again, {counted(step - begun_at, 'step')} from "
         + (f"the state after step {begun_at:,}, {state}" if state else "the initial weights")
     )
-    questions = _Questions(chosen, run, engine.batch_size, step)
+    questions = _Questions(chosen, run, step)
     progress = before = None
     while engine.step < step:
         if engine.step == step - 1:
-            before = questions.asked_of(logits_of_engine(engine, run, accelerator))
+            before = questions.asked_of(logits_of_engine(engine, run, devices))
         sums = engine.advance(1)
         record.add(sums, 1)
         at = engine.step
-        if at % run.log_every == 0 or at % run.validation_every == 0 or at == run.steps:
+        if not (at % section.log_every and at % section.validation.every) or at == run.steps:
             means[at] = record.means()["loss"]
         # The first step is compiled, which says nothing of the rate.
         progress = progress or Progress(f"{run.name}: replay", step - begun_at, "steps")
@@ -167,13 +167,13 @@ def replay(
         logged = _logged(RESULTS / "runs" / run.name / "training.csv")
         weights = past.exported / "model.safetensors"
         if weights.exists() and file_sha256(weights) == past.summary.digests.model:
-            last = questions.asked_of(logits_of_exported(past.exported, run, accelerator))
+            last = questions.asked_of(logits_of_exported(past.exported, run, devices))
             last_step, last_model = run.steps, str(past.exported)
     if last is None and (newest := past.newest(engine, step)):
         last_step, last_record = newest
         last_model = f"{past.states.path}/step-{last_step:08d}"
         logged = logged or {row.step: row.loss for row in last_record.rows}
-        last = questions.asked_of(logits_of_engine(engine, run, accelerator))
+        last = questions.asked_of(logits_of_engine(engine, run, devices))
     return Replay(
         step=step,
         loss=sums["loss"],
@@ -198,13 +198,13 @@ def _logged(file: Path) -> dict[int, float]:
 class _Questions:
     """What a model is asked: the samples of the chosen uses as the step was shown them."""
 
-    def __init__(self, chosen: list[ChosenUse], run, batch_size: int, step: int):
+    def __init__(self, chosen: list[ChosenUse], run, step: int):
         self._chosen = chosen
         self._encoder = Encoder.load(RESULTS / "tokenizer" / "tokenizer.json")
         # The model may have more rows than the tokenizer has ids.
         self._ids = len(self._encoder.names())
         # From the stream that the engines read.
-        batches = stored_batches(run.train, run.order_from(step - 1, batch_size))
+        batches = stored_batches(run.train, run.order_from(step - 1))
         epochs, indices, records = next(batches)
         batches.close()
         self._inputs = []

@@ -15,6 +15,7 @@ from mlm.asking.nearness import words_of
 from mlm.asking.packed import Packed, PackedSplit
 from mlm.asking.text_index import TextIndex
 from mlm.asking.uses import Batches, uses_in
+from mlm.config.pretraining import Masking
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
@@ -99,7 +100,10 @@ class _Search:
             ),
             ShardFiles.of(manifest, root),
             masking_plan(
-                training.masking, self._encoder, str(records.tokenizer), training.sequence_length
+                Masking.of_param(training.masking),
+                self._encoder,
+                str(records.tokenizer),
+                training.sequence_length,
             ),
             training.seed,
         )

@@ -13,7 +13,7 @@ from mlm.samples.masking import FIXED_EPOCH, mask_batch
 from mlm.samples.masking_plan import MaskingPlan
 from mlm.samples.split_samples import evenly_spread
 from mlm.samples.stored_batches import BatchOrder, ShardFiles
-from mlm.training.resolved_run import VALIDATION_SEED, Pretraining
+from mlm.training.run import VALIDATION_SEED, Run
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,13 @@ class Batches:
 
 
 def uses_of(
-    run: Pretraining,
-    replicas: int,
+    run: Run,
     index: np.ndarray,
     input_ids: np.ndarray,
     attention_mask: np.ndarray,
 ) -> list[list[UseOfSample]]:
-    """As `uses_in`, of the batches of a run that is trained on so many replicas."""
-    order = run.order_from(0, run.global_batch_size(replicas))
+    """As `uses_in`, of the batches of a run."""
+    order = run.order_from(0)
     batches = Batches(order, run.train, run.plan, run.seed)
     return uses_in(batches, index, input_ids, attention_mask)
 
@@ -93,15 +92,15 @@ def uses_in(
     return found
 
 
-def looked_at_in_validation(run: Pretraining, index: int) -> bool:
+def looked_at_in_validation(run: Run, index: int) -> bool:
     """Whether validation looks at the sample `index` of its split."""
     total = run.validation.num_samples
-    count = total if run.validation_samples is None else run.validation_samples
+    count = run.pretraining.validation.samples or total
     return index in evenly_spread(total, count)
 
 
 def shown_in_validation(
-    run: Pretraining, index: int, input_ids: np.ndarray, attention_mask: np.ndarray
+    run: Run, index: int, input_ids: np.ndarray, attention_mask: np.ndarray
 ) -> Shown:
     """A sample of the validation split as each validation is shown it."""
     batch = mask_batch(

@@ -29,10 +29,10 @@ from mlm.check.sampled_text import SampledText, sampled_text, shown
 from mlm.check.stopwatch import OtherWork, timed
 from mlm.check.training_rehearsal import accelerator_alone, rehearse_training, shape_of
 from mlm.config.resolution import Settings, run_section
+from mlm.config.run import RunConfiguration
 from mlm.foundations.errors import MlmError, listed
 from mlm.training.engine import open_devices
 from mlm.training.local_devices import local_tpu
-from mlm.training.run_inputs import RunSettings
 
 #: Shapes of runs that are timed; what is beyond is told as not known.
 _MOST_TIMED = 4
@@ -137,7 +137,7 @@ def _training(settings, run, data, directory, answer):
             "the chips and says whether they fit"
         )
         return None
-    engine = RunSettings.of(settings, run).engine
+    engine = RunConfiguration.of(settings, run).engine
     try:
         own = run_section(settings, run, "pretraining")
         accelerator = _DEVICES.get(engine) or open_devices(

@@ -7,14 +7,14 @@ from mlm.check.data_rehearsal import DataMeasured
 from mlm.check.sampled_text import SampledText
 from mlm.check.stopwatch import Took, alone
 from mlm.check.training_rehearsal import TrainingMeasured
+from mlm.config.accelerator import Accelerator
 from mlm.config.fields import SPLITS
 from mlm.config.memory import evaluation_mb, training_mb
+from mlm.config.pretraining import Pretraining
 from mlm.config.resolution import Settings, model_of_run, run_section
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.statistics import MOST_BYTES
 from mlm.tokenizer.tokenizer_settings import expected_vocabulary
-from mlm.training.accelerator_settings import AcceleratorSettings
-from mlm.training.length import number_of_updates
 
 #: Seconds that a job takes whatever its data: to start, to import, to open a model. As measured
 #: where importing the frameworks took `IMPORT_SECONDS`; another machine's are in proportion.
@@ -122,7 +122,7 @@ def updates(settings: Settings, run: str, sizes: dict[str, Size] | None, batch: 
             f"train split will have about {samples:,} of {length} tokens. Lower "
             "pretraining.per_replica_batch_size, or add text"
         )
-    steps = number_of_updates(section, samples, length, batch)
+    steps = Pretraining.of_param(section).updates(samples, length, batch)
     return steps - (section["continue_from"]["step"] or 0)
 
 
@@ -150,7 +150,7 @@ def stages_of_run(
     memory = training_mb(
         *(model, section, vocabulary, length),
         replicas=training.replicas,
-        lanes=AcceleratorSettings.of(settings["accelerator"]).lanes(
+        lanes=Accelerator.of_param(settings["accelerator"]).lanes(
             section["per_replica_batch_size"]
         ),
         on_host=training.kind == "cpu",

@@ -7,17 +7,13 @@ from typing import Any
 
 from mlm.check.data_rehearsal import DataMeasured
 from mlm.check.stopwatch import Took, timed
+from mlm.config.accelerator import Accelerator
 from mlm.config.memory import parameters
 from mlm.config.resolution import Settings
+from mlm.config.run import RunConfiguration
 from mlm.tokenizer.tokenizer_settings import expected_vocabulary
-from mlm.training.accelerator_settings import AcceleratorSettings
-from mlm.training.engine import Accelerator, Engine, engine_of
-from mlm.training.run_inputs import (
-    RunFiles,
-    RunSettings,
-    pretraining_of,
-    read_manifests,
-)
+from mlm.training.engine import Devices, Engine, engine_of
+from mlm.training.run import RunFiles, read_manifests, run_of
 
 #: Seconds, and steps, for which steps are timed.
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 50
@@ -48,59 +44,59 @@ class TrainingMeasured:
     model_bytes: int = 0
 
 
-def accelerator_alone(settings: Settings) -> AcceleratorSettings:
+def accelerator_alone(settings: Settings) -> Accelerator:
     """The devices of one process: others are not started for a rehearsal."""
-    asked = AcceleratorSettings.of(settings["accelerator"])
-    return replace(asked, processes=None, start="here")
+    return Accelerator.of_param(settings["accelerator"] | {"processes": None, "start": "here"})
 
 
 def rehearse_training(
-    settings: Settings, run: str, data: DataMeasured, accelerator: Accelerator, directory: Path
+    settings: Settings, run: str, data: DataMeasured, devices: Devices, directory: Path
 ) -> TrainingMeasured:
-    """Make a few updates of run `run` on `accelerator`, one validation and one save.
+    """Make a few updates of run `run` on `devices`, one validation and one save.
 
     Where a batch is too large for moments, or for the sample, a part of it is timed. Raises
     MlmError as the training does where the model cannot be built.
     """
-    own = RunSettings.of(settings, run)
-    accumulated = own.pretraining["optimizer"]["gradient_accumulation_steps"]
-    whole = own.pretraining["per_replica_batch_size"]
-    size = _fitting(settings, own, data, whole, accelerator.replicas)
-    if accelerator.framework == "tensorflow" and accelerator.kind == "cpu":
+    own = RunConfiguration.of(settings, run)
+    accumulated = own.pretraining.optimizer.gradient_accumulation_steps
+    whole = own.pretraining.per_replica_batch_size
+    size = _fitting(settings, own, data, whole, devices.replicas)
+    if devices.framework == "tensorflow" and devices.kind == "cpu":
         # The devices may have been opened for another run's batch.
-        accelerator = replace(accelerator, lanes=accelerator_alone(settings).lanes(size))
+        devices = replace(devices, lanes=accelerator_alone(settings).lanes(size))
     files = RunFiles(
         str(data.tokenizer), {s: str(data.manifests[s]) for s in ("train", "validation")}
     )
-    timed_run = replace(
-        own,
-        pretraining=own.pretraining
-        | {
+    section = own.pretraining
+    timed_run = own.with_values(
+        pretraining={
             "per_replica_batch_size": size,
-            "optimizer": own.pretraining["optimizer"] | {"gradient_accumulation_steps": 1},
+            "optimizer": section.optimizer.model_copy(update={"gradient_accumulation_steps": 1}),
+            "validation": section.validation.model_copy(update={"samples": _VALIDATED}),
             # Long enough for whatever the schedule asks.
             **{"steps": 1_000_000, "epochs": None, "tokens": None},
         },
     )
     measured = TrainingMeasured(
-        kind=accelerator.kind,
-        replicas=accelerator.replicas,
-        batch=whole * accumulated * accelerator.replicas,
+        kind=devices.kind,
+        replicas=devices.replicas,
+        batch=whole * accumulated * devices.replicas,
         parts=whole * accumulated / size,
     )
     with timed() as measured.begun:
         manifests = read_manifests(files, own.sequence_length)
-        resolved = pretraining_of(timed_run, files, manifests, accelerator.replicas)
-        resolved = replace(resolved, validation_samples=_VALIDATED)
-        engine = engine_of(resolved, accelerator)
+        resolved = run_of(timed_run, files, manifests, devices.replicas)
+        engine = engine_of(resolved, devices)
         engine.advance(1)
         engine.validate()
-    if resolved.initialisation.embeddings == "cooccurrence":
+    if resolved.model.initialisation.embeddings == "cooccurrence":
         with timed() as measured.counted:
             engine.start_from_counts()
     # Of a device that is waited for, the clock's time is what counts.
-    threads = settings["accelerator"]["cpu_threads"] if accelerator.kind == "cpu" else None
-    measured.step = _of_one_step(engine, resolved.steps_per_execution, threads) * measured.parts
+    threads = settings["accelerator"]["cpu_threads"] if devices.kind == "cpu" else None
+    measured.step = (
+        _of_one_step(engine, resolved.pretraining.steps_per_execution, threads) * measured.parts
+    )
     with timed(threads) as validation:
         engine.validate()
     samples = min(_VALIDATED, manifests["validation"].num_samples)
@@ -115,11 +111,11 @@ def rehearse_training(
 
 
 def _fitting(
-    settings: Settings, own: RunSettings, data: DataMeasured, whole: int, replicas: int
+    settings: Settings, own: RunConfiguration, data: DataMeasured, whole: int, replicas: int
 ) -> int:
     """How many samples of a replica's batch are timed."""
     vocabulary = expected_vocabulary(settings["tokenizer"])
-    weights = parameters(own.model, vocabulary, own.sequence_length)
+    weights = parameters(own.model.model_dump(), vocabulary, own.sequence_length)
     most = int(_LARGEST_STEP / (6 * weights * own.sequence_length))
     return max(1, min(whole, most, data.samples // replicas))
 
@@ -141,11 +137,11 @@ def bytes_below(directory: Path) -> int:
 
 def shape_of(settings: Settings, run: str) -> Any:
     """What decides how long a step of run `run` takes; runs of the same shape are timed once."""
-    own = RunSettings.of(settings, run)
-    pretraining = own.pretraining
+    own = RunConfiguration.of(settings, run)
+    pretraining = own.pretraining.model_dump()
     return (
         own.engine,
-        own.model,
+        own.model.model_dump(),
         pretraining["masking"],
         pretraining["optimizer"]["name"],
         *(

@@ -7,6 +7,9 @@ from pydantic import Field
 from mlm.config.chips import target_problem
 from mlm.config.fields import Count, Section, Text, Threads, named_twice, section
 
+#: Samples that are worth a lane of their own: with fewer, its matrices are too small to gain.
+LEAST_IN_LANE = 16
+
 _Utilisation = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -71,6 +74,23 @@ class Accelerator(Section):
         " and evaluations are always deterministic.",
     )
     tpu: Tpu = section(Tpu)
+
+    def lanes(self, batch: int) -> int:
+        """Equal parts of `batch` samples that a CPU computes at the same time in TensorFlow.
+
+        At the default's size half of a batch on each of two threads takes three quarters of the
+        time of one operation after the other on both: dividing small matrices costs much of what
+        it gains, and many operations cannot be divided. Logical devices have a thread each anyway.
+        """
+        if self.virtual_replicas:
+            return 1
+        most = max(1, min(self.cpu_threads, batch // LEAST_IN_LANE))
+        return max(lanes for lanes in range(1, most + 1) if batch % lanes == 0)
+
+    @property
+    def together(self) -> bool:
+        """Whether several processes train."""
+        return self.several() is not None
 
     def several(self) -> str | None:
         """What asks for several processes, in words."""

@@ -103,21 +103,23 @@ class Model(Section):
         In place of the config file's name stands its content, so that its edit trains again and
         its state is not taken for another's.
         """
-        content = _read(self.config_file)[0] if self.config_file else None
+        content = self.architecture() or None
         return self.model_dump() | {"config": self.overrides(), "config_file": content}
+
+    def architecture(self) -> dict[str, Any]:
+        """The content of the config file; empty without one."""
+        return _read(self.config_file)[0] if self.config_file else {}
 
     @property
     def model_type(self) -> str:
         """The family, as far as it is known without the Hub."""
-        content = _read(self.config_file)[0] if self.config_file else {}
-        return content.get("model_type", self.family)
+        return self.architecture().get("model_type", self.family)
 
     def longest_sequence(self, sequence_length: int) -> int | None:
         """At most so many tokens fit into the model; None where only the Hub knows."""
         if self.hub.id:
             return None
-        content = _read(self.config_file)[0] if self.config_file else {}
-        positions = (content | self.overrides()).get("max_position_embeddings")
+        positions = (self.architecture() | self.overrides()).get("max_position_embeddings")
         return positions if type(positions) is int else sequence_length
 
     def contradictions_at(self, sequence_length: int, engine: str) -> list[str]:
@@ -159,6 +161,15 @@ class Model(Section):
             problem = unfit_for_neighbour_heads(family, fields)
             problems += [problem] if problem else []
         return problems + _size_problems(family, fields, sequence_length)
+
+
+class ModelOfRun(Model):
+    """The section as jobs get it, from `Model.of_jobs`."""
+
+    config_file: dict[str, Any] | None = None
+
+    def architecture(self) -> dict[str, Any]:
+        return self.config_file or {}
 
 
 def _field_problems(fields: dict[str, Any]) -> list[str]:

@@ -1,5 +1,6 @@
 """Section `pretraining`: masks, length, optimizer, and what is saved on the way."""
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -23,9 +24,12 @@ from mlm.config.fields import (
     section,
 )
 from mlm.config.forgetting import problems_of
+from mlm.foundations.errors import MlmError
 
 #: The keys that say how long a training is.
 LENGTHS = ("steps", "epochs", "tokens")
+#: Steps that a counter of 32 bits can count.
+_MOST_STEPS = 2**31 - 1
 
 
 def with_its_length_alone(own: Any, under: Mapping[str, Any]) -> Any:
@@ -218,6 +222,26 @@ class Pretraining(Section):
     @classmethod
     def _default_length_gives_way(cls, given: Any) -> Any:
         return with_its_length_alone(given, {"steps": cls.model_fields["steps"].default})
+
+    def updates(self, samples: int, sequence_length: int, batch: int) -> int:
+        """Updates of the weights that `steps`, `epochs` or `tokens` come to.
+
+        `samples` are those of the train split, `batch` those of an update. A last batch that an
+        epoch only partly fills counts as one. Raises MlmError for more than a step counter holds.
+        """
+        if self.steps:
+            steps = self.steps
+        elif self.epochs:
+            steps = max(1, math.ceil(self.epochs * samples / batch))
+        else:
+            steps = max(1, math.ceil(self.tokens / (batch * sequence_length)))
+        if steps > _MOST_STEPS:
+            asked = next(key for key in LENGTHS if getattr(self, key))
+            raise MlmError(
+                f"pretraining.{asked}: {getattr(self, asked):g} comes to {steps:.3g} steps; at "
+                f"most {_MOST_STEPS:,} are counted"
+            )
+        return steps
 
     def contradictions_with(self, family: str) -> list[str]:
         """What is asked for that the engine of a family does not have, one line each."""

@@ -5,20 +5,20 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.config.accelerator import Accelerator
 from mlm.evaluation.scoring import ASKED, AnsweringModel
-from mlm.training.accelerator_settings import AcceleratorSettings
-from mlm.training.in_jax.accelerators import open_accelerator
+from mlm.training.in_jax.devices import open_mesh
 from mlm.training.in_jax.framework import shardings
 
 
 def open_model(
-    directory: Path, accelerator: AcceleratorSettings, begins_document: int | None = None
+    directory: Path, accelerator: Accelerator, begins_document: int | None = None
 ) -> AnsweringModel:
     """The model in `directory` on the devices that `accelerator` asks for.
 
     With `begins_document`, the token that each document begins with, attention stays within.
     """
-    devices = open_accelerator(accelerator)
+    devices = open_mesh(accelerator)
 
     import jax
 

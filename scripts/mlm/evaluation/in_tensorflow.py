@@ -5,17 +5,17 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.config.accelerator import Accelerator
 from mlm.evaluation.exported_model import load_model
 from mlm.evaluation.scoring import ASKED, AnsweringModel
 from mlm.foundations.framework import make_deterministic, tf
-from mlm.training.accelerator_settings import AcceleratorSettings
-from mlm.training.in_tensorflow.accelerators import open_accelerator
+from mlm.training.in_tensorflow.devices import open_strategy
 from mlm.training.in_tensorflow.prediction import masked_logits, traceable
 
 
-def open_model(directory: Path, accelerator: AcceleratorSettings, seed: int) -> AnsweringModel:
+def open_model(directory: Path, accelerator: Accelerator, seed: int) -> AnsweringModel:
     """The model in `directory` on the devices that `accelerator` asks for."""
-    strategy = open_accelerator(accelerator).strategy
+    strategy = open_strategy(accelerator).strategy
     make_deterministic(seed)
     with strategy.scope():
         model = load_model(directory)

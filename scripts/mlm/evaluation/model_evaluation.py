@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import (
     EvaluationDigests,
@@ -40,7 +41,6 @@ from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.pieces import word_starts
-from mlm.training.accelerator_settings import AcceleratorSettings
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ def evaluate(
     )
     encoded = encoded_pairs(section.minimal_pairs, tokenizer, data.sequence_length)
     # Whatever the precision of the training, figures are computed in float32.
-    devices = AcceleratorSettings.of({**accelerator, "precision": "float32"})
+    exact = {"precision": "float32", "deterministic": True}
+    devices = Accelerator.of_param({**accelerator, **exact})
     begins_document = tokenizer.cls_token_id if attend == "document" else None
     model = _opened(paths.model, begins_document, devices, section.seed)
     check_vocabulary(model.vocabulary, tokenizer, paths.model)
@@ -148,7 +149,7 @@ def _shown(section: Evaluation, train_samples: int) -> ShownSettings:
 
 
 def _opened(
-    directory: Path, begins_document: int | None, devices: AcceleratorSettings, seed: int
+    directory: Path, begins_document: int | None, devices: Accelerator, seed: int
 ) -> AnsweringModel:
     """The model in `directory`, in the framework that has it.
 

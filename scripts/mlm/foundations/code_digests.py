@@ -17,7 +17,7 @@ from mlm.foundations.errors import MlmError
 #: The directory of the library and of the adapters of rules.
 SCRIPTS = Path(__file__).parents[2]
 #: The adapters of a training: what rule `pretrain` runs, alone or as one of several processes.
-TRAINING_JOBS = ("pretrain", "pretrain_together")
+TRAINING_JOBS = ("pretrain",)
 _PACKAGE = "mlm"
 _NAMED = re.compile(r"^mlm(?:\.\w+)+$")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

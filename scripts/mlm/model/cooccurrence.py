@@ -75,9 +75,9 @@ class Request:
 
 
 def begin_at_counts(weights: StartingWeights, run) -> None:
-    """`start_from_counts` of the train split of `run`, a Pretraining, beside positions that differ
-    in columns of their own, where the family can have that."""
-    if run.initialisation.attention == "neighbour_heads":
+    """`start_from_counts` of the train split of `run`, a Run, beside positions that differ in
+    columns of their own, if the family can have that."""
+    if run.model.initialisation.attention == "neighbour_heads":
         columns = columns_of_words(run.model_config)
     else:
         columns = positions_apart_from_words(weights, run.model_config, run.seed)

@@ -42,14 +42,6 @@ from mlm.foundations.errors import MlmError
 
 
 @dataclass(frozen=True)
-class Initialisation:
-    """Section `model.initialisation`: how attention and word embeddings begin."""
-
-    attention: str = "standard"
-    embeddings: str = "random"
-
-
-@dataclass(frozen=True)
 class NeighbourHeads:
     """Strengths of the initialisation; the defaults were found by experiment.
 

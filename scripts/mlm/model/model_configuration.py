@@ -1,7 +1,6 @@
 """The model's architecture, from the configuration and checked against the data."""
 
 import difflib
-from dataclasses import dataclass, field
 
 from mlm.config.families import (
     ROBERTA_FAMILY,
@@ -11,9 +10,9 @@ from mlm.config.families import (
     too_few_positions,
     unfit_family,
 )
+from mlm.config.model import ModelOfRun
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.model.architecture import Architecture
-from mlm.model.initialisation import Initialisation
 from mlm.tokenizer.encoding import Encoder
 
 #: What a stored config.json says of its own file and of code to load; no part of the model.
@@ -37,41 +36,8 @@ _OWN_NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class ModelRequest:
-    """A model as the configuration's section `model` asks for it.
-
-    `architecture` is the content of a config.json, and `config` overrides its fields or those
-    of the Hub's; without either, `family` is the model_type.
-    """
-
-    family: str
-    config: dict = field(default_factory=dict)
-    architecture: dict | None = None
-    hub_id: str | None = None
-    hub_revision: str | None = None
-    initialisation: Initialisation = field(default_factory=Initialisation)
-
-    @classmethod
-    def of(cls, section: dict) -> "ModelRequest":
-        """From the section `model` as `model_of_run` gives it."""
-        return cls(
-            family=section["family"],
-            config=section["config"],
-            architecture=section["config_file"],
-            hub_id=section["hub"]["id"],
-            hub_revision=section["hub"]["revision"],
-            initialisation=Initialisation(**section["initialisation"]),
-        )
-
-    @property
-    def model_type(self) -> str:
-        """The family, as its config.json names it."""
-        return _architecture(self)["model_type"]
-
-
 def model_configuration(
-    request: ModelRequest, tokenizer: Encoder, sequence_length: int, engine: str = "auto"
+    model: ModelOfRun, tokenizer: Encoder, sequence_length: int, engine: str = "auto"
 ):
     """The transformers configuration of the model, checked; a PretrainedConfig.
 
@@ -80,7 +46,7 @@ def model_configuration(
     """
     from transformers import AutoConfig
 
-    base = _architecture(request)
+    base, fields = _architecture(model), model.overrides()
     family = base.pop("model_type")
     if reason := unfit_family(family, engine):
         raise ConfigError([f"model.family: {reason}"])
@@ -88,8 +54,8 @@ def model_configuration(
     own_names = _OWN_NAMES.get(family, {}) | known.attribute_map
     base = {own_names.get(name, name): value for name, value in base.items()}
     # A field under the family's own name goes before the same under the common one.
-    asked = {own_names[name]: v for name, v in request.config.items() if name in own_names}
-    asked |= {name: value for name, value in request.config.items() if name not in own_names}
+    asked = {own_names[name]: v for name, v in fields.items() if name in own_names}
+    asked |= {name: value for name, value in fields.items() if name not in own_names}
     problems = _unknown_fields(known, asked)
     problems += [
         f"model: {name} is a field of transformers 5; say it in those of version 4, which are "
@@ -149,21 +115,17 @@ def model_configuration(
     return config
 
 
-def _architecture(request: ModelRequest) -> dict:
+def _architecture(model: ModelOfRun) -> dict:
     """Fields of a config.json, from a file or the Hub, or the model_type alone."""
-    found = {"model_type": request.family}
-    if request.architecture is not None:
-        found = request.architecture
-    elif request.hub_id:
+    found = model.architecture() or {"model_type": model.family}
+    if model.hub.id and not model.config_file:
         from transformers import PretrainedConfig
 
         try:
-            found, _ = PretrainedConfig.get_config_dict(
-                request.hub_id, revision=request.hub_revision
-            )
+            found, _ = PretrainedConfig.get_config_dict(model.hub.id, revision=model.hub.revision)
         except OSError as error:
             raise MlmError(
-                f"model.hub.id: {request.hub_id} at {request.hub_revision} could not be read: "
+                f"model.hub.id: {model.hub.id} at {model.hub.revision} could not be read: "
                 f"{str(error).splitlines()[0]} Without a network, download its config.json "
                 "and name it in model.config_file"
             ) from error

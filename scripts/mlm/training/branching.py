@@ -14,7 +14,7 @@ from mlm.foundations.errors import MlmError
 from mlm.training.engine import State
 from mlm.training.first_use import first_difference
 from mlm.training.optimisation import learning_rate
-from mlm.training.resolved_run import Pretraining
+from mlm.training.run import Run
 from mlm.training.states import StateDirectory
 
 #: What may differ between a branch and its parent, below `settings`; of the learning rate, what
@@ -54,10 +54,8 @@ class Branch:
         return restored
 
 
-def branch_of(
-    run: Pretraining, parent: Pretraining, states: StateDirectory, step: int, replicas: int = 1
-) -> Branch:
-    """The start of `run` in the `states` of `parent`, after `step` updates on `replicas`.
+def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
+    """The start of `run` in the `states` of `parent`, after `step` updates.
 
     Raises MlmError where the two are not the same training up to there, and where one of them had
     been shown by then what the other leaves out.
@@ -65,7 +63,7 @@ def branch_of(
     found = differences(_shared(parent), _shared(run))
     if not found:
         steps = np.arange(step, dtype=np.float32)
-        rates = [learning_rate(r.optimizer, steps, np) for r in (parent, run)]
+        rates = [learning_rate(r.pretraining.optimizer, steps, np) for r in (parent, run)]
         if (unequal := (rates[0] != rates[1]).nonzero()[0]).size:
             first = int(unequal[0])
             found = [
@@ -78,15 +76,13 @@ def branch_of(
             f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
             f"step {step}: up to there they are not the same training. {'; '.join(found)}"
         )
-    first = first_difference(parent, run, replicas)
+    first = first_difference(parent, run)
     if first is not None and step >= max(first, 1):
         raise MlmError(_too_late(run, parent, states, step, first))
     return Branch(parent.name, step, states, None if first is None else max(first - 1, 0))
 
 
-def _too_late(
-    run: Pretraining, parent: Pretraining, states: StateDirectory, step: int, first: int
-) -> str:
+def _too_late(run: Run, parent: Run, states: StateDirectory, step: int, first: int) -> str:
     """Why the state after `step` cannot be gone on from, and which one can."""
     begun = (
         f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
@@ -114,7 +110,7 @@ def _early_enough(states: StateDirectory, latest: int | None) -> list[int]:
     return sorted(s for s in states.steps() if latest is None or 0 < s <= latest)
 
 
-def _shared(run: Pretraining) -> dict:
+def _shared(run: Run) -> dict:
     """The settings of `run` that it must share with a branch of it."""
     basis = {k: v for k, v in run.basis().items() if k not in _OWN}
     optimizer = {k: v for k, v in basis["optimizer"].items() if k not in _OWN_OF_OPTIMIZER}

@@ -5,13 +5,13 @@ Loop, log, schedule, saved states, export and pushes know this and nothing of Te
 
 from typing import Protocol
 
+from mlm.config.accelerator import Accelerator
 from mlm.model.export import ExportedModel
-from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.training.processes import Group
-from mlm.training.resolved_run import Pretraining
+from mlm.training.run import Run
 
 
-class Accelerator(Protocol):
+class Devices(Protocol):
     """Devices that are open: their kind ("cpu", "gpu" or "tpu"), the precision of products, how
     many share a batch, what the framework calls that, and the processes that they belong to."""
 
@@ -21,8 +21,6 @@ class Accelerator(Protocol):
     replicas: int
     name: str
     group: Group
-    #: Whether a state of other devices may be gone on from.
-    continues_others: bool
 
     def arithmetic(self) -> dict:
         """What else of the devices decides how numbers are rounded; JSON-like."""
@@ -83,7 +81,7 @@ class Engine(Protocol):
         """End it, and write it."""
 
 
-def open_devices(engine: str, settings: AcceleratorSettings, batch: int) -> Accelerator:
+def open_devices(engine: str, settings: Accelerator, batch: int) -> Devices:
     """The devices that `settings` ask for, opened by `engine`, "tensorflow" or "jax"; once in a
     process, before the framework does anything else.
 
@@ -92,20 +90,20 @@ def open_devices(engine: str, settings: AcceleratorSettings, batch: int) -> Acce
     Raises MlmError when there is no such device, saying what was looked for.
     """
     if engine == "jax":
-        from mlm.training.in_jax.accelerators import open_accelerator
+        from mlm.training.in_jax.devices import open_mesh
 
-        return open_accelerator(settings)
-    from mlm.training.in_tensorflow.accelerators import open_accelerator
+        return open_mesh(settings, settings.together)
+    from mlm.training.in_tensorflow.devices import open_strategy
 
-    return open_accelerator(settings, batch)
+    return open_strategy(settings, batch)
 
 
-def engine_of(run: Pretraining, accelerator: Accelerator) -> Engine:
+def engine_of(run: Run, devices: Devices) -> Engine:
     """The run's engine, on devices that it opened."""
-    if accelerator.framework == "jax":
+    if devices.framework == "jax":
         from mlm.training.in_jax.engine import Engine as JaxEngine
 
-        return JaxEngine(run, accelerator)
+        return JaxEngine(run, devices)
     from mlm.training.in_tensorflow.engine import Engine as TensorFlowEngine
 
-    return TensorFlowEngine(run, accelerator)
+    return TensorFlowEngine(run, devices)

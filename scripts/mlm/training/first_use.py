@@ -4,16 +4,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from mlm.training.resolved_run import Pretraining
+from mlm.training.run import Run
 
 
-def first_use(run: Pretraining, replicas: int, samples: Iterable[int]) -> int | None:
+def first_use(run: Run, samples: Iterable[int]) -> int | None:
     """The first update, from 1, that uses one of the samples of the train split; None where no
     update of the run does."""
     index = np.array(sorted(samples), np.int64)
     if not len(index):
         return None
-    order = run.order_from(0, run.global_batch_size(replicas))
+    order = run.order_from(0)
     stream, end = order.of_samples(run.train), order.steps * order.global_batch_size
     for epoch in range(-(-end // stream.num_samples)):
         first = int(stream.places(index, epoch).min())
@@ -22,13 +22,13 @@ def first_use(run: Pretraining, replicas: int, samples: Iterable[int]) -> int | 
     return None
 
 
-def first_difference(one: Pretraining, other: Pretraining, replicas: int) -> int | None:
+def first_difference(one: Run, other: Run) -> int | None:
     """The first update, from 1, in which two runs that differ in their holes alone may differ; 0
     where they begin with other weights, None where no update does."""
     holes = [{tuple(s) for s in (r.holes.spans if r.holes else [])} for r in (one, other)]
     different = holes[0] ^ holes[1]
     if not different:
         return None
-    if one.initialisation.embeddings == "cooccurrence":
+    if one.model.initialisation.embeddings == "cooccurrence":
         return 0
-    return first_use(one, replicas, {sample for sample, _, _ in different})
+    return first_use(one, {sample for sample, _, _ in different})

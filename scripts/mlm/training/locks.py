@@ -15,7 +15,7 @@ import time
 import uuid
 
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf
+from mlm.training.state_files import errors_at, files_at, read_bytes, write_bytes
 
 #: Seconds between two renewals of a lease, and how long one must rest to be up for taking.
 RENEWAL, REST = 20.0, 70.0
@@ -78,15 +78,16 @@ class Lease:
 
     def _read(self) -> str | None:
         try:
-            with tf.io.gfile.GFile(self._path, "r") as handle:
-                return handle.read()
-        except tf.errors.NotFoundError:
-            return None
+            return read_bytes(self._path).decode()
+        except errors_at(self._path) as error:
+            if type(error).__name__ in ("NotFoundError", "FileNotFoundError"):
+                return None
+            raise
 
     def _write(self) -> None:
         self._count += 1
-        with tf.io.gfile.GFile(self._path, "w") as handle:
-            handle.write(json.dumps({"owner": self._owner, "renewed": self._count}))
+        content = {"owner": self._owner, "renewed": self._count}
+        write_bytes(self._path, json.dumps(content).encode())
 
     def _renew(self) -> None:
         while not self._released.wait(self._renewal):
@@ -96,9 +97,8 @@ class Lease:
                     self.lost = True
                     return
                 self._write()
-            except tf.errors.OpError as error:
-                message = f"Lease {self._path} could not be renewed: {error.message}"
-                print(message, file=sys.stderr)
+            except errors_at(self._path) as error:
+                print(f"Lease {self._path} could not be renewed: {error}", file=sys.stderr)
 
     def check(self) -> None:
         """Raise MlmError where another process has taken the lease over."""
@@ -110,4 +110,4 @@ class Lease:
         self._released.set()
         self._thread.join()
         if not self.lost:
-            tf.io.gfile.remove(self._path)
+            files_at(self._path).remove(self._path)

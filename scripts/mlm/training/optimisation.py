@@ -1,10 +1,11 @@
-"""The optimizer's settings, and its learning rate by step."""
+"""The learning rate by step, and what both engines' Muon has in common."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
 
 
@@ -34,57 +35,37 @@ def orthogonalising_flops(matrices: Iterable[tuple[int, int]]) -> int:
     return MUON.iterations * sum(4 * m * m * n + 2 * m**3 for m, n in shapes)
 
 
-@dataclass(frozen=True)
-class OptimizerSettings:
-    """Section `pretraining.optimizer`, with the schedule's length in steps."""
+def with_lengths(optimizer: Optimizer, steps: int) -> Optimizer:
+    """The section with the lengths of its schedule in steps, for a training of `steps` updates.
 
-    name: str
-    learning_rate: float
-    weight_decay: float
-    beta_1: float
-    beta_2: float
-    epsilon: float
-    momentum: float
-    max_grad_norm: float | None
-    gradient_accumulation_steps: int
-    schedule_steps: int
-    warmup_steps: int
-    decay: str
-    decay_steps: int
-    min_lr_ratio: float
-
-    @classmethod
-    def of(cls, section: dict, steps: int) -> "OptimizerSettings":
-        """From the resolved section, for a training of `steps` updates.
-
-        Raises MlmError where warmup and decay are longer than the schedule.
-        """
-        section = dict(section)
-        schedule = section["schedule_steps"] or steps
-        ratio, warmup = section.pop("warmup_ratio"), section["warmup_steps"]
-        if warmup is None:
-            warmup = math.ceil(ratio * schedule)
-        ratio, decay = section.pop("decay_ratio"), section["decay_steps"]
-        if decay is None:
-            decay = max(schedule - warmup, 0) if ratio is None else math.ceil(ratio * schedule)
-        if warmup + decay > schedule:
-            raise MlmError(
-                f"pretraining.optimizer: the learning rate rises for {warmup} steps and falls for "
-                f"{decay}, but the schedule has {schedule}. Lower warmup_ratio or decay_ratio (or "
-                "warmup_steps, decay_steps), or train longer"
-            )
-        steps_of = {"schedule_steps": schedule, "warmup_steps": warmup, "decay_steps": decay}
-        return cls(**(section | steps_of))
+    It has no ratios any more. Raises MlmError if warmup and decay are longer than the schedule.
+    """
+    schedule = optimizer.schedule_steps or steps
+    warmup, decay = optimizer.warmup_steps, optimizer.decay_steps
+    if warmup is None:
+        warmup = math.ceil(optimizer.warmup_ratio * schedule)
+    if decay is None:
+        ratio = optimizer.decay_ratio
+        decay = max(schedule - warmup, 0) if ratio is None else math.ceil(ratio * schedule)
+    if warmup + decay > schedule:
+        raise MlmError(
+            f"pretraining.optimizer: the learning rate rises for {warmup} steps and falls for "
+            f"{decay}, but the schedule has {schedule}. Lower warmup_ratio or decay_ratio (or "
+            "warmup_steps, decay_steps), or train longer"
+        )
+    steps_of = {"schedule_steps": schedule, "warmup_steps": warmup, "decay_steps": decay}
+    ratios = {"warmup_ratio", "decay_ratio"}
+    return Optimizer.of_param(optimizer.model_dump(exclude=ratios) | steps_of)
 
 
-def learning_rate(settings: OptimizerSettings, step, xp: Any):
+def learning_rate(optimizer: Optimizer, step, xp: Any):
     """Linear rise to the peak, a plateau if there is one, then a fall to a share of the peak.
 
-    Of `step`, float32 of any shape, with the functions of `xp` (NumPy, JAX or TensorFlow). The fall
-    is linear, half a cosine wave, or 1 - sqrt (Hägele et al., 2024, arXiv 2405.18392). The first
-    update has step 0 and a learning rate of peak / warmup_steps, not 0.
+    `optimizer` is one of `with_lengths`, `step` float32 of any shape, and `xp` NumPy, JAX or
+    TensorFlow. The fall is linear, half a cosine wave, or 1 - sqrt (Hägele et al., 2024, arXiv
+    2405.18392). The first update has step 0 and a learning rate of peak / warmup_steps, not 0.
     """
-    s = settings
+    s = optimizer
     first = float(s.schedule_steps - s.decay_steps)
     progress = (step - first) / float(max(s.decay_steps, 1))
     progress = xp.minimum(xp.maximum(progress, 0.0), 1.0)

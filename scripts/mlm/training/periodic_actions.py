@@ -1,31 +1,18 @@
 """What is done now and then beside the updates: validate, log, save, export, profile.
 
-Each says at which step it is next due and what it does there. None changes a weight.
+Each is a `mlm.training.loop.PeriodicAction`.
 """
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Protocol
+from dataclasses import asdict
 
 import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.training.engine import Engine
 from mlm.training.optimisation import learning_rate
-from mlm.training.resolved_run import Pretraining
+from mlm.training.run import Run
 from mlm.training.states import StateDirectory
 from mlm.training.training_log import Events, Progress, Record, Row
-
-
-class PeriodicAction(Protocol):
-    """Something done at some of the steps."""
-
-    def due(self, step: int) -> int | None:
-        """The first step after `step` at which this acts, or None where it never will again."""
-
-    def act(self, step: int, engine: Engine) -> None:
-        """Do it: `engine` has just made update number `step`."""
 
 
 def next_multiple(step: int, every: int) -> int:
@@ -33,12 +20,12 @@ def next_multiple(step: int, every: int) -> int:
     return (step // every + 1) * every
 
 
-def rate_of_step(run: Pretraining, step: int) -> float:
+def rate_of_step(run: Run, step: int) -> float:
     """The learning rate of update number `step`, from 1."""
-    return float(learning_rate(run.optimizer, np.float32(step - 1), np))
+    return float(learning_rate(run.pretraining.optimizer, np.float32(step - 1), np))
 
 
-def not_finite(what: str, run: Pretraining, engine: Engine, states: StateDirectory) -> MlmError:
+def not_finite(what: str, run: Run, engine: Engine, states: StateDirectory) -> MlmError:
     """The error of a training that has diverged; `what` is not finite."""
     saved, rate = states.steps(), rate_of_step(run, engine.step)
     kept = f"The state after step {saved[0]} is kept" if saved else "No state was saved yet"
@@ -49,28 +36,15 @@ def not_finite(what: str, run: Pretraining, engine: Engine, states: StateDirecto
     )
 
 
-class DoneElsewhere:
-    """What another process does every so many steps."""
-
-    def __init__(self, every: int):
-        self._every = every
-
-    def due(self, step: int) -> int:
-        return next_multiple(step, self._every)
-
-    def act(self, step: int, engine: Engine) -> None:
-        """Nothing."""
-
-
 class Validation:
     """Loss and accuracy on the validation samples, for the row that is logged next."""
 
-    def __init__(self, run: Pretraining, engine: Engine):
+    def __init__(self, run: Run, engine: Engine):
         self._run, self._engine = run, engine
         self._measured: tuple[float | None, float | None] = (None, None)
 
     def due(self, step: int) -> int:
-        return min(next_multiple(step, self._run.validation_every), self._run.steps)
+        return min(next_multiple(step, self._run.pretraining.validation.every), self._run.steps)
 
     def act(self, step: int, engine: Engine) -> None:
         self._measured = self._engine.validate()
@@ -84,32 +58,31 @@ class Validation:
 class Logging:
     """A row of training.csv, TensorBoard's events and the line on stderr.
 
-    Due in its own time and wherever `validation` is, after it. Without a `directory`, another
-    process writes the events.
+    Due in its own time and whenever `validation` is, after it. Without the directory `states`,
+    another process writes the events.
     """
 
     def __init__(
         self,
-        run: Pretraining,
-        engine: Engine,
+        run: Run,
         validation: Validation,
         record: Record,
         progress: Progress,
-        directory: str | None,
+        states: str | None,
     ):
-        self._run, self._engine, self._validation = run, engine, validation
+        self._run, self._validation = run, validation
         self._record, self._progress = record, progress
-        self._events = Events(directory) if directory else None
+        self._events = Events(f"{states}/tensorboard") if states else None
 
     def due(self, step: int) -> int:
-        return min(next_multiple(step, self._run.log_every), self._validation.due(step))
+        return min(next_multiple(step, self._run.pretraining.log_every), self._validation.due(step))
 
     def act(self, step: int, engine: Engine) -> None:
         means = self._record.means()
         validation_loss, validation_accuracy = self._validation.take()
         row = Row(
             step=step,
-            epoch=step * self._engine.batch_size / self._run.train.num_samples,
+            epoch=step * self._run.batch_size / self._run.train.num_samples,
             loss=means["loss"],
             accuracy=means["accuracy"],
             validation_loss=validation_loss,
@@ -126,85 +99,53 @@ class Logging:
         self._progress.show(row)
 
 
-@dataclass(frozen=True)
-class Moment:
-    """How far a training has come: rows of its log so far, and how long it will still take.
-
-    `validated` is whether the last row has a validation.
-    """
-
-    step: int
-    rows: Sequence[Row]
-    seconds_left: float | None
-    validated: bool
-
-
-#: Shows people a moment of the training; it may ask the engine, and changes nothing.
-Show = Callable[[Moment, Engine], None]
-
-
-class Showing:
-    """Hands each new row of the log to what shows the training, after `logging`."""
-
-    def __init__(self, logging: Logging, record: Record, progress: Progress, show: Show):
-        self._logging, self._record, self._progress = logging, record, progress
-        self._show = show
-
-    def due(self, step: int) -> int:
-        return self._logging.due(step)
-
-    def act(self, step: int, engine: Engine) -> None:
-        rows = self._record.rows
-        validated = rows[-1].validation_loss is not None
-        left = self._progress.left(step, time.monotonic())
-        self._show(Moment(step, rows, left, validated), engine)
-
-
 class Saving:
     """The state of the training, so that a kill costs time only."""
 
-    def __init__(self, run: Pretraining, engine: Engine, states: StateDirectory, record: Record):
-        self._run, self._engine, self._states, self._record = run, engine, states, record
+    def __init__(self, run: Run, states: StateDirectory, record: Record):
+        self._run, self._states, self._record = run, states, record
 
     def due(self, step: int) -> int:
-        kept = [s for s in self._run.keep_steps if s > step]
-        return min(next_multiple(step, self._run.checkpoint_every), self._run.steps, *kept)
+        kept = [s for s in self._run.pretraining.checkpoint.keep_steps if s > step]
+        return min(
+            next_multiple(step, self._run.pretraining.checkpoint.every), self._run.steps, *kept
+        )
 
     def act(self, step: int, engine: Engine) -> None:
         """Save the state, unless a weight is not finite: no good state is pushed out by it."""
-        if not self._engine.weights_are_finite():
+        if not engine.weights_are_finite():
             raise not_finite("Some weights are", self._run, engine, self._states)
-        self._states.save(step, self._engine.state, asdict(self._record))
+        self._states.save(step, engine.state, asdict(self._record))
 
 
 class EpochExport:
-    """The model in the Hugging Face layout where every so many epochs end; without a `directory`,
-    another process writes it."""
+    """The model in the Hugging Face layout when every so many epochs end; without the directory
+    `states`, another process writes it."""
 
-    def __init__(self, run: Pretraining, engine: Engine, directory: str | None):
-        self._epochs, self._directory = run.export_every_epochs, directory
-        self._samples = run.export_every_epochs * run.train.num_samples
-        self._batch_size = engine.batch_size
+    def __init__(self, run: Run, states: str | None):
+        self._epochs, self._states = run.pretraining.export_every_epochs, states
+        self._samples = self._epochs * run.train.num_samples
+        self._batch_size = run.batch_size
 
     def due(self, step: int) -> int:
         samples = next_multiple(step * self._batch_size, self._samples)
         return -(-samples // self._batch_size)
 
     def act(self, step: int, engine: Engine) -> None:
-        if self._directory is None:
+        if self._states is None:
             return
         epoch = step * self._batch_size // self._samples * self._epochs
-        engine.exported().write(f"{self._directory}/epoch-{epoch:04d}")
+        engine.exported().write(f"{self._states}/exports/epoch-{epoch:04d}")
 
 
 class Profiling:
-    """A trace of the steps `profile[0]` to `profile[1]`; begins at once inside them. Without a
-    `directory`, another process writes it."""
+    """A trace of the steps `profile[0]` to `profile[1]`; begins at once inside them. Without the
+    directory `states`, another process writes it."""
 
-    def __init__(self, run: Pretraining, engine: Engine, directory: str | None):
-        first, last = run.profile
+    def __init__(self, run: Run, engine: Engine, states: str | None):
+        first, last = run.pretraining.profile
         self._before, self._last = first - 1, min(last, run.steps)
-        self._directory, self._tracing = directory, False
+        self._directory, self._tracing = states and f"{states}/profile", False
         self.act(engine.step, engine)
 
     def due(self, step: int) -> int | None:

@@ -1,20 +1,21 @@
-"""One pretraining as a job: from files and settings to an exported model and its record."""
+"""One pretraining, from files and settings to an exported model and its record."""
 
+import math
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, fields
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
+from mlm.config.run import RunConfiguration
 from mlm.foundations.atomic import write_text
-from mlm.foundations.code_digests import job_digests
+from mlm.foundations.code_digests import training_code
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.foundations.environment import package_versions
+from mlm.foundations.errors import MlmError
 from mlm.model.export import write_sentence_encoder
 from mlm.samples.artefacts import HolesOfRun
-from mlm.samples.manifests import Manifest
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
-from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.training.artefacts import (
     DevicesBefore,
     FinalFigures,
@@ -22,25 +23,24 @@ from mlm.training.artefacts import (
     TrainingDigests,
     WithoutDocuments,
 )
-from mlm.training.branching import branch_of
-from mlm.training.engine import Accelerator, open_devices
+from mlm.training.branching import Branch, branch_of
+from mlm.training.engine import Devices, Engine, engine_of, open_devices
 from mlm.training.first_use import first_use
-from mlm.training.loop import Trained, pretrain
+from mlm.training.loop import PeriodicAction, updates
 from mlm.training.model_card import model_card
-from mlm.training.periodic_actions import PeriodicAction, Show
-from mlm.training.resolved_run import Pretraining
-from mlm.training.run_inputs import (
-    RunFiles,
-    RunSettings,
-    pretraining_of,
-    read_checked_manifests,
+from mlm.training.other_devices import Layout, newest_first
+from mlm.training.periodic_actions import (
+    EpochExport,
+    Logging,
+    Profiling,
+    Saving,
+    Validation,
+    not_finite,
 )
+from mlm.training.run import Run, RunFiles, read_checked_manifests, run_of
 from mlm.training.state_fingerprint import state_basis
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import write_rows
-
-FurtherAction = AbstractContextManager[PeriodicAction | None]
-Shown = AbstractContextManager[Show | None]
+from mlm.training.training_log import Progress, Record, write_rows
 
 
 @dataclass(frozen=True)
@@ -52,150 +52,222 @@ class RunResults:
     summary: str
 
 
-def train_and_export(
-    settings: RunSettings,
-    files: RunFiles,
-    results: RunResults,
-    before_found_tpu: Callable[[str, dict], None] = lambda _run, _step: None,
-    further_action: Callable[[str, bool], FurtherAction] = lambda _state, _leads: nullcontext(),
-    shown: Callable[[Pretraining, str, str], Shown] = lambda _run, _framework, _state: (
-        nullcontext()
-    ),
-    elsewhere: dict | None = None,
-) -> None:
-    """Check the data, train or resume, and write the model, training.csv and training.json.
+@dataclass(frozen=True)
+class Prepared:
+    """A training before its first step: data checked, devices open, states found."""
 
-    `before_found_tpu` is called with the run's name and the sizes of its step before it trains on
-    a TPU that `accelerator.kind: auto` found, and raises MlmError where it must not.
-    `further_action`, called with the directory of the run's states and whether this process leads,
-    gives the context of one more periodic action, or of None; it is left when all is written. Of
-    several processes that this machine or Slurm has started, the first alone writes. `shown`,
-    called where this process leads with the run, the framework and that directory, gives the
-    context of what shows the training, or of None. `elsewhere`, JSON-like, is what else all
-    processes must have alike.
+    config: RunConfiguration
+    files: RunFiles
+    run: Run
+    devices: Devices
+    states: StateDirectory
+    branch: Branch | None
+
+
+def prepare(config: RunConfiguration, files: RunFiles, alike: dict | None = None) -> Prepared:
+    """Check the data, open the devices, and find where the states of the training are.
+
+    All processes that train together must have the same configuration, and the same `alike`
+    (JSON-like). Raises MlmError otherwise, and if the run cannot continue its parent.
     """
-    manifests = read_checked_manifests(files, settings.sequence_length)
-    devices = AcceleratorSettings.of(settings.accelerator)
-    batch = settings.pretraining["per_replica_batch_size"]
-    accelerator = open_devices(settings.engine, devices, batch)
-    run = pretraining_of(settings, files, manifests, accelerator.replicas)
-    if settings.accelerator["kind"] == "auto" and accelerator.kind == "tpu":
-        computed = {"engine": accelerator.framework, "precision": accelerator.precision}
-        before_found_tpu(run.name, computed | run.step_sizes())
-    basis = state_basis(run, files, accelerator)
-    group = accelerator.group
-    group.check_alike(basis | _alike(settings, basis) | (elsewhere or {}))
-    states = states_of(settings, run, basis, group.leads)
+    manifests = read_checked_manifests(files, config.sequence_length)
+    devices = open_devices(
+        config.engine, config.accelerator, config.pretraining.per_replica_batch_size
+    )
+    run = run_of(config, files, manifests, devices.replicas)
+    basis = state_basis(run, files, devices)
+    devices.group.check_alike(basis | _alike(config, basis) | (alike or {}))
     branch = None
-    if parent := settings.parent:
-        parent_run = pretraining_of(parent, files, manifests, accelerator.replicas)
-        parent_states = states_of(parent, parent_run, basis | {"settings": parent_run.basis()})
-        step = settings.pretraining["continue_from"]["step"]
-        branch = branch_of(run, parent_run, parent_states, step, accelerator.replicas)
+    if config.parent is not None:
+        parent = run_of(config.parent, files, manifests, devices.replicas)
+        parent_states = states_of(parent, basis | {"settings": parent.basis()})
+        branch = branch_of(run, parent, parent_states, config.pretraining.continue_from.step)
+    states = states_of(run, basis, devices.group.leads)
+    return Prepared(config, files, run, devices, states, branch)
+
+
+def pretrain(
+    prepared: Prepared, results: RunResults, further: Sequence[PeriodicAction] = ()
+) -> None:
+    """Train from the last saved state, from the run's branch, or from the start, to the end, and
+    write the model, training.csv and training.json.
+
+    `further` are periodic actions beside those of every training. Of several processes that this
+    machine or Slurm has started, the first alone writes. Raises MlmError when stopped by a signal
+    (after saving), on a loss that is not finite, and if the state cannot be written.
+    """
+    run, devices, states = prepared.run, prepared.devices, prepared.states
+    group, section = devices.group, run.pretraining
     print(
-        f"{run.name}: {run.model_config.model_type}, {accelerator.name} with "
-        f"{accelerator.replicas} replica(s), {accelerator.precision}; {run.steps} steps of "
-        f"{run.global_batch_size(accelerator.replicas)} samples",
+        f"{run.name}: {run.model_config.model_type}, {devices.name} with {devices.replicas} "
+        f"replica(s), {devices.precision}; {run.steps} steps of {run.batch_size} samples",
         file=sys.stderr,
     )
-    shows = shown if group.leads else lambda *_of: nullcontext()
-    with (
-        group.watched(),
-        further_action(states.path, group.leads) as further,
-        shows(run, accelerator.framework, states.path) as show,
-    ):
-        trained = pretrain(
-            run, accelerator, states, [further] if further is not None else [], branch, show
-        )
-        exported = trained.engine.exported()
+    with group.watched():
+        with states.held(group):
+            engine = engine_of(run, devices)
+            record = _begun(prepared, engine)
+
+            progress = Progress(run.name, run.steps, run.batch_size * run.train.sequence_length)
+            # All processes act at the same steps; one writes.
+            written = states.path if group.leads else None
+            validation = Validation(run, engine)
+            saving = Saving(run, states, record)
+            logging = Logging(run, validation, record, progress, written)
+            actions = [validation, logging, saving]
+            if section.export_every_epochs:
+                actions.append(EpochExport(run, written))
+            if section.profile:
+                actions.append(Profiling(run, engine, written))
+            actions += further
+
+            at_once = section.steps_per_execution
+            for step in updates(engine, run.steps, actions, record, saving, at_once, group):
+                progress.begin(step)
+                if not math.isfinite(record.sums["loss"]):
+                    raise not_finite("The loss is", run, engine, states)
+        exported = engine.exported()
         group.leave()
-        if not group.leads and settings.accelerator.get("start") != "hosts":
-            return
-        if trained.overflow:
-            print(
-                f"Warning: {trained.overflow} masked tokens found no prediction slot and were left "
-                "unmasked; raise pretraining.masking.slots",
-                file=sys.stderr,
-            )
-        exported.write(results.model_directory)
-        copy_tokenizer(
-            Path(files.tokenizer).parent,
-            results.model_directory,
-            model_max_length=settings.sequence_length,
+    if group.leads or prepared.config.accelerator.start == "hosts":
+        _export(prepared, results, engine, exported, record)
+
+
+def _begun(prepared: Prepared, engine: Engine) -> Record:
+    """The newest state in the engine, or a new start, and the record up to it."""
+    run, states, branch = prepared.run, prepared.states, prepared.branch
+    restored = _newest(prepared, engine)
+    if restored is None and branch is not None:
+        print(f"{run.name}: continues run {branch.run}", file=sys.stderr)
+        with prepared.devices.group.as_one():
+            restored = branch.restore(engine.state)
+    if restored is not None:
+        engine.step, record = restored[0], Record.of(restored[1])
+        print(f"{run.name}: resumes from step {engine.step} of {run.steps}", file=sys.stderr)
+        return record
+    if others := states.others():
+        print(f"{run.name}: starts anew. States of other trainings are there:", file=sys.stderr)
+        for other in others:
+            print(f"  {other}: {states.difference(other)}", file=sys.stderr)
+        print(
+            "They are not used: restore those settings to resume, or delete them", file=sys.stderr
         )
-        write_sentence_encoder(results.model_directory, run.model_config, settings.sequence_length)
-        summary = _summary(settings, files, results, manifests, run, accelerator, trained)
-        card = model_card(summary, corpus=settings.corpus)
-        write_text(f"{results.model_directory}/README.md", card)
-        write_rows(results.log, trained.rows)
-        summary.write(results.summary)
+    record = Record()
+    if run.model.initialisation.embeddings == "cooccurrence":
+        begun = time.monotonic()
+        engine.start_from_counts()
+        record.initialisation_seconds = time.monotonic() - begun
+        print(
+            f"{run.name}: word embeddings and output bias from counts of the train split, in "
+            f"{record.initialisation_seconds:.1f} s",
+            file=sys.stderr,
+        )
+        # Whoever is killed before the first save does not count again.
+        states.save(0, engine.state, asdict(record))
+    return record
 
 
-def _alike(settings: RunSettings, basis: dict) -> dict:
+def _newest(prepared: Prepared, engine: Engine) -> tuple[int, dict] | None:
+    """The newest whole state in the engine, with its step and progress: each process reads the one
+    that the first has found."""
+    states, group, restored = prepared.states, prepared.devices.group, None
+    found = states
+    with group.as_one():
+        if group.leads:
+            allowed = prepared.config.accelerator.continue_on_other_devices
+            places = newest_first(states, allowed)
+            for found in places if prepared.devices.framework == "jax" else [states]:
+                if (restored := found.restore(engine.state)) is not None:
+                    break
+    told = group.told(restored and [restored[0], found.path, found.basis])
+    with group.as_one():
+        if told is not None and not group.leads:
+            step, path, basis = told
+            found = replace(states, path=path, basis=basis)
+            restored = found.restore(engine.state, only=step)
+            if restored is None:
+                raise MlmError(f"{path}: no whole state after step {step} is seen there")
+    if restored is not None and found.path != states.path:
+        step, before = restored[0], Layout.of(found.basis)
+        print(f"Resumes from {found.path}, saved on {before}", file=sys.stderr)
+        place = {"step": step, "replicas": before.replicas, "processes": before.processes}
+        restored[1]["devices_before"] = [*restored[1].get("devices_before", []), place]
+    return restored
+
+
+def states_of(run: Run, basis: dict, leads: bool = True) -> StateDirectory:
+    """Where the states of `run` are, or will be; of several processes one `leads`."""
+    checkpoint = run.pretraining.checkpoint
+    directory = f"{checkpoint.directory.rstrip('/')}/{run.name}"
+    return StateDirectory.of(directory, checkpoint.keep, basis, checkpoint.keep_steps, leads)
+
+
+def _alike(config: RunConfiguration, basis: dict) -> dict:
     """What no weight depends on, and yet all processes need alike: after how many steps they look
     up, and what they do there together."""
-    parent = settings.parent
-    of_parent = parent and {
-        "run": parent.name,
-        "model": parent.model,
-        "pretraining": parent.pretraining,
-        "holes": parent.holes and file_sha256(parent.holes),
+    section, parent = config.pretraining, config.parent
+    of_parent = parent and parent.model_dump(include={"name", "model", "pretraining"}) | {
+        "holes": parent.holes and file_sha256(parent.holes)
     }
     return {
-        "run": settings.name,
-        "checkpoint": settings.pretraining["checkpoint"],
-        "continue_from": settings.pretraining["continue_from"],
+        "run": config.name,
+        "checkpoint": section.checkpoint.model_dump(),
+        "continue_from": section.continue_from.model_dump(),
         "settings of the run that is continued": of_parent and value_sha256(of_parent)[:12],
-        "virtual_replicas": settings.accelerator["virtual_replicas"],
-        "code": basis["code"] | job_digests(["pretrain_together"]),
+        "virtual_replicas": config.accelerator.virtual_replicas,
+        "code": basis["code"] | training_code(),
     }
 
 
-def states_of(
-    settings: RunSettings, run: Pretraining, basis: dict, leads: bool = True
-) -> StateDirectory:
-    """Where the states of `run` are, or will be; of several processes one `leads`."""
-    checkpoint = settings.pretraining["checkpoint"]
-    directory = f"{checkpoint['directory'].rstrip('/')}/{settings.name}"
-    return StateDirectory.of(directory, checkpoint["keep"], basis, run.keep_steps, leads)
+def _export(
+    prepared: Prepared, results: RunResults, engine: Engine, exported, record: Record
+) -> None:
+    """Write the model, training.csv and training.json."""
+    config, files, run = prepared.config, prepared.files, prepared.run
+    overflow, directory = round(record.overflow), results.model_directory
+    if overflow:
+        print(
+            f"Warning: {overflow} masked tokens found no prediction slot and were left unmasked; "
+            "raise pretraining.masking.slots",
+            file=sys.stderr,
+        )
+    exported.write(directory)
+    tokenizer = Path(files.tokenizer).parent
+    copy_tokenizer(tokenizer, directory, model_max_length=config.sequence_length)
+    write_sentence_encoder(directory, run.model_config, config.sequence_length)
+    summary = _summary(prepared, results, engine, record)
+    write_text(f"{directory}/README.md", model_card(summary, corpus=config.corpus))
+    write_rows(results.log, record.rows)
+    summary.write(results.summary)
 
 
-def _summary(
-    settings: RunSettings,
-    files: RunFiles,
-    results: RunResults,
-    manifests: dict[str, Manifest],
-    run: Pretraining,
-    accelerator: Accelerator,
-    trained: Trained,
-) -> Training:
+def _summary(prepared: Prepared, results: RunResults, engine: Engine, record: Record) -> Training:
     """training.json of the run."""
-    batch = run.global_batch_size(accelerator.replicas)
-    last = trained.rows[-1]
+    config, files, run, devices = prepared.config, prepared.files, prepared.run, prepared.devices
+    batch, last, processes = run.batch_size, record.rows[-1], devices.group.count
     return Training(
-        run=settings.name,
+        run=run.name,
         seed=run.seed,
-        engine=accelerator.framework,
-        strategy=accelerator.name,
-        accelerator=accelerator.kind,
-        precision=accelerator.precision,
-        replicas=accelerator.replicas,
+        engine=devices.framework,
+        strategy=devices.name,
+        accelerator=devices.kind,
+        precision=devices.precision,
+        replicas=devices.replicas,
         global_batch_size=batch,
-        per_replica_batch_size=run.per_replica_batch_size,
-        sequence_length=settings.sequence_length,
+        per_replica_batch_size=run.pretraining.per_replica_batch_size,
+        sequence_length=config.sequence_length,
         steps=run.steps,
         epochs=round(run.steps * batch / run.train.num_samples, 6),
         steps_per_epoch=round(run.train.num_samples / batch, 6),
-        tokens=run.steps * batch * settings.sequence_length,
-        parameters=trained.engine.parameters,
+        tokens=run.steps * batch * config.sequence_length,
+        parameters=engine.parameters,
         model_type=run.model_config.model_type,
-        attend=run.attend,
-        initialisation=asdict(run.initialisation),
-        head=trained.engine.head,
+        attend=run.pretraining.attend,
+        initialisation=run.model.initialisation.model_dump(),
+        head=engine.head,
         slots=run.plan.slots,
-        overflow=trained.overflow,
-        masking=settings.pretraining["masking"],
-        optimizer=asdict(run.optimizer),
+        overflow=round(record.overflow),
+        masking=run.pretraining.masking.model_dump(),
+        optimizer=run.pretraining.optimizer.model_dump(),
         final=FinalFigures(
             **{f.name: round(getattr(last, f.name), 6) for f in fields(FinalFigures)}
         ),
@@ -205,24 +277,24 @@ def _summary(
             manifests={s: file_sha256(p) for s, p in sorted(files.manifests.items())},
         ),
         packages=package_versions(),
-        shuffle_window=run.shuffle_window,
-        without=_without(settings, run, accelerator.replicas),
-        deterministic=accelerator.arithmetic().get("deterministic"),
-        processes=accelerator.group.count if accelerator.group.count > 1 else None,
-        devices_before=[DevicesBefore(**at) for at in trained.devices_before] or None,
+        shuffle_window=run.pretraining.shuffle_window,
+        without=_without(config, run),
+        deterministic=devices.arithmetic().get("deterministic"),
+        processes=processes if processes > 1 else None,
+        devices_before=[DevicesBefore(**at) for at in record.devices_before] or None,
     )
 
 
-def _without(settings: RunSettings, run: Pretraining, replicas: int) -> WithoutDocuments | None:
+def _without(config: RunConfiguration, run: Run) -> WithoutDocuments | None:
     """What the run was trained without, if anything."""
     if run.holes is None:
         return None
-    found = HolesOfRun.read(settings.holes)
+    found = HolesOfRun.read(config.holes)
     return WithoutDocuments(
         what=[left_out.what for left_out in found.forget],
         documents=found.documents,
         tokens=found.tokens,
         samples=found.samples,
-        first_step=first_use(run, replicas, {sample for sample, _, _ in found.holes}),
+        first_step=first_use(run, {sample for sample, _, _ in found.holes}),
         holes=run.holes.sha256,
     )

@@ -5,9 +5,8 @@ from pathlib import Path
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
-from mlm.training.engine import Accelerator
-from mlm.training.resolved_run import Pretraining
-from mlm.training.run_inputs import RunFiles
+from mlm.training.engine import Devices
+from mlm.training.run import Run, RunFiles
 from mlm.training.training_log import Row
 
 SCRIPTS = Path(__file__).parents[2]
@@ -29,7 +28,7 @@ COMPUTING_MODULES = {
         "mlm.model.initialisation",
         "mlm.model.model_configuration",
         "mlm.training.optimisation",
-        "mlm.training.resolved_run",
+        "mlm.training.run",
     ),
     "tensorflow": (
         "mlm.samples.input_pipeline",
@@ -62,7 +61,7 @@ COMPUTING_PACKAGES = {
 }
 
 
-def state_basis(run: Pretraining, files: RunFiles, accelerator: Accelerator) -> dict:
+def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
     """What a saved state must have been made from for this run to go on from it.
 
     The engine, the run's resolved settings, what the device came to, manifests, tokenizer, the
@@ -70,19 +69,19 @@ def state_basis(run: Pretraining, files: RunFiles, accelerator: Accelerator) -> 
     Where and how often states are saved, which TPU it is, and code that logs, reports or uploads
     is left out.
     """
-    modules = COMPUTING_MODULES["both"] + COMPUTING_MODULES[accelerator.framework]
+    modules = COMPUTING_MODULES["both"] + COMPUTING_MODULES[devices.framework]
     code = code_digests(SCRIPTS, modules)
     return {
-        "pretraining.engine": accelerator.framework,
+        "pretraining.engine": devices.framework,
         "settings": run.basis(),
         "device": {
-            "kind": accelerator.kind,
-            "strategy": accelerator.name,
-            "replicas": accelerator.replicas,
-            "precision": accelerator.precision,
-            **accelerator.arithmetic(),
+            "kind": devices.kind,
+            "strategy": devices.name,
+            "replicas": devices.replicas,
+            "precision": devices.precision,
+            **devices.arithmetic(),
         },
-        "packages": package_versions(COMPUTING_PACKAGES[accelerator.framework]),
+        "packages": package_versions(COMPUTING_PACKAGES[devices.framework]),
         "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},
         "tokenizer": file_sha256(files.tokenizer),
         "code": {name: code[name] for name in modules},

@@ -11,27 +11,32 @@ without an error (one byte in 5.6 MB changed). Neither knows what a state was ma
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
+import shutil
 import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
-from mlm.foundations.framework import tf
 from mlm.training.engine import State
 from mlm.training.locks import FileLock, Lease
-from mlm.training.processes import Group
+from mlm.training.processes import Alone, Group
+from mlm.training.state_files import (
+    errors_at,
+    files_at,
+    read_bytes,
+    size_and_digest,
+    write_bytes,
+)
 
 _MARKER = "complete.json"
-#: Bytes read at a time where a file's digest is taken.
-_PART = 1 << 24
 #: Seconds after which what one host has written is seen by the others.
 _SEEN_SECONDS = 65.0
 _STATE = re.compile(r"step-(\d{8,})/?")
@@ -74,50 +79,53 @@ class StateDirectory:
     def _local(self) -> bool:
         return "://" not in self.path
 
-    def acquire(self) -> None:
-        """Make the directory and lock it for this process; see `release`.
+    @property
+    def _files(self) -> Any:
+        return files_at(self.path)
 
-        Raises MlmError where another process holds it or nothing can be written.
+    @contextlib.contextmanager
+    def held(self, group: Group | None = None) -> Iterator[None]:
+        """The directory, made and locked for this process, and seen by all of `group`.
+
+        Raises MlmError if another process holds it, nothing can be written, or a process of the
+        group does not see it.
         """
-        if not self.leads:
-            return
+        group = group or Alone()
+        with group.as_one():
+            if self.leads:
+                self._lock = self._acquired()
         try:
-            tf.io.gfile.makedirs(self.path)
-            self._lock = FileLock(self.path) if self._local else Lease(self.path)
-            for name in tf.io.gfile.listdir(self.path) if self._local else ():
+            self._check_seen(group)
+            yield
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    def _acquired(self) -> FileLock | Lease:
+        try:
+            self._files.makedirs(self.path)
+            lock = FileLock(self.path) if self._local else Lease(self.path)
+            for name in self._files.listdir(self.path) if self._local else ():
                 if name.rstrip("/").endswith(".partial"):
-                    tf.io.gfile.rmtree(f"{self.path}/{name}")
-        except (OSError, tf.errors.OpError) as error:
+                    self._files.rmtree(f"{self.path}/{name}")
+        except errors_at(self.path) as error:
             raise MlmError(
                 f"pretraining.checkpoint.directory: cannot write to {self.path} "
                 f"({_reason(error)}). Training state must be saved somewhere: give the right to "
                 f"write, or name another directory{_missing_support(self.path, error)}"
             ) from error
+        return lock
 
-    def release(self) -> None:
-        """Let other processes have the directory."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """The directory, made and locked for this process; see `acquire`."""
-        self.acquire()
-        try:
-            yield
-        finally:
-            self.release()
-
-    def check_seen(self, group: Group) -> None:
-        """Raise MlmError where not all processes of `group` see the directory of the one that
+    def _check_seen(self, group: Group) -> None:
+        """Raise MlmError unless all processes of `group` see the directory of the one that
         leads."""
         if group.count == 1:
             return
         path, word = f"{self.path}/seen-by-all", uuid.uuid4().hex
         with group.as_one():
             if group.leads:
-                _write(path, word.encode())
+                write_bytes(path, word.encode())
         word = group.told(word)
         with group.as_one():
             if not group.leads and not _comes_to_be_seen(path, word):
@@ -127,21 +135,21 @@ class StateDirectory:
                     "see, on a common file system or gs://"
                 )
         if group.leads:
-            tf.io.gfile.remove(path)
+            self._files.remove(path)
 
     def steps(self) -> list[int]:
         """Steps of the states that are there, newest first, complete or not."""
-        if not tf.io.gfile.isdir(self.path):
+        if not self._files.isdir(self.path):
             return []
-        found = (_STATE.fullmatch(name) for name in tf.io.gfile.listdir(self.path))
+        found = (_STATE.fullmatch(name) for name in self._files.listdir(self.path))
         return sorted((int(match[1]) for match in found if match), reverse=True)
 
     def others(self) -> list[str]:
         """States of the same run that other settings, data or code have made: directories."""
         run = self.path.rpartition("/")[0]
-        if not tf.io.gfile.isdir(run):
+        if not self._files.isdir(run):
             return []
-        names = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(run))
+        names = sorted(name.rstrip("/") for name in self._files.listdir(run))
         found = [StateDirectory(f"{run}/{name}", self.keep) for name in names]
         return [other.path for other in found if other.path != self.path and other.steps()]
 
@@ -180,26 +188,26 @@ class StateDirectory:
         when another process has taken the directory over.
         """
         if not self.leads:
-            state.help_write()
+            state.helpwrite_bytes()
             return
         if self._lock is not None:
             self._lock.check()
         final = self._place(step)
         place = final + ".partial" if self._local else final
         try:
-            if not self._local and tf.io.gfile.exists(final):
-                tf.io.gfile.rmtree(final)
-            tf.io.gfile.makedirs(place)
+            if not self._local and self._files.exists(final):
+                self._files.rmtree(final)
+            self._files.makedirs(place)
             state.write(place)
-            _write(f"{place}/progress.json", json.dumps(progress).encode())
-            files = {name: _size_and_digest(f"{place}/{name}") for name in _files(place)}
+            write_bytes(f"{place}/progress.json", json.dumps(progress).encode())
+            files = {name: size_and_digest(f"{place}/{name}") for name in _files(place)}
             marker = {"fingerprint": self.fingerprint, "basis": self.basis, "files": files}
-            _write(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
+            write_bytes(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
             if self._local:
                 _flush_and_rename(place, final)
-        except (OSError, tf.errors.OpError) as error:
-            with contextlib.suppress(OSError, tf.errors.OpError):
-                tf.io.gfile.rmtree(place)
+        except errors_at(self.path) as error:
+            with contextlib.suppress(*errors_at(self.path)):
+                self._files.rmtree(place)
             raise MlmError(
                 f"The state after step {step} could not be saved in {self.path}: "
                 f"{_reason(error)}. The states before it are untouched; free space "
@@ -209,7 +217,7 @@ class StateDirectory:
         kept = [other for other in found if other <= step][: self.keep]
         for other in found:
             if other not in kept and not (other < step and other in self.keep_steps):
-                tf.io.gfile.rmtree(self._place(other))
+                self._files.rmtree(self._place(other))
 
     def restore(self, state: State, only: int | None = None) -> tuple[int, dict] | None:
         """Load the newest whole state into `state`; its step and progress, or None.
@@ -231,7 +239,7 @@ class StateDirectory:
                     "it away, or name another pretraining.checkpoint.directory"
                 )
             state.read(place)
-            return step, json.loads(_read(f"{place}/progress.json"))
+            return step, json.loads(read_bytes(f"{place}/progress.json"))
         return None
 
 
@@ -239,7 +247,7 @@ def _comes_to_be_seen(path: str, word: str) -> bool:
     """Whether the file holds `word`, within the time that a network's file system may remember
     another content."""
     end = time.monotonic() + _SEEN_SECONDS
-    while not (tf.io.gfile.exists(path) and _read(path).decode() == word):
+    while not (files_at(path).exists(path) and read_bytes(path).decode() == word):
         if time.monotonic() > end:
             return False
         time.sleep(0.2)
@@ -251,7 +259,7 @@ def _flush_and_rename(place: str, final: str) -> None:
         with open(f"{place}/{name}", "rb+") as handle:
             os.fsync(handle.fileno())
     if os.path.exists(final):
-        tf.io.gfile.rmtree(final)
+        shutil.rmtree(final)
     os.rename(place, final)
 
 
@@ -262,7 +270,7 @@ def _reason(error: Exception) -> str:
 
 
 def _missing_support(path: str, error: Exception) -> str:
-    if path.startswith("gs://") and isinstance(error, tf.errors.UnimplementedError):
+    if path.startswith("gs://") and type(error).__name__ == "UnimplementedError":
         return (
             ". For gs:// TensorFlow needs the package tensorflow-io-gcs-filesystem (pip install "
             "tensorflow-io-gcs-filesystem) and credentials (gcloud auth application-default login)"
@@ -271,42 +279,22 @@ def _missing_support(path: str, error: Exception) -> str:
 
 
 def _files(place: str) -> list[str]:
-    return sorted(name for name in tf.io.gfile.listdir(place) if name != _MARKER)
-
-
-def _read(path: str) -> bytes:
-    with tf.io.gfile.GFile(path, "rb") as handle:
-        return handle.read()
-
-
-def _write(path: str, content: bytes) -> None:
-    with tf.io.gfile.GFile(path, "wb") as handle:
-        handle.write(content)
-
-
-def _size_and_digest(path: str) -> list:
-    """Size in bytes and sha256, of any file system of TensorFlow's, a part at a time."""
-    size, digest = 0, hashlib.sha256()
-    with tf.io.gfile.GFile(path, "rb") as handle:
-        while part := handle.read(_PART):
-            size += len(part)
-            digest.update(part)
-    return [size, digest.hexdigest()]
+    return sorted(name for name in files_at(place).listdir(place) if name != _MARKER)
 
 
 def _marker_or_fault(place: str) -> tuple[dict, str | None]:
     """The marker of the state at `place`, and what is wrong with the state, in words."""
-    if not tf.io.gfile.exists(f"{place}/{_MARKER}"):
+    if not files_at(place).exists(f"{place}/{_MARKER}"):
         return {}, "it was never completed"
     try:
-        marker = json.loads(_read(f"{place}/{_MARKER}"))
+        marker = json.loads(read_bytes(f"{place}/{_MARKER}"))
         files, _ = marker["files"], marker["fingerprint"]
     except (ValueError, KeyError, TypeError):
         return {}, f"{_MARKER} is damaged"
     for name, expected in files.items():
         path = f"{place}/{name}"
-        if not tf.io.gfile.exists(path):
+        if not files_at(path).exists(path):
             return marker, f"{name} is missing"
-        if _size_and_digest(path) != expected:
+        if size_and_digest(path) != expected:
             return marker, f"{name} is damaged"
     return marker, None

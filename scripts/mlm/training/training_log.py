@@ -8,7 +8,6 @@ from pathlib import Path
 import psutil
 
 from mlm.foundations.atomic import write_csv
-from mlm.foundations.framework import tf
 
 #: Seconds between two progress lines.
 _PROGRESS_INTERVAL = 5.0
@@ -154,12 +153,14 @@ class Events:
     """TensorBoard events of a run, beside its state."""
 
     def __init__(self, directory: str):
-        self._writer = tf.summary.create_file_writer(directory)
+        from mlm.foundations.framework import tf
+
+        self._scalar, self._writer = tf.summary.scalar, tf.summary.create_file_writer(directory)
 
     def add(self, row: Row) -> None:
         """Write one row's figures as scalars."""
         with self._writer.as_default(step=row.step):
             for name, value in asdict(row).items():
                 if value is not None and name != "step":
-                    tf.summary.scalar(name, value)
+                    self._scalar(name, value)
         self._writer.flush()

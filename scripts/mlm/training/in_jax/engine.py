@@ -20,7 +20,7 @@ from mlm.model.initialisation import neighbour_heads
 from mlm.model.weights import initial_parameters
 from mlm.samples.stored_batches import samples_in_order, stored_batches
 from mlm.samples.tf_example import SampleError, decode_samples
-from mlm.training.in_jax.accelerators import Accelerator
+from mlm.training.in_jax.devices import MeshDevices
 from mlm.training.in_jax.framework import shardings
 from mlm.training.in_jax.layout import UNDIVIDED, Division, OwnRows, of_the_first
 from mlm.training.in_jax.optimizers import all_finite, first_moments, hidden_parts
@@ -32,7 +32,8 @@ from mlm.training.in_jax.train_step import (
     train_step,
     validation_step,
 )
-from mlm.training.resolved_run import VALIDATION_SEED, Pretraining
+from mlm.training.run import VALIDATION_SEED, Run
+from mlm.training.state_files import read_bytes, write_bytes
 
 _FILE = "state.safetensors"
 
@@ -82,33 +83,33 @@ class Engine:
 
     head = "vocabulary projection at masked positions only"
 
-    def __init__(self, run: Pretraining, accelerator: Accelerator):
+    def __init__(self, run: Run, devices: MeshDevices):
         self._run = run
         self._architecture = Architecture.of(run.model_config.to_dict())
-        self._group = accelerator.group
-        self._whole, self._divided = shardings(accelerator.mesh)
-        self.batch_size = run.global_batch_size(accelerator.replicas)
-        self._validation_size = run.validation_batch_size(accelerator.replicas)
+        self._group = devices.group
+        self._whole, self._divided = shardings(devices.mesh)
+        self.batch_size = run.batch_size
+        self._validation_size = run.validation_batch_size
         self.step = 0
         weights = initial_parameters(self._architecture, jax.random.key(run.seed))
         weights = {name: np.array(value) for name, value in weights.items()}
         hidden = hidden_parts(self._architecture)
         division = UNDIVIDED
-        if run.shard_optimizer:
+        if run.pretraining.shard_optimizer:
             shapes = {name: value.shape for name, value in weights.items()}
-            division = Division.of(shapes, accelerator.replicas)
-        moments = partial(first_moments, settings=run.optimizer, hidden=hidden)
+            division = Division.of(shapes, devices.replicas)
+        moments = partial(first_moments, settings=run.pretraining.optimizer, hidden=hidden)
         partition = division.of_state(jax.eval_shape(moments, weights))
-        self._partition = jax.tree.map(partial(NamedSharding, accelerator.mesh), partition)
-        if run.initialisation.attention == "neighbour_heads":
+        self._partition = jax.tree.map(partial(NamedSharding, devices.mesh), partition)
+        if run.model.initialisation.attention == "neighbour_heads":
             neighbour_heads(NamedWeights(weights, self._architecture), run.model_config, run.seed)
         self.begin_with(weights)
         self.parameters = sum(value.size for value in weights.values())
-        computation = computation_of(run, self._architecture, accelerator.precision)
+        computation = computation_of(run, self._architecture, devices.precision)
         self._train = jax.jit(
             on_mesh(
-                train_step(computation, run.plan, run.optimizer, run.seed, division),
-                accelerator.mesh,
+                train_step(computation, run.plan, run.pretraining.optimizer, run.seed, division),
+                devices.mesh,
                 partition,
             ),
             donate_argnums=0,
@@ -116,7 +117,7 @@ class Engine:
         self._validate = jax.jit(
             on_mesh(
                 validation_step(computation, run.validation_plan, VALIDATION_SEED),
-                accelerator.mesh,
+                devices.mesh,
             )
         )
         self._finite = jax.jit(all_finite)
@@ -134,7 +135,7 @@ class Engine:
 
         def begun(weights):
             hidden = hidden_parts(self._architecture)
-            moments = first_moments(weights, self._run.optimizer, hidden)
+            moments = first_moments(weights, self._run.pretraining.optimizer, hidden)
             return {"parameters": weights, "moments": moments, "step": jnp.int32(0)}
 
         self._put(begun, weights)
@@ -193,9 +194,7 @@ class Engine:
         """Write the state below `place`, a directory or gs:// prefix."""
         from safetensors.numpy import save
 
-        content = save(dict(self._leaves()))
-        with _opened(f"{place}/{_FILE}", "wb") as stream:
-            stream.write(content)
+        write_bytes(f"{place}/{_FILE}", save(dict(self._leaves())))
 
     def read(self, place: str) -> None:
         """Take the state from there; MlmError where it is that of another model."""
@@ -203,8 +202,7 @@ class Engine:
 
         expected = jax.eval_shape(lambda state: state, self._state)
         self._state = None
-        with _opened(f"{place}/{_FILE}", "rb") as stream:
-            stored = load(stream.read())
+        stored = load(read_bytes(f"{place}/{_FILE}"))
         leaves = jax.tree_util.tree_leaves_with_path(expected)
         shapes = {_name(path): value.shape for path, value in leaves}
         if {name: value.shape for name, value in stored.items()} != shapes:
@@ -234,7 +232,7 @@ class Engine:
         return rows.given if rows else lambda batch: jax.device_put(batch, self._divided)
 
     def _training_batches(self, rows: OwnRows | None) -> Iterator[dict]:
-        order = self._run.order_from(self.step, self.batch_size)
+        order = self._run.order_from(self.step)
         holes = self._run.holes
         for whole in stored_batches(self._run.train, order):
             epochs, indices, records = whole if rows is None else (x[rows.rows] for x in whole)
@@ -250,11 +248,11 @@ class Engine:
             yield from self._validation_batches
             return
         kept = []
-        parts = samples_in_order(run.validation, run.validation_samples)
+        parts = samples_in_order(run.validation, run.pretraining.validation.samples)
         for whole in _of_one_size(parts, self._validation_size):
             indices, records = whole if rows is None else (x[rows.rows] for x in whole)
             batch = self._stored(indices, records)
-            if run.validation_samples is not None:
+            if run.pretraining.validation.samples is not None:
                 kept.append(batch)
             yield batch
         self._validation_batches = kept or None
@@ -268,12 +266,12 @@ class Engine:
         return {"tokens": tokens, "index": indices.astype(np.uint32)}
 
 
-def computation_of(run: Pretraining, architecture: Architecture, precision: str) -> Computation:
+def computation_of(run: Run, architecture: Architecture, precision: str) -> Computation:
     """How the run's network is computed."""
     return Computation(
         architecture,
-        run.attend,
-        run.rematerialise,
+        run.pretraining.attend,
+        run.pretraining.rematerialise,
         precision,
         run.model_config.cls_token_id,
         0 if run.holes is None else run.holes.padding_id,
@@ -309,11 +307,3 @@ def _of_one_size(parts: Iterator[tuple], size: int) -> Iterator[tuple[np.ndarray
 
 def _name(path) -> str:
     return "/".join(str(part.key) for part in path)
-
-
-def _opened(path: str, mode: str):
-    if "://" not in path:
-        return open(path, mode)
-    from mlm.foundations.framework import tf
-
-    return tf.io.gfile.GFile(path, mode)

@@ -10,9 +10,10 @@ import math
 import jax
 import jax.numpy as jnp
 
+from mlm.config.pretraining import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.training.in_jax.layout import Division
-from mlm.training.optimisation import MUON, OptimizerSettings, learning_rate
+from mlm.training.optimisation import MUON, learning_rate
 
 
 def hidden_parts(architecture: Architecture) -> dict[str, int]:
@@ -32,7 +33,7 @@ def hidden_parts(architecture: Architecture) -> dict[str, int]:
     return parts | {f"{names.head_dense}.weight": 1}
 
 
-def first_moments(parameters: dict, settings: OptimizerSettings, hidden: dict[str, int]) -> dict:
+def first_moments(parameters: dict, settings: Optimizer, hidden: dict[str, int]) -> dict:
     """Moments of 0: `first` of every weight, `second` of those that AdamW updates."""
     of_muon = {"adamw": {}, "muon": hidden}[settings.name]
     adamw = [name for name in parameters if name not in of_muon]
@@ -56,7 +57,7 @@ def updated(
     moments: dict,
     gradients: dict,
     step,
-    settings: OptimizerSettings,
+    settings: Optimizer,
     hidden: dict[str, int],
     dtype,
     division: Division,

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from mlm.config.pretraining import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.model.masked_loss import masked_cross_entropy
 from mlm.model.network import document_numbers, hidden_states, projection
@@ -19,7 +20,6 @@ from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.training.in_jax.framework import AXIS
 from mlm.training.in_jax.layout import UNDIVIDED, Division
 from mlm.training.in_jax.optimizers import clipped, hidden_parts, updated
-from mlm.training.optimisation import OptimizerSettings
 
 #: The number of the sample that fills up a last batch: nothing of it is predicted.
 FILLING = 2**32 - 1
@@ -71,7 +71,7 @@ def _flag(kind: type) -> int:
 def train_step(
     computation: Computation,
     plan: MaskingPlan,
-    settings: OptimizerSettings,
+    settings: Optimizer,
     seed: int,
     division: Division = UNDIVIDED,
 ) -> Callable:

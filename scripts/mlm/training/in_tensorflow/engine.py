@@ -15,7 +15,7 @@ from mlm.samples.input_pipeline import (
     replica_shares,
     training_batches,
 )
-from mlm.training.in_tensorflow.accelerators import Accelerator
+from mlm.training.in_tensorflow.devices import StrategyDevices
 from mlm.training.in_tensorflow.model import (
     KerasWeights,
     build_model,
@@ -29,7 +29,7 @@ from mlm.training.in_tensorflow.train_step import (
     distributed_validation_step,
     replica_train_step,
 )
-from mlm.training.resolved_run import VALIDATION_SEED, Pretraining
+from mlm.training.run import VALIDATION_SEED, Run
 
 
 def trackable_state(model, optimizer) -> tf.train.Checkpoint:
@@ -66,23 +66,23 @@ class TrackedState:
 class Engine:
     """`mlm.training.engine.Engine` in TensorFlow; `model` is the masked language model."""
 
-    def __init__(self, run: Pretraining, accelerator: Accelerator):
-        if run.optimizer.gradient_accumulation_steps > 1:
+    def __init__(self, run: Run, devices: StrategyDevices):
+        optimizer = run.pretraining.optimizer
+        if optimizer.gradient_accumulation_steps > 1:
             # It rewrites the sum of a large gradient in the loop over the parts into temporary
             # variables of which two may have one name: AlreadyExistsError, from a width of 512
             # on.
             tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
-        self._run, self._strategy = run, accelerator.strategy
-        self._replicas = accelerator.replicas
-        self.batch_size = run.global_batch_size(accelerator.replicas)
+        self._run, self._strategy = run, devices.strategy
+        self.batch_size = run.batch_size
         with self._strategy.scope():
-            self.model = build_model(run.model_config, run.initialisation.attention, run.seed)
-            optimizer = build_optimizer(run.optimizer, self.model.trainable_variables)
-        self.state = TrackedState(trackable_state(self.model, optimizer))
+            self.model = build_model(run.model_config, run.model.initialisation.attention, run.seed)
+            built = build_optimizer(optimizer, self.model.trainable_variables)
+        self.state = TrackedState(trackable_state(self.model, built))
         self.parameters = number_of_parameters(self.model)
         self.head = head_in_words(run.model_config.model_type)
         self.step = 0
-        step = replica_train_step(self.model, optimizer, run.optimizer, accelerator.lanes)
+        step = replica_train_step(self.model, built, optimizer, devices.lanes)
         self._train_step = distributed_train_step(self._strategy, step)
         self._validation_step = distributed_validation_step(self._strategy, self.model)
         self._batches = self._validation_batches = None
@@ -101,7 +101,7 @@ class Engine:
 
     def validate(self) -> tuple[float, float]:
         if self._validation_batches is None:
-            size = self._run.validation_batch_size(self._replicas)
+            size = self._run.validation_batch_size
             self._validation_batches = self._distributed(
                 lambda: validation_batches(self._run, size), size
             )
@@ -124,7 +124,7 @@ class Engine:
         tf.profiler.experimental.stop()
 
     def _training_batches(self) -> tf.data.Dataset:
-        order = self._run.order_from(self.step, self.batch_size)
+        order = self._run.order_from(self.step)
         return training_batches(self._run.train, self._run.plan, order, self._run.holes)
 
     def _distributed(self, make_batches, batch_size: int):
@@ -134,12 +134,12 @@ class Engine:
         )
 
 
-def validation_batches(run: Pretraining, batch_size: int) -> tf.data.Dataset:
+def validation_batches(run: Run, batch_size: int) -> tf.data.Dataset:
     """What a validation pass of `run` looks at: the same samples and masks whatever its seed."""
     return evaluation_batches(
         run.validation,
         run.validation_plan,
         seed=VALIDATION_SEED,
         batch_size=batch_size,
-        samples=run.validation_samples,
+        samples=run.pretraining.validation.samples,
     )

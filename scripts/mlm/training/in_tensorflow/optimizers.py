@@ -2,10 +2,11 @@
 
 from functools import partial
 
+from mlm.config.pretraining import Optimizer
 from mlm.foundations.framework import tf, tf_keras
 from mlm.training.in_tensorflow.adamw import AdamW
 from mlm.training.in_tensorflow.muon import Muon
-from mlm.training.optimisation import OptimizerSettings, learning_rate
+from mlm.training.optimisation import learning_rate
 
 #: Parts of the names of variables that weight decay leaves alone, as in BERT's release.
 NO_DECAY = ("bias", "layernorm", "layer_norm", "beta", "gamma")
@@ -14,7 +15,7 @@ NO_DECAY = ("bias", "layernorm", "layer_norm", "beta", "gamma")
 class LearningRate(tf_keras.optimizers.schedules.LearningRateSchedule):
     """`learning_rate` as Keras asks for it."""
 
-    def __init__(self, settings: OptimizerSettings):
+    def __init__(self, settings: Optimizer):
         self.settings = settings
 
     def __call__(self, step):
@@ -34,7 +35,7 @@ def decays(name: str) -> bool:
     return not any(part in own for part in NO_DECAY)
 
 
-def build_optimizer(settings: OptimizerSettings, variables) -> tf_keras.optimizers.Optimizer:
+def build_optimizer(settings: Optimizer, variables) -> tf_keras.optimizers.Optimizer:
     """The optimizer that `settings` name, with its slots made; no clipping of its own.
 
     AdamW (Loshchilov and Hutter, 2019), or Muon with AdamW beside it. Gradients are clipped by the

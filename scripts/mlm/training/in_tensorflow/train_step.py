@@ -1,8 +1,8 @@
 """One update of the weights, and one look at the validation split: what the device runs."""
 
+from mlm.config.pretraining import Optimizer
 from mlm.foundations.framework import tf
 from mlm.training.in_tensorflow.prediction import masked_logits, masked_projection, traceable
-from mlm.training.optimisation import OptimizerSettings
 
 
 def _answers(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -79,7 +79,7 @@ def masked_cross_entropy(model, batch: dict, training: bool) -> tuple[tf.Tensor,
     return tf.reduce_sum(loss * weights), tf.reduce_sum(tf.where(right, weights, 0.0))
 
 
-def replica_train_step(model, optimizer, settings: OptimizerSettings, lanes: int = 1):
+def replica_train_step(model, optimizer, settings: Optimizer, lanes: int = 1):
     """The function that every replica runs on its share of a batch.
 
     In `lanes` equal parts, of which none waits for another: as many operations run at the same

@@ -6,15 +6,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from mlm.config.accelerator import Accelerator
 from mlm.config.families import unfit_tpu
 from mlm.foundations.errors import MlmError
-from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.training.in_jax.framework import data_mesh, prepare
 from mlm.training.processes import Alone, Group, as_member
 
 
 @dataclass(frozen=True)
-class Accelerator:
+class MeshDevices:
     """A mesh with the one axis "data" over the devices of all processes, its kind ("cpu", "gpu" or
     "tpu") and precision, and the processes.
 
@@ -26,7 +26,6 @@ class Accelerator:
     precision: str
     deterministic: bool = True
     group: Group = field(default_factory=Alone)
-    continues_others: bool = False
     framework = "jax"
 
     @property
@@ -45,14 +44,15 @@ class Accelerator:
         return several | ({"threads": int(os.environ["NPROC"])} if self.kind == "cpu" else {})
 
 
-def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
-    """Set up the devices that `settings` ask for. Call once, before anything imports JAX.
+def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
+    """Set up the devices that `settings` ask for, with those of the other processes if several
+    train `together`. Call once, before anything imports JAX.
 
     Raises MlmError when there is no such device, saying what was looked for.
     """
     if problem := unfit_tpu("jax", settings):
         raise MlmError(problem)
-    member = as_member(settings.start, settings.processes) if settings.together else None
+    member = as_member(settings.start, settings.processes) if together else None
     prepare(settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic)
     group = Alone()
     if member is not None:
@@ -69,8 +69,4 @@ def open_accelerator(settings: AcceleratorSettings) -> Accelerator:
     if precision == "auto":
         # XLA multiplies bfloat16 on a CPU no faster than float32.
         precision = "bfloat16" if kind == "tpu" else "float32"
-    return Accelerator(
-        *(mesh, kind, precision, settings.deterministic),
-        group,
-        settings.continue_on_other_devices,
-    )
+    return MeshDevices(mesh, kind, precision, settings.deterministic, group)

@@ -3,15 +3,15 @@
 import sys
 from dataclasses import dataclass
 
+from mlm.config.accelerator import Accelerator
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf, tf_keras
-from mlm.training.accelerator_settings import AcceleratorSettings
 from mlm.training.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
 from mlm.training.processes import Alone
 
 
 @dataclass(frozen=True)
-class Accelerator:
+class StrategyDevices:
     """A strategy with its kind ("cpu", "gpu" or "tpu") and precision, ready for use, and the equal
     parts of a batch that a CPU computes at the same time."""
 
@@ -21,7 +21,6 @@ class Accelerator:
     lanes: int = 1
     framework = "tensorflow"
     group = Alone()
-    continues_others = False
 
     @property
     def replicas(self) -> int:
@@ -41,7 +40,7 @@ class Accelerator:
         }
 
 
-def open_accelerator(settings: AcceleratorSettings, batch: int = 1) -> Accelerator:
+def open_strategy(settings: Accelerator, batch: int = 1) -> StrategyDevices:
     """Set up the devices that `settings` ask for. Call once, before any other TensorFlow.
 
     `batch` is the number of samples of which a replica computes gradients at once.
@@ -67,7 +66,7 @@ def open_accelerator(settings: AcceleratorSettings, batch: int = 1) -> Accelerat
     tf_keras.mixed_precision.set_global_policy(
         "mixed_bfloat16" if precision == "bfloat16" else "float32"
     )
-    return Accelerator(strategy=strategy, kind=kind, precision=precision, lanes=lanes)
+    return StrategyDevices(strategy=strategy, kind=kind, precision=precision, lanes=lanes)
 
 
 def _kind_of_this_machine() -> str:
@@ -91,12 +90,12 @@ def _kind_of_this_machine() -> str:
     return "cpu"
 
 
-def _cpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
+def _cpu(settings: Accelerator) -> tf.distribute.Strategy:
     tf.config.set_visible_devices([], "GPU")
     return tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
-def _virtual_replicas(settings: AcceleratorSettings) -> tf.distribute.Strategy:
+def _virtual_replicas(settings: Accelerator) -> tf.distribute.Strategy:
     tf.config.set_visible_devices([], "GPU")
     cpu = tf.config.list_physical_devices("CPU")[0]
     count = settings.virtual_replicas
@@ -106,7 +105,7 @@ def _virtual_replicas(settings: AcceleratorSettings) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(count)])
 
 
-def _gpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
+def _gpu(settings: Accelerator) -> tf.distribute.Strategy:
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         raise MlmError(
@@ -119,7 +118,7 @@ def _gpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy()
 
 
-def _tpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
+def _tpu(settings: Accelerator) -> tf.distribute.Strategy:
     node = settings.tpu
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
@@ -133,7 +132,7 @@ def _tpu(settings: AcceleratorSettings) -> tf.distribute.Strategy:
     return tf.distribute.TPUStrategy(resolver)
 
 
-def _no_tpu(settings: AcceleratorSettings, error: Exception) -> str:
+def _no_tpu(settings: Accelerator, error: Exception) -> str:
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if settings.kind == "auto":
         return (

@@ -1,0 +1,61 @@
+"""What the configuration says of one run, as the jobs that train it get it."""
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+from mlm.config.accelerator import Accelerator
+from mlm.config.families import engine_for
+from mlm.config.fields import Count, Section, Seed, Text, section
+from mlm.config.model import ModelOfRun
+from mlm.config.pretraining import Pretraining
+from mlm.config.resolution import Settings, model_of_run, run_section
+
+
+class RunConfiguration(Section):
+    """The sections of one run, and what it shares with the others.
+
+    `seed` is that of the whole configuration, `corpus` its source. `holes` names the file that
+    says what the run is trained without, `parent` is the run that it continues.
+    """
+
+    name: Text
+    model: ModelOfRun = section(ModelOfRun)
+    pretraining: Pretraining = section(Pretraining)
+    accelerator: Accelerator = section(Accelerator)
+    seed: Seed = 0
+    sequence_length: Count
+    corpus: Text = "embedded"
+    holes: Text | None = None
+    parent: "RunConfiguration | None" = None
+
+    @classmethod
+    def of(cls, settings: Settings, run: str, **others: Any) -> Self:
+        """That of `run` in the whole configuration; `others` are `parent` and `holes`."""
+        return cls.of_param(
+            {
+                "name": run,
+                "model": model_of_run(settings, run),
+                "pretraining": run_section(settings, run, "pretraining"),
+                "accelerator": settings["accelerator"],
+                "seed": settings["seed"],
+                "sequence_length": settings["shards"]["sequence_length"],
+                "corpus": settings["corpus"]["source"],
+                "holes": None,
+                "parent": None,
+            }
+        ).with_values(**others)
+
+    def with_values(self, **values: Any) -> Self:
+        """The same but for `values`: a section's are given as a mapping of what differs in it."""
+        changed = {
+            name: getattr(self, name).model_copy(update=value)
+            if isinstance(value, Mapping)
+            else value
+            for name, value in values.items()
+        }
+        return self.model_copy(update=changed)
+
+    @property
+    def engine(self) -> str:
+        """What computes the run, "tensorflow" or "jax"."""
+        return engine_for(self.pretraining.engine, self.model.model_type)

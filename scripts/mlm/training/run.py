@@ -1,0 +1,238 @@
+"""A run as it trains: its configuration, and what follows from its data and its devices."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mlm.config.model import ModelOfRun
+from mlm.config.pretraining import Masking, Pretraining
+from mlm.config.run import RunConfiguration
+from mlm.foundations.artefacts import check_outputs
+from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.errors import MlmError, remedy
+from mlm.model.model_configuration import model_configuration
+from mlm.samples.artefacts import HolesOfRun
+from mlm.samples.holes import Holes
+from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, shards_root
+from mlm.samples.masking import MaskingPlan
+from mlm.samples.masking_plan import masking_plan
+from mlm.samples.stored_batches import BatchOrder, ShardFiles
+from mlm.tokenizer.encoding import Encoder
+from mlm.training.optimisation import with_lengths
+
+#: Masks of the validation samples follow from these in every run, so that their curves compare.
+VALIDATION_SEED = 0
+VALIDATION_MASKING = Masking(mlm_probability=0.15)
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """What a run reads: tokenizer.json, with its other files beside it, and the manifests."""
+
+    tokenizer: str
+    manifests: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, fully determined: everything that its weights depend on but for the devices.
+
+    `pretraining` is the section with steps, seed and the lengths of the schedule settled.
+    """
+
+    name: str
+    model: ModelOfRun
+    pretraining: Pretraining
+    plan: MaskingPlan
+    validation_plan: MaskingPlan
+    train: ShardFiles
+    validation: ShardFiles
+    #: The transformers configuration; None for who asks which samples the run is shown alone.
+    model_config: Any
+    holes: Holes | None = None
+    replicas: int = 1
+
+    @property
+    def steps(self) -> int:
+        return self.pretraining.steps
+
+    @property
+    def seed(self) -> int:
+        return self.pretraining.seed
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in one update, over all replicas and accumulated batches."""
+        return _batch_size(self.pretraining, self.replicas)
+
+    @property
+    def validation_batch_size(self) -> int:
+        """Samples of the validation split in one pass through the model.
+
+        Accumulated batches go one after another in training, and fit a device only so.
+        """
+        return self.pretraining.per_replica_batch_size * self.replicas
+
+    def order_from(self, step: int) -> BatchOrder:
+        """The batches of the training after `step` updates."""
+        return BatchOrder(
+            seed=self.seed,
+            global_batch_size=self.batch_size,
+            shuffle_window=self.pretraining.shuffle_window,
+            start_step=step,
+            steps=self.steps,
+        )
+
+    def step_sizes(self) -> dict:
+        """What shapes its step, by the names in preflight.json."""
+        section = self.pretraining
+        return {
+            "attend": section.attend,
+            "rematerialise": section.rematerialise,
+            "shard_optimizer": section.shard_optimizer,
+            "model_type": self.model_config.model_type,
+            "per_replica_batch_size": section.per_replica_batch_size,
+            "gradient_accumulation_steps": section.optimizer.gradient_accumulation_steps,
+            "sequence_length": self.plan.sequence_length,
+            "vocabulary_size": self.plan.vocabulary_size,
+            "slots": self.plan.slots,
+        }
+
+    def basis(self) -> dict:
+        """The values that a state of the run belongs to, JSON-like.
+
+        Left out are the run's name, where its data lies, and when its state is saved.
+        """
+        saved_anyhow = {"checkpoint", "continue_from", "engine", "epochs", "forget", "tokens"}
+        model = json.loads(self.model_config.to_json_string())
+        model.pop("transformers_version", None)
+        values = self.pretraining.model_dump(exclude=saved_anyhow) | {
+            "model": model,
+            "initialisation": self.model.initialisation.model_dump(),
+            "masking": _plan_basis(self.plan),
+            "validation_masking": _plan_basis(self.validation_plan),
+        }
+        if self.holes is not None:
+            values["holes"] = self.holes.sha256
+        # As it comes back from a file: lists for tuples.
+        return json.loads(json.dumps(values))
+
+
+def _plan_basis(plan: MaskingPlan) -> dict:
+    starts = plan.word_starts
+    return asdict(plan) | {
+        "slots": plan.slots,
+        "word_starts": None if starts is None else value_sha256([bool(s) for s in starts]),
+    }
+
+
+def _batch_size(section: Pretraining, replicas: int) -> int:
+    accumulated = section.optimizer.gradient_accumulation_steps
+    return section.per_replica_batch_size * replicas * accumulated
+
+
+def run_of(
+    config: RunConfiguration,
+    files: RunFiles,
+    manifests: dict[str, Manifest],
+    replicas: int,
+    with_model: bool = True,
+    encoder: Encoder | None = None,
+) -> Run:
+    """The run with every setting resolved against its data and the number of replicas.
+
+    Without its model, whose configuration takes transformers and a second, for those who ask
+    which samples it is shown and how they are masked. `encoder` is that of the tokenizer, if it is
+    loaded already. Raises MlmError for an update that takes more samples than the split has.
+    """
+    section, length = config.pretraining, config.sequence_length
+    encoder = encoder or Encoder.load(files.tokenizer)
+    batch, samples = _batch_size(section, replicas), manifests["train"].num_samples
+    if batch > samples:
+        raise MlmError(
+            f"pretraining: one step takes {batch} samples (batch × replicas × accumulation), but "
+            f"the train split has only {samples}. Lower pretraining.per_replica_batch_size"
+        )
+    steps = section.updates(samples, length, batch)
+    settled = {
+        "steps": steps,
+        "seed": config.seed if section.seed is None else section.seed,
+        "optimizer": with_lengths(section.optimizer, steps),
+    }
+    plan = masking_plan(section.masking, encoder, files.tokenizer, length)
+    shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
+    return Run(
+        name=config.name,
+        model=config.model,
+        pretraining=section.model_copy(update=settled),
+        plan=plan,
+        validation_plan=masking_plan(VALIDATION_MASKING, encoder, files.tokenizer, length),
+        train=shards["train"],
+        validation=shards["validation"],
+        model_config=(
+            model_configuration(config.model, encoder, length, section.engine)
+            if with_model
+            else None
+        ),
+        holes=_holes_in(config.holes, files, encoder) if config.holes else None,
+        replicas=replicas,
+    )
+
+
+def _holes_in(path: str, files: RunFiles, encoder: Encoder) -> Holes:
+    """The holes that the file `path` names, in the samples of the train split.
+
+    Raises MlmError where they were found in other samples.
+    """
+    found = HolesOfRun.read(path)
+    if found.manifest != file_sha256(files.manifests["train"]):
+        raise MlmError(
+            f"{path}: its holes are in other samples than those of {files.manifests['train']}. "
+            f"{remedy(path)}"
+        )
+    return Holes.of(found.holes, encoder.special_ids.pad)
+
+
+def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
+    """The manifests of the run, checked against the tokenizer, the length and the shards.
+
+    Raises MlmError before anything is trained on data that is not what it claims to be.
+    """
+    manifests = read_manifests(files, sequence_length)
+    for split, manifest in manifests.items():
+        check_shards(manifest, shards_root(manifest, files.manifests[split]))
+    return manifests
+
+
+def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
+    """The manifests of the run, checked against the tokenizer and the length: no shard is read.
+
+    Raises MlmError where they do not belong together.
+    """
+    manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
+    # If it is damaged, the shards are not to blame.
+    record = Path(files.tokenizer).with_name("tokenizer_stats.json")
+    if record.is_file():
+        check_outputs(record, [files.tokenizer])
+    tokenizer_sha256 = file_sha256(files.tokenizer)
+    for split, manifest in manifests.items():
+        if not manifest.num_samples:
+            raise MlmError(
+                f"{files.manifests[split]}: the {split} split has no samples; at least one is "
+                "needed"
+            )
+        check_sequence_length(manifest, sequence_length)
+        if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
+            mended = (
+                "Name the tokenizer that they were made with in tokenizer.pretrained.path"
+                if manifest.corpus_sha256 is None
+                else f"To have them made again: rm -r results/shards/{split}, then the same "
+                "snakemake command"
+            )
+            raise MlmError(
+                f"{files.manifests[split]}: its shards were made with another tokenizer "
+                f"({manifest.tokenizer_sha256[:12]}…) than {files.tokenizer} "
+                f"({tokenizer_sha256[:12]}…). {mended}"
+            )
+    return manifests

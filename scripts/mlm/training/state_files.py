@@ -1,0 +1,62 @@
+"""Files of saved states, by one interface: in a directory here, or below a gs:// prefix.
+
+A bucket goes through TensorFlow, which a local path does not import.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+from typing import Any
+
+#: Bytes read at a time to take a file's digest.
+_PART = 1 << 24
+
+
+class _Local:
+    """What `tf.io.gfile` offers, for this machine's own files."""
+
+    exists, isdir, listdir, remove = os.path.exists, os.path.isdir, os.listdir, os.remove
+    GFile, rmtree = open, shutil.rmtree
+
+    @staticmethod
+    def makedirs(path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+
+def files_at(path: str) -> Any:
+    """`tf.io.gfile` for a path in a bucket, or the same functions for one here."""
+    if "://" not in path:
+        return _Local
+    from mlm.foundations.framework import tf
+
+    return tf.io.gfile
+
+
+def errors_at(path: str) -> tuple[type[Exception], ...]:
+    """What the functions of `files_at` raise, and TensorFlow if it writes the state itself."""
+    if "://" not in path and "tensorflow" not in sys.modules:
+        return (OSError,)
+    from mlm.foundations.framework import tf
+
+    return OSError, tf.errors.OpError
+
+
+def read_bytes(path: str) -> bytes:
+    with files_at(path).GFile(path, "rb") as handle:
+        return handle.read()
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    with files_at(path).GFile(path, "wb") as handle:
+        handle.write(content)
+
+
+def size_and_digest(path: str) -> list:
+    """Size in bytes and sha256, taken a part at a time."""
+    size, digest = 0, hashlib.sha256()
+    with files_at(path).GFile(path, "rb") as handle:
+        while part := handle.read(_PART):
+            size += len(part)
+            digest.update(part)
+    return [size, digest.hexdigest()]
