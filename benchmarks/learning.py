@@ -15,9 +15,9 @@ cooccurrence.* change the strengths of these initialisations. `search` trains wi
 such changes and appends a row a training to docs/learning/runs.csv, with the processor time
 that the whole of it took; the settings in the row name the recipe also where it is the default.
 `differences` compares such rows with those of the first list, seed by seed. `collect` takes the
-curves of runs that the workflow trained, and the baselines from their evaluation. `train` and
-`collect` leave docs/learning/<name>.csv, a row for each validation of each seed. `draw` makes
-docs/learning.svg from such files.
+curves of runs that the workflow trained. `train` and `collect` leave docs/learning/<name>.csv, a
+row for each validation of each seed. `draw` makes docs/learning.svg from such files, beside the
+baselines' test losses in docs/learning/default.json.
 """
 
 import argparse
@@ -40,7 +40,7 @@ sys.path.insert(0, str(BASE / "scripts"))
 from mlm.config.resolution import resolve  # noqa: E402
 
 RECORDS = BASE / "docs" / "learning"
-BASELINES = RECORDS / "baselines.json"
+EVALUATION = RECORDS / "default.json"
 FIGURE = BASE / "docs" / "learning.svg"
 LABELS = {
     "unigram": "unigram",
@@ -228,10 +228,6 @@ def collect(options) -> None:
         seed = json.loads((run / "training.json").read_text())["seed"]
         with (run / "training.csv").open(newline="") as stream:
             record(options.name, seed, list(csv.DictReader(stream)))
-    # The same for all runs: baselines know the data alone.
-    found = json.loads((run / "evaluation.json").read_text())["baselines"]
-    losses = {name: round(baseline["loss"], 3) for name, baseline in sorted(found.items())}
-    BASELINES.write_text(json.dumps(losses, indent=2) + "\n")
 
 
 def draw(options) -> None:
@@ -256,7 +252,8 @@ def draw(options) -> None:
                 lw=1,
                 label=(label or name) if first else None,
             )
-    baselines = sorted(json.loads(BASELINES.read_text()).items(), key=lambda item: item[1])
+    found = json.loads(EVALUATION.read_text())["baselines"]
+    baselines = sorted(((name, one["loss"]) for name, one in found.items()), key=lambda n: n[1])
     for place, (name, loss) in enumerate(baselines):
         axes.axhline(loss, color="grey", lw=0.8, ls=":")
         above = baselines[place + 1 : place + 2]
@@ -272,7 +269,7 @@ def draw(options) -> None:
             color="dimgrey",
         )
     axes.set_xlabel("step")
-    axes.set_ylabel("validation loss (nats)")
+    axes.set_ylabel("validation loss, all predictions (nats)")
     axes.grid(alpha=0.3)
     axes.legend(loc="center right", bbox_to_anchor=(1, 0.55), fontsize="small")
     figure.tight_layout()

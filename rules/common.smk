@@ -32,7 +32,7 @@ from mlm.foundations.environment import (
 from mlm.foundations.errors import MlmError, in_words
 from mlm.foundations.abandoned_locks import end_jobs_on_interrupt, hold_directory
 from mlm.publishing.secrecy import token_from_environment
-from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
+from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
 from mlm.foundations.artefacts import portable
 from mlm.foundations.bucket_access import check_bucket
 from mlm.samples.object_storage import is_remote

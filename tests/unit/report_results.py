@@ -17,7 +17,7 @@ from mlm.evaluation.artefacts import (
     ScoredPair,
     Verdict,
 )
-from mlm.report.figure_titles import FIGURES
+from mlm.report.glossary import FIGURES
 from mlm.report.page import write_report
 from mlm.report.plots import figures
 from mlm.report.report_inputs import Results, read_run, read_shared

@@ -66,7 +66,7 @@ def page_with(tmp_path, metrics, draw=lambda _: drawn_once()):
     metrics.write(tmp_path / "metrics.json")
     run = replace(results.runs[0], finetune=Finetuning.read(tmp_path / "metrics.json"))
     results = replace(results, runs=[run])
-    from mlm.report.finetuning_plots import finetuning_figures
+    from mlm.report.plots import finetuning_figures
 
     drawn = draw(results) | finetuning_figures(results)
     return results, drawn, render(results, drawn, ROOT / "report")

@@ -17,7 +17,7 @@ from mlm.accelerators.artefacts import Memory, Preflight, Step, Target
 from mlm.accelerators.findings import Finding
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile, WordOverlap
-from mlm.report.figure_titles import FIGURES
+from mlm.report.glossary import FIGURES
 from mlm.report.page import render
 from mlm.report.report_inputs import Results, read_run
 from mlm.report.sections import SECTIONS

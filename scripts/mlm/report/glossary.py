@@ -1,10 +1,15 @@
 # ruff: noqa: E501
-"""What the names of the report's tables, cards and figures mean: the entries of its glossary.
+"""The names in the report: of its figures and baselines, and what each name means.
 
-An entry says in plain words what the figure is, its unit, how it is computed, and its source.
+An entry of the glossary says in plain words what the figure is, its unit, how it is computed, and
+its source.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+Figures = TypeVar("Figures")
 
 
 @dataclass(frozen=True)
@@ -81,3 +86,37 @@ OF_FIGURES = {
     "finetuning_curves": "score",
     "finetuning_predictions": "score",
 }
+
+#: Figures by name: chapter and heading.
+FIGURES = {
+    "piece_lengths": ("Tokenizer", "Length of the vocabulary's pieces"),
+    "training_loss": ("Training", "Loss during training"),
+    "training_accuracy": ("Training", "Masked accuracy during training"),
+    "learning_rate": ("Training", "Learning rate"),
+    "test_loss": ("Evaluation", "Test loss beside the baselines"),
+    "test_accuracy": ("Evaluation", "Test accuracy beside the baselines"),
+    "frequency_bands": ("Evaluation", "Accuracy by frequency of the token"),
+    "positions": ("Evaluation", "Loss by position in the sample"),
+    "calibration": ("Evaluation", "Calibration"),
+}
+
+#: Figures of a stage that runs only when asked.
+FINETUNING_FIGURES = {
+    "finetuning_curves": ("Fine-tuning", "Fine-tuning by epoch"),
+    "finetuning_predictions": ("Fine-tuning", "Fine-tuned: predicted against true"),
+}
+
+#: Baselines in the order of what they know. Others come after them, by their own key.
+BASELINES = {
+    "unigram": "unigram baseline",
+    "bigram_hidden": "bigram baseline, same view",
+    "bigram": "bigram baseline, all neighbours",
+    "trigram_hidden": "trigram baseline, same view",
+    "trigram": "trigram baseline, all neighbours",
+}
+
+
+def ordered_baselines(found: Mapping[str, Figures]) -> list[tuple[str, str, Figures]]:
+    """Key, name and figures of each baseline of an evaluation, in a fixed order."""
+    keys = [k for k in BASELINES if k in found] + sorted(found.keys() - BASELINES.keys())
+    return [(k, BASELINES.get(k, f"{k.replace('_', ' ')} baseline"), found[k]) for k in keys]

@@ -14,9 +14,8 @@ from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_text
 from mlm.foundations.typed_artefacts import as_json
 from mlm.report import phrasing as report_words
-from mlm.report.finetuning_plots import finetuning_figures
 from mlm.report.glossary import GLOSSARY, OF_FIGURES
-from mlm.report.plots import figures
+from mlm.report.plots import figures, finetuning_figures
 from mlm.report.report_inputs import OF_RUNS, Results
 from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
 from mlm.report.sections import SECTIONS

@@ -1,12 +1,15 @@
 """The report's figures, drawn with matplotlib from the results of the runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from mlm.evaluation.artefacts import Interval
-from mlm.report.figure_titles import ordered_baselines
+from mlm.finetuning.finetuning_metrics import Finetuning
+from mlm.report.glossary import ordered_baselines
 from mlm.report.report_inputs import Results, RunResults
 from mlm.report.theming import (
     BASELINE,
@@ -84,11 +87,6 @@ def _look(index: int) -> dict:
     return {"color": series_colour(index), "linestyle": series_dash(index)}
 
 
-def _line(axes, index: int, run: Curves, x: Sequence, y: Sequence, **style) -> None:
-    """The line of the `index`-th run, under its name."""
-    axes.plot(x, y, **_look(index), label=_short(run.name), **style)
-
-
 def _short(name: str, longest: int = 22) -> str:
     """A run's name for a legend or an axis: the middle of a long one is left out."""
     if len(name) <= longest:
@@ -157,23 +155,6 @@ def _baseline_lines(axes, runs: Sequence[RunResults]) -> None:
             )
 
 
-def _learning_rate(runs: Sequence[RunResults]) -> Figure:
-    peaks = []
-    with drawing(height=2.8) as (figure, axes):
-        for i, run in enumerate(runs):
-            steps, values = _column(run, "learning_rate")
-            _line(axes, i, run, steps, values, linewidth=1.8)
-            if values:
-                peaks.append(f"{run.name} {max(values):.2g}")
-        axes.set(xlabel="step", ylabel="learning rate")
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        legend_below(figure)
-        alternative = f"Line plot of the learning rate over steps. Highest: {', '.join(peaks)}."
-        return themed(figure, "learning_rate", alternative)
-
-
 def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
     """Horizontal bars of a test metric for each run and each distinct baseline."""
     bars: list[tuple[str, float, Interval | None, str]] = []
@@ -221,71 +202,97 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
         )
 
 
-def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
-    said = []
-    with drawing() as (figure, axes):
-        labels: list[str] = []
+def _by_run(
+    runs: Sequence[RunResults],
+    name: str,
+    points: Callable[[RunResults], tuple[Sequence, Sequence]],
+    finish: Callable[[Axes], str],
+    height: float = 3.3,
+    **style,
+) -> Figure:
+    """A line for each run through its `points`; `finish` labels the axes and says in words what
+    the figure shows."""
+    with drawing(height=height) as (figure, axes):
         for i, run in enumerate(runs):
-            bands = run.evaluation.frequency_bands
-            for band in bands:
-                if band.label not in labels:
-                    labels.append(band.label)
-            known = [b for b in bands if b.accuracy is not None]
-            x = [labels.index(b.label) for b in known]
-            y = [b.accuracy for b in known]
-            _line(axes, i, run, x, y, marker="o", markersize=5, linewidth=1.6)
-            said.append(f"{run.name}: " + ", ".join(f"{b.label} {b.accuracy:.1%}" for b in known))
+            axes.plot(*points(run), **_look(i), label=_short(run.name), **style)
+        words = finish(axes)
+        legend_below(figure)
+        return themed(figure, name, words)
+
+
+def _learning_rate(runs: Sequence[RunResults]) -> Figure:
+    def finish(axes: Axes) -> str:
+        axes.set(xlabel="step", ylabel="learning rate")
+        axes.set_xlim(left=0)
+        axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        rates = [(run.name, _column(run, "learning_rate")[1]) for run in runs]
+        peaks = ", ".join(f"{name} {max(values):.2g}" for name, values in rates if values)
+        return f"Line plot of the learning rate over steps. Highest: {peaks}."
+
+    def points(run: RunResults) -> tuple[list, list]:
+        return _column(run, "learning_rate")
+
+    return _by_run(runs, "learning_rate", points, finish, height=2.8, linewidth=1.8)
+
+
+def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
+    bands = {run.name: run.evaluation.frequency_bands for run in runs}
+    labels = list(dict.fromkeys(band.label for found in bands.values() for band in found))
+    bands = {run: [b for b in found if b.accuracy is not None] for run, found in bands.items()}
+
+    def points(run: RunResults) -> tuple[list, list]:
+        known = bands[run.name]
+        return [labels.index(b.label) for b in known], [b.accuracy for b in known]
+
+    def finish(axes: Axes) -> str:
         axes.set_xticks(range(len(labels)), labels, rotation=30 if len(labels) > 5 else 0)
         axes.tick_params(axis="x", labelcolor=INK)
         axes.margins(x=0.08)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes.set(xlabel="rank of the true token by its frequency in train", ylabel="accuracy")
-        legend_below(figure)
-        alternative = f"Line plot of the accuracy by frequency of the token. {'; '.join(said)}."
-        return themed(figure, "frequency_bands", alternative)
+        said = "; ".join(
+            f"{run}: " + ", ".join(f"{b.label} {b.accuracy:.1%}" for b in known)
+            for run, known in bands.items()
+        )
+        return f"Line plot of the accuracy by frequency of the token. {said}."
+
+    style = {"marker": "o", "markersize": 5, "linewidth": 1.6}
+    return _by_run(runs, "frequency_bands", points, finish, **style)
 
 
 def _positions(runs: Sequence[RunResults]) -> Figure:
-    said = []
-    with drawing() as (figure, axes):
-        for i, run in enumerate(runs):
-            found = [p for p in run.evaluation.positions if p.loss is not None]
-            x = [(p.first + p.last) / 2 for p in found]
-            y = [p.loss for p in found]
-            _line(axes, i, run, x, y, marker="o", markersize=3.5, linewidth=1.6)
-            if found:
-                said.append(f"{run.name}: between {min(y):.2f} and {max(y):.2f}")
-        _at_least(axes, 0.5)
+    def points(run: RunResults) -> tuple[list, list]:
+        found = [p for p in run.evaluation.positions if p.loss is not None]
+        return [(p.first + p.last) / 2 for p in found], [p.loss for p in found]
+
+    def finish(axes: Axes) -> str:
+        low, high = axes.get_ylim()
+        # Half a nat at least, so that mere noise does not look like a mountain.
+        missing = max(0.0, 0.5 - (high - low)) / 2
+        axes.set_ylim(low - missing, high + missing)
         axes.set(xlabel="position in the sample", ylabel="nats per masked token")
-        legend_below(figure)
-        alternative = f"Line plot of the test loss by position. {'; '.join(said)}."
-        return themed(figure, "positions", alternative)
+        losses = [(run.name, points(run)[1]) for run in runs]
+        said = "; ".join(
+            f"{name}: between {min(y):.2f} and {max(y):.2f}" for name, y in losses if y
+        )
+        return f"Line plot of the test loss by position. {said}."
 
-
-def _at_least(axes, span: float) -> None:
-    """Widen the y axis to `span`, so that mere noise does not look like a mountain."""
-    low, high = axes.get_ylim()
-    missing = max(0.0, span - (high - low)) / 2
-    axes.set_ylim(low - missing, high + missing)
+    style = {"marker": "o", "markersize": 3.5, "linewidth": 1.6}
+    return _by_run(runs, "positions", points, finish, **style)
 
 
 def _calibration(runs: Sequence[RunResults]) -> Figure:
     said = []
     with drawing() as (figure, axes):
-        axes.plot(
-            [0, 1],
-            [0, 1],
-            color=GRID,
-            linewidth=1.5,
-            linestyle=(0, (4, 3)),
-            label="confidence = accuracy",
-        )
+        _diagonal(axes, 0, 1, "confidence = accuracy")
         for i, run in enumerate(runs):
             calibration = run.evaluation.calibration
             bins = [b for b in calibration.bins if b.num_predictions]
             x, y = [b.confidence for b in bins], [b.accuracy for b in bins]
-            _line(axes, i, run, x, y, marker="o", markersize=5, linewidth=1.6)
+            label = _short(run.name)
+            axes.plot(x, y, **_look(i), label=label, marker="o", markersize=5, linewidth=1.6)
             said.append(f"{run.name} {calibration.expected_calibration_error:.3f}")
         axes.set(xlim=(0, 1), ylim=(0, 1))
         for axis in (axes.xaxis, axes.yaxis):
@@ -297,3 +304,114 @@ def _calibration(runs: Sequence[RunResults]) -> Figure:
             f"perfect calibration. Expected calibration error: {', '.join(said)}."
         )
         return themed(figure, "calibration", alternative)
+
+
+def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:
+    ends = [low, high]
+    axes.plot(ends, ends, color=GRID, linewidth=1.5, linestyle=(0, (4, 3)), label=label)
+
+
+def finetuning_figures(results: Results) -> dict[str, Figure]:
+    """The figures by name; none where no run was fine-tuned."""
+    runs = [run for run in results.runs if run.finetune]
+    if not runs:
+        return {}
+    return {"finetuning_curves": _curves(runs), "finetuning_predictions": _predictions(runs)}
+
+
+def _label(run: RunResults, start: str, runs: list[RunResults]) -> str:
+    return start if len(runs) == 1 else f"{run.name}, {start}"
+
+
+def _curves(runs: list[RunResults]) -> Figure:
+    said = []
+    with drawing() as (figure, axes):
+        colour = 0
+        for run in runs:
+            metrics = run.finetune
+            for start in ("pretrained", "random"):
+                curve = metrics.models[start].curves
+                epochs = [row.epoch for row in curve]
+                look = {"color": series_colour(colour), "marker": "o", "markersize": 4}
+                label = _label(run, start, runs)
+                axes.plot(
+                    epochs,
+                    [row.validation_loss for row in curve],
+                    **look,
+                    linewidth=1.8,
+                    label=f"{label}, held out",
+                )
+                axes.plot(
+                    epochs,
+                    [row.train_loss for row in curve],
+                    **look,
+                    linewidth=1.2,
+                    linestyle=(0, (2, 1.5)),
+                    label=f"{label}, learned from",
+                )
+                colour += 1
+                said.append(
+                    f"{label}: held-out loss {curve[0].validation_loss:.3f} after the first "
+                    f"epoch, {curve[-1].validation_loss:.3f} after the last"
+                )
+        classes = runs[0].finetune.task == "classification"
+        axes.set(xlabel="epoch", ylabel="nats" if classes else "squared error")
+        axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        legend_below(figure)
+        return themed(figure, "finetuning_curves", f"Line plot by epoch. {'; '.join(said)}.")
+
+
+def _predictions(runs: list[RunResults]) -> Figure:
+    run = runs[0]
+    metrics = run.finetune
+    draw = _scatter if metrics.task == "regression" else _confusion
+    with drawing() as (figure, axes):
+        words = draw(figure, axes, metrics)
+        of = f" Run {run.name}." if len(runs) > 1 else ""
+        return themed(figure, "finetuning_predictions", words + of)
+
+
+def _scatter(figure, axes, metrics: Finetuning) -> str:
+    true, said = np.array(metrics.shown.true), np.array(metrics.shown.pretrained)
+    year = metrics.data.source.kind == "embedded"
+    if year:
+        true, said = 1900 + 50 * true, 1900 + 50 * said
+    low, high = float(min(true.min(), said.min())), float(max(true.max(), said.max()))
+    _diagonal(axes, low, high, "right")
+    # One path of markers for all points keeps the page small.
+    axes.plot(
+        true,
+        said,
+        linestyle="none",
+        marker="o",
+        markersize=3,
+        markeredgewidth=0,
+        alpha=0.45,
+        color=series_colour(0),
+        label="a passage, from the pretrained start",
+    )
+    what = " year" if year else ""
+    axes.set(xlabel=f"true{what}", ylabel=f"predicted{what}")
+    legend_below(figure)
+    correlation = float(np.corrcoef(true, said)[0, 1]) if true.std() and said.std() else 0.0
+    return (
+        f"Scatter plot of {len(true)} held-out passages, predicted against true; correlation "
+        f"{correlation:.2f}."
+    )
+
+
+def _confusion(figure, axes, metrics: Finetuning) -> str:
+    counts, classes = np.array(metrics.shown.pretrained, float), metrics.shown.classes
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    bottom = np.zeros(len(classes))
+    for i, name in enumerate(classes):
+        axes.bar(
+            range(len(classes)), shares[:, i], bottom=bottom, color=series_colour(i), label=name
+        )
+        bottom += shares[:, i]
+    axes.set_xticks(range(len(classes)), classes)
+    axes.set(xlabel="true class", ylabel="share predicted as")
+    legend_below(figure)
+    right = "; ".join(f"{c} {shares[i, i]:.0%} right" for i, c in enumerate(classes))
+    return f"Stacked bars of the predicted classes by the true class: {right}."

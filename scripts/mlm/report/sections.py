@@ -12,7 +12,7 @@ from mlm.accelerators.table import HEADINGS, muon_in_words, row
 from mlm.evaluation.verdicts import on_overlap
 from mlm.foundations.atomic import canonical_json
 from mlm.report import sections_of_data, sections_of_finetuning, sections_of_runs
-from mlm.report.figure_titles import ordered_baselines
+from mlm.report.glossary import ordered_baselines
 from mlm.report.phrasing import (
     MOST,
     against,

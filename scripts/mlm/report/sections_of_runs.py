@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from mlm.evaluation.artefacts import Baseline, Part, PredictedSample, Summary
-from mlm.report.figure_titles import ordered_baselines
+from mlm.report.glossary import ordered_baselines
 from mlm.report.phrasing import how_it_was_measured, settings_rows
 from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import best_run, comparable, seed_groups, standings

@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 from markupsafe import escape
 from matplotlib.figure import Figure as MatplotlibFigure
 
-from mlm.report.figure_titles import FIGURES, FINETUNING_FIGURES
+from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
 
 #: Stand-in colour -> (CSS variable, colour where the variable is not set).
 INK, MUTED, GRID, BASELINE = "#010101", "#020202", "#030303", "#040404"
