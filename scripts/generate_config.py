@@ -1,14 +1,15 @@
-"""Write config.yaml and the JSON schema from the typed models of the configuration.
+"""Write config.yaml, docs/configuration.md and the JSON schema from the sections in mlm/config/.
 
 .venv/bin/python scripts/generate_config.py
 """
 
 from pathlib import Path
 
-from mlm.config.generation import config_yaml, schema_yaml
+from mlm.config.generation import config_yaml, configuration_md, schema_yaml
 
 BASE = Path(__file__).resolve().parents[1]
 
 if __name__ == "__main__":
     (BASE / "config.yaml").write_text(config_yaml(), encoding="utf-8")
+    (BASE / "docs" / "configuration.md").write_text(configuration_md(), encoding="utf-8")
     (BASE / "schemas" / "config.schema.yaml").write_text(schema_yaml(), encoding="utf-8")

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 from corpus_files import build, described, files, outputs, refused
 
-from mlm.config.encodings import refused_encoding
+from mlm.config.corpus import refused_encoding
 from mlm.config.resolution import resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.file_patterns import matched_files, used_settings

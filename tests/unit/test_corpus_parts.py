@@ -191,7 +191,9 @@ def content(directory: Path) -> dict[str, bytes]:
         {
             "held_out": {"validation": 0.2, "test": 0.2},
             "filters": {
-                "quality": {"min_words": 4, "max_top_2_gram": 0.95, "curly_bracket": True},
+                "quality": {
+                    "rules": {"min_words": 4, "max_top_2_gram": 0.95, "curly_bracket": True}
+                },
                 "personal_data": {"ip_address": "replace"},
                 "decontamination": {"against": ["data/c.txt.gz"]},
             },

@@ -59,7 +59,7 @@ def test_what_is_replaced_or_dropped_is_counted_and_shown_nowhere(tmp_path, monk
     lines = ["write to a@b.org or c@d.org", "a call to +49 30 901820", "from 192.0.2.1 with love"]
     Path("train.txt").write_text("\n".join([*lines, "nothing"]) + "\n")
     personal = {"email": "replace", "phone_number": "drop", "placeholders": {"email": ""}}
-    filters = {"personal_data": personal, "quality": {"min_words": 2}}
+    filters = {"personal_data": personal, "quality": {"rules": {"min_words": 2}}}
     train = build(files("train.txt", filters=filters))["train"]
     assert train == ["write to  or ", "from 192.0.2.1 with love"]
     assert described("train")["filters"]["personal_data"] == 1

@@ -6,9 +6,11 @@ import pytest
 import yaml
 from corpus_files import build, described, files, refused
 
+from mlm.config.filters import SETS
+from mlm.config.filters import QualityRules as Section
 from mlm.config.problems import checked
-from mlm.config.quality import Quality as Section
 from mlm.config.resolution import ConfigError, resolve
+from mlm.corpus.file_patterns import used_settings
 from mlm.corpus.filter_files import filter_files
 from mlm.corpus.quality import Quality
 from mlm.corpus.rule_counts import SAMPLE_CHARACTERS, SAMPLES
@@ -113,12 +115,11 @@ def test_a_word_of_the_list_is_found_as_a_word(tmp_path):
 
 
 def test_presets_hold_the_published_thresholds():
-    sets = {}
-    for name in ("gopher", "c4"):
+    for name in SETS:
         overlay = yaml.safe_load((ROOT / f"presets/filters-{name}.yaml").read_text())
-        sets[name] = overlay["corpus"]["filters"]["quality"]
+        assert overlay["corpus"]["filters"]["quality"] == {name: True}
     # Rae et al., appendix A1.1, and the table of A1.
-    gopher = sets["gopher"]
+    gopher = SETS["gopher"]
     assert [gopher[f"max_duplicate_{n}_grams"] for n in range(5, 11)] == [
         *(0.15, 0.14, 0.13, 0.12, 0.11, 0.1)
     ]
@@ -133,7 +134,7 @@ def test_presets_hold_the_published_thresholds():
     assert (gopher["min_words_with_letter"], gopher["min_stop_words"]) == (0.8, 2)
     # Each rule belongs to one of the sets, but for a list of the user's; and all are off.
     assert not rules().rules
-    both = set(gopher) | set(sets["c4"])
+    both = set(gopher) | set(SETS["c4"])
     assert set(Section.model_fields) - both == {"stop_words", "bad_words"}
 
 
@@ -143,7 +144,7 @@ def test_what_rules_took_is_counted_by_split_with_its_first_texts(tmp_path, monk
     lines = ["one two three", *(f"short{i}" for i in range(SAMPLES + 2)), f"{long} {long} y"]
     Path("train.txt").write_text("\n".join(lines) + "\n")
     quality = {"min_words": 3, "max_mean_word_length": 10}
-    found = build(files("train.txt", filters={"quality": quality}))
+    found = build(files("train.txt", filters={"quality": {"rules": quality}}))
     assert found["train"] == ["one two three"]
     train = described("train")
     assert train["filters"]["quality"] == SAMPLES + 3
@@ -168,7 +169,7 @@ def test_what_rules_took_is_counted_by_split_with_its_first_texts(tmp_path, monk
 def test_a_document_of_which_no_line_is_left_is_left_out(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("train.txt").write_text("No end\nAn end.\n")
-    section = files("train.txt", filters={"quality": {"terminal_punctuation": True}})
+    section = files("train.txt", filters={"quality": {"rules": {"terminal_punctuation": True}}})
     for split in ("validation", "test"):
         Path(f"{split}.txt").write_text(f"{split}.\n")
     assert build(section)["train"] == ["An end."]
@@ -179,7 +180,7 @@ def test_a_split_that_its_rules_emptied_names_the_one_that_took_most(tmp_path, m
     monkeypatch.chdir(tmp_path)
     Path("train.txt").write_text("a b\nc\n" + "d e f\n" * 3)
     quality = {"min_words": 2, "max_words": 2, "min_mean_word_length": 2}
-    told = refused(files("train.txt", filters={"quality": quality}))
+    told = refused(files("train.txt", filters={"quality": {"rules": quality}}))
     assert "train is left without a document: 5 read (5 quality)" in told
     assert "corpus.filters.quality.max_words took most: 3" in told
 
@@ -188,11 +189,11 @@ def test_thresholds_that_are_no_such_are_told_all_at_once():
     quality = {"min_words": 0, "max_bullet_lines": 1.5, "max_wrods": 3}
     quality |= {"min_mean_word_length": 5, "max_mean_word_length": 4, "min_stop_words": 9}
     with pytest.raises(ConfigError) as told:
-        resolve({"corpus": {"filters": {"quality": quality}}})
+        resolve({"corpus": {"filters": {"quality": {"rules": quality}}}})
     for words in (
-        "quality.min_words: found 0, expected integer, 1 or more",
-        "quality.max_bullet_lines: found 1.5, expected number from 0 to 1",
-        "quality.max_wrods: unknown key; did you mean 'max_words'?",
+        "corpus.filters.quality.rules.min_words: found 0, expected integer from 1 to",
+        "quality.rules.max_bullet_lines: found 1.5, expected number from 0 to 1",
+        "quality.rules.max_wrods: unknown key; did you mean 'max_words'?",
         "max_mean_word_length 4 is below min_mean_word_length 5",
         "min_stop_words: 9, but stop_words has 8 different ones",
     ):
@@ -201,8 +202,19 @@ def test_thresholds_that_are_no_such_are_told_all_at_once():
 
 def test_a_list_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    filters = resolve({"corpus": {"filters": {"quality": {"bad_words": "w.txt"}}}})["corpus"]
-    with pytest.raises(MlmError, match=r"quality\.bad_words: w\.txt is not there"):
-        filter_files(filters["filters"])
+    quality = {"rules": {"bad_words": "w.txt"}}
+    corpus = resolve({"corpus": {"filters": {"quality": quality}}})["corpus"]
+    filters = used_settings(corpus, 0)["filters"]
+    with pytest.raises(MlmError, match=r"quality\.rules\.bad_words: w\.txt is not there"):
+        filter_files(filters)
     Path("w.txt").write_text("x")
-    assert filter_files(filters["filters"]) == ["w.txt"]
+    assert filter_files(filters) == ["w.txt"]
+
+
+def test_single_rules_take_precedence_over_published_sets():
+    quality = {"gopher": True, "c4": True, "rules": {"min_words": 20, "citations": False}}
+    corpus = resolve({"corpus": {"filters": {"quality": quality}}})["corpus"]
+    found = used_settings(corpus, 0)["filters"]["quality"]
+    assert (found["min_words"], found["max_words"], found["min_sentences"]) == (20, 100_000, 3)
+    assert not found["citations"] and found["javascript_lines"]
+    assert found["bad_words"] is None

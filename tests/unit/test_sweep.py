@@ -71,7 +71,6 @@ def test_words_and_settings_of_one_name_are_told_apart():
         ({SEED: [1, 1]}, f"sweep: {SEED}: 1 stands twice; keep one"),
         ({"model.config_file": ["a/b.json"]}, "'a/b.json' cannot be part of a run's name"),
         ({"evaluation.prompts": [["a [MASK]"]]}, "['a [MASK]'] cannot be part of a run's name"),
-        ({"pretraining.masking.share": [0.2]}, "this key is called mlm_probability now"),
         (3, "sweep: found 3, expected section of keys and values"),
     ],
 )

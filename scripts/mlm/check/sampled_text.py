@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from mlm.config.encodings import encoding_name
+from mlm.config.corpus import encoding_name
 from mlm.config.fields import SPLITS
 from mlm.corpus.decompression import ReadingPosition
 from mlm.corpus.embedded import PACKAGE, address_of, paragraphs, speeches_by_split

@@ -142,9 +142,7 @@ class Preflight(Section):
         " bfloat16, up to largest_batch. Compiles many times.",
     )
     largest_batch: Annotated[int, Field(ge=1, le=65_536)] = 1024
-    utilisation: Utilisation = section(
-        Utilisation, "Shares of the chip's peak that the estimate of time assumes."
-    )
+    utilisation: Utilisation = section(Utilisation)
     epoch_batches: Count | None = Field(
         None,
         description="Batches of the first epoch, and of the validation pass, whose shapes are"

@@ -7,16 +7,14 @@ from pydantic import Field
 
 from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.corpus import Corpus
-from mlm.config.evaluation import Evaluation
+from mlm.config.evaluation import Evaluation, Report
 from mlm.config.families import engine_for, unfit_tpu
 from mlm.config.fields import SPLITS, Section, Seed, section
 from mlm.config.finetune import Finetune
 from mlm.config.model import Model
 from mlm.config.pretraining import Pretraining
 from mlm.config.publish import Publish
-from mlm.config.report import Report
-from mlm.config.shards import Shards
-from mlm.config.tokenizer import Tokenizer
+from mlm.config.tokenizer import Shards, Tokenizer
 from mlm.foundations.environment import NO_JAX, installed_version
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -35,40 +33,32 @@ RUN_SECTIONS = tuple(Overrides.model_fields)
 
 
 class Configuration(Section):
-    seed: Seed = Field(
-        0,
-        description="Where randomness comes from: the split of the corpus, initial weights, masks,"
-        " order. The evaluation has a seed of its own, so that all runs answer the same questions.",
-    )
+    seed: Seed = 0
+    """Seed of the splits of the corpus, initial weights, masks and order. The evaluation has a seed
+    of its own, so that all runs answer the same questions."""
     corpus: Corpus = section(Corpus)
     tokenizer: Tokenizer = section(Tokenizer)
     shards: Shards = section(Shards)
     model: Model = section(Model)
     pretraining: Pretraining = section(Pretraining)
     accelerator: Accelerator = section(Accelerator)
-    preflight: Preflight = section(
-        Preflight,
-        "What `snakemake --cores 2 preflight` looks at, on a machine without a TPU.",
-    )
+    preflight: Preflight = section(Preflight)
+    """`snakemake --cores 2 preflight` compiles the steps for TPUs, on a machine without one."""
     evaluation: Evaluation = section(Evaluation)
     finetune: Finetune = section(Finetune)
     report: Report = section(Report)
-    publish: Publish = section(
-        Publish,
-        "What `snakemake --cores 2 publish` puts on the Hugging Face Hub, and nothing else does."
-        " The token stands in the environment variable HF_TOKEN, never here.",
-    )
+    publish: Publish = section(Publish)
+    """`snakemake --cores 2 publish`, and nothing else, uploads to the Hugging Face Hub. The token
+    is in the environment variable HF_TOKEN, never here."""
     runs: Annotated[dict[str, Overrides | None], Field(min_length=1)] = Field(
-        default_factory=lambda: {"base": Overrides()},
-        description="Every run's name and what it overrides in model, pretraining and evaluation."
-        " Runs that an overlay names replace those that stand here.",
+        default_factory=lambda: {"base": Overrides()}
     )
-    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
-        default_factory=dict,
-        description="Each run once with each combination of these values, named by them:"
-        "\n  sweep: {pretraining.seed: [0, 1], pretraining.optimizer.learning_rate: [0.003, 0.006]}"
-        "\nmakes base_seed-0_learning_rate-0.003 and three more. Keys are a run's, with dots.",
-    )
+    """Each run's name and its overrides of model, pretraining and evaluation. Runs that an overlay
+    names replace those of this file."""
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
+    """Train each run once with each combination of these values: {pretraining.seed: [0, 1],
+    pretraining.optimizer.learning_rate: [0.003, 0.006]} makes base_seed-0_learning_rate-0.003 and
+    three more."""
 
     def contradictions(self) -> list[str]:
         """What the sections contradict each other in, and each its own lines; not the runs'."""

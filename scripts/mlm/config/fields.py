@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import (
     Annotated,
     Any,
-    ClassVar,
     Literal,
     Self,
     Union,
@@ -62,10 +61,6 @@ class WordForNull:
 class Section(BaseModel):
     """A section of the configuration. Types are strict, and unknown keys are errors."""
 
-    #: Keys of former names, and what they are called now.
-    renamed: ClassVar[dict[str, str]] = {}
-    #: The key that took the place of a single value where this section stands now.
-    once_a_value: ClassVar[str | None] = None
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     def contradictions(self) -> list[str]:
@@ -95,9 +90,14 @@ class Section(BaseModel):
         return get_type_hints(cls, include_extras=True)
 
 
-def section(model: type[Section], description: str | None = None) -> Any:
+def section(model: type[Section]) -> Any:
     """A field that holds the section `model`, all defaults unless something in it is set."""
-    return Field(default_factory=model, description=description)
+    return Field(default_factory=model)
+
+
+def is_section(bare: Any) -> bool:
+    """Whether the bare type of an annotation is a section."""
+    return isinstance(bare, type) and issubclass(bare, Section)
 
 
 def taken_apart(hint: Any) -> tuple[Any, list, bool]:
@@ -128,7 +128,7 @@ def expected(hint: Any) -> str:
             words = f"list of {size}"
         else:
             words = "list with at least one item" if size else "list"
-    elif origin is dict or (isinstance(bare, type) and issubclass(bare, Section)):
+    elif origin is dict or is_section(bare):
         words = "section with at least one key" if limits else "section of keys and values"
     else:
         words = {int: "integer", float: "number", bool: "boolean", str: "string"}[bare]

@@ -1,6 +1,6 @@
 """Section `finetune`: a labelled task that each run's model is trained on further."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -21,113 +21,91 @@ from mlm.config.fields import (
 
 
 class FinetuneData(Section):
-    source: Literal["embedded", "csv"] = Field(
-        "embedded",
-        description="embedded: passages of the State of the Union addresses and their year, as"
-        " (year - 1900) / 50.\ncsv: a file of your own, with the columns below (others are"
-        " ignored).",
-    )
-    passage_words: Annotated[int, Field(ge=5, le=1_000_000)] = Field(
-        100,
-        description="At most this many words in an embedded passage, and this many passages from a"
-        " speech.",
-    )
+    source: Literal["embedded", "csv"] = "embedded"
+    """embedded: passages of the State of the Union addresses and their year, as (year - 1900) / 50.
+    csv: a file of your own, with the columns below; others are ignored."""
+    passage_words: Annotated[int, Field(ge=5, le=1_000_000)] = 100
+    """Maximum number of words in an embedded passage."""
     passages_per_speech: Count = 16
-    file: str | None = Field(None, description="The CSV file, and the names of its columns.")
+    """Maximum number of embedded passages from a speech."""
+    file: str | None = None
+    """The CSV file."""
     id_column: Text = "id"
+    """Its column of names of rows."""
     text_column: Text = "excerpt"
+    """Its column of texts."""
     target_column: Text = "target"
-    group_column: Text | None = Field(
-        None,
-        description="Rows that share this column's value are never divided between folds; null:"
-        " each row is dealt by itself, stratified by its target.",
-    )
+    """Its column of numbers or classes."""
+    group_column: Text | None = None
+    """Its column of groups, which folds keep whole; null: rows are dealt one by one, stratified by
+    their target."""
 
 
 class AdamW(Section):
-    renamed: ClassVar[dict[str, str]] = {"clip_norm": "max_grad_norm"}
-
     beta_1: BelowOne = 0.9
+    """Decay rate of the first moment."""
     beta_2: BelowOne = 0.98
+    """Decay rate of the second moment."""
     epsilon: Positive = 1e-8
+    """Term added to the denominator for numerical stability."""
     weight_decay: NotNegative = 0.01
+    """Decoupled weight decay."""
     max_grad_norm: Positive | None = None
+    """Maximum global norm of the gradients, for clipping; null: no clipping."""
 
 
 class Wandb(Section):
     mode: Literal["disabled", "offline", "online"] = "disabled"
+    """Also log every fold's epochs to Weights & Biases: disabled, offline (files below state/) or
+    online (WANDB_API_KEY in the environment). Needs the package wandb."""
     project: Text = "masked-language-model"
+    """Its project."""
 
 
 class Finetune(Section):
-    renamed: ClassVar[dict[str, str]] = {
-        "ridge_penalty": "ridge_penalties",
-        "warmup_share": "warmup_ratio",
-    }
-
-    enabled: bool = Field(
-        False,
-        description="true: fine-tune every run and show it in the report. `snakemake finetune` does"
-        " so anyway, and leaves the report alone. Models are of the families bert,"
-        " modernbert, roberta, roberta-prelayernorm and xlm-roberta.",
-    )
-    task: Literal["regression", "classification"] = Field(
-        "regression",
-        description="regression (one number) or classification (a class by its name).",
-    )
+    enabled: bool = False
+    """Fine-tune every run and show it in the report. `snakemake finetune` does so in any case, and
+    leaves the report alone. For models of the families bert, modernbert, roberta,
+    roberta-prelayernorm and xlm-roberta."""
+    task: Literal["regression", "classification"] = "regression"
+    """regression: predict one number. classification: predict a class by its name."""
     data: FinetuneData = section(FinetuneData)
-    seed: Seed | None = Field(
-        None,
-        description="null takes the seed above. Deals the folds, draws the random weights and"
-        " shuffles every epoch.",
-    )
-    folds: Annotated[int, Field(ge=2, le=100)] = Field(
-        5, description="Parts that are held out in turn, each one job."
-    )
-    seeds: Annotated[int, Field(ge=1, le=100)] = Field(
-        2,
-        description="Trainings of each fold and start, one after the other, each with a seed of its"
-        " own. Scores are means over them, and the intervals include their variance; 1 leaves it"
-        " out.",
-    )
-    epochs: Count = Field(10, description="Passes over the training passages.")
-    max_length: Annotated[int, Field(ge=3, le=65_536)] = Field(
-        128,
-        description="Tokens of a passage that are read, at most what the model has positions for."
-        " What is longer is cut and counted.",
-    )
-    per_device_batch_size: Count = Field(16, description="Passages on one device in one step.")
-    learning_rate: Positive = Field(
-        0.001,
-        description="Peak of the learning rate, which falls linearly to 0, after a rise over"
-        " warmup_ratio. A large model wants less (2.0e-5 to 5.0e-5 for roberta-base).",
-    )
+    seed: Seed | None = None
+    """Seed of the folds, the random weights and the order of each epoch; null: the seed above."""
+    folds: Annotated[int, Field(ge=2, le=100)] = 5
+    """Number of folds of the cross-validation, each one job."""
+    seeds: Annotated[int, Field(ge=1, le=100)] = 2
+    """Trainings of each fold and start, each with a seed of its own. Scores are means over them,
+    and the intervals include their variance, except with 1."""
+    epochs: Count = 10
+    """Passes over the training passages."""
+    max_length: Annotated[int, Field(ge=3, le=65_536)] = 128
+    """Maximum number of tokens of a passage, at most the model's positions. Longer passages are
+    truncated and counted."""
+    per_device_batch_size: Count = 16
+    """Passages on one device in one step."""
+    learning_rate: Positive = 0.001
+    """Peak learning rate, which decays linearly to 0. Large models need less (2.0e-5 to 5.0e-5 for
+    roberta-base)."""
     warmup_ratio: BelowOne = 0.0
+    """Share of the steps for a linear warmup to the peak."""
     dropout: BelowOne = 0.0
-    optimizer: AdamW = section(
-        AdamW,
-        "AdamW; max_grad_norm: the global norm that gradients are clipped to, null: no clipping.",
-    )
-    cpu_threads: Threads = Field(
-        1, description="Threads of a CPU's arithmetic in one fold. Folds run side by side."
-    )
-    wandb: Wandb = section(
-        Wandb,
-        "Also log every fold's epochs to Weights & Biases: disabled, offline (files below state/)"
-        " or online (WANDB_API_KEY in the environment). Needs the package wandb.",
-    )
-    ridge_penalties: Annotated[list[Positive], Field(min_length=1)] = Field(
-        [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0],
-        description="L2 penalties of the baseline, TF-IDF and ridge regression. Each fold takes the"
-        " one that predicts best what is left out of its training part, group by group, and chooses"
-        " in the same way whether to count runs of characters beside words.",
-    )
-    resamples: Resamples = Field(
-        2000,
-        description="Bootstrap over groups (over rows where there are none) and over the trainings"
-        " of each fold: the number of resamples and what the intervals hold.",
-    )
+    """Dropout probability during fine-tuning."""
+    optimizer: AdamW = section(AdamW)
+    cpu_threads: Threads = 1
+    """Threads of a CPU's arithmetic in one fold. Folds run side by side."""
+    wandb: Wandb = section(Wandb)
+    ridge_penalties: Annotated[list[Positive], Field(min_length=1)] = [
+        *(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+    ]
+    """L2 penalties of the baseline, TF-IDF and ridge regression. Each fold chooses the best on its
+    training part by leaving out one group at a time, and whether to count runs of characters
+    beside words."""
+    resamples: Resamples = 2000
+    """Number of bootstrap resamples, over groups (or rows, without groups) and over the trainings
+    of each fold."""
     confidence: Confidence = 0.95
+    """Confidence level of the intervals."""
 
     def contradictions(self) -> list[str]:
         if self.data.source == "csv":

@@ -3,9 +3,9 @@
 import json
 import math
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from mlm.config.families import (
     too_few_positions,
@@ -31,53 +31,47 @@ class ModelFields(Section):
     model_config = ConfigDict(extra="allow")
 
     hidden_size: Count | None = 128
+    """Width of the layers. As for every field of `config`, null leaves it to the family, and any
+    other field that the family has may be set as well."""
     num_hidden_layers: Count | None = 2
+    """Number of layers."""
     num_attention_heads: Count | None = 4
+    """Number of attention heads of a layer."""
     intermediate_size: Count | None = 512
+    """Width of the feed-forward network of a layer."""
     hidden_dropout_prob: BelowOne | None = 0.0
+    """Dropout probability of embeddings and layers."""
     attention_probs_dropout_prob: BelowOne | None = 0.0
+    """Dropout probability of the attention weights."""
 
 
 class ModelHub(Section):
     id: str | None = None
+    """Take the architecture from this Hub id, instead of `config`."""
     revision: str | None = None
+    """The commit to pin it to."""
 
 
 class Initialisation(Section):
-    once_a_value: ClassVar[str | None] = "attention"
-
-    attention: Literal["neighbour_heads", "standard"] = Field(
-        "neighbour_heads",
-        description="neighbour_heads: attention heads that look at the neighbouring tokens from the"
-        " first step on (same architecture). standard: the family's own.",
-    )
-    embeddings: Literal["random", "cooccurrence"] = Field(
-        "cooccurrence",
-        description="cooccurrence: word embeddings and output bias from counts of neighbouring"
-        " tokens in the train split, which takes seconds before the first step, and positions that"
-        " attention tells apart from words. random: the family's own, or those that go with"
-        " neighbour_heads.",
-    )
+    attention: Literal["neighbour_heads", "standard"] = "neighbour_heads"
+    """neighbour_heads: attention heads that look at the neighbouring tokens from the first step on,
+    in the same architecture. standard: the family's own."""
+    embeddings: Literal["random", "cooccurrence"] = "cooccurrence"
+    """cooccurrence: word embeddings and output bias from counts of neighbouring tokens in the train
+    split, made in seconds before the first step, and positions that attention tells apart from
+    words. random: the family's own, or those that go with neighbour_heads."""
 
 
 class Model(Section):
-    family: Text = Field(
-        "roberta-prelayernorm",
-        description="A model_type of transformers, one that pretraining.engine has.",
-    )
-    config_file: str | None = Field(
-        None,
-        description="Take the architecture from a config.json, or from a pinned Hub id, instead of"
-        " the sizes shown under `config`. What you set under `config` yourself, in an overlay, on"
-        " the command line or in a run, still overrides it.",
-    )
+    family: Text = "roberta-prelayernorm"
+    """A model_type of transformers, one that pretraining.engine has."""
+    config_file: str | None = None
+    """Take the architecture from this config.json, instead of `config`. What you set under `config`
+    yourself, in an overlay, on the command line or in a run, still overrides it."""
     hub: ModelHub = section(ModelHub)
-    config: ModelFields = section(
-        ModelFields,
-        "Fields of the transformers configuration; null leaves one to the family. Vocabulary size,"
-        " positions and special ids are filled in from the tokenizer and the sequence length where"
-        " absent.",
-    )
+    config: ModelFields = section(ModelFields)
+    """Fields of the transformers configuration. Vocabulary size, positions and special ids are
+    filled in from the tokenizer and the sequence length if absent."""
     initialisation: Initialisation = section(Initialisation)
 
     @property

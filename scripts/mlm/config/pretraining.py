@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -44,8 +44,6 @@ def with_its_length_alone(own: Any, under: Mapping[str, Any]) -> Any:
 
 
 class Masking(Section):
-    renamed: ClassVar[dict[str, str]] = {"share": "mlm_probability"}
-
     mlm_probability: ProperFraction = Field(
         0.3,
         description="Share of the tokens chosen for prediction, and what becomes of the chosen"
@@ -66,13 +64,6 @@ class Masking(Section):
 
 
 class Optimizer(Section):
-    renamed: ClassVar[dict[str, str]] = {
-        "accumulation": "gradient_accumulation_steps",
-        "clip_norm": "max_grad_norm",
-        "final_share": "min_lr_ratio",
-        "warmup_share": "warmup_ratio",
-    }
-
     name: Literal["adamw", "muon"] = Field(
         "muon",
         description="muon (orthogonal updates of the hidden matrices, with AdamW for the"

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mlm.config.fields import Section, expected, taken_apart
+from mlm.config.fields import Section, expected, is_section, taken_apart
 
 _Model = TypeVar("_Model", bound=Section)
 
@@ -23,7 +23,7 @@ def canonical(value: Any, hint: Any) -> Any:
     """
     bare, _, nullable = taken_apart(hint)
     if isinstance(value, dict):
-        children = bare.hints() if _is_section(bare) else {}
+        children = bare.hints() if is_section(bare) else {}
         other = get_args(bare)[1] if get_origin(bare) is dict else Any
         return {k: canonical(v, children.get(k, other)) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -75,10 +75,6 @@ def _from_text(text: str, kinds: set, nullable: bool) -> Any:
     return text
 
 
-def _is_section(bare: Any) -> bool:
-    return isinstance(bare, type) and issubclass(bare, Section)
-
-
 def checked(model: type[_Model], given: dict) -> tuple[_Model, list[str]]:
     """`given` as the section `model`, and a line for each value that is wrong by itself.
 
@@ -101,8 +97,6 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
     path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in detail["loc"])[1:]
     if detail["type"] == "extra_forbidden":
         holder = _hint(model, way)[0]
-        if new := holder.renamed.get(str(last)):
-            return f"{path}: this key is called {new} now"
         known = sorted(holder.model_fields)
         close = difflib.get_close_matches(str(last), known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
@@ -112,8 +106,6 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
         return f"{path}: {value} is not a finite number"
     found = "null" if value is None else repr(value)
     hint, wanted = _hint(model, detail["loc"])
-    if _is_section(hint) and hint.once_a_value and isinstance(value, str):
-        return f"{path}: this key is called {path}.{hint.once_a_value} now"
     words = expected(wanted)
     if get_origin(hint) is Literal and isinstance(value, str):
         close = difflib.get_close_matches(value, map(str, get_args(hint)), n=1)
@@ -125,7 +117,7 @@ def _hint(model: type[Section], way) -> tuple[Any, Any]:
     """What stands at `way` below `model`: the bare type, and the annotation with its bounds."""
     bare, hint = model, model
     for part in way:
-        hint = bare.hints()[part] if _is_section(bare) else get_args(bare)[-1]
+        hint = bare.hints()[part] if is_section(bare) else get_args(bare)[-1]
         bare = taken_apart(hint)[0]
     return bare, hint
 

@@ -10,59 +10,41 @@ from mlm.config.fields import Count, Section, Text, named_twice, section
 from mlm.config.hub_names import name_problem
 
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-#: What stands for the run's name in `publish.model`.
+#: Replaced by the run's name in `publish.model`.
 RUN = "{run}"
 
 
 class PushedCheckpoints(Section):
-    every: Count | None = Field(
-        None,
-        description="Also push the model during training, every so many steps, in the background;"
-        " null: never.",
-    )
-    branch: Text = Field(
-        "checkpoints", description="The branch of the model's repository that takes them."
-    )
-    wait: Annotated[int, Field(ge=0, le=604_800)] = Field(
-        600, description="Seconds that the end of a training waits for the last push."
-    )
+    every: Count | None = None
+    """Steps between pushes of the model during training, in the background; null: never."""
+    branch: Text = "checkpoints"
+    """Branch of the model's repository that receives them."""
+    wait: Annotated[int, Field(ge=0, le=604_800)] = 600
+    """Seconds that the end of a training waits for the last push."""
 
 
 class Publish(Section):
-    tokenizer: Text | None = Field(
-        None,
-        description="Repositories, each owner/name; null: not published. The tokenizer, in the"
-        " format of transformers.",
-    )
-    dataset: Text | None = Field(
-        None,
-        description="The shards as a dataset, with their manifests and the tokenizer: token ids, no"
-        " text.",
-    )
-    model: Text | None = Field(
-        None,
-        description="The model of each run with its card. {run} stands for the run's name:"
-        " me/addresses-{run}",
-    )
-    runs: list[str] | None = Field(None, description="Runs whose models are published; null: all.")
-    private: bool = Field(
-        True,
-        description="Make repositories private, and publish to none that is public. With false, new"
-        " ones are public.",
-    )
-    license: Text = Field(
-        "other",
-        description="On the cards: the licence as the Hub knows it (apache-2.0, cc-by-4.0, …), the"
-        " language (en; null: not given), and words for where the text comes from (null: what"
-        " corpus.source says).",
-    )
+    tokenizer: Text | None = None
+    """Repository, owner/name, of the tokenizer in the format of transformers; null: not
+    published."""
+    dataset: Text | None = None
+    """Repository of the shards as a dataset, with manifests and tokenizer: token ids, no text;
+    null: not published."""
+    model: Text | None = None
+    """Repository of each run's model with its card, where {run} becomes the run's name:
+    me/addresses-{run}; null: not published."""
+    runs: list[str] | None = None
+    """Runs whose models are published; null: all."""
+    private: bool = True
+    """Make repositories private, and publish to no public one. false: new ones are public."""
+    license: Text = "other"
+    """Licence on the cards, as the Hub names it: apache-2.0, cc-by-4.0, …"""
     language: Text | None = None
+    """Language on the cards, such as en; null: none given."""
     source: Text | None = None
-    attempts: Annotated[int, Field(ge=1, le=100)] = Field(
-        5,
-        description="How often something is tried in a row where the Hub or the network fails for a"
-        " moment, with growing pauses between.",
-    )
+    """Origin of the text on the cards, in words; null: what corpus.source says."""
+    attempts: Annotated[int, Field(ge=1, le=100)] = 5
+    """Number of attempts, with growing pauses, if the Hub or the network fails for a moment."""
     checkpoints: PushedCheckpoints = section(PushedCheckpoints)
 
     def contradictions(self) -> list[str]:

@@ -1,11 +1,11 @@
-"""Section `tokenizer`: how text becomes ids."""
+"""Sections `tokenizer` and `shards`: how text becomes ids, and ids become files."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import Section, Text, WordForNull, section
+from mlm.config.fields import SPLITS, FileCount, Section, Text, WordForNull, section
 from mlm.config.hub_names import unpinned
 
 #: Kinds that can write a character outside the vocabulary as its UTF-8 bytes.
@@ -18,10 +18,15 @@ _Ids = Annotated[int, Field(ge=6, le=4_000_000)]
 
 class SpecialTokens(Section):
     cls: Text = "[CLS]"
+    """Text of the token before each document, id 0; between marks such as [ ] or < >."""
     pad: Text = "<pad>"
+    """Text of the padding token, id 1."""
     sep: Text = "[SEP]"
+    """Text of the token after each document, id 2."""
     unk: Text = "<unk>"
+    """Text of the unknown token, id 3."""
     mask: Text = "[MASK]"
+    """Text of the mask token, id 4."""
 
     def contradictions(self) -> list[str]:
         problems, tokens = [], self.model_dump()
@@ -43,12 +48,10 @@ class SpecialTokens(Section):
 
 
 class Pretrained(Section):
-    path: str | None = Field(
-        None,
-        description="For the kind pretrained: a directory, or a Hub id with the commit to pin it"
-        " to.",
-    )
+    path: str | None = None
+    """For kind pretrained: a directory, or a Hub id."""
     revision: str | None = None
+    """The commit to pin a Hub id to."""
 
     def contradictions(self) -> list[str]:
         if not self.path:
@@ -62,51 +65,32 @@ class Pretrained(Section):
 
 
 class Tokenizer(Section):
-    kind: Literal["unigram", "bpe", "wordpiece", "pretrained"] = Field(
-        "unigram",
-        description="unigram, bpe or wordpiece, trained on the train split; or pretrained.",
-    )
-    vocabulary_size: Annotated[_Ids | None, WordForNull("auto")] = Field(
-        None,
-        description="Number of ids, special tokens included. auto, or null: 8,000 where the train"
-        " split has 10 MB or more, else about 2.5 times the square root of its bytes (1.5 MB:"
-        " 3,100), and as many as its alphabet needs and its text gives.",
-    )
-    special_tokens: SpecialTokens = section(
-        SpecialTokens,
-        "The text of the five special tokens, between marks such as [ ] or < >; their ids are 0 to"
-        " 4 in this order.",
-    )
-    byte_fallback: bool = Field(
-        False,
-        description="Characters outside the vocabulary become their UTF-8 bytes instead of the"
-        " unknown token. Costs 256 ids.",
-    )
-    replacements: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
-        [["``", '"'], ["''", '"']],
-        description="Replacements in the text before all else, in this order.",
-    )
-    unknown_literal: Text | None = Field(
-        None,
-        description='A string that stands for an unknown word in the corpus (WikiText: "<unk>"),'
-        " mapped to the unknown token; null: none.",
-    )
-    character_coverage: Annotated[float, Field(ge=0.5, le=1)] = Field(
-        1.0,
-        description="The share of the training text's characters that the vocabulary has to spell."
-        " Below 1, the rarest of the alphabet are left to the unknown token, or to bytes (0.9995"
-        " suits a large corpus, or thousands of Chinese characters). At least 0.98 for unigram.",
-    )
-    max_training_bytes: Annotated[int, Field(ge=100_000, le=10**13)] = Field(
-        1_000_000_000,
-        description="A larger train split is sampled evenly down to this many bytes for the"
-        " training.",
-    )
-    training_threads: Annotated[int, Field(ge=1, le=256)] = Field(
-        2,
-        description="Threads of the trainer. They shape the result, so they are never taken from"
-        " --cores.",
-    )
+    kind: Literal["unigram", "bpe", "wordpiece", "pretrained"] = "unigram"
+    """unigram, bpe or wordpiece: trained on the train split. pretrained: an existing one."""
+    vocabulary_size: Annotated[_Ids | None, WordForNull("auto")] = None
+    """Number of ids, special tokens included. auto or null: 8,000 if the train split has 10 MB or
+    more, else about 2.5 times the square root of its bytes (1.5 MB: 3,100), within what its
+    alphabet needs and its text gives."""
+    special_tokens: SpecialTokens = section(SpecialTokens)
+    byte_fallback: bool = False
+    """Encode characters outside the vocabulary as their UTF-8 bytes instead of the unknown token.
+    Costs 256 ids."""
+    replacements: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = [
+        ["``", '"'],
+        ["''", '"'],
+    ]
+    """Pairs [old, new] of text to replace before anything else, in this order."""
+    unknown_literal: Text | None = None
+    """A string that marks unknown words in the corpus (WikiText: "<unk>") and becomes the unknown
+    token; null: none."""
+    character_coverage: Annotated[float, Field(ge=0.5, le=1)] = 1.0
+    """Share of the training text's characters that the vocabulary covers. Below 1, the rarest
+    become the unknown token, or bytes (0.9995 suits a large corpus, or thousands of Chinese
+    characters). At least 0.98 for unigram."""
+    max_training_bytes: Annotated[int, Field(ge=100_000, le=10**13)] = 1_000_000_000
+    """Train on an even sample of this many bytes if the train split is larger."""
+    training_threads: Annotated[int, Field(ge=1, le=256)] = 2
+    """Threads of the trainer. They affect the result, so that --cores does not set them."""
     pretrained: Pretrained = section(Pretrained)
 
     def contradictions(self) -> list[str]:
@@ -143,3 +127,45 @@ class Tokenizer(Section):
             if not old
         ]
         return problems
+
+
+class Prebuilt(Section):
+    train: str | None = None
+    """A directory or gs:// prefix with files called name-<shard>-<samples>.tfrecord. If a manifest
+    is beside them (<split>.json or manifest.json, as in results/manifests/), its digests of
+    tokenizer and shards are checked."""
+    validation: str | None = None
+    """The same for validation."""
+    test: str | None = None
+    """The same for test."""
+
+
+class ShardCount(Section):
+    train: FileCount = 4
+    """Number of shards of train: each is one file and one job."""
+    validation: FileCount = 1
+    """The same for validation."""
+    test: FileCount = 1
+    """The same for test."""
+
+
+class Shards(Section):
+    source: Literal["corpus", "prebuilt"] = "corpus"
+    """corpus: made from the corpus. prebuilt: existing TFRecord files (shards.prebuilt)."""
+    prebuilt: Prebuilt = section(Prebuilt)
+    sequence_length: Annotated[int, Field(ge=8, le=65_536)] = 64
+    """Tokens in a sample, special tokens and padding included."""
+    count: ShardCount = section(ShardCount)
+    compression: Literal["none", "gzip"] = "none"
+    """Compression of the files."""
+    read_batch: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
+    """Documents tokenised at a time: bounds a job's memory, and changes no byte."""
+
+    def contradictions(self) -> list[str]:
+        if self.source != "prebuilt":
+            return []
+        return [
+            f"shards.prebuilt.{split}: missing; a directory or gs:// prefix is expected"
+            for split in SPLITS
+            if not getattr(self.prebuilt, split)
+        ]

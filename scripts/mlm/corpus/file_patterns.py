@@ -9,7 +9,8 @@ from collections.abc import Callable
 from glob import glob
 from pathlib import Path
 
-from mlm.config.encodings import encoding_name
+from mlm.config.corpus import encoding_name
+from mlm.config.filters import quality_rules
 from mlm.config.resolution import Settings, run_section
 from mlm.corpus.mixing import sections
 from mlm.foundations.errors import MlmError, listed
@@ -237,6 +238,7 @@ def used_settings(corpus: dict, seed: int) -> dict:
 
 def _used_filters(filters: dict, also: list[str]) -> dict:
     """The section `corpus.filters` without what is off; `also` is decontamination's default."""
+    filters = filters | {"quality": quality_rules(filters["quality"])}
     used = {
         key: value for key, value in filters.items() if key != "near_duplicates" or value["enabled"]
     }

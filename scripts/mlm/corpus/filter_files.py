@@ -15,7 +15,7 @@ def filter_files(filters: Mapping) -> list[str]:
     Raises MlmError where there is no such file.
     """
     named = [
-        ("quality.bad_words", filters["quality"]["bad_words"]),
+        ("quality.rules.bad_words", filters["quality"]["bad_words"]),
         ("language.model", filters["language"]["model"]),
         *(("decontamination.against", path) for path in filters["decontamination"]["against"]),
     ]

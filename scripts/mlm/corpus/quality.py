@@ -301,8 +301,8 @@ class _WordList:
         entries = {line.strip().casefold() for line in _lines_of(path)} - {""}
         if not entries:
             raise MlmError(
-                f"{path} (corpus.filters.quality.bad_words) names no word: expected a word or "
-                "phrase a line, in UTF-8. Fill it, or set the key to null"
+                f"{path} (corpus.filters.quality.rules.bad_words) names no word: expected a "
+                "word or phrase a line, in UTF-8. Fill it, or set the key to null"
             )
         self._words = frozenset(entry for entry in entries if _WORD.fullmatch(entry))
         # A phrase is looked for only where its first word stands.
@@ -330,6 +330,6 @@ def _lines_of(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise MlmError(
-            f"{path} (corpus.filters.quality.bad_words) cannot be read: {error}. Expected: a "
+            f"{path} (corpus.filters.quality.rules.bad_words) cannot be read: {error}. Expected: a "
             "file in UTF-8, a word or phrase a line"
         ) from None

@@ -1,0 +1,267 @@
+"""Section `corpus.filters`: which documents, lines and characters are left out."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from mlm.config.fields import Count, Fraction, Positive, Section, Text, named_twice, section
+from mlm.config.problems import checked
+
+_Action = Literal["keep", "replace", "drop"]
+_Judging = Literal["prompts", "minimal_pairs", "finetuning", "validation", "test"]
+_Share = Annotated[float, Field(gt=0, le=1)]
+
+#: The thresholds of two publications: Gopher's rules of quality and repetition (Rae et al., 2021,
+#: arXiv 2112.11446, appendix A1 and table A1), and those of C4's code (Raffel et al., 2020, arXiv
+#: 1910.10683, section 2.2; the paper's text has 3 words in a line and 5 sentences).
+SETS: dict[str, dict[str, Any]] = {
+    "gopher": {
+        **{"min_words": 50, "max_words": 100_000},
+        **{"min_mean_word_length": 3.0, "max_mean_word_length": 10.0},
+        **{"max_symbols_per_word": 0.1, "max_bullet_lines": 0.9, "max_ellipsis_lines": 0.3},
+        **{"min_words_with_letter": 0.8, "min_stop_words": 2},
+        **{"max_duplicate_paragraphs": 0.3, "max_duplicate_paragraph_characters": 0.2},
+        **{"max_duplicate_lines": 0.3, "max_duplicate_line_characters": 0.2},
+        **{"max_top_2_gram": 0.2, "max_top_3_gram": 0.18, "max_top_4_gram": 0.16},
+        **{f"max_duplicate_{n}_grams": round(0.2 - n / 100, 2) for n in range(5, 11)},
+    },
+    "c4": {
+        **{"max_word_length": 1000, "terminal_punctuation": True, "min_words_in_line": 5},
+        **{"javascript_lines": True, "policy_lines": True, "citations": True},
+        **{"lorem_ipsum": True, "curly_bracket": True, "min_sentences": 3},
+    },
+}
+
+
+class QualityRules(Section):
+    """The rules that `corpus.filters.quality` applies; null and false: off."""
+
+    min_words: Count | None = None
+    """Gopher, for whole pages: minimum number of words, separated by white space."""
+    max_words: Count | None = None
+    """Gopher: maximum number of words."""
+    min_mean_word_length: Positive | None = None
+    """Gopher: minimum mean length of the words, in characters."""
+    max_mean_word_length: Positive | None = None
+    """Gopher: maximum mean length of the words, in characters."""
+    max_symbols_per_word: Fraction | None = None
+    """Gopher: maximum ratio of # to words, and of ellipses (... or …) to words."""
+    max_bullet_lines: Fraction | None = None
+    """Gopher: maximum share of lines that begin with a bullet, • or -."""
+    max_ellipsis_lines: Fraction | None = None
+    """Gopher: maximum share of lines that end with an ellipsis."""
+    min_words_with_letter: Fraction | None = None
+    """Gopher: minimum share of words with a letter."""
+    min_stop_words: Count | None = None
+    """Gopher: minimum number of different words of stop_words."""
+    stop_words: Annotated[list[Text], Field(min_length=1)] = [
+        *("the", "be", "to", "of", "and", "that", "have", "with")
+    ]
+    """Words that min_stop_words counts. Gopher's are English: name some of your own language."""
+    max_duplicate_paragraphs: Fraction | None = None
+    """Gopher: maximum share of paragraphs that repeat an earlier one of the document."""
+    max_duplicate_paragraph_characters: Fraction | None = None
+    """Gopher: maximum share of the characters in such paragraphs."""
+    max_duplicate_lines: Fraction | None = None
+    """Gopher: maximum share of lines that repeat an earlier one of the document."""
+    max_duplicate_line_characters: Fraction | None = None
+    """Gopher: maximum share of the characters in such lines."""
+    max_top_2_gram: Fraction | None = None
+    """Gopher: maximum share of the characters in the most frequent 2-gram of words."""
+    max_top_3_gram: Fraction | None = None
+    """Gopher: the same of 3-grams."""
+    max_top_4_gram: Fraction | None = None
+    """Gopher: the same of 4-grams."""
+    max_duplicate_5_grams: Fraction | None = None
+    """Gopher: maximum share of the characters in 5-grams that repeat an earlier one."""
+    max_duplicate_6_grams: Fraction | None = None
+    """Gopher: the same of 6-grams."""
+    max_duplicate_7_grams: Fraction | None = None
+    """Gopher: the same of 7-grams."""
+    max_duplicate_8_grams: Fraction | None = None
+    """Gopher: the same of 8-grams."""
+    max_duplicate_9_grams: Fraction | None = None
+    """Gopher: the same of 9-grams."""
+    max_duplicate_10_grams: Fraction | None = None
+    """Gopher: the same of 10-grams."""
+    max_word_length: Count | None = None
+    """C4: remove lines with a longer word."""
+    terminal_punctuation: bool = False
+    """C4: remove lines that do not end with . ? ! or ", or that end with an ellipsis."""
+    min_words_in_line: Count | None = None
+    """C4: remove lines with fewer words."""
+    javascript_lines: bool = False
+    """C4: remove lines with the word javascript."""
+    policy_lines: bool = False
+    """C4: remove lines with phrases such as privacy policy or use cookies."""
+    citations: bool = False
+    """C4: remove marks such as [12], [edit] and [citation needed]."""
+    lorem_ipsum: bool = False
+    """C4: leave out documents with the phrase lorem ipsum."""
+    curly_bracket: bool = False
+    """C4: leave out documents with a curly bracket ({)."""
+    min_sentences: Count | None = None
+    """C4: minimum number of sentences in what remains."""
+    bad_words: Text | None = None
+    """Leave out documents with a word or phrase of this file: UTF-8, one a line."""
+
+    def contradictions_at(self, path: str) -> list[str]:
+        problems = []
+        for name in ("words", "mean_word_length"):
+            low, high = getattr(self, f"min_{name}"), getattr(self, f"max_{name}")
+            if low is not None and high is not None and high < low:
+                problems.append(f"{path}: max_{name} {high:g} is below min_{name} {low:g}")
+        different = len({word.casefold() for word in self.stop_words})
+        if self.min_stop_words is not None and self.min_stop_words > different:
+            problems.append(
+                f"{path}.min_stop_words: {self.min_stop_words}, but stop_words has {different} "
+                "different ones, so that every document would be left out"
+            )
+        return problems
+
+
+class Quality(Section):
+    gopher: bool = False
+    """Apply Gopher's rules of quality and repetition (Rae et al., 2021, arXiv 2112.11446, appendix
+    A1), for whole English pages. What each rule removes is counted, with samples."""
+    c4: bool = False
+    """Apply C4's rules (Raffel et al., 2020, arXiv 1910.10683, section 2.2)."""
+    rules: dict[str, Any] = {}
+    """Single rules, which take precedence over the published ones: {min_words: 20}; null or false
+    switches one off. docs/configuration.md lists them, docs/corpus.md how each is measured."""
+
+    def contradictions(self) -> list[str]:
+        path = "corpus.filters.quality"
+        rules, problems = checked(QualityRules, _merged_rules(self.model_dump()))
+        problems = [f"{path}.rules.{line}" for line in problems]
+        return problems + rules.contradictions_at(path)
+
+
+def quality_rules(quality: Mapping[str, Any]) -> dict[str, Any]:
+    """Every rule with its threshold, for the section `quality` in plain types."""
+    return checked(QualityRules, _merged_rules(quality))[0].model_dump()
+
+
+def _merged_rules(quality: Mapping[str, Any]) -> dict[str, Any]:
+    published = {rule: at for name in SETS if quality[name] for rule, at in SETS[name].items()}
+    return published | quality["rules"]
+
+
+class Placeholders(Section):
+    email: str = "<email>"
+    """Replaces e-mail addresses; "" removes them."""
+    ip_address: str = "<ip-address>"
+    """Replaces IP addresses; "" removes them."""
+    phone_number: str = "<phone-number>"
+    """Replaces phone numbers; "" removes them."""
+
+
+class PersonalData(Section):
+    email: _Action = "keep"
+    """E-mail addresses: keep them, replace them by the placeholder, or drop the document."""
+    ip_address: _Action = "keep"
+    """IP addresses, v4 and v6: keep, replace or drop, as above."""
+    phone_number: _Action = "keep"
+    """Phone numbers, international (with + or 00) or North American: keep, replace or drop."""
+    placeholders: Placeholders = section(Placeholders)
+    """The text that replaces personal data."""
+
+
+class Language(Section):
+    model: Text | None = None
+    """A language identification model in fastText's format, such as lid.176.ftz; null: documents
+    of any language are kept. Needs envs/requirements-language.txt as well."""
+    keep: list[Text] = []
+    """Languages to keep, as the model calls them: [en, de]."""
+    min_probability: Fraction = 0.65
+    """Minimum probability that the model gives to one of these languages."""
+
+    def contradictions(self) -> list[str]:
+        problems = named_twice("corpus.filters.language.keep", self.keep)
+        if self.model is not None and not self.keep:
+            problems.append(
+                "corpus.filters.language.keep: empty, so that no document would be left; name the "
+                "languages, as the model calls them"
+            )
+        if self.model is None and self.keep:
+            problems.append(
+                "corpus.filters.language: keep is set, and model is not: name the file of a model"
+            )
+        return problems
+
+
+class Decontamination(Section):
+    against: list[Text] = []
+    """Files of texts that the model is judged by, in the formats of corpus.files, one text a line
+    or row. Documents of train that share `words` words in a row with one of them are left out
+    (Brown et al., 2020, arXiv 2005.14165), whatever their case and punctuation. A shorter text of
+    8 words or more is looked for as a whole."""
+    also: list[_Judging] | None = None
+    """Texts of this configuration to look for as well: prompts and minimal_pairs (evaluation, of
+    all runs), finetuning (finetune.data.file), validation and test. null: validation and test
+    with the embedded corpus, whose speakers quote one another; nothing with other sources."""
+    words: Count = 13
+    """Length of the runs of words that count as shared."""
+    text_column: Text = "text"
+    """The column that holds the text, in files of `against` with columns."""
+
+    def contradictions(self) -> list[str]:
+        path = "corpus.filters.decontamination"
+        problems = named_twice(f"{path}.against", self.against)
+        return problems + named_twice(f"{path}.also", self.also)
+
+
+class NearDuplicates(Section):
+    enabled: bool = False
+    """Leave near-duplicates out, and count them. Needs deduplicate: true."""
+    threshold: _Share = 0.75
+    """Minimum Jaccard similarity of two documents' n-grams, as their signatures show it."""
+    words: Annotated[int, Field(ge=1, le=100)] = 5
+    """Words of an n-gram, compared in NFKC, without case and punctuation. Each character of a
+    script without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) is a word. A shorter
+    document is one n-gram."""
+    bands: Annotated[int, Field(ge=1, le=64)] = 14
+    """Bands of a signature of bands × rows hashes. Documents are compared if they agree in all
+    rows of a band: more bands find more pairs."""
+    rows: Annotated[int, Field(ge=1, le=32)] = 8
+    """Rows of a band: more rows save comparisons."""
+    largest_share: _Share = 0.9
+    """Stop if more than this share of the documents would be left out."""
+
+
+class Filters(Section):
+    normalisation: Literal["none", "NFC", "NFD", "NFKC", "NFKD"] = "none"
+    """Unicode normalisation form."""
+    min_characters: Count = 1
+    """Leave out documents with fewer characters, and those of white space alone."""
+    max_characters: Count | None = None
+    """Leave out documents with more characters; null: no limit."""
+    deduplicate: bool = True
+    """Leave out documents whose exact text came before in the same split."""
+    remove_leakage: bool = True
+    """Leave out of train what is also in validation or test, and out of validation what is also in
+    test."""
+    near_duplicates: NearDuplicates = section(NearDuplicates)
+    """Documents that share most of their words with an earlier one of the split, and with
+    remove_leakage also with one of a held-out split; found by MinHash and locality-sensitive
+    hashing (docs/scaling.md)."""
+    personal_data: PersonalData = section(PersonalData)
+    quality: Quality = section(Quality)
+    language: Language = section(Language)
+    decontamination: Decontamination = section(Decontamination)
+
+    def contradictions(self) -> list[str]:
+        problems = []
+        if self.near_duplicates.enabled and not self.deduplicate:
+            problems.append(
+                "corpus.filters: near_duplicates.enabled: true, but deduplicate: false would keep"
+                " exact duplicates, which are near-duplicates as well. Set both to true, or"
+                " near_duplicates.enabled to false"
+            )
+        low, high = self.min_characters, self.max_characters
+        if high is not None and high < low:
+            problems.append(f"corpus.filters: max_characters {high} is below min_characters {low}")
+        for rules in (self.quality, self.language, self.decontamination):
+            problems += rules.contradictions()
+        return problems
