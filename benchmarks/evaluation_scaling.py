@@ -23,16 +23,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 
 import numpy as np
-import yaml
 
 from mlm.config.evaluation import Evaluation
+from mlm.config.resolution import resolve
 from mlm.evaluation.model_evaluation import Paths, evaluate
 from mlm.foundations.digests import file_sha256
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.split_samples import spread_samples
 from mlm.samples.tfrecord import SampleWriter
 
-CONFIG = Path(__file__).parents[1] / "config.yaml"
 MANIFESTS = {s: Path(f"results/manifests/{s}.json") for s in ("train", "validation", "test")}
 
 
@@ -66,7 +65,7 @@ def synthetic(directory: Path, tokens: int) -> Path:
 
 def measure(manifest: Path, max_tokens: int | None) -> dict:
     """One evaluation in this process: its loss, the baselines', seconds and peak memory."""
-    config = yaml.safe_load(CONFIG.read_text())
+    config = resolve({})
     given = config["evaluation"] | ({"max_tokens": max_tokens} if max_tokens else {})
     section = Evaluation.of_param(given)
     paths = Paths(Path("results/runs/base/model"), MANIFESTS | {"test": manifest})

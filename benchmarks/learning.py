@@ -86,7 +86,7 @@ def overridden(config: dict, assignments: list[str]) -> dict:
 def recipe_of(settings: str) -> str:
     """`settings` and what of RECIPE they leave at its default, as they stand in RUNS."""
     given = dict(assignment.split("=", 1) for assignment in settings.split())
-    config = yaml.safe_load((BASE / "config.yaml").read_text())
+    config = resolve({})
     for key in RECIPE:
         value = config
         for part in key.split("."):
@@ -124,7 +124,7 @@ def run_here(assignments: list[str], seed: int, state: str = "state"):
     from mlm.config.run import RunConfiguration
     from mlm.training.run import RunFiles
 
-    config = overridden(yaml.safe_load((BASE / "config.yaml").read_text()), assignments)
+    config = overridden({}, assignments)
     for key, (module, name) in STRENGTHS.items():
         module = import_module(f"mlm.model.{module}")
         changed = getattr(module, name)(**config.pop(key, {}))

@@ -10,6 +10,7 @@ def main(job):
     os.environ["RAYON_NUM_THREADS"] = str(job.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if job.threads > 1 else "false"
     from mlm.config.shards import Shards
+
     from mlm.corpus.split_documents import SplitDocuments
     from mlm.samples.sharding import write_shard
     from mlm.tokenizer.encoding import Encoder
