@@ -84,8 +84,8 @@ def run_shards(corpus: Path, directory: Path) -> dict:
     """One shard of the whole corpus, as the rule makes it."""
     # The library loads what it needs on first use; that counts as import here.
     import tokenizers  # noqa: F401
-    from mlm.config.shards import Shards
 
+    from mlm.config.tokenizer import Shards
     from mlm.corpus.split_documents import SplitDocuments
     from mlm.samples.sharding import write_shard
     from mlm.tokenizer.encoding import Encoder

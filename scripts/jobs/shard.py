@@ -9,8 +9,7 @@ def main(job):
     # The tokenizer's thread pool takes its size from here when it is first used.
     os.environ["RAYON_NUM_THREADS"] = str(job.threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if job.threads > 1 else "false"
-    from mlm.config.shards import Shards
-
+    from mlm.config.tokenizer import Shards
     from mlm.corpus.split_documents import SplitDocuments
     from mlm.samples.sharding import write_shard
     from mlm.tokenizer.encoding import Encoder

@@ -9,10 +9,9 @@ from importlib.resources import files as packaged
 from pathlib import Path
 from types import SimpleNamespace
 
-from mlm.config.shards import Shards
-
 from mlm.config.resolution import resolve
 from mlm.config.run import RunConfiguration
+from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.file_patterns import matched_files, used_settings

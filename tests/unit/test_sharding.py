@@ -7,8 +7,8 @@ import pytest
 from fake_tokenizer import CharacterTokenizer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mlm.config.shards import Shards
 
+from mlm.config.tokenizer import Shards
 from mlm.corpus.shares import document_range, overlapping
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError

@@ -10,7 +10,7 @@ from mlm.check.sampled_text import SampledText
 from mlm.check.stopwatch import Took, timed
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings, resolve
-from mlm.config.shards import Shards
+from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.file_patterns import used_settings

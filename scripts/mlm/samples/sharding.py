@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.config.shards import Shards
+from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.groups import group_ids
 from mlm.corpus.shares import document_range
