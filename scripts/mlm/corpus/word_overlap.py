@@ -19,6 +19,8 @@ from mlm.corpus.artefacts import WordOverlap, WrittenFile
 
 #: Words in a row that count as shared.
 RUN = 13
+#: Words in a row by which places are found that may have a run, and the distance of the places.
+_PROBE, _STRIDE = 6, 8
 #: Words of a held-out split that are looked for, in documents at equal distances.
 MOST_WORDS = 1_000_000
 #: Documents, and code points of them, that are hashed together: arrays in a processor's cache.
@@ -36,35 +38,47 @@ class HeldOutRuns:
 
     def __init__(self, files: Mapping[str, Sequence[tuple[Path, WrittenFile]]]):
         self._files = files
-        everything = [runs for split in files for runs, *_ in self._runs(split)]
-        self._hashes = np.unique(np.concatenate([np.empty(0, np.uint64), *everything]))
+        everything, probes = [np.empty(0, np.uint64)], []
+        for split in files:
+            for words, sizes in self._words(split):
+                everything.append(_n_grams(words, _inside(np.arange(len(words)), sizes), RUN))
+                probes.append(_n_grams(words, np.arange(len(words) - _PROBE + 1), _PROBE))
+        # Much faster than `np.unique`.
+        hashes = np.sort(np.concatenate(everything))
+        self._hashes = hashes[np.diff(hashes, prepend=hashes[:1] + np.uint64(1)) != 0]
         self._shared = np.zeros(len(self._hashes), bool)
-        # Of most 13-grams of train, one look into a small table says that they are not here.
-        self._shift = np.uint64(64 - min(26, max(10, len(self._hashes).bit_length() + 4)))
-        self._maybe = np.zeros(1 << (64 - int(self._shift)), bool)
-        self._maybe[self._hashes >> self._shift] = True
+        # Of most places in train, one look into a table says that no run of theirs is here.
+        self._shift = np.uint64(64 - min(25, max(10, len(self._hashes).bit_length() + 4)))
+        self._probes = np.zeros(1 << (64 - int(self._shift)), bool)
+        for hashes in probes:
+            self._probes[_mixed(hashes) >> self._shift] = True
 
-    def _runs(self, split: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """As `_run_hashes`, of the documents that are looked for, batch by batch."""
+    def _words(self, split: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """As `_word_hashes`, of the documents that are looked for, batch by batch."""
         files = self._files[split]
         words, documents = sum(f.words for _, f in files), sum(f.file.documents for _, f in files)
         chosen = documents if words <= MOST_WORDS else max(1, documents * MOST_WORDS // words)
         number = 0
         for path, _ in files:
             with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(columns=["text"]):
+                for batch in file.iter_batches(_TOGETHER, columns=["text"]):
                     numbers = np.arange(number, number + len(batch), dtype=np.int64)
                     number += len(batch)
                     wanted = (numbers + 1) * chosen // documents > numbers * chosen // documents
                     texts = batch.column("text").take(pa.array(np.flatnonzero(wanted)))
                     if len(texts):
-                        yield _run_hashes(texts)
+                        yield _word_hashes(texts)
 
     def look_into(self, texts: pa.Array) -> None:
         """Note which 13-grams of held-out splits `texts`, documents of train, have."""
         for start in range(0, len(texts), _TOGETHER):
-            runs, *_ = _run_hashes(texts[start : start + _TOGETHER])
-            self.add(runs[self._maybe[runs >> self._shift]])
+            words, sizes = _word_hashes(texts[start : start + _TOGETHER])
+            # Of 13 words in a row, one in _STRIDE begins a probe within them.
+            places = np.arange(0, len(words) - _PROBE + 1, _STRIDE)
+            probes = _mixed(_n_grams(words, places, _PROBE))
+            found = places[self._probes[probes >> self._shift]]
+            near = (found[:, None] - np.arange(_STRIDE)).ravel()
+            self.add(_n_grams(words, _inside(near[near >= 0], sizes), RUN))
 
     def looking_into(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """`batches` as they are, while another thread looks into the texts of each."""
@@ -92,8 +106,10 @@ class HeldOutRuns:
     def overlap(self, split: str) -> WordOverlap:
         """How many words of `split` are in runs that train has too, and how many were compared."""
         words = shared = documents = 0
-        for runs, begins, sizes in self._runs(split):
-            known = begins[self._shared[np.searchsorted(self._hashes, runs)]]
+        for hashes, sizes in self._words(split):
+            begins = _inside(np.arange(len(hashes)), sizes)
+            runs = np.searchsorted(self._hashes, _n_grams(hashes, begins, RUN))
+            known = begins[self._shared[runs]]
             change = np.zeros(sizes.sum() + 1, np.int64)
             np.add.at(change, known, 1)
             np.add.at(change, known + RUN, -1)
@@ -105,23 +121,20 @@ class HeldOutRuns:
         return WordOverlap(words, shared, documents)
 
 
-def _run_hashes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Hashes of the 13-grams of `texts`, the word at which each begins, and words by document."""
-    hashes, sizes = _word_hashes(texts)
-    # Of 2, 4, 8, 12 and 13 words, each from those before.
-    two = _joined(hashes, hashes, 1)
-    four = _joined(two, two, 2)
-    eight = _joined(four, four, 4)
-    runs = _joined(_joined(eight, four, 8, 4), hashes, 12, 1)
-    left = np.repeat(np.cumsum(sizes), sizes) - np.arange(len(hashes))
-    begins = np.flatnonzero(left >= RUN)
-    return runs[begins], begins, sizes
+def _inside(places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Those of `places` at which 13 words of one document begin; documents have `sizes` words."""
+    ends = np.cumsum(sizes)
+    document = np.searchsorted(ends, places, side="right")
+    return places[places + RUN <= ends[document]]
 
 
-def _joined(first: np.ndarray, second: np.ndarray, words: int, more: int = 0) -> np.ndarray:
-    """Hashes of `words` words in a row (`first`) and of as many, or `more`, after them."""
-    size = max(0, len(second) - words)
-    return first[:size] * np.uint64(pow(_BASE, more or words, 1 << 64)) + second[words:]
+def _n_grams(words: np.ndarray, places: np.ndarray, n: int) -> np.ndarray:
+    """The hash of `n` of `words` from each of `places` on."""
+    hashes = words[places]
+    for offset in range(1, n):
+        hashes *= np.uint64(_BASE)
+        hashes += words[places + offset]
+    return hashes
 
 
 def _word_hashes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
