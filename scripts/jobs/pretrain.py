@@ -86,7 +86,7 @@ if __name__ == "__main__":
     if "snakemake" in globals():
         run(main, snakemake)
     else:
-        from mlm.training.processes import ended_at_once, request_of_parent
+        from mlm.training.processes import one_of_several
 
-        with ended_at_once():
-            train(request_of_parent())
+        with one_of_several() as request:
+            train(request)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from mlm.foundations.errors import MlmError
-from mlm.training.processes import Alone, Group
+from mlm.training.processes import Group
 from mlm.training.training_log import Record
 
 
@@ -45,7 +45,7 @@ def updates(
     After SIGTERM or SIGINT the update under way is finished, `saving` (one of `actions`) acts, and
     MlmError is raised; of several processes of `group` all stop after the same update.
     """
-    group = group or Alone()
+    group = group or Group()
     with _stop_signals() as signals:
         while engine.step < steps:
             before = engine.step

@@ -64,11 +64,11 @@ class Prepared:
     branch: Branch | None
 
 
-def prepare(config: RunConfiguration, files: RunFiles, alike: dict | None = None) -> Prepared:
+def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     """Check the data, open the devices, and find where the states of the training are.
 
-    All processes that train together must have the same configuration, and the same `alike`
-    (JSON-like). Raises MlmError otherwise, and if the run cannot continue its parent.
+    Raises MlmError unless all processes that train together have the same configuration, and if
+    the run cannot continue its parent.
     """
     manifests = read_checked_manifests(files, config.sequence_length)
     devices = open_devices(
@@ -76,7 +76,7 @@ def prepare(config: RunConfiguration, files: RunFiles, alike: dict | None = None
     )
     run = run_of(config, files, manifests, devices.replicas)
     basis = state_basis(run, files, devices)
-    devices.group.check_alike(basis | _alike(config, basis) | (alike or {}))
+    devices.group.check_alike(basis | _alike(config, basis))
     branch = None
     if config.parent is not None:
         parent = run_of(config.parent, files, manifests, devices.replicas)

@@ -27,7 +27,7 @@ from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.training.engine import State
 from mlm.training.locks import FileLock, Lease
-from mlm.training.processes import Alone, Group
+from mlm.training.processes import Group
 from mlm.training.state_files import (
     errors_at,
     files_at,
@@ -90,7 +90,7 @@ class StateDirectory:
         Raises MlmError if another process holds it, nothing can be written, or a process of the
         group does not see it.
         """
-        group = group or Alone()
+        group = group or Group()
         with group.as_one():
             if self.leads:
                 self._lock = self._acquired()

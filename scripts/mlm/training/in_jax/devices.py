@@ -10,7 +10,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.families import unfit_tpu
 from mlm.foundations.errors import MlmError
 from mlm.training.in_jax.framework import data_mesh, prepare
-from mlm.training.processes import Alone, Group, as_member
+from mlm.training.processes import Group, as_member
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class MeshDevices:
     kind: str
     precision: str
     deterministic: bool = True
-    group: Group = field(default_factory=Alone)
+    group: Group = field(default_factory=Group)
     framework = "jax"
 
     @property
@@ -54,7 +54,7 @@ def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
         raise MlmError(problem)
     member = as_member(settings.start, settings.processes) if together else None
     prepare(settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic)
-    group = Alone()
+    group = Group()
     if member is not None:
         from mlm.training.in_jax.together import join
 

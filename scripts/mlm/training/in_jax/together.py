@@ -6,7 +6,6 @@ the process that leads serves. What they compute goes between the devices themse
 
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +15,11 @@ from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError, listed
 from mlm.training.processes import (
     LOST,
+    Group,
     Member,
     advice_on_joining,
-    problem_line,
     steps_have_ended,
+    tell_parent,
 )
 
 #: Milliseconds for which a process waits at a time, between which it notices signals.
@@ -78,11 +78,10 @@ def _give_up(member: Member, seconds: int) -> None:
             f"the first process was not reached at {where}{which} within {seconds} s. Look whether "
             "it runs"
         )
-    words = (
+    tell_parent(
         f"accelerator.processes: {problem}. {advice_on_joining(member)}. accelerator.join_seconds "
         "says how long to wait"
     )
-    print(problem_line(words), file=sys.stderr, flush=True)
     os._exit(1)
 
 
@@ -98,14 +97,14 @@ def _lost(error: Exception) -> Exception:
         return error
     reason = str(error).splitlines()[0][:200]
     return MlmError(
-        f"{LOST} ({reason}). Its own output says why; the same command goes on from the last saved "
+        f"{LOST} ({reason}). Its own output says why; the same command resumes from the last saved "
         "state"
     )
 
 
-class Together:
-    """`mlm.training.processes.Group` of `count` processes that JAX has joined, of which this one
-    is number `index`; `store` is what they tell one another in."""
+class Together(Group):
+    """`count` processes that JAX has joined, of which this one is number `index`; `store` is what
+    they tell one another in."""
 
     def __init__(self, store: Any, count: int, index: int):
         self._store = store
