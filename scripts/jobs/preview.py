@@ -1,5 +1,6 @@
 """Rule `masked_samples`: a few samples of a run, decoded, before and after masking."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from job_adapter import run
@@ -10,6 +11,7 @@ def main(job):
 
     from mlm.config.pretraining import Masking
     from mlm.samples.artefacts import HolesOfRun, Preview
+    from mlm.samples.holes import Holes
     from mlm.samples.manifests import Manifest, check_sequence_length, shards_root
     from mlm.samples.masking_plan import masking_plan
     from mlm.samples.preview import preview_samples
@@ -20,7 +22,10 @@ def main(job):
     manifest = Manifest.read(job.input.train)
     check_sequence_length(manifest, length)
     masking = Masking.of_param(job.params.pretraining["masking"])
-    plan = masking_plan(masking, Encoder.load(tokenizer), tokenizer, length)
+    encoder = Encoder.load(tokenizer)
+    plan = masking_plan(masking, encoder, tokenizer, length)
+    for file in job.input.holes:
+        plan = replace(plan, holes=Holes.of(HolesOfRun.read(file).holes, encoder.special_ids.pad))
     seed = job.params.pretraining["seed"]
     order = SampleOrder(
         tuple(shard.num_samples for shard in manifest.shards),
@@ -34,7 +39,6 @@ def main(job):
         PreTrainedTokenizerFast.from_pretrained(Path(tokenizer).parent),
         job.params.evaluation["samples"],
         shards_root(manifest, job.input.train),
-        [hole for file in job.input.holes for hole in HolesOfRun.read(file).holes],
     )
     Preview(job.wildcards.run, samples).write(job.output[0])
 

@@ -21,7 +21,6 @@ from mlm.foundations.digests import file_sha256
 from mlm.samples.artefacts import HolesOfRun
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.tfrecord import SampleWriter
-from mlm.training.first_use import first_use
 from mlm.training.run import read_manifests, run_of
 
 pytestmark = pytest.mark.slow
@@ -38,7 +37,8 @@ def steps_of(root, samples) -> dict[int, int]:
     settings, files = small_job(root, "asked", BASE)
     manifests = read_manifests(files, LENGTH)
     run = run_of(settings, files, manifests, 1, with_model=False)
-    return {s: step for s in samples if (step := first_use(run, [s]))}
+    order = run.order_from(0)
+    return {s: step for s in samples if (step := order.first_update(run.train, [s]))}
 
 
 def first_sample(root, step: int) -> int:

@@ -33,7 +33,7 @@ from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.samples.document_spans import merged_spans
-from mlm.samples.holes import Holes, punched
+from mlm.samples.holes import Holes
 from mlm.samples.making_holes import TrainSplit, holes_of
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch
@@ -42,7 +42,7 @@ from mlm.samples.stored_batches import stored_batches
 from mlm.samples.tf_example import decode_samples
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import WithoutDocuments
-from mlm.training.first_use import first_difference, first_use
+from mlm.training.branching import first_difference
 from mlm.training.model_card import model_card
 
 TEXTS = list(lines(260))
@@ -167,7 +167,8 @@ def test_all_other_tokens_keep_order_masks_and_replacements(unedited, whole_word
         hole = holes.within(index, LENGTH)
         given = [arrays.asarray(a) for a in (ids, attention, index.astype(np.uint32))]
         base = mask_batch(*given, run.plan, run.seed, epochs.astype(np.uint32))
-        without = punched(base, arrays.asarray(hole), 1)
+        punched = replace(run.plan, holes=holes)
+        without = mask_batch(*given, punched, run.seed, epochs.astype(np.uint32))
         base, without = ({k: np.asarray(v) for k, v in b.items()} for b in (base, without))
         for name in ("input_ids", "attention_mask"):
             np.testing.assert_array_equal(base[name][~hole], without[name][~hole])
@@ -182,6 +183,14 @@ def test_all_other_tokens_keep_order_masks_and_replacements(unedited, whole_word
         hidden += hole.sum()
         asked_in_holes += (base["weights"] * asked).sum()
     assert hidden > 1000 and asked_in_holes > 100
+
+
+def first_use(run, samples):
+    return run.order_from(0).first_update(run.train, samples)
+
+
+def leaving_out(run, holes):
+    return replace(run, plan=replace(run.plan, holes=holes))
 
 
 def test_the_first_use_is_that_of_the_batches(unedited):
@@ -203,7 +212,7 @@ def test_the_first_use_is_that_of_the_batches(unedited):
 def test_runs_with_equal_holes_never_differ_and_others_from_their_first_use(unedited):
     run, _ = the_run(resolve(CONFIG))
     some, more = (Holes.of(spans, 1) for spans in ([(4, 0, 3)], [(4, 0, 3), (9, 2, 5)]))
-    one, two = (replace(run, holes=holes) for holes in (some, more))
+    one, two = (leaving_out(run, holes) for holes in (some, more))
     assert first_difference(one, one) is None
     assert first_difference(one, two) == first_difference(two, one) == first_use(run, [9])
     assert first_difference(run, two) == first_use(run, [4, 9])
@@ -222,7 +231,7 @@ def test_a_run_without_holes_belongs_to_the_states_that_it_always_did(unedited):
     run = replace(run, model_config=SimpleNamespace(to_json_string=lambda: "{}"))
     assert "holes" not in run.basis()
     holes = Holes.of([(4, 0, 3)], 1)
-    assert replace(run, holes=holes).basis() == run.basis() | {"holes": holes.sha256}
+    assert leaving_out(run, holes).basis() == run.basis() | {"holes": holes.sha256}
 
 
 # What is asked with --forget.

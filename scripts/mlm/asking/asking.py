@@ -324,7 +324,7 @@ class _Lookup:
                 Token(place, int(packed.input_ids[place]), self._token_text(packed, place, text))
                 for place, text in zip(range(packed.start, packed.end), texts, strict=False)
             )
-            holes = self._past.run.holes if one.split == "train" else None
+            holes = self._past.run.plan.holes if one.split == "train" else None
             left_out = holes is not None and holes.covers(packed.sample, packed.start)
             of_sample = uses[packed.sample] if one.split == "train" and not left_out else []
             parts.append(

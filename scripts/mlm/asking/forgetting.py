@@ -30,7 +30,7 @@ from mlm.samples.holes import Holes
 from mlm.samples.making_holes import TrainSplit, holes_of
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.first_use import first_difference
+from mlm.training.branching import first_difference
 from mlm.training.run import read_manifests
 
 
@@ -79,7 +79,8 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str
     past = known_run(settings, run, files, manifests, encoder, records, memory)
     items = list(dict.fromkeys([*section["forget"], *forget]))
     found, asked = holes_of(run, items, split), holes_of(run, forget, split)
-    left_out = replace(past.run, holes=Holes.of(found.holes, encoder.special_ids.pad))
+    holes = Holes.of(found.holes, encoder.special_ids.pad)
+    left_out = replace(past.run, plan=replace(past.run.plan, holes=holes))
     # Of what it does not leave out already.
     first = first_difference(past.run, left_out)
     saved = [r for r in records if not r.finished and saved_by(r, past, files, memory)]

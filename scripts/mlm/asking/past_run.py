@@ -117,7 +117,7 @@ def values_of(run: Run, files: RunFiles) -> dict[str, Any]:
         "pretraining.masking.whole_word": plan.whole_word,
         "pretraining.masking.slots": plan.fixed_slots,
         **_initialisation(run.model.initialisation.model_dump()),
-        _LEFT_OUT: run.holes.sha256 if run.holes else None,
+        _LEFT_OUT: run.plan.holes.sha256 if run.plan.holes else None,
         "the tokenizer": file_sha256(files.tokenizer),
         **{
             f"the manifest of {split}": file_sha256(files.manifests[split])

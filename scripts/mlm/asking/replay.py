@@ -26,7 +26,6 @@ from mlm.asking.replayed import (
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.samples.holes import punched
 from mlm.samples.masking import mask_batch
 from mlm.samples.stored_batches import stored_batches
 from mlm.samples.tf_example import decode_samples
@@ -213,9 +212,6 @@ class _Questions:
             row = np.flatnonzero((indices == one.part.sample) & (epochs == epoch))[:1]
             ids, attention = decode_samples(records[row], run.train.sequence_length)
             batch = mask_batch(ids, attention, indices[row], run.plan, run.seed, epochs[row])
-            if run.holes is not None:
-                hole = run.holes.within(indices[row], run.train.sequence_length)
-                batch = punched(batch, hole, run.holes.padding_id)
             places = np.array([masked.place for masked in one.use.masked], np.int32)
             self._inputs.append((batch["input_ids"][0], batch["attention_mask"][0], places))
 

@@ -81,7 +81,8 @@ def begin_at_counts(weights: StartingWeights, run) -> None:
         columns = columns_of_words(run.model_config)
     else:
         columns = positions_apart_from_words(weights, run.model_config, run.seed)
-    start_from_counts(weights, run.train, run.plan.special_ids, columns, run.seed, holes=run.holes)
+    special, holes = run.plan.special_ids, run.plan.holes
+    start_from_counts(weights, run.train, special, columns, run.seed, holes=holes)
 
 
 def start_from_counts(

@@ -39,30 +39,44 @@ class Holes:
         """A digest of where the holes are."""
         return value_sha256(self.spans)
 
-    def within(self, index: np.ndarray, length: int) -> np.ndarray:
-        """Which tokens of the samples `index` [batch] are in a hole, bool [batch, length]."""
-        found = np.zeros((len(index), length), bool)
-        first, last = (np.searchsorted(self.samples, index, side) for side in ("left", "right"))
-        for row in np.flatnonzero(first < last):
-            for hole in range(first[row], last[row]):
-                found[row, self.begins[hole] : self.ends[hole]] = True
+    def within(self, index, length: int):
+        """Which tokens of the samples `index` [batch] are in a hole, bool [batch, length].
+
+        Of arrays of NumPy or of JAX, whose kind the result is of.
+        """
+        xp = index.__array_namespace__()
+        index = index.astype(xp.uint32)
+        samples, begins, ends = (
+            xp.asarray(part.astype(np.uint32)) for part in (self.samples, self.begins, self.ends)
+        )
+        first, places = xp.searchsorted(samples, index), xp.arange(length, dtype=xp.uint32)[None]
+        found = xp.zeros((len(index), length), bool)
+        for number in range(self._most_of_a_sample):
+            hole = xp.minimum(first + number, len(samples) - 1)
+            there = (first + number < len(samples)) & (samples[hole] == index)
+            inside = (begins[hole][:, None] <= places) & (places < ends[hole][:, None])
+            found = found | (there[:, None] & inside)
         return found
+
+    @cached_property
+    def _most_of_a_sample(self) -> int:
+        return int(np.unique(self.samples, return_counts=True)[1].max(initial=0))
 
     def covers(self, sample: int, place: int) -> bool:
         """Whether the token at `place` of `sample` is in a hole."""
         return bool(self.within(np.array([sample]), place + 1)[0, place])
 
+    def punched(self, batch: dict, index) -> dict:
+        """A batch of `mask_batch`, of the samples `index`, with the holes.
 
-def punched(batch: dict, hole, padding_id: int) -> dict:
-    """A batch of `mask_batch` with holes where `hole`, bool [batch, sequence], is true.
-
-    Both are of NumPy or of JAX. What was asked for there has the weight 0.
-    """
-    xp = hole.__array_namespace__()
-    asked = xp.take_along_axis(hole, batch["positions"], axis=1)
-    return batch | {
-        "input_ids": xp.where(hole, xp.int32(padding_id), batch["input_ids"]),
-        "attention_mask": xp.where(hole, xp.int32(0), batch["attention_mask"]),
-        "labels": xp.where(asked, xp.int32(padding_id), batch["labels"]),
-        "weights": xp.where(asked, xp.float32(0), batch["weights"]),
-    }
+        What was asked for in them has the weight 0.
+        """
+        xp, pad = index.__array_namespace__(), self.padding_id
+        hole = self.within(index, batch["input_ids"].shape[1])
+        asked = xp.take_along_axis(hole, batch["positions"], axis=1)
+        return batch | {
+            "input_ids": xp.where(hole, xp.int32(pad), batch["input_ids"]),
+            "attention_mask": xp.where(hole, xp.int32(0), batch["attention_mask"]),
+            "labels": xp.where(asked, xp.int32(pad), batch["labels"]),
+            "weights": xp.where(asked, xp.float32(0), batch["weights"]),
+        }

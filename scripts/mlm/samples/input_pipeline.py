@@ -6,7 +6,6 @@ from functools import partial
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import as_written, tf
-from mlm.samples.holes import Holes, punched
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
 
@@ -67,10 +66,8 @@ def reading_in_words() -> Iterator[None]:
         raise _failures.pop() from None
 
 
-def training_batches(
-    shards: ShardFiles, plan: MaskingPlan, order: BatchOrder, holes: Holes | None = None
-) -> tf.data.Dataset:
-    """The batches, masked, with `holes`.
+def training_batches(shards: ShardFiles, plan: MaskingPlan, order: BatchOrder) -> tf.data.Dataset:
+    """The batches, masked.
 
     Beside what `mask_batch` returns, `weights` are divided by the number of predictions in
     the whole batch, so that the sum of the replicas' losses is the batch's mean.
@@ -78,7 +75,7 @@ def training_batches(
 
     @as_written
     def masked(epoch, index, ids, attention):
-        batch = _masked(ids, attention, index, plan, order.seed, epoch, holes)
+        batch = _masked(ids, attention, index, plan, order.seed, epoch)
         total = tf.maximum(tf.reduce_sum(batch["weights"]), 1.0)
         return batch | {"weights": batch["weights"] / total}
 
@@ -86,16 +83,11 @@ def training_batches(
     return _deterministic(batches.map(masked, num_parallel_calls=tf.data.AUTOTUNE))
 
 
-def _masked(
-    ids, attention, index, plan: MaskingPlan, seed: int, epoch, holes: Holes | None = None
-) -> dict[str, tf.Tensor]:
-    """`mask_batch` on the host, of tensors, with `holes`."""
+def _masked(ids, attention, index, plan: MaskingPlan, seed: int, epoch) -> dict[str, tf.Tensor]:
+    """`mask_batch` on the host, of tensors."""
 
     def on_host(*arrays):
         found = mask_batch(*arrays[:3], plan, seed, arrays[3])
-        if holes is not None:
-            hole = holes.within(arrays[2], plan.sequence_length)
-            found = punched(found, hole, holes.padding_id)
         return [found[name] for name in _MASKED]
 
     kinds = [kind for kind, _ in _MASKED.values()]

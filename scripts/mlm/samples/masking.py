@@ -17,6 +17,8 @@ from functools import cached_property
 
 import numpy as np
 
+from mlm.samples.holes import Holes
+
 #: The epoch that evaluation masks are drawn in: no training run reaches it.
 FIXED_EPOCH = 2**32 - 1
 
@@ -49,6 +51,8 @@ class MaskingPlan:
     whole_word: bool = False
     word_starts: np.ndarray | None = None
     fixed_slots: int | None = None
+    #: What of the samples is left out, if they are those of the train split.
+    holes: Holes | None = None
 
     @property
     def slots(self) -> int:
@@ -110,7 +114,7 @@ def mask_batch(
     chosen = xp.take_along_axis(in_use, xp.argsort(order, axis=1, stable=True), axis=1)
     masked = xp.where(chosen, _replacements(xp, input_ids, *words[2:], plan), input_ids)
     positions = order[:, : plan.slots].astype(xp.int32)
-    return {
+    batch = {
         "input_ids": masked,
         "attention_mask": attention_mask,
         "positions": positions,
@@ -118,6 +122,7 @@ def mask_batch(
         "weights": in_use[:, : plan.slots].astype(xp.float32),
         "overflow": overflow.astype(xp.int32),
     }
+    return batch if plan.holes is None else plan.holes.punched(batch, sample_index)
 
 
 def _random_words(xp, sample_index, length: int, seed, epoch):

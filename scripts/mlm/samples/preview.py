@@ -1,7 +1,6 @@
 """A few samples as the model meets them: decoded, before and after masking."""
 
 import itertools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError, on_one_line
 from mlm.samples.artefacts import Preview, PreviewSample, PreviewToken
-from mlm.samples.holes import Holes, punched
 from mlm.samples.manifests import Manifest, place_of, shard_problem, shards_remedy
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.object_storage import local_copy
@@ -64,21 +62,18 @@ def preview_samples(
     tokenizer: Any,
     count: int,
     root: str | Path = ".",
-    holes: Sequence[tuple[int, int, int]] = (),
 ) -> list[PreviewSample]:
     """`count` samples of a split, masked as training masks them in its first epoch.
 
     `order` is that of the training, whose seed is also that of the masks. `tokenizer` is
-    transformers' fast tokenizer. Padding at the end is left out, and stands in the run's `holes`,
-    each (sample, begin, end).
+    transformers' fast tokenizer. Padding at the end is left out, and stands in the plan's holes.
     """
     index, ids, mask = read_chosen(manifest, chosen_samples(manifest, count), root)
     if not len(index):
         return []
     batch = mask_batch(ids, mask, index, plan, order.seed, FIRST_EPOCH)
-    if holes:
-        hole = Holes.of(holes, tokenizer.pad_token_id).within(index, manifest.sequence_length)
-        batch = punched(batch, hole, tokenizer.pad_token_id)
+    if plan.holes is not None:
+        hole = plan.holes.within(index, manifest.sequence_length)
         ids = np.where(hole, tokenizer.pad_token_id, ids)
     turns = order.places(index, FIRST_EPOCH) + 1
     shown, positions = batch["input_ids"], batch["positions"]

@@ -6,7 +6,7 @@ dropped. Batch k is a function of (manifest, seed, batch size, shuffle window, k
 with it costs one group of samples.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +86,17 @@ class BatchOrder:
     def updates_of(self, places: np.ndarray) -> np.ndarray:
         """Numbers, from 1, of the updates that use the samples at `places` of the stream."""
         return places // self.global_batch_size + 1
+
+    def first_update(self, shards: ShardFiles, samples: Iterable[int]) -> int | None:
+        """The first update, from 1, that uses one of the `samples` of the split; None if none of
+        `steps` does."""
+        index = np.unique(np.fromiter(samples, np.int64))
+        stream, end = self.of_samples(shards), self.steps * self.global_batch_size
+        for epoch in range(-(-end // stream.num_samples) if len(index) else 0):
+            first = int(stream.places(index, epoch).min())
+            if first < end:
+                return int(self.updates_of(np.array([first]))[0])
+        return None
 
 
 def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:

@@ -12,7 +12,6 @@ import numpy as np
 from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError
 from mlm.training.engine import State
-from mlm.training.first_use import first_difference
 from mlm.training.optimisation import learning_rate
 from mlm.training.run import Run
 from mlm.training.states import StateDirectory
@@ -80,6 +79,16 @@ def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branc
     if first is not None and step >= max(first, 1):
         raise MlmError(_too_late(run, parent, states, step, first))
     return Branch(parent.name, step, states, None if first is None else max(first - 1, 0))
+
+
+def first_difference(one: Run, other: Run) -> int | None:
+    """The first update, from 1, in which two runs that differ in their holes alone may differ; 0
+    if they begin with other weights, None if no update does."""
+    holes = [{tuple(s) for s in (r.plan.holes.spans if r.plan.holes else [])} for r in (one, other)]
+    different = holes[0] ^ holes[1]
+    if different and one.model.initialisation.embeddings == "cooccurrence":
+        return 0
+    return one.order_from(0).first_update(one.train, {sample for sample, _, _ in different})
 
 
 def _too_late(run: Run, parent: Run, states: StateDirectory, step: int, first: int) -> str:

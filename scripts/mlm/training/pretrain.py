@@ -25,7 +25,6 @@ from mlm.training.artefacts import (
 )
 from mlm.training.branching import Branch, branch_of
 from mlm.training.engine import Devices, Engine, engine_of, open_devices
-from mlm.training.first_use import first_use
 from mlm.training.loop import PeriodicAction, updates
 from mlm.training.model_card import model_card
 from mlm.training.other_devices import Layout, newest_first
@@ -287,7 +286,7 @@ def _summary(prepared: Prepared, results: RunResults, engine: Engine, record: Re
 
 def _without(config: RunConfiguration, run: Run) -> WithoutDocuments | None:
     """What the run was trained without, if anything."""
-    if run.holes is None:
+    if run.plan.holes is None:
         return None
     found = HolesOfRun.read(config.holes)
     return WithoutDocuments(
@@ -295,6 +294,6 @@ def _without(config: RunConfiguration, run: Run) -> WithoutDocuments | None:
         documents=found.documents,
         tokens=found.tokens,
         samples=found.samples,
-        first_step=first_use(run, {sample for sample, _, _ in found.holes}),
-        holes=run.holes.sha256,
+        first_step=run.order_from(0).first_update(run.train, run.plan.holes.samples),
+        holes=run.plan.holes.sha256,
     )

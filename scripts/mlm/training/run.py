@@ -1,7 +1,7 @@
 """A run as it trains: its configuration, and what follows from its data and its devices."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,6 @@ class Run:
     validation: ShardFiles
     #: The transformers configuration; None for who asks which samples the run is shown alone.
     model_config: Any
-    holes: Holes | None = None
     replicas: int = 1
 
     @property
@@ -113,18 +112,20 @@ class Run:
             "masking": _plan_basis(self.plan),
             "validation_masking": _plan_basis(self.validation_plan),
         }
-        if self.holes is not None:
-            values["holes"] = self.holes.sha256
+        if self.plan.holes is not None:
+            values["holes"] = self.plan.holes.sha256
         # As it comes back from a file: lists for tuples.
         return json.loads(json.dumps(values))
 
 
 def _plan_basis(plan: MaskingPlan) -> dict:
     starts = plan.word_starts
-    return asdict(plan) | {
+    values = asdict(replace(plan, holes=None)) | {
         "slots": plan.slots,
         "word_starts": None if starts is None else value_sha256([bool(s) for s in starts]),
     }
+    del values["holes"]
+    return values
 
 
 def _batch_size(section: Pretraining, replicas: int) -> int:
@@ -161,6 +162,8 @@ def run_of(
         "optimizer": with_lengths(section.optimizer, steps),
     }
     plan = masking_plan(section.masking, encoder, files.tokenizer, length)
+    if config.holes:
+        plan = replace(plan, holes=_holes_in(config.holes, files, encoder))
     shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
     return Run(
         name=config.name,
@@ -175,7 +178,6 @@ def run_of(
             if with_model
             else None
         ),
-        holes=_holes_in(config.holes, files, encoder) if config.holes else None,
         replicas=replicas,
     )
 

@@ -233,13 +233,9 @@ class Engine:
 
     def _training_batches(self, rows: OwnRows | None) -> Iterator[dict]:
         order = self._run.order_from(self.step)
-        holes = self._run.holes
         for whole in stored_batches(self._run.train, order):
             epochs, indices, records = whole if rows is None else (x[rows.rows] for x in whole)
-            batch = self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)}
-            if holes is not None:
-                batch["hole"] = holes.within(indices, self._run.train.sequence_length)
-            yield batch
+            yield self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)}
 
     def _validation_samples(self, rows: OwnRows | None) -> Iterator[dict]:
         """Batches of one shape; a part of the split is kept in memory, and read once."""
@@ -274,7 +270,6 @@ def computation_of(run: Run, architecture: Architecture, precision: str) -> Comp
         run.pretraining.rematerialise,
         precision,
         run.model_config.cls_token_id,
-        0 if run.holes is None else run.holes.padding_id,
     )
 
 

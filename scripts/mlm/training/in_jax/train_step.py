@@ -15,7 +15,6 @@ from mlm.config.pretraining import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.model.masked_loss import masked_cross_entropy
 from mlm.model.network import document_numbers, hidden_states, projection
-from mlm.samples.holes import punched
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.training.in_jax.framework import AXIS
 from mlm.training.in_jax.layout import UNDIVIDED, Division
@@ -30,7 +29,7 @@ class Computation:
     """How the network is computed: `attend` within the "sample" or the "document", whether layers
     are computed again for the gradient, and the precision of products, "float32" or "bfloat16".
 
-    `begins_document` is the token that each document begins with, `padding` what stands in a hole.
+    `begins_document` is the token that each document begins with.
     """
 
     architecture: Architecture
@@ -38,7 +37,6 @@ class Computation:
     rematerialise: bool
     precision: str
     begins_document: int
-    padding: int = 0
 
     @property
     def dtype(self):
@@ -79,9 +77,8 @@ def train_step(
     axis "data" runs on its share of the batch.
 
     `state` has `parameters`, `moments` (`first_moments`), which `division` may have divided, and
-    `step`, int32. `stored` has `tokens`
-    [batch, sequence] as `packed` gives them, `index` and `epoch`, uint32 [batch], and in a run with
-    holes `hole`, bool [batch, sequence]. The sums are float32: the mean loss of the batch's
+    `step`, int32. `stored` has `tokens` [batch, sequence] as `packed` gives them, `index` and
+    `epoch`, uint32 [batch]. The sums are float32: the mean loss of the batch's
     predictions, their share that is right, the overflow.
     """
     hidden = hidden_parts(computation.architecture)
@@ -161,11 +158,9 @@ def _over_devices(addends):
 def _masked(computation: Computation, stored: dict, plan: MaskingPlan, seed: int, epoch) -> dict:
     ids, attention = unpacked(stored["tokens"], computation.architecture.vocabulary)
     batch = mask_batch(ids, attention, stored["index"], plan, seed, epoch)
-    if "hole" in stored:
-        batch = punched(batch, stored["hole"], computation.padding)
-        ids = jnp.where(stored["hole"], computation.padding, ids)
     if computation.attend == "document":
-        batch["documents"] = document_numbers(ids, computation.begins_document)
+        # What begins a document is special, and never masked.
+        batch["documents"] = document_numbers(batch["input_ids"], computation.begins_document)
     return batch
 
 

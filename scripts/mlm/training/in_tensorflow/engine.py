@@ -125,7 +125,7 @@ class Engine:
 
     def _training_batches(self) -> tf.data.Dataset:
         order = self._run.order_from(self.step)
-        return training_batches(self._run.train, self._run.plan, order, self._run.holes)
+        return training_batches(self._run.train, self._run.plan, order)
 
     def _distributed(self, make_batches, batch_size: int):
         """The batches of `batch_size` that `make_batches()` gives, divided among the replicas."""
