@@ -91,7 +91,7 @@ REFUSALS = {
     "garbage after gzip": (
         "train.txt.gz",
         gzip.compress(b"abc\n") + b"\0\0garbage",
-        ["train.txt.gz", "Not a gzipped file"],
+        ["train.txt.gz", "after 4 good bytes", "from byte 26 of the file on is no gzip"],
     ),
     "two columns in csv": ("train.csv", b"text,id,text\na,1,b\n", ["2 columns", "'text'"]),
     "CR line ends": ("train.txt", b"one\rtwo\rthree\r", ["train.txt", "CR", "tr '\\r' '\\n'"]),
@@ -209,6 +209,28 @@ def test_a_link_to_nothing_is_named():
     for pattern in ("data/*.txt", "data/b.txt"):
         with pytest.raises(MlmError, match=r"data/b\.txt is a link to /nowhere/b\.txt, which"):
             matched_files({"train": [pattern]})
+
+
+def test_a_pipe_or_a_socket_that_a_pattern_matches_is_named():
+    Path("data").mkdir()
+    Path("data/a.txt").write_text("one\n")
+    os.mkfifo("data/b.txt")
+    with pytest.raises(MlmError, match=r"data/b\.txt is no regular file but a pipe"):
+        matched_files({"train": ["data/*.txt"]})
+
+
+def test_a_file_that_may_not_be_read_is_named_with_the_command_that_allows_it(tmp_path):
+    Path("a.txt").write_text("one\n")
+    os.chmod("a.txt", 0)
+    tmp_path.chmod(0o777)
+    # Root may read everything.
+    user = os.geteuid()
+    os.seteuid(user or 65534)
+    try:
+        with pytest.raises(MlmError, match=r"a\.txt may not be read by .*chmod u\+r a\.txt"):
+            matched_files({"train": ["a.txt"]})
+    finally:
+        os.seteuid(user)
 
 
 def test_a_file_name_that_is_not_utf8_is_refused_in_printable_words(tmp_path):

@@ -1,9 +1,8 @@
 """Source files as streams of bytes, plain or compressed, where damage is noticed and named."""
 
-import gzip
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -35,24 +34,63 @@ class _Checked:
         return data
 
 
-class _InShortReads:
-    """A file of which little is taken at a time.
+class _Gunzipped:
+    """The bytes of gzip members (RFC 1952) one after the other; zeros after one are padding.
 
-    Python's gzip reads 128 KiB ahead from 3.12 on, so that the place in the file would not say what
-    was used of it.
+    What follows the last member is an error of its own, after all good bytes, which `gzip` is not.
     """
 
     def __init__(self, handle: BinaryIO):
-        self._handle = handle
+        self._handle, self._member, self._waiting = handle, zlib.decompressobj(31), b""
+        self._begun = False
 
-    def read(self, size: int) -> bytes:
-        return self._handle.read(min(size, 1 << 14))
+    def read(self, size: int | None = None) -> bytes:
+        """At most `size` bytes, or all; fewer only at the end, or before what is no gzip."""
+        found, left = [], size
+        while left != 0:
+            try:
+                data = self._some(left or 0)
+            except (EOFError, zlib.error):
+                if found:
+                    # Raised by the next call, which meets the same bytes.
+                    break
+                raise
+            if not data:
+                break
+            found.append(data)
+            left = None if left is None else left - len(data)
+        return b"".join(found)
+
+    def _some(self, most: int) -> bytes:
+        """The next bytes, at most `most` of them unless it is 0; none at the end."""
+        while True:
+            # In short reads, so that the place in the file says what was used of it.
+            compressed = self._waiting or self._handle.read(1 << 14)
+            if not compressed:
+                if self._begun:
+                    raise EOFError("the end of the stream is missing")
+                return b""
+            if not self._begun and not (compressed := compressed.lstrip(b"\0")):
+                self._waiting = b""
+                continue
+            if not self._begun and compressed[:1] != b"\x1f":
+                self._waiting = compressed
+                place = self._handle.tell() - len(compressed)
+                raise EOFError(f"what follows from byte {place:,} of the file on is no gzip")
+            self._begun, self._waiting = True, compressed
+            data = self._member.decompress(compressed, most)
+            self._waiting = self._member.unconsumed_tail
+            if self._member.eof:
+                self._waiting = self._member.unused_data
+                self._member, self._begun = zlib.decompressobj(31), False
+            if data:
+                return data
 
 
-def _decompressed(handle: BinaryIO, compression: str) -> BinaryIO:
+def _decompressed(handle: BinaryIO, compression: str) -> AbstractContextManager[BinaryIO]:
     # Arrow takes the zeros that pad a file on a tape, or to whole blocks, for damage.
     if compression == "gzip":
-        return gzip.GzipFile(fileobj=_InShortReads(handle))
+        return nullcontext(_Gunzipped(handle))
     return pa.CompressedInputStream(handle, compression)
 
 

@@ -4,7 +4,9 @@ Light on purpose: Snakemake imports it to list the files as inputs of the rule `
 that an edited source file reruns, and a pattern without a match stops before the first job.
 """
 
+import getpass
 import os
+import shlex
 from collections.abc import Callable
 from glob import glob
 from pathlib import Path
@@ -83,6 +85,18 @@ def _matches(pattern: str) -> tuple[set[str], list[str]]:
         if os.path.islink(path) and not os.path.exists(path)
     ]
     files = {path for path in paths if os.path.isfile(path)}
+    problems += [
+        f"{_printable(path)} is no regular file but a pipe, socket or device. Write its text to a "
+        "file, or narrow the pattern"
+        for path in sorted(paths - files)
+        if os.path.exists(path) and not os.path.isdir(path)
+    ]
+    problems += [
+        f"{_printable(path)} may not be read by this user ({getpass.getuser()}). Allow it: "
+        f"chmod u+r {shlex.quote(_printable(path))}"
+        for path in sorted(files)
+        if not os.access(path, os.R_OK, effective_ids=True)
+    ]
     places = tuple(os.path.realpath(place) + os.sep for place in _OWN_PLACES)
     own = sorted(path for path in files if os.path.realpath(path).startswith(places))
     if own:
