@@ -7,8 +7,12 @@ from tensorflow.python.framework import ops
 
 from mlm.accelerators.lowering import train_step_of
 from mlm.foundations.framework import tf, tf_keras
-from mlm.training.in_tensorflow.muon import Muon, is_hidden_matrix, orthogonalised
-from mlm.training.in_tensorflow.optimizers import build_optimizer
+from mlm.training.in_tensorflow.optimizers import (
+    Muon,
+    build_optimizer,
+    is_hidden_matrix,
+    orthogonalised,
+)
 from mlm.training.in_tensorflow.train_step import replica_train_step
 
 RATE, DECAY, MOMENTUM = 0.1, 0.5, 0.9

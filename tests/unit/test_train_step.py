@@ -5,9 +5,8 @@ import pytest
 
 from mlm.config.families import FAMILIES
 from mlm.foundations.framework import tf, tf_keras
-from mlm.training.in_tensorflow.activations import gelu
-from mlm.training.in_tensorflow.adamw import AdamW
-from mlm.training.in_tensorflow.model import build_model
+from mlm.training.in_tensorflow.model import build_model, gelu
+from mlm.training.in_tensorflow.optimizers import AdamW
 from mlm.training.in_tensorflow.train_step import (
     cross_entropy,
     projected_cross_entropy,

@@ -15,8 +15,7 @@ from mlm.foundations.framework import tf
 from mlm.samples.input_pipeline import training_batches
 from mlm.samples.stored_batches import BatchOrder
 from mlm.training.in_tensorflow.model import build_model, number_of_parameters
-from mlm.training.in_tensorflow.muon import is_hidden_matrix
-from mlm.training.in_tensorflow.optimizers import build_optimizer
+from mlm.training.in_tensorflow.optimizers import build_optimizer, is_hidden_matrix
 from mlm.training.in_tensorflow.train_step import replica_train_step
 from mlm.training.optimisation import orthogonalising_flops
 from mlm.training.run import Run

@@ -33,7 +33,7 @@ def logits_of_exported(directory: str | Path, run: Run, devices: Devices) -> Log
 
         with devices.strategy.scope():
             return _in_tensorflow(load_model(directory), devices.strategy)
-    from mlm.model.exported import read_exported
+    from mlm.model.weights import read_exported
 
     return _in_jax(*read_exported(directory), run)
 

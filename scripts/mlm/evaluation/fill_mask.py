@@ -87,8 +87,8 @@ def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]
 
         return in_tensorflow
 
-    from mlm.model.exported import read_exported
     from mlm.model.network import hidden_states, masked_logits
+    from mlm.model.weights import read_exported
 
     architecture, weights = read_exported(directory)
 

@@ -22,7 +22,7 @@ def open_model(
 
     import jax
 
-    from mlm.model.exported import read_exported
+    from mlm.model.weights import read_exported
 
     architecture, weights = read_exported(directory)
     whole, divided = shardings(devices.mesh)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError, reading
 from mlm.model.architecture import Architecture, parameter_shapes
 
@@ -53,3 +54,14 @@ def read_parameters(path: str | Path, architecture: Architecture) -> dict[str, n
             f"of the family {architecture.family}"
         )
     return {name: stored[name].astype(np.float32) for name in parameter_shapes(architecture)}
+
+
+def read_exported(directory: str | Path) -> tuple[Architecture, dict[str, np.ndarray]]:
+    """Architecture and weights, float32 by name, of a directory with config.json and
+    model.safetensors.
+
+    Raises MlmError where a file is missing or damaged, or a weight of the architecture is not there
+    or has another shape, and ConfigError for an architecture that is not built here.
+    """
+    architecture = Architecture.of(read_json(Path(directory) / "config.json"))
+    return architecture, read_parameters(Path(directory) / "model.safetensors", architecture)

@@ -32,11 +32,8 @@ COMPUTING_MODULES = {
     ),
     "tensorflow": (
         "mlm.samples.input_pipeline",
-        "mlm.training.in_tensorflow.activations",
-        "mlm.training.in_tensorflow.adamw",
         "mlm.training.in_tensorflow.engine",
         "mlm.training.in_tensorflow.model",
-        "mlm.training.in_tensorflow.muon",
         "mlm.training.in_tensorflow.optimizers",
         "mlm.training.in_tensorflow.prediction",
         "mlm.training.in_tensorflow.train_step",
