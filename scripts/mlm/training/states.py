@@ -188,7 +188,7 @@ class StateDirectory:
         when another process has taken the directory over.
         """
         if not self.leads:
-            state.helpwrite_bytes()
+            state.help_write()
             return
         if self._lock is not None:
             self._lock.check()
