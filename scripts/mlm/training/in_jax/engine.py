@@ -89,7 +89,6 @@ class Engine:
         self._group = devices.group
         self._whole, self._divided = shardings(devices.mesh)
         self.batch_size = run.batch_size
-        self._validation_size = run.validation_batch_size
         self.step = 0
         weights = initial_parameters(self._architecture, jax.random.key(run.seed))
         weights = {name: np.array(value) for name, value in weights.items()}
@@ -98,17 +97,18 @@ class Engine:
         if run.pretraining.shard_optimizer:
             shapes = {name: value.shape for name, value in weights.items()}
             division = Division.of(shapes, devices.replicas)
-        moments = partial(first_moments, settings=run.pretraining.optimizer, hidden=hidden)
-        partition = division.of_state(jax.eval_shape(moments, weights))
+        optimizer = run.pretraining.optimizer
+        self._first_moments = partial(first_moments, settings=optimizer, hidden=hidden)
+        partition = division.of_state(jax.eval_shape(self._first_moments, weights))
         self._partition = jax.tree.map(partial(NamedSharding, devices.mesh), partition)
         if run.model.initialisation.attention == "neighbour_heads":
             neighbour_heads(NamedWeights(weights, self._architecture), run.model_config, run.seed)
         self.begin_with(weights)
         self.parameters = sum(value.size for value in weights.values())
-        computation = computation_of(run, self._architecture, devices.precision)
+        computation = Computation.of(run, self._architecture, devices.precision)
         self._train = jax.jit(
             on_mesh(
-                train_step(computation, run.plan, run.pretraining.optimizer, run.seed, division),
+                train_step(computation, run.plan, optimizer, run.seed, division),
                 devices.mesh,
                 partition,
             ),
@@ -130,15 +130,14 @@ class Engine:
         return self
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
-        if self._group.count > 1:
-            weights = of_the_first(weights)
-
         def begun(weights):
-            hidden = hidden_parts(self._architecture)
-            moments = first_moments(weights, self._run.pretraining.optimizer, hidden)
-            return {"parameters": weights, "moments": moments, "step": jnp.int32(0)}
+            return {
+                "parameters": weights,
+                "moments": self._first_moments(weights),
+                "step": jnp.int32(0),
+            }
 
-        self._put(begun, weights)
+        self._put(begun, of_the_first(weights))
 
     def _put(self, state_of: Callable[[dict], dict], given: dict) -> None:
         self._state = None  # One state at a time is in memory.
@@ -155,8 +154,8 @@ class Engine:
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:
-            rows = self._own_rows(self.batch_size)
-            self._batches = _ahead(self._training_batches(rows), self._given_by(rows))
+            rows = OwnRows(self._divided, self.batch_size)
+            self._batches = _ahead(self._training_batches(rows), rows.given)
         found = []
         for _ in range(steps):
             self._state, sums = self._train(self._state, next(self._batches))
@@ -167,8 +166,8 @@ class Engine:
 
     def validate(self) -> tuple[float, float]:
         sums = np.zeros(3)
-        rows = self._own_rows(self._validation_size)
-        for batch in _ahead(self._validation_samples(rows), self._given_by(rows)):
+        rows = OwnRows(self._divided, self._run.validation_batch_size)
+        for batch in _ahead(self._validation_samples(rows), rows.given):
             sums += [float(x) for x in self._validate(self._state["parameters"], batch)]
         return sums[0] / max(sums[2], 1.0), sums[1] / max(sums[2], 1.0)
 
@@ -223,21 +222,12 @@ class Engine:
                 value = self._gathered(value)
             yield _name(path), np.asarray(value)
 
-    def _own_rows(self, samples: int) -> OwnRows | None:
-        """The rows of a batch that this process makes; None for all."""
-        return OwnRows(self._divided, samples) if self._group.count > 1 else None
-
-    def _given_by(self, rows: OwnRows | None) -> Callable[[dict], dict]:
-        """What puts a batch on the devices."""
-        return rows.given if rows else lambda batch: jax.device_put(batch, self._divided)
-
-    def _training_batches(self, rows: OwnRows | None) -> Iterator[dict]:
-        order = self._run.order_from(self.step)
-        for whole in stored_batches(self._run.train, order):
-            epochs, indices, records = whole if rows is None else (x[rows.rows] for x in whole)
+    def _training_batches(self, rows: OwnRows) -> Iterator[dict]:
+        for whole in stored_batches(self._run.train, self._run.order_from(self.step)):
+            epochs, indices, records = (x[rows.rows] for x in whole)
             yield self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)}
 
-    def _validation_samples(self, rows: OwnRows | None) -> Iterator[dict]:
+    def _validation_samples(self, rows: OwnRows) -> Iterator[dict]:
         """Batches of one shape; a part of the split is kept in memory, and read once."""
         run = self._run
         if self._validation_batches is not None:
@@ -245,8 +235,8 @@ class Engine:
             return
         kept = []
         parts = samples_in_order(run.validation, run.pretraining.validation.samples)
-        for whole in _of_one_size(parts, self._validation_size):
-            indices, records = whole if rows is None else (x[rows.rows] for x in whole)
+        for whole in _of_one_size(parts, run.validation_batch_size):
+            indices, records = (x[rows.rows] for x in whole)
             batch = self._stored(indices, records)
             if run.pretraining.validation.samples is not None:
                 kept.append(batch)
@@ -260,17 +250,6 @@ class Engine:
             raise MlmError(f"sample {indices[error.place]}: a record {error}") from None
         tokens = packed(ids, attention, self._architecture.vocabulary)
         return {"tokens": tokens, "index": indices.astype(np.uint32)}
-
-
-def computation_of(run: Run, architecture: Architecture, precision: str) -> Computation:
-    """How the run's network is computed."""
-    return Computation(
-        architecture,
-        run.pretraining.attend,
-        run.pretraining.rematerialise,
-        precision,
-        run.model_config.cls_token_id,
-    )
 
 
 def _ahead(batches: Iterator[dict], given: Callable[[dict], dict]) -> Iterator[dict]:

@@ -64,7 +64,7 @@ UNDIVIDED = Division()
 
 
 class OwnRows:
-    """The rows of a batch, divided over the devices of several processes, that are on those of this
+    """The rows of a batch, divided over the devices of all processes, that are on those of this
     one."""
 
     def __init__(self, divided, samples: int):
@@ -88,5 +88,5 @@ class OwnRows:
 
 
 def of_the_first(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The weights of the process that leads: another processor may have rounded them otherwise."""
+    """The weights of the process that leads: another's processor may have rounded otherwise."""
     return {n: np.asarray(v) for n, v in multihost_utils.broadcast_one_to_all(weights).items()}

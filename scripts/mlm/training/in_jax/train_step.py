@@ -19,6 +19,7 @@ from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.training.in_jax.framework import AXIS
 from mlm.training.in_jax.layout import UNDIVIDED, Division
 from mlm.training.in_jax.optimizers import clipped, hidden_parts, updated
+from mlm.training.run import Run
 
 #: The number of the sample that fills up a last batch: nothing of it is predicted.
 FILLING = 2**32 - 1
@@ -37,6 +38,12 @@ class Computation:
     rematerialise: bool
     precision: str
     begins_document: int
+
+    @classmethod
+    def of(cls, run: Run, architecture: Architecture, precision: str) -> "Computation":
+        """How the network of `run` is computed."""
+        section, begins = run.pretraining, run.model_config.cls_token_id
+        return cls(architecture, section.attend, section.rematerialise, precision, begins)
 
     @property
     def dtype(self):
