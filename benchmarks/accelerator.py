@@ -167,11 +167,11 @@ class InJax:
     """The engine's step on all devices of `kind`."""
 
     def __init__(self, case: Case, given: argparse.Namespace, deterministic: bool):
-        from mlm.training.in_jax.framework import data_mesh, prepare, shardings
+        from mlm.training.in_jax.framework import data_mesh, prepare_jax, shardings
 
         # Beside another framework on the same device; and the peak is then the step's own.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-        prepare(given.kind, given.threads, None, deterministic)
+        prepare_jax(given.kind, given.threads, None, deterministic)
         self._mesh = data_mesh(given.kind, None)
 
         import jax

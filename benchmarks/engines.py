@@ -89,9 +89,9 @@ def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
 
 
 def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
-    from mlm.training.in_jax.framework import data_mesh, prepare, shardings
+    from mlm.training.in_jax.framework import data_mesh, prepare_jax, shardings
 
-    prepare("cpu", threads, None)
+    prepare_jax("cpu", threads, None)
 
     import jax
 

@@ -82,10 +82,10 @@ def compile_case(form: str, batch: int, sequence: int, quick: bool) -> Compilati
             program = Path(directory) / "step.stablehlo"
             hbm_limits.lower_case(case, str(program))
             return hbm_limits.compile_for(hbm_limits.TARGET, program, quick)
-    from mlm.training.in_jax.framework import prepare
+    from mlm.training.in_jax.framework import prepare_jax
 
     os.environ |= ENVIRONMENT  # before JAX is imported
-    prepare("cpu", 1, None)
+    prepare_jax("cpu", 1, None)
 
     from mlm.accelerators.described_steps import compiled
     from mlm.model import network

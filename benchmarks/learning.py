@@ -141,11 +141,11 @@ def run_here(assignments: list[str], seed: int, state: str = "state"):
 
 def train_here(assignments: list[str], seed: int) -> tuple[list[dict], float]:
     """Rows of one training in this process, and its processor seconds; progress goes to stderr."""
-    from mlm.training.pretrain import RunResults, prepare, pretrain
+    from mlm.training.pretrain import ResultFiles, prepare, pretrain
 
     with tempfile.TemporaryDirectory() as place:
         training = prepare(*run_here(assignments, seed, f"{place}/state"))
-        results = RunResults(f"{place}/model", f"{place}/training.csv", f"{place}/training.json")
+        results = ResultFiles(f"{place}/model", f"{place}/training.csv", f"{place}/training.json")
         begun, used = time.monotonic(), sum(os.times()[:4])
         pretrain(training, results)
         wall, cpu = time.monotonic() - begun, sum(os.times()[:4]) - used

@@ -66,7 +66,7 @@ def train(request):
     from mlm.config.run import RunConfiguration
     from mlm.publishing.background import PushSettings, background_pushes
     from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
-    from mlm.training.pretrain import RunResults, prepare, pretrain
+    from mlm.training.pretrain import ResultFiles, prepare, pretrain
     from mlm.training.run import RunFiles
 
     config, files = RunConfiguration.of_param(request["config"]), RunFiles(**request["files"])
@@ -79,7 +79,7 @@ def train(request):
     pushing = PushSettings(**request["push"]) if wanted else None
     beside = tuple(Path(files.tokenizer).parent / name for name in TOKENIZER_FILES)
     with background_pushes(pushing, training.states.path, beside) as pushes:
-        pretrain(training, RunResults(**request["results"]), [pushes] if pushes else [])
+        pretrain(training, ResultFiles(**request["results"]), [pushes] if pushes else [])
 
 
 if __name__ == "__main__":

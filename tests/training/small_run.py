@@ -197,11 +197,11 @@ def write_holes(root: Path, name: str, holes: list[tuple[int, int, int]]) -> Non
 
 
 def small_results(root: Path, name: str = "small"):
-    """Where the run `name` below `root` writes; a RunResults."""
-    from mlm.training.pretrain import RunResults
+    """Where the run `name` below `root` writes; a ResultFiles."""
+    from mlm.training.pretrain import ResultFiles
 
     results = root / "runs" / name
-    return RunResults(
+    return ResultFiles(
         model_directory=str(results / "model"),
         log=str(results / "training.csv"),
         summary=str(results / "training.json"),

@@ -85,7 +85,7 @@ def test_a_gpus_kernels_are_deterministic_unless_speed_is_asked_for(
         monkeypatch.setenv(name, "")
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_deterministic_ops=maybe --xla_dump_to=x")
     monkeypatch.delitem(sys.modules, "jax", raising=False)
-    framework.prepare("gpu", 1, None, deterministic)
+    framework.prepare_jax("gpu", 1, None, deterministic)
     flags = f"--xla_dump_to=x --xla_gpu_deterministic_ops={flag}"
     assert os.environ["XLA_FLAGS"] == flags
 
@@ -102,7 +102,7 @@ sys.path.insert(0, sys.argv[1])
 from mlm.foundations.errors import MlmError
 from mlm.training.in_jax import framework
 framework.local_gpu = lambda: "/dev/nvidia0" if sys.argv[2] == "gpu" else None
-framework.prepare(sys.argv[2], 1, None)
+framework.prepare_jax(sys.argv[2], 1, None)
 try:
     print(framework.data_mesh(sys.argv[3], None).devices.flat[0].platform)
 except MlmError as error:
@@ -136,7 +136,7 @@ PRODUCT = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 from mlm.training.in_jax import framework
-framework.prepare("cpu", 1, None)
+framework.prepare_jax("cpu", 1, None)
 before = os.environ["XLA_FLAGS"]
 framework.data_mesh("cpu", None)
 assert os.environ["XLA_FLAGS"] == before
@@ -144,7 +144,7 @@ import jax, jax.numpy as jnp
 matrix = jax.ShapeDtypeStruct((512, 512), jnp.float32)
 text = jax.jit(lambda a, b: jnp.tanh(a @ b)).lower(matrix, matrix).compile().as_text()
 print("ynn" in text, " dot(" in text)
-framework.prepare("cpu", 2, 2)
+framework.prepare_jax("cpu", 2, 2)
 try:
     framework.data_mesh("cpu", 2)
 except framework.MlmError as error:

@@ -489,13 +489,13 @@ import errno, os, sys
 sys.path.insert(0, {scripts!r} + "/jobs")
 import job_adapter, pretrain
 from mlm.training.processes import one_of_several
-from mlm.training.training_log import Progress
-begin = Progress.begin
+from mlm.training.training_log import TrainingProgress
+begin = TrainingProgress.begin
 def full(self, step):
     begin(self, step)
     if step == 15 and os.environ["JAX_PROCESS_ID"] == "{failing}":
         raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
-Progress.begin = full
+TrainingProgress.begin = full
 with one_of_several() as request:
     pretrain.train(request)
 """

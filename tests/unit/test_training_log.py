@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from mlm.training.training_log import Progress, Row, in_words, write_rows
+from mlm.training.training_log import Row, TrainingProgress, duration_in_words, write_rows
 
 ROW = Row(20, 0.5, 4.25, 0.125, None, None, 3e-4, 1234.5)
 
@@ -23,13 +23,13 @@ def test_a_row_reads_back_as_it_was_written(tmp_path):
     "seconds, words", [(0.4, "0 s"), (45, "45 s"), (200, "3:20 min"), (18_420, "5:07 h")]
 )
 def test_durations_read_well(seconds, words):
-    assert in_words(seconds) == words
+    assert duration_in_words(seconds) == words
 
 
 def test_the_time_left_does_not_count_the_compilation(monkeypatch, capsys):
     clock = iter([100.0, 110.0, 110.0])
     monkeypatch.setattr("mlm.training.training_log.time.monotonic", lambda: next(clock))
-    progress = Progress("base", steps=40, tokens_per_step=64, _start=0.0)
+    progress = TrainingProgress("base", steps=40, tokens_per_step=64, _start=0.0)
     progress.begin(1)
     assert progress.rate(21) == pytest.approx(20 * 64 / 10)
     progress.show(Row(21, 0.5, 4.25, 0.125, None, None, 3e-4, 128.0))
@@ -44,7 +44,7 @@ def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys)
     """As after a resume one step before a row: compilation is no measure of what is to come."""
     clock = iter([100.0, 100.0, 100.0, 110.0, 110.0])
     monkeypatch.setattr("mlm.training.training_log.time.monotonic", lambda: next(clock))
-    progress = Progress("base", steps=1040, tokens_per_step=64, _start=0.0)
+    progress = TrainingProgress("base", steps=1040, tokens_per_step=64, _start=0.0)
     progress.begin(20)
     row = replace(ROW, step=20, tokens_per_second=progress.rate(20))
     assert row.tokens_per_second is None and "" in row.cells()

@@ -21,7 +21,7 @@ from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.atomic import write_text
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.samples.masking import MaskingPlan
-from mlm.training.in_jax.framework import AXIS, prepare, shardings
+from mlm.training.in_jax.framework import AXIS, prepare_jax, shardings
 from mlm.training.optimisation import orthogonalising_flops
 from mlm.training.run import VALIDATION_SEED, Run
 
@@ -204,5 +204,5 @@ def _answer(request: dict) -> Compilation:
 
 
 if __name__ == "__main__":
-    prepare("cpu", 1, None)
+    prepare_jax("cpu", 1, None)
     answer(_answer)

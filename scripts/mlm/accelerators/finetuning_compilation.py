@@ -19,7 +19,7 @@ from mlm.finetuning.fold_engine import (
     train_step,
 )
 from mlm.foundations.errors import MlmError
-from mlm.training.in_jax.framework import AXIS, prepare
+from mlm.training.in_jax.framework import AXIS, prepare_jax
 
 
 @dataclass(frozen=True)
@@ -107,5 +107,5 @@ def _answer(request: dict) -> Compilation:
 
 
 if __name__ == "__main__":
-    prepare("cpu", 1, None)
+    prepare_jax("cpu", 1, None)
     answer(_answer)

@@ -25,7 +25,7 @@ from mlm.training.pretrain import states_of
 from mlm.training.run import Run, read_checked_manifests, run_of
 from mlm.training.state_fingerprint import COMPUTING_PACKAGES, state_basis
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import Record
+from mlm.training.training_log import TrainingLog
 
 #: So many steps are made from the initial weights without being asked for: as many as lie between
 #: two states by default.
@@ -142,7 +142,7 @@ class PastTraining:
         """Where the model is once the training has ended."""
         return RESULTS / "runs" / self.run.name / "model"
 
-    def begin(self, step: int, from_start: bool) -> tuple[Engine, Record, str | None]:
+    def begin(self, step: int, from_start: bool) -> tuple[Engine, TrainingLog, str | None]:
         """An engine at the nearest state before update `step`, the training's progress up to
         there, and that state's directory; or at the initial weights, and None.
 
@@ -156,19 +156,19 @@ class PastTraining:
         # Of two after the same step, its own.
         for at, source in sorted(found, key=lambda one: -one[0]):
             if restored := _restored(source.states, engine, at):
-                engine.step, record = restored[0], Record.of(restored[1])
+                engine.step, record = restored[0], TrainingLog.of(restored[1])
                 return engine, record, f"{source.states.path}/step-{at:08d}"
         self._require_start(step, from_start)
         if self.run.model.initialisation.embeddings == "cooccurrence":
             engine.start_from_counts()
-        return engine, Record(), None
+        return engine, TrainingLog(), None
 
-    def newest(self, engine: Engine, step: int) -> tuple[int, Record] | None:
+    def newest(self, engine: Engine, step: int) -> tuple[int, TrainingLog] | None:
         """The newest whole state of its own, from `step` on, in `engine`; None: there is none."""
         for at in self.states.steps():
             if at >= step and (restored := _restored(self.states, engine, at)):
                 engine.step = restored[0]
-                return restored[0], Record.of(restored[1])
+                return restored[0], TrainingLog.of(restored[1])
         return None
 
     def _require_start(self, step: int, from_start: bool) -> None:

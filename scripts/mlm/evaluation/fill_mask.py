@@ -23,9 +23,9 @@ def use_cpu(threads: int) -> None:
     to the last digit at any --cores.
     """
     from mlm.foundations.framework import tf
-    from mlm.training.in_jax.framework import prepare
+    from mlm.training.in_jax.framework import prepare_jax
 
-    prepare("cpu", threads, None)
+    prepare_jax("cpu", threads, None)
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)

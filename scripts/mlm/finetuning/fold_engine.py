@@ -15,7 +15,7 @@ from mlm.config.finetune import Finetune
 from mlm.finetuning.examples import classes_of, read_examples
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.in_jax.framework import data_mesh, prepare, shardings
+from mlm.training.in_jax.framework import data_mesh, prepare_jax, shardings
 
 
 class Fold:
@@ -31,7 +31,7 @@ class Fold:
     ):
         kind, virtual = accelerator.kind, accelerator.virtual_replicas
         # Before JAX is imported, which reads the environment then.
-        prepare(kind, section.cpu_threads, virtual)
+        prepare_jax(kind, section.cpu_threads, virtual)
         import jax.numpy as jnp
 
         from mlm.finetuning.sequence_model import read_sequence_model

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
-#: Settings by name, as they were in force.
-Settings = dict[str, bool | int | float | str | None]
+#: NamedSettings by name, as they were in force.
+NamedSettings = dict[str, bool | int | float | str | None]
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class Training(Artefact):
     parameters: int
     model_type: str
     attend: str
-    initialisation: Settings
+    initialisation: NamedSettings
     head: str
     slots: int
     overflow: int
-    masking: Settings
-    optimizer: Settings
+    masking: NamedSettings
+    optimizer: NamedSettings
     final: FinalFigures
     digests: TrainingDigests
     packages: dict[str, str]

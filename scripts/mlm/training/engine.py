@@ -7,7 +7,7 @@ from typing import Protocol
 
 from mlm.config.accelerator import Accelerator
 from mlm.model.export import ExportedModel
-from mlm.training.processes import Group
+from mlm.training.processes import Peers
 from mlm.training.run import Run
 
 
@@ -20,7 +20,7 @@ class Devices(Protocol):
     precision: str
     replicas: int
     name: str
-    group: Group
+    group: Peers
 
     def arithmetic(self) -> dict:
         """What else of the devices decides how numbers are rounded; JSON-like."""

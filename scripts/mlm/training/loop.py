@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from mlm.foundations.errors import MlmError
-from mlm.training.processes import Group
-from mlm.training.training_log import Record
+from mlm.training.processes import Peers
+from mlm.training.training_log import TrainingLog
 
 
 class Advancing(Protocol):
@@ -34,10 +34,10 @@ def updates(
     engine: Advancing,
     steps: int,
     actions: Sequence[PeriodicAction],
-    record: Record,
+    record: TrainingLog,
     saving: PeriodicAction,
     at_once: int = 1,
-    group: Group | None = None,
+    group: Peers | None = None,
 ) -> Iterator[int]:
     """Advance `engine` to `steps` updates, at most `at_once` at a time, into `record`.
 
@@ -45,7 +45,7 @@ def updates(
     After SIGTERM or SIGINT the update under way is finished, `saving` (one of `actions`) acts, and
     MlmError is raised; of several processes of `group` all stop after the same update.
     """
-    group = group or Group()
+    group = group or Peers()
     with _stop_signals() as signals:
         while engine.step < steps:
             before = engine.step

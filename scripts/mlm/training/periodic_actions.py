@@ -12,7 +12,7 @@ from mlm.training.engine import Engine
 from mlm.training.optimisation import learning_rate
 from mlm.training.run import Run
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import Events, Progress, Record, Row
+from mlm.training.training_log import Events, Row, TrainingLog, TrainingProgress
 
 
 def next_multiple(step: int, every: int) -> int:
@@ -36,7 +36,7 @@ def not_finite(what: str, run: Run, engine: Engine, states: StateDirectory) -> M
     )
 
 
-class Validation:
+class Validating:
     """Loss and accuracy on the validation samples, for the row that is logged next."""
 
     def __init__(self, run: Run, engine: Engine):
@@ -65,9 +65,9 @@ class Logging:
     def __init__(
         self,
         run: Run,
-        validation: Validation,
-        record: Record,
-        progress: Progress,
+        validation: Validating,
+        record: TrainingLog,
+        progress: TrainingProgress,
         states: str | None,
     ):
         self._run, self._validation = run, validation
@@ -102,7 +102,7 @@ class Logging:
 class Saving:
     """The state of the training, so that a kill costs time only."""
 
-    def __init__(self, run: Run, states: StateDirectory, record: Record):
+    def __init__(self, run: Run, states: StateDirectory, record: TrainingLog):
         self._run, self._states, self._record = run, states, record
 
     def due(self, step: int) -> int:

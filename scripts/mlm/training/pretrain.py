@@ -33,17 +33,17 @@ from mlm.training.periodic_actions import (
     Logging,
     Profiling,
     Saving,
-    Validation,
+    Validating,
     not_finite,
 )
 from mlm.training.run import Run, RunFiles, read_checked_manifests, run_of
 from mlm.training.state_fingerprint import state_basis
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import Progress, Record, write_rows
+from mlm.training.training_log import TrainingLog, TrainingProgress, write_rows
 
 
 @dataclass(frozen=True)
-class RunResults:
+class ResultFiles:
     """Where a run writes: the model's directory, training.csv and training.json."""
 
     model_directory: str
@@ -86,7 +86,7 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
 
 
 def pretrain(
-    prepared: Prepared, results: RunResults, further: Sequence[PeriodicAction] = ()
+    prepared: Prepared, results: ResultFiles, further: Sequence[PeriodicAction] = ()
 ) -> None:
     """Train from the last saved state, from the run's branch, or from the start, to the end, and
     write the model, training.csv and training.json.
@@ -107,10 +107,12 @@ def pretrain(
             engine = engine_of(run, devices)
             record = _begun(prepared, engine)
 
-            progress = Progress(run.name, run.steps, run.batch_size * run.train.sequence_length)
+            progress = TrainingProgress(
+                run.name, run.steps, run.batch_size * run.train.sequence_length
+            )
             # All processes act at the same steps; one writes.
             written = states.path if group.leads else None
-            validation = Validation(run, engine)
+            validation = Validating(run, engine)
             saving = Saving(run, states, record)
             logging = Logging(run, validation, record, progress, written)
             actions = [validation, logging, saving]
@@ -131,7 +133,7 @@ def pretrain(
         _export(prepared, results, engine, exported, record)
 
 
-def _begun(prepared: Prepared, engine: Engine) -> Record:
+def _begun(prepared: Prepared, engine: Engine) -> TrainingLog:
     """The newest state in the engine, or a new start, and the record up to it."""
     run, states, branch = prepared.run, prepared.states, prepared.branch
     restored = _newest(prepared, engine)
@@ -140,7 +142,7 @@ def _begun(prepared: Prepared, engine: Engine) -> Record:
         with prepared.devices.group.as_one():
             restored = branch.restore(engine.state)
     if restored is not None:
-        engine.step, record = restored[0], Record.of(restored[1])
+        engine.step, record = restored[0], TrainingLog.of(restored[1])
         print(f"{run.name}: resumes from step {engine.step} of {run.steps}", file=sys.stderr)
         return record
     if others := states.others():
@@ -150,7 +152,7 @@ def _begun(prepared: Prepared, engine: Engine) -> Record:
         print(
             "They are not used: restore those settings to resume, or delete them", file=sys.stderr
         )
-    record = Record()
+    record = TrainingLog()
     if run.model.initialisation.embeddings == "cooccurrence":
         begun = time.monotonic()
         engine.start_from_counts()
@@ -218,7 +220,7 @@ def _alike(config: RunConfiguration, basis: dict) -> dict:
 
 
 def _export(
-    prepared: Prepared, results: RunResults, engine: Engine, exported, record: Record
+    prepared: Prepared, results: ResultFiles, engine: Engine, exported, record: TrainingLog
 ) -> None:
     """Write the model, training.csv and training.json."""
     config, files, run = prepared.config, prepared.files, prepared.run
@@ -239,7 +241,9 @@ def _export(
     summary.write(results.summary)
 
 
-def _summary(prepared: Prepared, results: RunResults, engine: Engine, record: Record) -> Training:
+def _summary(
+    prepared: Prepared, results: ResultFiles, engine: Engine, record: TrainingLog
+) -> Training:
     """training.json of the run."""
     config, files, run, devices = prepared.config, prepared.files, prepared.run, prepared.devices
     batch, last, processes = run.batch_size, record.rows[-1], devices.group.count

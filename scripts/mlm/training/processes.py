@@ -49,7 +49,7 @@ _outside = _BEFORE
 _to_parent = 2
 
 
-class Group:
+class Peers:
     """The processes of a training as one of them sees them: here, the only one."""
 
     #: How many there are, which one this is, and whether it leads.

@@ -1,15 +1,11 @@
 """What a saved state must have been made from for a run to go on from it."""
 
-from pathlib import Path
-
-from mlm.foundations.code_digests import code_digests
+from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
 from mlm.training.engine import Devices
 from mlm.training.run import Run, RunFiles
 from mlm.training.training_log import Row
-
-SCRIPTS = Path(__file__).parents[2]
 
 #: The modules that decide the bits of the weights, in both engines and in each: the model and
 #: where it starts, the order of the samples, their masks, the step, the optimizer. An edit

@@ -27,7 +27,7 @@ from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.training.engine import State
 from mlm.training.locks import FileLock, Lease
-from mlm.training.processes import Group
+from mlm.training.processes import Peers
 from mlm.training.state_files import (
     errors_at,
     files_at,
@@ -84,13 +84,13 @@ class StateDirectory:
         return files_at(self.path)
 
     @contextlib.contextmanager
-    def held(self, group: Group | None = None) -> Iterator[None]:
+    def held(self, group: Peers | None = None) -> Iterator[None]:
         """The directory, made and locked for this process, and seen by all of `group`.
 
         Raises MlmError if another process holds it, nothing can be written, or a process of the
         group does not see it.
         """
-        group = group or Group()
+        group = group or Peers()
         with group.as_one():
             if self.leads:
                 self._lock = self._acquired()
@@ -117,7 +117,7 @@ class StateDirectory:
             ) from error
         return lock
 
-    def _check_seen(self, group: Group) -> None:
+    def _check_seen(self, group: Peers) -> None:
         """Raise MlmError unless all processes of `group` see the directory of the one that
         leads."""
         if group.count == 1:

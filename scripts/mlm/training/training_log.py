@@ -51,7 +51,7 @@ class Row:
 
 
 @dataclass
-class Record:
+class TrainingLog:
     """What is saved beside the variables: rows so far, and sums since the last row."""
 
     rows: list[Row] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Record:
         return means
 
     @classmethod
-    def of(cls, saved: dict) -> "Record":
+    def of(cls, saved: dict) -> "TrainingLog":
         """From what `asdict` made of it."""
         return cls(**(saved | {"rows": [Row(**row) for row in saved["rows"]]}))
 
@@ -86,7 +86,7 @@ def write_rows(path: str | Path, rows: list[Row]) -> None:
     write_csv(path, Row.__dataclass_fields__, (row.cells() for row in rows))
 
 
-def in_words(seconds: float) -> str:
+def duration_in_words(seconds: float) -> str:
     """A duration for people: 45 s, 3:20 min, 5:07 h."""
     minutes, rest = divmod(round(seconds), 60)
     if minutes == 0:
@@ -96,7 +96,7 @@ def in_words(seconds: float) -> str:
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """Prints where the training is, at most every few seconds, to stderr."""
 
     name: str
@@ -112,7 +112,7 @@ class Progress:
         if self._compiled is None:
             self._compiled = time.monotonic(), step
             print(
-                f"{self.name}: compiled in {in_words(self._compiled[0] - self._start)}",
+                f"{self.name}: compiled in {duration_in_words(self._compiled[0] - self._start)}",
                 file=sys.stderr,
             )
 
@@ -138,7 +138,7 @@ class Progress:
         self._last_print = now
         pace, left = "", self.left(row.step, now)
         if row.tokens_per_second is not None and left is not None:
-            pace = f", {row.tokens_per_second:,.0f} tokens/s, {in_words(left)} left"
+            pace = f", {row.tokens_per_second:,.0f} tokens/s, {duration_in_words(left)} left"
         memory = psutil.Process().memory_info().rss / 1e9
         seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"
         print(

@@ -9,8 +9,8 @@ from typing import Any
 from mlm.config.accelerator import Accelerator
 from mlm.config.families import unfit_tpu
 from mlm.foundations.errors import MlmError
-from mlm.training.in_jax.framework import data_mesh, prepare
-from mlm.training.processes import Group, as_member
+from mlm.training.in_jax.framework import data_mesh, prepare_jax
+from mlm.training.processes import Peers, as_member
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class MeshDevices:
     kind: str
     precision: str
     deterministic: bool = True
-    group: Group = field(default_factory=Group)
+    group: Peers = field(default_factory=Peers)
     framework = "jax"
 
     @property
@@ -53,13 +53,15 @@ def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
     if problem := unfit_tpu("jax", settings):
         raise MlmError(problem)
     member = as_member(settings.start, settings.processes) if together else None
-    prepare(settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic)
-    group = Group()
+    prepare_jax(
+        settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic
+    )
+    group = Peers()
     if member is not None:
         from mlm.training.in_jax.together import join
 
         group = join(member, settings.join_seconds)
-    mesh = data_mesh(settings.kind, settings.virtual_replicas, group.count)
+    mesh = data_mesh(settings.kind, virtual, group.count)
     if "tensorflow" in sys.modules:
         # It writes logs and states beside, and must not take the GPU's memory.
         with suppress(RuntimeError):  # where it has taken its devices already

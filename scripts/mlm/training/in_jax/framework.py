@@ -1,4 +1,4 @@
-"""JAX as the whole project uses it: call `prepare` before anything imports it.
+"""JAX as the whole project uses it: call `prepare_jax` before anything imports it.
 
 transformers is told to leave TensorFlow and PyTorch alone, which takes seconds off a start.
 """
@@ -28,7 +28,7 @@ os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
-def prepare(
+def prepare_jax(
     kind: str, cpu_threads: int, virtual_devices: int | None, deterministic: bool = True
 ) -> None:
     """Fix what XLA reads once, when JAX is first asked for its devices.
@@ -89,8 +89,8 @@ def shardings(mesh):
 
 
 def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
-    """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare`; those of all
-    `processes`, each of which has `virtual_devices` where that is a number.
+    """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare_jax`; those of
+    all `processes`, each of which has `virtual_devices` if that is a number.
 
     Raises MlmError where there is no such device. Where JAX cannot use a GPU that is there, or has
     what a GPU needs and finds none, that is an error for the kind gpu, and for auto a warning: the

@@ -15,8 +15,8 @@ from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError, listed
 from mlm.training.processes import (
     LOST,
-    Group,
     Member,
+    Peers,
     advice_on_joining,
     steps_have_ended,
     tell_parent,
@@ -102,7 +102,7 @@ def _lost(error: Exception) -> Exception:
     )
 
 
-class Together(Group):
+class Together(Peers):
     """`count` processes that JAX has joined, of which this one is number `index`; `store` is what
     they tell one another in."""
 

@@ -7,7 +7,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf, tf_keras
 from mlm.training.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
-from mlm.training.processes import Group
+from mlm.training.processes import Peers
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class StrategyDevices:
     precision: str
     lanes: int = 1
     framework = "tensorflow"
-    group = Group()
+    group = Peers()
 
     @property
     def replicas(self) -> int:
