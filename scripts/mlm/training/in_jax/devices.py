@@ -61,7 +61,7 @@ def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
         from mlm.training.in_jax.together import join
 
         group = join(member, settings.join_seconds)
-    mesh = data_mesh(settings.kind, virtual, group.count)
+    mesh = data_mesh(settings.kind, settings.virtual_replicas, group.count)
     if "tensorflow" in sys.modules:
         # It writes logs and states beside, and must not take the GPU's memory.
         with suppress(RuntimeError):  # where it has taken its devices already
