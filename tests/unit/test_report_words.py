@@ -20,15 +20,12 @@ from mlm.report.phrasing import (
 )
 
 
-@pytest.mark.parametrize(
-    ("mean", "state", "shown"),
-    [(-1.0, "better", "−1.00"), (1.0, "worse", "+1.00"), (-0.05, "even", "−0.05")],
-)
-def test_a_baseline_is_judged_beyond_chance(mean, state, shown):
+@pytest.mark.parametrize(("mean", "state"), [(-1.0, "better"), (1.0, "worse"), (-0.05, "even")])
+def test_a_baseline_is_judged_beyond_chance(mean, state):
     interval = (mean - 0.1, mean + 0.1)
     unigram = made.evaluation("base").baselines["unigram"]
     found = against(replace(unigram, difference=mean, difference_interval=interval))
-    assert (found.state, found.value) == (state, shown)
+    assert found[0] == state
 
 
 def test_numbers_are_written_as_a_reader_writes_them():

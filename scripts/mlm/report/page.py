@@ -49,9 +49,10 @@ def write_report(
 def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> str:
     """The page as HTML text, from the templates in the directory `templates`."""
     sections = [
-        {"name": name, "title": SECTIONS[name].title, "view": view}
+        {"name": name, "title": title, "view": view}
         for name in results.sections
-        if (view := SECTIONS[name].view(results)) is not None
+        for title, show in [SECTIONS[name]]
+        if (view := show(results)) is not None
     ]
     style = Markup((templates / "style.css").read_text(encoding="utf-8"))
     page = environment_of(templates).get_template("page.html.j2")

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mlm.corpus.artefacts import (
     CorpusSource,
@@ -15,7 +15,7 @@ from mlm.evaluation.artefacts import Baseline, EvaluationFigures
 from mlm.report.report_inputs import Results, RunResults
 
 #: Items of a list, or shards of a split, that the page shows; report.json has all.
-MOST = 250
+MOST_SHOWN = 250
 #: Shown where there is no figure.
 NONE = "–"
 
@@ -83,9 +83,9 @@ def value(setting: object) -> str:
     if isinstance(setting, dict):
         return ", ".join(f"{k} {value(v)}" for k, v in setting.items()) or "none"
     if isinstance(setting, list | tuple):
-        shown = [value(x) for x in setting[:MOST]]
-        if len(setting) > MOST:
-            shown.append(f"and {len(setting) - MOST:,} more")
+        shown = [value(x) for x in setting[:MOST_SHOWN]]
+        if len(setting) > MOST_SHOWN:
+            shown.append(f"and {len(setting) - MOST_SHOWN:,} more")
         return ", ".join(shown) or "none"
     return str(setting)
 
@@ -161,28 +161,15 @@ def _seen(results: Results) -> str:
     return f" ({percent(overlap.share)} of its words are in runs of 13 that train has too)"
 
 
-@dataclass(frozen=True)
-class Against:
-    """The model beside a baseline: `state` is better, worse or even (not told apart).
-
-    `value` is the model's loss less that of the baseline, in nats.
-    """
-
-    state: str
-    value: str
-    words: str
-
-
-def against(baseline: Baseline) -> Against:
-    """How the model stands to a baseline, beyond chance, by their paired difference."""
+def against(baseline: Baseline) -> tuple[str, str]:
+    """How the model stands to a baseline by their paired difference: better, worse or even, and
+    the same in words."""
     low, high = baseline.difference_interval
-    state = "better" if high < 0 else "worse" if low > 0 else "even"
-    words = {
-        "better": "better beyond chance",
-        "worse": "worse beyond chance",
-        "even": "no difference beyond chance",
-    }[state]
-    return Against(state, f"{baseline.difference:+.2f}".replace("-", "−"), words)
+    if high < 0:
+        return "better", "better beyond chance"
+    if low > 0:
+        return "worse", "worse beyond chance"
+    return "even", "no difference beyond chance"
 
 
 def groups_in_words(evaluation: EvaluationFigures) -> str:

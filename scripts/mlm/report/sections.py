@@ -1,7 +1,7 @@
 """What each section of the report shows: one function a section, from results to plain values.
 
-A function returns the variables of the template `report/sections/<name>.html.j2`, or None
-where there is nothing to show and the section is left out. A further section is such a
+A function returns the variables of the template `report/sections/<name>.html.j2` beside `results`,
+or None if there is nothing to show and the section is left out. A further section is such a
 function, an entry in SECTIONS, a template, and a word in `mlm.config.report`.
 """
 
@@ -9,12 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlm.accelerators.table import HEADINGS, muon_in_words, row
+from mlm.corpus.artefacts import MixSource, TakenByRule
 from mlm.evaluation.verdicts import on_overlap
 from mlm.foundations.atomic import canonical_json
-from mlm.report import sections_of_data, sections_of_finetuning, sections_of_runs
+from mlm.foundations.typed_artefacts import as_json
+from mlm.report import sections_of_runs
 from mlm.report.glossary import ordered_baselines
 from mlm.report.phrasing import (
-    MOST,
+    MOST_SHOWN,
     against,
     count,
     decimal,
@@ -22,23 +24,18 @@ from mlm.report.phrasing import (
     groups_in_words,
     percent,
     plural,
+    source_in_words,
     what_was_trained,
+    whole_source,
 )
 from mlm.report.report_inputs import Results
-from mlm.report.run_comparison import best_run
-
-
-@dataclass(frozen=True)
-class Section:
-    """A section's heading and the function that gives what its template shows."""
-
-    title: str
-    view: Callable[[Results], dict | None]
+from mlm.report.run_comparison import best_run, flattened
+from mlm.report.shown_samples import preview_pieces, special_tokens
 
 
 @dataclass(frozen=True)
 class Card:
-    """A headline figure; `state` is better, worse or even where it is a comparison.
+    """A headline figure; `state` is better, worse or even if it is a comparison.
 
     `term` names the entry of the glossary.
     """
@@ -62,61 +59,31 @@ def summary(results: Results) -> dict:
     evaluation, test = best.evaluation, best.evaluation.test
     level = f"{100 * evaluation.settings.bootstrap.confidence:g} %"
     low, high = (decimal(bound, 3) for bound in test.loss_interval)
+    interval = f"{level} interval {low} to {high}, by {groups_in_words(evaluation)}"
+    unsure = "as unsure as a uniform choice among this many tokens"
+    first_five = f"right among the first five: {percent(test.top5_accuracy)}"
+    hidden = "where the answer is hidden; compares across tokenizers"
+    bits = decimal(test.bits_per_character, 3)
     cards = [
-        Card(
-            "loss",
-            "Test loss",
-            decimal(test.loss, 3),
-            "nats",
-            f"{level} interval {low} to {high}, by {groups_in_words(evaluation)}",
-        ),
-        Card(
-            "perplexity",
-            "Perplexity",
-            decimal(test.perplexity, 1),
-            "",
-            "as unsure as a uniform choice among this many tokens",
-        ),
-        Card(
-            "accuracy",
-            "Right first guesses",
-            percent(test.accuracy),
-            "",
-            f"right among the first five: {percent(test.top5_accuracy)}",
-        ),
-        Card(
-            "bits",
-            "Bits per character",
-            decimal(test.bits_per_character, 3),
-            "",
-            "where the answer is hidden; compares across tokenizers",
-        ),
+        Card("loss", "Test loss", decimal(test.loss, 3), "nats", interval),
+        Card("perplexity", "Perplexity", decimal(test.perplexity, 1), note=unsure),
+        Card("accuracy", "Right first guesses", percent(test.accuracy), note=first_five),
+        Card("bits", "Bits per character", bits, note=hidden),
     ]
     for key, name, baseline in ordered_baselines(evaluation.baselines):
         if key in _ON_CARDS:
-            standing = against(baseline)
-            cards.append(
-                Card(
-                    "beside",
-                    f"Beside the {name}",
-                    standing.value,
-                    "nats",
-                    standing.words,
-                    standing.state,
-                )
-            )
+            state, words = against(baseline)
+            difference = f"{baseline.difference:+.2f}".replace("-", "−")
+            cards.append(Card("beside", f"Beside the {name}", difference, "nats", words, state))
     verdicts = list(evaluation.verdicts)
     if "test" in results.corpus and (overlap := results.corpus["test"].overlap_with_train):
-        verdict = on_overlap(overlap.share)
-        verdicts.append(verdict)
+        verdicts.append(on_overlap(overlap.share))
         words = f"of {count(overlap.words)} words, in runs of 13 words that train has too"
-        cards.append(
-            Card("overlap", "Seen test words", percent(overlap.share, 2), "", words, verdict.tone)
-        )
+        share, tone = percent(overlap.share, 2), verdicts[-1].tone
+        cards.append(Card("overlap", "Seen test words", share, note=words, state=tone))
     return {
         "sentences": what_was_trained(results, best),
         "best": best.name,
-        "several": len(results.runs) > 1,
         "cards": cards,
         "verdicts": verdicts,
     }
@@ -164,24 +131,94 @@ def pipeline(results: Results) -> dict:
     return {"stages": steps}
 
 
-def provenance(results: Results) -> dict:
-    """Digests of every artefact, the configuration, package versions, how to reproduce."""
-    packages: dict[str, dict[str, str]] = {}
-    for run in results.runs:
-        for package, version in run.training.packages.items():
-            packages.setdefault(package, {})[run.name] = version
+def corpus(results: Results) -> dict | None:
+    """Documents, size and what the filters removed, by split."""
+    if not results.corpus:
+        return None
+    splits = results.corpus.values()
+    whole = sum(split.documents for split in splits) or 1
+    reasons = dict.fromkeys(reason for split in splits for reason in split.filters)
+    mixes = [split.source for split in splits if isinstance(split.source, MixSource)]
     return {
-        "artefacts": digest_rows(results, MOST),
-        "most": MOST,
-        "shards_left_out": sections_of_data.shards_left_out(results),
-        "config": canonical_json(results.config),
-        "code": results.code,
-        "packages": {p: sorted(set(v.values())) for p, v in sorted(packages.items())},
+        "rows": splits,
+        "mix": list(zip(*(mix.sources for mix in mixes), strict=True)),
+        "shares": [split.documents / whole for split in splits],
+        "removed": [reason for reason in reasons if reason not in ("read", "kept")],
+        "rules": _rules({name: c.rules for name, c in results.corpus.items() if c.rules}),
+        "near": [split for split in splits if split.near_duplicates],
+        "source": source_in_words(whole_source(results)),
+        "details": _source_details({n: as_json(c.source) for n, c in results.corpus.items()}),
     }
 
 
+def _source_details(sources: dict[str, dict]) -> dict[str, object]:
+    """What is known of the sources by split; what is the same for all splits stands once."""
+    by_split = {split: flattened(source) for split, source in sources.items()}
+    details: dict[str, object] = {}
+    for key in dict.fromkeys(key for flat in by_split.values() for key in flat):
+        found = [flat.get(key) for flat in by_split.values()]
+        if all(value == found[0] for value in found):
+            details[key] = found[0]
+        else:
+            details |= {
+                f"{split}.{key}": flat[key] for split, flat in by_split.items() if key in flat
+            }
+    return details
+
+
+def _rules(by_split: dict[str, dict[str, TakenByRule]]) -> list[dict]:
+    """What each rule took of the splits, and its samples, for the rules that are on."""
+    return [
+        {
+            "name": rule.replace(".", ": ", 1),
+            "taken": [rules[rule] for rules in by_split.values()],
+            "samples": [
+                (split, sample)
+                for split, rules in by_split.items()
+                for sample in rules[rule].samples
+            ],
+        }
+        for rule in next(iter(by_split.values()), {})
+    ]
+
+
+def tokenizer(results: Results) -> dict | None:
+    """Kind and size of the tokenizer, and how well it fits each split."""
+    if results.tokenizer is None:
+        return None
+    return {
+        "rows": {split: results.tokenizer.splits[split] for split in results.corpus},
+        "special": special_tokens(results),
+    }
+
+
+def shards(results: Results) -> dict:
+    """Samples, tokens and padding by split, and each shard's digest."""
+    return {"most": MOST_SHOWN, "left_out": _shards_left_out(results)}
+
+
+def _shards_left_out(results: Results) -> int:
+    """How many shards are beyond the first MOST_SHOWN of their split, which the page names."""
+    return sum(max(0, len(m.shards) - MOST_SHOWN) for m in results.manifests.values())
+
+
+def preview(results: Results) -> dict | None:
+    """Masked samples. Runs that show the same ones are put together."""
+    special = special_tokens(results)
+    groups: list[dict] = []
+    for run in results.runs:
+        found = run.preview.samples if run.preview else []
+        samples = [preview_pieces(s, special) for s in found]
+        same = next((g for g in groups if g["samples"] == samples), None)
+        if same:
+            same["runs"].append(run.name)
+        elif samples:
+            groups.append({"runs": [run.name], "samples": samples})
+    return {"groups": groups} if groups else None
+
+
 def preflight(results: Results) -> dict | None:
-    """What the TPU compiler said of each run's steps, where it was asked."""
+    """What the TPU compiler said of each run's steps, if it was asked."""
     found = [p for run in results.runs for p in (run.preflight, run.preflight_finetune) if p]
     if not found:
         return None
@@ -208,39 +245,51 @@ FLOPS_PER_WEIGHT = 6
 
 
 def cost(results: Results) -> dict | None:
-    """Time and memory of each job, where they were asked for."""
+    """Time and memory of each job, if they were asked for."""
     if not results.cost:
         return None
+    trained = [(run.name, run.training) for run in results.runs]
     return {
         "rows": results.cost,
         "seconds": sum(r["seconds"] or 0 for r in results.cost),
         "speed": [
-            (
-                r.name,
-                results.speed[r.name],
-                r.training.tokens,
-                FLOPS_PER_WEIGHT * r.training.parameters * r.training.tokens,
-            )
-            for r in results.runs
+            (name, results.speed[name], t.tokens, FLOPS_PER_WEIGHT * t.parameters * t.tokens)
+            for name, t in trained
         ],
     }
 
 
-SECTIONS = {
-    "summary": Section("Summary", summary),
-    "pipeline": Section("From text to report", pipeline),
-    "corpus": Section("Corpus", sections_of_data.corpus),
-    "tokenizer": Section("Tokenizer", sections_of_data.tokenizer),
-    "shards": Section("Shards", sections_of_data.shards),
-    "preflight": Section("Preflight", preflight),
-    "preview": Section("What the model is shown", sections_of_data.preview),
-    "training": Section("Training", sections_of_runs.training),
-    "runs": Section("Runs compared", sections_of_runs.runs),
-    "evaluation": Section("Evaluation", sections_of_runs.evaluation),
-    "fill_mask": Section("Fill in the mask", sections_of_runs.fill_mask),
-    "samples": Section("Best and worst samples", sections_of_runs.samples),
-    "asked": Section("The nearest training text", sections_of_runs.asked),
-    "finetune": Section("Fine-tuning", sections_of_finetuning.finetuning),
-    "cost": Section("Cost", cost),
-    "provenance": Section("Provenance", provenance),
+def provenance(results: Results) -> dict:
+    """Digests of every artefact, the configuration, package versions, how to reproduce."""
+    packages: dict[str, set[str]] = {}
+    for run in results.runs:
+        for package, version in run.training.packages.items():
+            packages.setdefault(package, set()).add(version)
+    return {
+        "artefacts": digest_rows(results, MOST_SHOWN),
+        "most": MOST_SHOWN,
+        "shards_left_out": _shards_left_out(results),
+        "config": canonical_json(results.config),
+        "packages": {package: sorted(found) for package, found in sorted(packages.items())},
+    }
+
+
+#: By name: the heading, and the function that gives what the template shows.
+SECTIONS: dict[str, tuple[str, Callable[[Results], dict | None]]] = {
+    "summary": ("Summary", summary),
+    "pipeline": ("From text to report", pipeline),
+    "corpus": ("Corpus", corpus),
+    "tokenizer": ("Tokenizer", tokenizer),
+    "shards": ("Shards", shards),
+    "preflight": ("Preflight", preflight),
+    "preview": ("What the model is shown", preview),
+    "training": ("Training", sections_of_runs.training),
+    "runs": ("Runs compared", sections_of_runs.runs),
+    "evaluation": ("Evaluation", sections_of_runs.evaluation),
+    "fill_mask": ("Fill in the mask", sections_of_runs.fill_mask),
+    "samples": ("Best and worst samples", sections_of_runs.samples),
+    "asked": ("The nearest training text", sections_of_runs.asked),
+    "finetune": ("Fine-tuning", sections_of_runs.finetuning),
+    "cost": ("Cost", cost),
+    "provenance": ("Provenance", provenance),
 }
