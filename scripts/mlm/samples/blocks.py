@@ -21,16 +21,16 @@ from mlm.samples.tfrecord import framed_records, record_offsets
 
 _REMEDY = (
     "It is not what its manifest says. Delete it and run the same command again, so that it is "
-    "made again; a shard of shards.prebuilt is yours to put back"
+    "made again, or put it back if it was made elsewhere"
 )
 
 
 @dataclass(frozen=True)
 class ShardBlocks:
-    """One shard to be read by blocks.
+    """One shard, read by blocks.
 
-    `path` is a file here or in object storage, `name` what messages call it; `offsets` [blocks]
-    are those of the manifest, None where it has none.
+    `path` is a file here or in object storage, `name` its name in messages; `offsets` [blocks]
+    are those of the manifest, None if it has none.
     """
 
     path: str
@@ -46,8 +46,7 @@ class ShardBlocks:
     def read(self, number: int) -> list[bytes]:
         """The records of block `number`, their checksums verified.
 
-        Raises MlmError where the file cannot be read, a record is damaged, or there are more or
-        fewer than the block has.
+        Raises MlmError if the file cannot be read, a record is damaged, or their number is wrong.
         """
         start = self.offsets[number]
         last = number + 1 == self.num_blocks
@@ -55,7 +54,7 @@ class ShardBlocks:
         try:
             data = read_range(self.path, start, None if last else self.offsets[number + 1])
             if self.compression == "gzip":
-                # Without a header and, but for the last block, without the end of the stream.
+                # Without a header and, except in the last block, without the end of the stream.
                 data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data)
         except (OSError, zlib.error) as error:
             raise MlmError(f"{name}: cannot be read ({error}). {_REMEDY}") from None
@@ -72,52 +71,41 @@ class ShardBlocks:
 class ReadableBlocks:
     """Shards that can all be read by blocks, for as long as this object lives.
 
-    Those without offsets, which were made elsewhere or by an earlier version, are read through once
-    to find them; where they are compressed, they are unpacked into a temporary directory. Raises
-    MlmError where one of them is damaged or has another number of records than is said.
+    Those whose manifest has no offsets (gzip files that were made elsewhere) are unpacked into a
+    temporary directory. Raises MlmError if one of them is damaged or has another number of records.
     """
 
     def __init__(self, shards: tuple[ShardBlocks, ...]):
-        self._unpacked: tempfile.TemporaryDirectory | None = None
-        without = [shard for shard in shards if not _is_indexed(shard)]
-        if without:
-            what = "read through once"
-            if any(shard.compression == "gzip" for shard in without):
-                self._unpacked = tempfile.TemporaryDirectory(prefix="shards-")
-                what = f"unpacked into {self._unpacked.name}"
-            names = without[0].name + (f" and {len(without) - 1} more" if without[1:] else "")
-            print(f"{names}: no offsets of blocks in the manifest; {what}", file=sys.stderr)
-        self._shards = [
-            shard if _is_indexed(shard) else self._indexed(shard, number)
-            for number, shard in enumerate(shards)
-        ]
+        without = [n for n, s in enumerate(shards) if len(s.offsets or ()) != s.num_blocks]
+        self._shards = list(shards)
+        if not without:
+            return
+        self._unpacked = tempfile.TemporaryDirectory(prefix="shards-")
+        names = shards[without[0]].name + (f" and {len(without) - 1} more" if without[1:] else "")
+        print(
+            f"{names}: no offsets of blocks in the manifest; unpacked into {self._unpacked.name}",
+            file=sys.stderr,
+        )
+        for number in without:
+            place = Path(self._unpacked.name) / str(number)
+            self._shards[number] = _unpacked(shards[number], place)
 
     def __getitem__(self, shard: int) -> ShardBlocks:
         return self._shards[shard]
 
-    def _indexed(self, shard: ShardBlocks, number: int) -> ShardBlocks:
-        place = None
-        try:
-            with local_copy(shard.path) as file:
-                if shard.compression == "gzip":
-                    place = Path(self._unpacked.name) / str(number)
-                    with gzip.open(file) as packed, place.open("wb") as unpacked:
-                        shutil.copyfileobj(packed, unpacked)
-                with (place or file).open("rb") as stream:
-                    offsets = record_offsets(stream, shard.name)
-        except (OSError, EOFError, zlib.error) as error:
-            raise MlmError(f"{shard.name}: cannot be read ({error}). {_REMEDY}") from None
-        if len(offsets) != shard.num_samples:
-            raise MlmError(
-                f"{shard.name}: {len(offsets)} records, expected {shard.num_samples}. {_REMEDY}"
-            )
-        return replace(
-            shard,
-            path=str(place or shard.path),
-            compression="none",
-            offsets=offsets[::BLOCK_SAMPLES],
+
+def _unpacked(shard: ShardBlocks, place: Path) -> ShardBlocks:
+    """The shard without compression at `place`, with offsets."""
+    opened = gzip.open if shard.compression == "gzip" else open
+    try:
+        with local_copy(shard.path) as file, opened(file, "rb") as packed, place.open("w+b") as out:
+            shutil.copyfileobj(packed, out)
+            out.seek(0)
+            offsets = record_offsets(out, shard.name)
+    except (OSError, EOFError, zlib.error) as error:
+        raise MlmError(f"{shard.name}: cannot be read ({error}). {_REMEDY}") from None
+    if len(offsets) != shard.num_samples:
+        raise MlmError(
+            f"{shard.name}: {len(offsets)} records, expected {shard.num_samples}. {_REMEDY}"
         )
-
-
-def _is_indexed(shard: ShardBlocks) -> bool:
-    return shard.offsets is not None and len(shard.offsets) == shard.num_blocks
+    return replace(shard, path=str(place), compression="none", offsets=offsets[::BLOCK_SAMPLES])

@@ -39,8 +39,8 @@ def holes_of(run: str, forget: Sequence[str], split: TrainSplit) -> HolesOfRun:
     manifest = Manifest.read(split.manifest)
     if manifest.corpus_sha256 is None:
         raise MlmError(
-            f"{split.manifest}: its shards came without text (shards.source: prebuilt), so that no "
-            "document can be found in them. A run can forget only what was packed here"
+            f"{split.manifest}: its shards came without text, so that no document can be found in "
+            "them. A run can forget only what was packed here"
         )
     texts = SplitDocuments.described(split.described)
     if texts.sha256() != manifest.corpus_sha256:

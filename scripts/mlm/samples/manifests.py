@@ -106,13 +106,15 @@ def check_sequence_length(manifest: Manifest, expected: int) -> None:
         )
 
 
-def shard_problem(shard: ShardEntry, file: Path) -> str | None:
-    """What is wrong with a shard's local file, or None; its size is looked at first."""
+def shard_problem(shard: ShardEntry, file: str | os.PathLike) -> str | None:
+    """What is wrong with a shard's file, or None; of one in object storage, the size is checked and
+    not the content, which would have to be downloaded."""
     size = file_size(str(file))
-    if size is None or size != shard.num_bytes:
-        return _size_problem(shard, size)
-    digest = file_sha256(file)
-    if digest != shard.sha256:
+    if size is None:
+        return f"{shard.path}: is missing"
+    if size != shard.num_bytes:
+        return f"{shard.path}: has {size} bytes; the manifest says {shard.num_bytes}"
+    if not is_remote(str(file)) and (digest := file_sha256(file)) != shard.sha256:
         return (
             f"{shard.path}: its content changed since the manifest was written (sha256 "
             f"{digest[:12]}…, expected {shard.sha256[:12]}…)"
@@ -120,20 +122,12 @@ def shard_problem(shard: ShardEntry, file: Path) -> str | None:
     return None
 
 
-def _size_problem(shard: ShardEntry, size: int | None) -> str | None:
-    if size is None:
-        return f"{shard.path}: is missing"
-    if size != shard.num_bytes:
-        return f"{shard.path}: has {size} bytes; the manifest says {shard.num_bytes}"
-    return None
-
-
 def shards_remedy(*manifests: Manifest) -> str:
     """What to do about shards that are not those of their manifests."""
-    prebuilt = [m for m in manifests if m.corpus_sha256 is None]
-    if not prebuilt:
+    given = [m for m in manifests if m.corpus_sha256 is None]
+    if not given:
         return "Delete the shards named here and run again, so that they are remade."
-    names = " ".join(f"results/manifests/{manifest.split}.json" for manifest in prebuilt)
+    names = " ".join(f"results/manifests/{manifest.split}.json" for manifest in given)
     return (
         "This workflow did not make them (shards.prebuilt) and cannot remake them: put the files "
         f"back that were there. To use them as they are now: rm {names}, then the same snakemake "
@@ -142,22 +136,10 @@ def shards_remedy(*manifests: Manifest) -> str:
 
 
 def check_shards(manifest: Manifest, root: str | os.PathLike = ".") -> None:
-    """Raise MlmError, naming every shard that is not what the manifest says.
-
-    `root` is the directory that the shards' paths are relative to. Local files are compared
-    by size and sha256; of files in object storage only the size is, since the rest would
-    download them all.
-    """
-    problems = [
-        problem
-        for shard in manifest.shards
-        if (
-            problem := _size_problem(shard, file_size(shard.path))
-            if is_remote(shard.path)
-            else shard_problem(shard, Path(root) / shard.path)
-        )
-    ]
-    if problems:
+    """Raise MlmError, naming every shard that is not what the manifest says; `root` is the
+    directory that the shards' paths are relative to."""
+    found = [shard_problem(shard, place_of(shard, root)) for shard in manifest.shards]
+    if problems := [problem for problem in found if problem]:
         raise MlmError(
             f"The {manifest.split} shards are not those of their manifest:\n{listed(problems)}\n"
             f"{shards_remedy(manifest)}"

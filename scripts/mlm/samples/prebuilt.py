@@ -39,29 +39,27 @@ class PrebuiltShard:
 def find_shards(place: str, split: str) -> list[PrebuiltShard]:
     """The shards in directory or under prefix `place`, in the order of their numbers.
 
-    Raises MlmError where there is none, where two have the same number, or one is missing.
+    Raises MlmError if there is none, if two have the same number, or if one is missing.
     """
-    key, files = f"shards.prebuilt.{split}", list_files(place)
-    shards = []
+    key, files, shards = f"shards.prebuilt.{split}", list_files(place), []
     for path in files:
-        file_name = path.rsplit("/", 1)[-1]
-        if match := _NAME.fullmatch(file_name):
+        if match := _NAME.fullmatch(_base(path)):
             number, samples = int(match["shard"]), int(match["samples"])
             shards.append(PrebuiltShard(path, match["name"], number, samples))
     if not shards:
-        others = ", ".join(p.rsplit("/", 1)[-1] for p in files[:3])
+        others = ", ".join(map(_base, files[:3])) + (" …" if len(files) > 3 else "")
         raise MlmError(
             f"{key}: no file called name-<shard>-<samples>.tfrecord in {place}; found "
             f"{f'{len(files)} files: {others}' if files else 'nothing'}"
-            f"{' …' if len(files) > 3 else ''}"
         )
-    names = sorted({s.name for s in shards})
-    if len(names) > 1:
+    if len(names := sorted({s.name for s in shards})) > 1:
         raise MlmError(
             f"{key}: {place} holds the shards of several sets: {', '.join(names)}. Name one of "
             f"them: {place.rstrip('/')}/{names[0]}"
         )
     shards.sort(key=lambda s: (s.shard, s.path))
+    if shards[0].shard > 1:
+        raise MlmError(f"{key}: the first shard is {shards[0].path}; those before it are missing")
     for before, after in itertools.pairwise(shards):
         if after.shard == before.shard:
             raise MlmError(f"{key}: {before.path} and {after.path} are both shard {after.shard}")
@@ -69,46 +67,13 @@ def find_shards(place: str, split: str) -> list[PrebuiltShard]:
             raise MlmError(
                 f"{key}: shard {before.shard + 1} is missing between {before.path} and {after.path}"
             )
-    if shards[0].shard > 1:
-        raise MlmError(f"{key}: the first shard is {shards[0].path}; those before it are missing")
     return shards
-
-
-@dataclass(frozen=True)
-class _Given:
-    """What the manifest beside the shards says: its path, and digests, where it has them."""
-
-    path: str | None
-    tokenizer_sha256: str | None
-    shards: dict[str, str]
 
 
 def manifests_beside(place: str, split: str) -> list[str]:
     """The paths of what may be a manifest of the shards in `place`."""
     names = {f"{split}.json", f"{find_shards(place, split)[0].name}.json", "manifest.json"}
-    return [path for path in list_files(place) if path.rsplit("/", 1)[-1] in names]
-
-
-def _given(place: str, split: str) -> _Given:
-    """What is known of the shards in `place`: nothing where no manifest is beside them."""
-    found = manifests_beside(place, split)
-    if not found:
-        return _Given(None, None, {})
-    if len(found) > 1:
-        raise MlmError(
-            f"shards.prebuilt.{split}: several manifests stand beside the shards: "
-            f"{', '.join(found)}. Leave one of them"
-        )
-    try:
-        with local_copy(found[0]) as file:
-            content = read_json(file)
-        shards = {shard["name"]: shard["sha256"] for shard in content.get("shards", [])}
-        return _Given(found[0], content.get("tokenizer_sha256"), shards)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MlmError(
-            f"{found[0]}: is not a manifest ({error}). One JSON object is expected beside the "
-            "shards, as in results/manifests/; mend it, or move it away"
-        ) from None
+    return [path for path in list_files(place) if _base(path) in names]
 
 
 def prebuilt_manifest(
@@ -116,42 +81,37 @@ def prebuilt_manifest(
 ) -> Manifest:
     """The manifest of the shards in `place`, each record of which was checked.
 
-    `tokenizer_sha256` is that of the configured tokenizer; the manifest has the one that the
-    shards were made with, None where nothing beside them says.
-
-    Raises MlmError, naming every bad shard and record, where one is not what `schema` says or
-    a file holds another number of samples than its name says; where the manifest beside them
-    names another tokenizer or another file.
+    `tokenizer_sha256` is that of the configured tokenizer; the manifest has that of the shards,
+    None if nothing beside them says. Raises MlmError, naming every bad shard and record, if one is
+    not what `schema` says, or the name or the manifest beside them says something else.
     """
     shards = find_shards(place, split)
-    given = _given(place, split)
-    if given.tokenizer_sha256 not in (None, tokenizer_sha256):
+    beside, tokenizer, digests = _given(place, split)
+    if tokenizer not in (None, tokenizer_sha256):
         raise MlmError(
-            f"shards.prebuilt.{split}: by {given.path}, the shards were made with another "
-            f"tokenizer (sha256 {given.tokenizer_sha256[:12]}…) than the one that is configured "
+            f"shards.prebuilt.{split}: by {beside}, the shards were made with another tokenizer "
+            f"(sha256 {tokenizer[:12]}…) than the one that is configured "
             f"({tokenizer_sha256[:12]}…), so that their ids mean other pieces. Name that tokenizer "
             "in tokenizer.pretrained.path"
         )
-    if given.tokenizer_sha256 is None:
+    if tokenizer is None:
         print(
             f"{split}: which tokenizer made the shards in {place} is not known; that the ids are "
             "those of the configured one is taken on trust",
             file=sys.stderr,
         )
     progress = Progress(f"{split}: read", len(shards), "shards")
-    entries, compressions, problems = [], [], []
+    entries, compressions, problems = [], set(), []
     for number, shard in enumerate(shards, 1):
         entry, compression, found = _described(shard, schema)
-        entries.append(entry)
-        compressions.append(compression)
-        problems += found
-        expected = given.shards.get(entry.name, entry.sha256)
+        expected = digests.get(entry.name, entry.sha256)
         if expected != entry.sha256:
-            problems.append(
-                f"{shard.path}: sha256 {entry.sha256[:12]}…, but {given.path} says {expected[:12]}…"
-            )
+            found.append(f"sha256 {entry.sha256[:12]}…, but {beside} says {expected[:12]}…")
+        entries.append(entry)
+        compressions.add(compression)
+        problems += [f"{shard.path}: {problem}" for problem in found]
         progress.to(number)
-    if len(set(compressions)) > 1:
+    if len(compressions) > 1:
         problems.append(f"{place}: some shards are compressed by gzip and some are not")
     if problems:
         raise MlmError(
@@ -162,8 +122,8 @@ def prebuilt_manifest(
     return Manifest(
         split=split,
         sequence_length=schema.sequence_length,
-        compression=compressions[0],
-        tokenizer_sha256=given.tokenizer_sha256,
+        compression=compressions.pop(),
+        tokenizer_sha256=tokenizer,
         corpus_sha256=None,
         documents=None,
         special_literals=None,
@@ -172,22 +132,40 @@ def prebuilt_manifest(
     )
 
 
+def _given(place: str, split: str) -> tuple[str | None, str | None, dict[str, str]]:
+    """The manifest beside the shards, and its digests of the tokenizer and of shards by name."""
+    found = manifests_beside(place, split)
+    if not found:
+        return None, None, {}
+    if len(found) > 1:
+        raise MlmError(
+            f"shards.prebuilt.{split}: several manifests stand beside the shards: "
+            f"{', '.join(found)}. Leave one of them"
+        )
+    try:
+        with local_copy(found[0]) as file:
+            content = read_json(file)
+        shards = {shard["name"]: shard["sha256"] for shard in content.get("shards", [])}
+        return found[0], content.get("tokenizer_sha256"), shards
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise MlmError(
+            f"{found[0]}: is not a manifest ({error}). One JSON object is expected beside the "
+            "shards, as in results/manifests/; mend it, or move it away"
+        ) from None
+
+
 def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, str, list[str]]:
     """A shard's manifest entry, its compression, and every problem found in it."""
-    with local_copy(shard.path) as file:
-        with file.open("rb") as stream:
-            compression = compression_of(stream)
-        scan = scan_shard(file, schema)
-        offsets = None
+    with local_copy(shard.path) as file, file.open("rb") as stream:
+        compression, scan, offsets = compression_of(stream), scan_shard(file, schema), None
         if compression == "none" and not scan.problems:
-            with file.open("rb") as stream:
-                offsets = record_offsets(stream, file.name)[::BLOCK_SAMPLES]
+            offsets = record_offsets(stream, file.name)[::BLOCK_SAMPLES]
         size, sha256 = file.stat().st_size, file_sha256(file)
     problems = scan.named_problems()
     if scan.num_samples != shard.samples:
         problems.append(f"holds {scan.num_samples} samples; its name says {shard.samples}")
     entry = ShardEntry(
-        name=shard.path.rsplit("/", 1)[-1],
+        name=_base(shard.path),
         path=shard.path,
         num_samples=scan.num_samples,
         num_tokens=scan.num_tokens,
@@ -196,4 +174,8 @@ def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, 
         sha256=sha256,
         block_offsets=offsets,
     )
-    return entry, compression, [f"{shard.path}: {p}" for p in problems]
+    return entry, compression, problems
+
+
+def _base(path: str) -> str:
+    return path.rsplit("/", 1)[-1]

@@ -64,22 +64,21 @@ def scan_shard(file: Path, schema: SampleSchema) -> Scan:
 
     Nothing can be read of a file after a record whose frame is damaged.
     """
-    scan = Scan()
+    scan, damage = Scan(), None
     with file.open("rb") as stream:
         records = read_records(stream, file.name)
-        while True:
+        while damage is None:
             batch: list[bytes] = []
-            damage = None
             try:
                 batch.extend(itertools.islice(records, _BATCH))
             except MlmError as error:
                 damage = str(error).removeprefix(f"{file.name}: ")
             if batch:
                 _scan_batch(batch, schema, scan)
-            if damage:
-                scan.note(damage)
-            if damage or not batch:
+            elif damage is None:
                 return scan
+    scan.note(damage)
+    return scan
 
 
 def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
