@@ -148,6 +148,8 @@ def test_a_shard_that_is_damaged_while_it_is_read_is_reported_in_words(tmp_path)
     words = r"block 0, from byte 0 on: record 0 .*checksum"
     with pytest.raises(MlmError, match=words), reading_in_words():
         stream(shards)
+    with pytest.raises(MlmError, match=words), reading_in_words():
+        list(evaluation_batches(shards, PLAN, seed=5, batch_size=8))
 
 
 def test_more_samples_than_masks_can_be_keyed_for_are_refused(tmp_path):

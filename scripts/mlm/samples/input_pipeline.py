@@ -1,13 +1,13 @@
 """Masked batches as TensorFlow's datasets, and the replicas' shares of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import as_written, tf
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
-from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
+from mlm.samples.stored_batches import BatchOrder, ShardFiles, evaluation_samples, stored_batches
 
 #: What `mask_batch` gives of each sample: the kind, and one number for what.
 _MASKED = {
@@ -32,7 +32,7 @@ def read_batches(shards: ShardFiles, order: BatchOrder) -> tf.data.Dataset:
     [batch, sequence]."""
     shape = (order.global_batch_size,)
     stored = tf.data.Dataset.from_generator(
-        partial(_stored, shards, order),
+        partial(_stored, stored_batches, shards, order),
         output_signature=tuple(tf.TensorSpec(shape, t) for t in (tf.int64, tf.int64, tf.string)),
     )
 
@@ -43,9 +43,9 @@ def read_batches(shards: ShardFiles, order: BatchOrder) -> tf.data.Dataset:
     return _deterministic(stored.map(parsed, num_parallel_calls=tf.data.AUTOTUNE))
 
 
-def _stored(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
+def _stored(read: Callable, *asked) -> Iterator[tuple]:
     try:
-        yield from stored_batches(shards, order)
+        yield from read(*asked)
     except MlmError as error:
         _failures.append(error)
         raise
@@ -109,38 +109,26 @@ def evaluation_batches(
 ) -> tf.data.Dataset:
     """Batches of the split in order, with masks that depend on (seed, sample index) alone.
 
-    `samples` samples at equal distances (`mlm.samples.split_samples.evenly_spread`), or all. A
-    part is kept in memory, so that the split is read once however often it is asked. The last
-    batch is filled up to `batch_size` with copies of its first row whose weights are 0, so
-    that all shapes are equal and no sample is left out. Adds `sample_index` [batch] int64, -1
+    All samples, or `samples` of them at equal distances, which are kept in memory. All batches are
+    of one shape: the last is filled up with rows of weight 0. Adds `sample_index` [batch] int64, -1
     for the filling.
     """
-    files = tf.data.TFRecordDataset(list(shards.files), compression_type=shards.compression)
-    stream = files.enumerate()
-    if samples is not None and samples < shards.num_samples:
-        stream = stream.filter(partial(_is_spread, shards.num_samples, samples)).cache()
+    shape = (batch_size,)
+    stored = tf.data.Dataset.from_generator(
+        partial(_stored, evaluation_samples, shards, batch_size, samples),
+        output_signature=tuple(tf.TensorSpec(shape, t) for t in (tf.int64, tf.string)),
+    )
+    if samples is not None:
+        stored = stored.cache()
 
     @as_written
-    def filled(index, serialized):
-        short = batch_size - tf.shape(index)[0]
-        index = tf.concat([index, tf.fill([short], tf.constant(-1, tf.int64))], axis=0)
-        serialized = tf.concat([serialized, tf.repeat(serialized[:1], short)], axis=0)
+    def masked(index, serialized):
         ids, attention = parse_records(serialized, shards.sequence_length)
         batch = _masked(ids, attention, tf.maximum(index, 0), plan, seed, [FIXED_EPOCH])
-        real = tf.cast(index >= 0, tf.float32)
-        batch["weights"] *= real[:, tf.newaxis]
-        batch["sample_index"] = index
-        return {k: tf.ensure_shape(v, [batch_size, *v.shape[1:]]) for k, v in batch.items()}
+        batch["weights"] *= tf.cast(index >= 0, tf.float32)[:, tf.newaxis]
+        return batch | {"sample_index": index}
 
-    batches = stream.batch(batch_size).map(filled, num_parallel_calls=tf.data.AUTOTUNE)
-    return _deterministic(batches)
-
-
-@as_written
-def _is_spread(total: int, count: int, index: tf.Tensor, _serialized: tf.Tensor) -> tf.Tensor:
-    """Whether `index` is one of `evenly_spread(total, count)`."""
-    nearest = (index * count + total - 1) // total
-    return (nearest * total // count == index) & (nearest < count)
+    return _deterministic(stored.map(masked, num_parallel_calls=tf.data.AUTOTUNE))
 
 
 def replica_shares(

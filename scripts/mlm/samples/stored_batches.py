@@ -61,11 +61,6 @@ class ShardFiles:
     def num_samples(self) -> int:
         return sum(shard.num_samples for shard in self.blocks)
 
-    @property
-    def compression(self) -> str:
-        """As TensorFlow calls it."""
-        return "GZIP" if self.blocks and self.blocks[0].compression == "gzip" else ""
-
 
 @dataclass(frozen=True)
 class BatchOrder:
@@ -152,7 +147,7 @@ def samples_in_order(
     shards: ShardFiles, count: int | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Indices and records [samples] of a split block by block: all, or `count` of them at equal
-    distances."""
+    distances (`evenly_spread`)."""
     blocks, first = ReadableBlocks(shards.blocks), 0
     chosen = evenly_spread(shards.num_samples, shards.num_samples if count is None else count)
     for number, shard in enumerate(shards.blocks):
@@ -166,3 +161,18 @@ def samples_in_order(
                 records[:] = blocks[number].read(block)
                 yield indices, records[indices - first]
             first += samples
+
+
+def evaluation_samples(
+    shards: ShardFiles, size: int, count: int | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """`samples_in_order` in batches of `size`, the last filled up with copies of its first record
+    under the index -1."""
+    indices, records = np.zeros(0, np.int64), np.zeros(0, object)
+    for part in samples_in_order(shards, count):
+        indices, records = np.r_[indices, part[0]], np.r_[records, part[1]]
+        while len(indices) >= size:
+            yield indices[:size], records[:size]
+            indices, records = indices[size:], records[size:]
+    if short := -len(indices) % size:
+        yield np.r_[indices, np.full(short, -1)], np.r_[records, np.repeat(records[:1], short)]
