@@ -6,7 +6,7 @@
 #           results/finetune/tfidf_ridge.csv, .json    the baseline's predictions and choices
 #           results/runs/{run}/finetune/{start}/fold-{fold}/   one job each, all seeds
 #           results/runs/{run}/finetune/metrics.json, oof*.csv, history*.csv, model/
-# Keeps     state/{run}/finetune/   what an interrupted fold goes on from
+# Keeps     state/{run}/finetune/   what an interrupted fold resumes from
 #
 #   snakemake --cores 2 --configfile presets/finetune-cpu.yaml -- finetune
 

@@ -11,12 +11,15 @@ from mlm.finetuning.wandb_log import log_epochs
 
 def main(job):
     asked, params = job.wildcards, job.params
+    section = Finetune.of_param(params.finetune)
+    # Folds run side by side on this machine, each with so many threads.
+    here = {"cpu_threads": section.cpu_threads, "deterministic": True, "tpu": {"name": "local"}}
     name = f"{asked.start}-fold-{asked.fold}"
     rows = finetune_fold(
         (asked.run, asked.start, int(asked.fold)),
         params.seed,
-        Finetune.of_param(params.finetune),
-        Accelerator.of_param(params.accelerator),
+        section,
+        Accelerator.of_param(params.accelerator | here),
         examples=job.input.table,
         model=Path(job.input.model).parent,
         directory=Path(job.output.record).parent,

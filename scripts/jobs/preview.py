@@ -13,7 +13,7 @@ def main(job):
     from mlm.samples.artefacts import HolesOfRun, Preview
     from mlm.samples.holes import Holes
     from mlm.samples.manifests import Manifest, check_sequence_length, shards_root
-    from mlm.samples.masking_plan import masking_plan
+    from mlm.samples.masking import masking_plan
     from mlm.samples.preview import preview_samples
     from mlm.samples.shuffling import SampleOrder
     from mlm.tokenizer.encoding import Encoder

@@ -1,7 +1,10 @@
 """Folds from end to end: the same bytes twice, after a kill, and on two devices."""
 
 import contextlib
+import io
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +13,6 @@ import numpy as np
 import pytest
 from tiny_task import changed, job, merged, prepared
 
-from mlm.finetuning import fold_engine as finetuning_job
-from mlm.finetuning.epoch_states import TrainingStates
 from mlm.finetuning.fold_training import finetune_fold
 from mlm.finetuning.results import STARTS, write_results
 from mlm.finetuning.ridge_baseline import write_ridge_predictions
@@ -66,7 +67,7 @@ def whole(place, out, section):
 @pytest.fixture(scope="module")
 def regression(tmp_path_factory):
     place = tmp_path_factory.mktemp("regression")
-    section = prepared(place, rows=200, epochs=6)
+    section = prepared(place, rows=200, epochs=6, per_device_batch_size=4)
     with compiled_once(place / "compiled"):
         return place, section, whole(place, "one", section)
 
@@ -90,42 +91,45 @@ def test_200_rows_in_the_commonlit_layout_run_from_end_to_end(regression):
     assert history[-1].train_loss < history[0].train_loss
 
 
-def test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes(regression, monkeypatch):
+class Stopping(io.StringIO):
+    """A terminal that sends this process SIGTERM when it is told `words`."""
+
+    def __init__(self, words):
+        super().__init__()
+        self.words = words
+
+    def write(self, text):
+        if self.words in text:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().write(text)
+
+
+def stopped(place, out, section, words):
+    """The arguments of a fold that was stopped once it said `words`."""
+    asked = job(place, out, section)
+    stop = pytest.raises(MlmError, match="Stopped by SIGTERM after step")
+    with compiled_once(place / "compiled"), contextlib.redirect_stderr(Stopping(words)), stop:
+        finetune_fold(**asked)
+    assert not asked["directory"].exists()
+    return asked
+
+
+def test_a_fold_run_again_or_stopped_and_resumed_leaves_the_same_bytes(regression, capsys):
     place, section, _ = regression
     first = place / "one" / "pretrained" / "fold-0"
     # Compiled anew, as what it is compared with was.
     again = run(place, "again", section) / "predictions.csv"
     assert again.read_bytes() == (first / "predictions.csv").read_bytes()
 
-    learned = finetuning_job.Fold.epoch
-
-    def killed(self, order):
-        killed.epochs += 1
-        if killed.epochs > 2:
-            raise KeyboardInterrupt
-        return learned(self, order)
-
-    killed.epochs = 0
-    asked = job(place, "killed", section)
-    predictions = asked["directory"] / "predictions.csv"
-    with compiled_once(place / "compiled"), monkeypatch.context() as patched:
-        patched.setattr(finetuning_job.Fold, "epoch", killed)
-        with pytest.raises(KeyboardInterrupt):
-            finetune_fold(**asked)
-    kept = sorted(path.name for path in asked["state"].rglob("epoch-*.safetensors"))
-    assert kept == ["epoch-0001.safetensors", "epoch-0002.safetensors"]
-    assert not predictions.exists()
-    resumed = []
-    with compiled_once(place / "compiled"), monkeypatch.context() as patched:
-        patched.setattr(
-            finetuning_job.Fold, "epoch", lambda s, o: resumed.append(0) or learned(s, o)
-        )
+    asked = stopped(place, "stopped", section, "epoch 2/6")
+    kept = sorted(path.name for path in asked["state"].rglob("step-*"))
+    assert kept == ["step-00000050", "step-00000070"], "25 steps an epoch, and 20 more"
+    with compiled_once(place / "compiled"):
         finetune_fold(**asked)
-    assert len(resumed) == 4, "two epochs of six were not trained again"
-    assert predictions.read_bytes() == again.read_bytes()
-    weights = (first / "model.safetensors").read_bytes()
-    assert (asked["directory"] / "model.safetensors").read_bytes() == weights
-    assert not list(asked["state"].rglob("epoch-*"))
+    assert "2 of 6 epochs done" in capsys.readouterr().err
+    for name in ("predictions.csv", "model.safetensors"):
+        assert (asked["directory"] / name).read_bytes() == (first / name).read_bytes()
+    assert not asked["state"].exists()
 
 
 def test_merging_twice_gives_the_same_bytes(regression):
@@ -135,89 +139,18 @@ def test_merging_twice_gives_the_same_bytes(regression):
     assert (place / "one" / "metrics.json").read_bytes() == metrics
 
 
-def interrupted(monkeypatch, place, out, section, after):
-    """The arguments of a fold that was killed after so many epochs."""
-    learned, done = finetuning_job.Fold.epoch, []
-
-    def epoch(self, order):
-        if len(done) == after:
-            raise KeyboardInterrupt
-        done.append(0)
-        return learned(self, order)
-
-    asked = job(place, out, section)
-    with monkeypatch.context() as patched:
-        patched.setattr(finetuning_job.Fold, "epoch", epoch)
-        with pytest.raises(KeyboardInterrupt):
-            finetune_fold(**asked)
-    return asked
-
-
-def cut(file):
-    file.write_bytes(file.read_bytes()[:100])
-
-
-def flip(file):
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-
-
-DAMAGES = {
-    "cut": cut,
-    "empty": lambda file: file.write_bytes(b""),
-    "flipped": flip,
-    "marker cut": lambda file: file.with_suffix(".json").write_text('{"size"'),
-    "marker of another kind": lambda file: file.with_suffix(".json").write_text("[]"),
-    "marker gone": lambda file: file.with_suffix(".json").unlink(),
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_state_is_passed_over_with_a_warning(tmp_path, capsys, damage):
-    states = TrainingStates(tmp_path)
-    rows: list[dict] = []
-    for epoch in range(3):
-        rows.append({"epoch": epoch + 1})
-        states.save({"weights": np.full(50, epoch, np.float32)}, rows)
-    like = {"weights": np.zeros(50, np.float32)}
-    kept = sorted(tmp_path.glob("*.safetensors"))
-    assert [path.stem for path in kept] == ["epoch-0002", "epoch-0003"]
-    DAMAGES[damage](kept[1])
-    state, found = states.restore(like)
-    assert state["weights"][0] == 1 and found == rows[:2]
-    assert f"{kept[1]} is passed over" in capsys.readouterr().err
-    states.save(state, found)
-    assert [path.name for path in sorted(tmp_path.iterdir())] == [
-        "epoch-0002.json",
-        "epoch-0002.safetensors",
-    ]
-    DAMAGES[damage](kept[0])
-    assert states.restore(like) is None
-    assert "this training starts anew" in capsys.readouterr().err
-
-
-def test_a_state_of_other_shapes_is_passed_over(tmp_path, capsys):
-    states = TrainingStates(tmp_path)
-    states.save({"weights": np.zeros(3)}, [{"epoch": 1}])
-    assert states.restore({"weights": np.zeros(4)}) is None
-    assert "other shapes" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("damaged", "done"), [("the newest", 2), ("all", 0)])
-def test_a_cut_state_costs_epochs_and_never_stops_a_retry(
-    regression, monkeypatch, capsys, damaged, done
-):
+def test_a_cut_state_costs_epochs_and_never_stops_a_retry(regression, capsys, damaged, done):
     place, section, _ = regression
-    asked = interrupted(monkeypatch, place, f"cut-{done}", section, after=3)
-    kept = sorted(asked["state"].rglob("epoch-*.safetensors"))
+    asked = stopped(place, f"cut-{done}", section, "epoch 2/6")
+    kept = sorted(asked["state"].rglob("state.safetensors"))
     for file in kept[-1:] if damaged == "the newest" else kept:
-        cut(file)
+        file.write_bytes(file.read_bytes()[:100])
     capsys.readouterr()
     finetune_fold(**asked)
     said = capsys.readouterr().err
-    assert "epoch-0003.safetensors is passed over: it is damaged" in said
+    assert "step-00000070" in said and "state.safetensors is damaged" in said
     assert (f"{done} of 6 epochs done" in said) == bool(done)
     undisturbed = place / "one" / "pretrained" / "fold-0" / "predictions.csv"
     assert (asked["directory"] / "predictions.csv").read_bytes() == undisturbed.read_bytes()
@@ -233,8 +166,8 @@ def test_a_training_that_diverges_stops_and_names_the_learning_rate(regression):
 
 
 @pytest.mark.slow
-def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp_path, monkeypatch):
-    section = prepared(tmp_path, rows=60, epochs=1, seeds=2)
+def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp_path):
+    section = prepared(tmp_path, rows=60, epochs=2, seeds=2)
     files = run(tmp_path, "two", section)
     rows = read_predictions(files / "predictions.csv")
     first, second = zip(*(r.predictions for r in rows), strict=True)
@@ -244,12 +177,13 @@ def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp
     model = (files / "model.safetensors").read_bytes()
     assert (alone / "model.safetensors").read_bytes() == model
     history = read_history(files / "history.csv")
-    assert [(r.seed, r.epoch) for r in history] == [(0, 1), (1, 1)]
+    assert [(r.seed, r.epoch) for r in history] == [(0, 1), (0, 2), (1, 1), (1, 2)]
     record = json.loads((files / "fold.json").read_text())
-    assert [round(r.score, 6) for r in history] == [t["score"] for t in record["trainings"]]
+    scores = [round(r.score, 6) for r in history if r.epoch == 2]
+    assert scores == [t["score"] for t in record["trainings"]]
     assert len({t["seed"] for t in record["trainings"]}) == 2
 
-    resumed = interrupted(monkeypatch, tmp_path, "killed", section, after=1)
+    resumed = stopped(tmp_path, "stopped", section, "epoch 1/2, train")
     finetune_fold(**resumed)
     for name in ("predictions.csv", "fold.json"):
         assert (resumed["directory"] / name).read_bytes() == (files / name).read_bytes()

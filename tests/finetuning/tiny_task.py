@@ -86,7 +86,9 @@ def job(place: Path, out: str, section: Finetune, start="pretrained", fold=0, vi
         "names": ("base", start, fold),
         "seed": 0,
         "section": section,
-        "accelerator": Accelerator(kind="cpu", precision="float32", virtual_replicas=virtual),
+        "accelerator": Accelerator(
+            kind="cpu", precision="float32", virtual_replicas=virtual, cpu_threads=1
+        ),
         "examples": place / "examples.csv",
         "model": place / "model",
         "directory": place / out / start / f"fold-{fold}",

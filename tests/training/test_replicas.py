@@ -10,7 +10,7 @@ from mlm.foundations.atomic import read_json
 from mlm.foundations.framework import tf
 from mlm.samples.input_pipeline import evaluation_batches, replica_shares
 from mlm.samples.manifests import Manifest
-from mlm.samples.masking_plan import masking_plan
+from mlm.samples.masking import masking_plan
 from mlm.samples.stored_batches import ShardFiles
 from mlm.tokenizer.encoding import Encoder
 

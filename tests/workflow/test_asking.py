@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from mlm.samples.manifests import Manifest
-from mlm.samples.masking import mask_batch
-from mlm.samples.masking_plan import masking_plan
+from mlm.samples.masking import mask_batch, masking_plan
 from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
 from mlm.samples.tf_example import decode_samples
 from mlm.tokenizer.encoding import Encoder

@@ -20,10 +20,10 @@ from mlm.config.pretraining import Optimizer
 from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.atomic import write_text
 from mlm.model.architecture import Architecture, parameter_shapes
-from mlm.samples.masking import MaskingPlan
+from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
 from mlm.training.in_jax.framework import AXIS, prepare_jax, shardings
 from mlm.training.optimisation import orthogonalising_flops
-from mlm.training.run import VALIDATION_SEED, Run
+from mlm.training.run import Run
 
 TRAINING, VALIDATION, EVALUATION = "training", "validation", "evaluation"
 

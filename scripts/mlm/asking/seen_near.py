@@ -23,7 +23,7 @@ from mlm.evaluation.artefacts import EvaluationFigures, FillMask, PredictedSampl
 from mlm.samples.artefacts import HolesOfRun
 from mlm.samples.holes import Holes
 from mlm.samples.manifests import Manifest, shards_root
-from mlm.samples.masking_plan import masking_plan
+from mlm.samples.masking import masking_plan
 from mlm.samples.stored_batches import BatchOrder, ShardFiles
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import Training

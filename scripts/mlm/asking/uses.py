@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
+from mlm.samples.masking import FIXED_EPOCH, VALIDATION_SEED, MaskingPlan, mask_batch
 from mlm.samples.split_samples import evenly_spread
 from mlm.samples.stored_batches import BatchOrder, ShardFiles
-from mlm.training.run import VALIDATION_SEED, Run
+from mlm.training.run import Run
 
 
 @dataclass(frozen=True)

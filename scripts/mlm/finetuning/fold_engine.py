@@ -6,20 +6,24 @@ XLA adds the all-reduces. No example is dropped: the last batch is filled with r
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
+from mlm.config.pretraining import Optimizer
 from mlm.finetuning.examples import classes_of, read_examples
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.in_jax.framework import data_mesh, prepare_jax, shardings
+from mlm.training.in_jax.devices import open_mesh
+from mlm.training.in_jax.framework import shardings
+from mlm.training.optimisation import with_lengths
 
 
 class Fold:
-    """A fold ready to train: its data, and the two functions compiled for the mesh."""
+    """A fold and, after `begin`, one training of it: what `mlm.training.loop` advances."""
 
     def __init__(
         self,
@@ -29,20 +33,12 @@ class Fold:
         examples: str | Path,
         model: str | Path,
     ):
-        kind, virtual = accelerator.kind, accelerator.virtual_replicas
         # Before JAX is imported, which reads the environment then.
-        prepare_jax(kind, section.cpu_threads, virtual)
-        import jax.numpy as jnp
-
+        devices = open_mesh(accelerator)
         from mlm.finetuning.sequence_model import read_sequence_model
 
-        self.mesh = data_mesh(kind, virtual)
-        self.platform = self.mesh.devices.flat[0].platform
-        half = accelerator.precision == "bfloat16" or (
-            accelerator.precision == "auto" and self.platform == "tpu"
-        )
-        self.precision = "bfloat16" if half else "float32"
-        self.number, self.section, self._model_directory = number, section, model
+        self.mesh, self.platform, self.precision = devices.mesh, devices.kind, devices.precision
+        self.number, self._directory = number, model
         self.examples, folds = read_examples(examples)
         held_out = np.array(folds) == number
         if not held_out.any() or held_out.all():
@@ -57,11 +53,7 @@ class Fold:
         values = map(self.classes.index, targets) if self.classes else map(float, targets)
         self.targets = np.array(list(values), np.float32)
         self.model = read_sequence_model(
-            model,
-            len(self.classes) or 1,
-            section.dropout,
-            jnp.dtype(self.precision),
-            self.classes,
+            model, len(self.classes) or 1, section.dropout, np.dtype(self.precision)
         )
         self.input_ids, self.attention_mask, self.truncated = tokenised(
             Encoder.load(Path(model) / "tokenizer.json"),
@@ -69,56 +61,90 @@ class Fold:
             self.model.length(section.max_length),
         )
         self.batch_size = section.per_device_batch_size * self.mesh.devices.size
-        steps = section.epochs * -(-len(self.train) // self.batch_size)
-        self._optimizer = optimizer_of(section, steps)
+        self.steps_per_epoch = -(-len(self.train) // self.batch_size)
+        self._optimizer = adamw(section, section.epochs * self.steps_per_epoch)
+        self._compiled = None
 
-    def begin(self, start: str, seed: int) -> None:
-        """Set `state` to that before the first step, its random numbers drawn by `seed`."""
+    def begin(self, start: str, seed: int) -> float:
+        """Set the weights to those before the first step, from the start "pretrained" or "random",
+        with random numbers drawn by `seed`; the seconds of compilation."""
         if start == "pretrained":
-            parameters = self.model.pretrained_parameters(self._model_directory, seed)
+            parameters = self.model.pretrained_parameters(self._directory, seed)
         else:
             parameters = self.model.random_parameters(seed)
-        self.state = first_state(parameters, self._optimizer, seed)
-
-    def compile(self) -> float:
-        """Compile for the mesh, after `begin`; the seconds that it took."""
+        self.state, self.step, self._seed = first_state(parameters, self._optimizer, seed), 0, seed
+        self._epoch, self._batches = -1, []
+        if self._compiled:
+            return 0.0
         began = time.monotonic()
-        self._step, self._predict = compiled(
-            self.mesh,
-            train_step(self.model, self._optimizer),
-            predict_step(self.model),
-            self.state,
-            abstract_batch(self.batch_size, self.input_ids.shape[1]),
-        )
+        size = (self.batch_size, self.input_ids.shape[1])
+        functions = lowered(self.mesh, self.model, self._optimizer, self.state, *size)
+        self._compiled = [function.compile() for function in functions]
         return time.monotonic() - began
 
-    def epoch(self, order: np.ndarray) -> float:
-        """Learn from the examples once, in `order`; the mean loss over them."""
-        found, counts = [], []
+    def advance(self, steps: int) -> dict[str, float]:
+        """Make `steps` updates: the sum of the losses of their examples, the number of these, and
+        the seconds that passed."""
+        began, losses, counts = time.monotonic(), [], []
         several = self.mesh.devices.size > 1 and self.platform == "cpu"
-        for rows, weights in batches(self.train[order], self.batch_size):
-            batch = self._batch(rows) | {"targets": self.targets[rows], "weights": weights}
-            self.state, loss = self._step(self.state, batch)
+        for step in range(self.step, self.step + steps):
+            epoch, place = divmod(step, self.steps_per_epoch)
+            if epoch != self._epoch:
+                order = epoch_order(len(self.train), self._seed, self.number, epoch)
+                self._epoch = epoch
+                self._batches = list(batches(self.train[order], self.batch_size))
+            rows, weights = self._batches[place]
+            batch = self._of(rows) | {"targets": self.targets[rows], "weights": weights}
+            self.state, loss = self._compiled[0](self.state, batch)
             if several:
                 # Steps in flight on virtual devices can wait for each other for ever.
                 loss.block_until_ready()
-            found.append(loss)
-            counts.append(weights.sum())
-        return float(np.average(np.array(found, np.float64), weights=counts))
+            losses.append(loss)
+            counts.append(float(weights.sum()))
+        self.step += steps
+        loss = float(np.dot(np.array(losses, np.float64), counts))
+        seconds = time.monotonic() - began
+        return {"loss": loss, "examples": sum(counts), "seconds": seconds}
 
     def predictions(self) -> np.ndarray:
         """Logits of the held-out examples: float32 [examples, outputs]."""
         parts = [
-            np.asarray(self._predict(self.state["params"], self._batch(rows)))[weights > 0]
+            np.asarray(self._compiled[1](self.state["parameters"], self._of(rows)))[weights > 0]
             for rows, weights in batches(self.test, self.batch_size)
         ]
         return np.concatenate(parts)
 
-    def _batch(self, rows: np.ndarray) -> dict:
-        return {
-            "input_ids": self.input_ids[rows],
-            "attention_mask": self.attention_mask[rows],
-        }
+    def _of(self, rows: np.ndarray) -> dict:
+        return {"input_ids": self.input_ids[rows], "attention_mask": self.attention_mask[rows]}
+
+    def write(self, place: str) -> None:
+        """Write the state below the directory `place`."""
+        import jax
+        from safetensors.numpy import save_file
+
+        leaves = jax.tree_util.tree_leaves_with_path(self.state)
+        arrays = {_name(path): np.asarray(value) for path, value in leaves}
+        save_file(arrays, f"{place}/state.safetensors")
+
+    def read(self, place: str) -> None:
+        """Take the state from there."""
+        import jax
+        import jax.numpy as jnp
+        from safetensors.numpy import load_file
+
+        stored = load_file(f"{place}/state.safetensors")
+        # Copied: the host's own memory must not be donated.
+        self.state = jax.tree_util.tree_map_with_path(
+            lambda path, _: jnp.array(stored[_name(path)]), self.state
+        )
+        self.step = int(self.state["step"])
+
+    def help_write(self) -> None:
+        """Nothing: one process trains a fold."""
+
+
+def _name(path) -> str:
+    return "/".join(str(part.key) for part in path)
 
 
 def tokenised(
@@ -166,127 +192,88 @@ def loss_and_score(task: str, logits: np.ndarray, targets: np.ndarray) -> tuple[
     return float(surprise.mean()), float(np.mean(logits.argmax(axis=1) == classes))
 
 
-def optimizer_of(section: Finetune, steps: int):
-    """The optax optimizer: AdamW (Loshchilov and Hutter, 2019) under a linear decay to 0 over
-    `steps`, after a linear warmup if any; biases and norms do not decay."""
-    import jax
-    import optax
-
-    adamw, peak = section.optimizer, section.learning_rate
-    warmup = int(section.warmup_ratio * steps)
-    rate = optax.linear_schedule(peak, 0.0, max(1, steps - warmup))
-    if warmup:
-        rate = optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), rate], [warmup])
-
-    def decayed(parameters):
-        return jax.tree.map(lambda parameter: parameter.ndim > 1, parameters)
-
-    updates = [optax.clip_by_global_norm(adamw.max_grad_norm)] if adamw.max_grad_norm else []
-    updates.append(
-        optax.adamw(
-            rate,
-            b1=adamw.beta_1,
-            b2=adamw.beta_2,
-            eps=adamw.epsilon,
-            weight_decay=adamw.weight_decay,
-            mask=decayed,
-        )
+def adamw(section: Finetune, steps: int) -> Optimizer:
+    """Pretraining's AdamW as section `finetune` sets it: the learning rate falls linearly to 0 over
+    `steps`, after a linear warmup."""
+    optimizer = Optimizer(
+        name="adamw",
+        learning_rate=section.learning_rate,
+        warmup_ratio=section.warmup_ratio,
+        **section.optimizer.model_dump(),
     )
-    return optax.chain(*updates)
+    return with_lengths(optimizer, steps)
 
 
-def losses(logits, targets):
-    """The loss of each example, float32 [batch]: squared error for one output [batch, 1],
-    cross-entropy in nats for several [batch, classes]."""
-    import jax.numpy as jnp
-    import optax
-
-    if logits.shape[-1] == 1:
-        return jnp.square(logits[:, 0] - targets)
-    return optax.softmax_cross_entropy_with_integer_labels(logits, targets.astype(jnp.int32))
-
-
-def train_step(model, optimizer):
-    """The function (state, batch) -> (state, loss) that one step of `model`, a SequenceModel, runs,
-    not yet jitted.
-
-    `state` has params, opt_state and step; `batch` input_ids and attention_mask int32
-    [batch, length], targets and weights float32 [batch]. The loss is the weighted mean.
-    """
-    import jax
-    import jax.numpy as jnp
-    import optax
-
-    def step(state, batch):
-        key = jax.random.fold_in(jax.random.key(state["seed"]), state["step"])
-
-        def mean_loss(parameters):
-            logits = model.logits(parameters, batch["input_ids"], batch["attention_mask"], key)
-            weights = batch["weights"]
-            total = jnp.sum(losses(logits, batch["targets"]) * weights)
-            return total / jnp.maximum(jnp.sum(weights), 1)
-
-        loss, gradients = jax.value_and_grad(mean_loss)(state["params"])
-        updates, opt_state = optimizer.update(gradients, state["opt_state"], state["params"])
-        parameters = optax.apply_updates(state["params"], updates)
-        new = {"params": parameters, "opt_state": opt_state, "step": state["step"] + 1}
-        return state | new, loss
-
-    return step
-
-
-def predict_step(model):
-    """The function (params, batch) -> logits float32 [batch, outputs], not yet jitted."""
-
-    def predict(parameters, batch):
-        return model.logits(parameters, batch["input_ids"], batch["attention_mask"])
-
-    return predict
-
-
-def abstract_batch(size: int, length: int) -> dict:
-    """Shapes and types of a training batch, for compiling ahead."""
-    import jax
-    import jax.numpy as jnp
-
-    return {
-        "input_ids": jax.ShapeDtypeStruct((size, length), jnp.int32),
-        "attention_mask": jax.ShapeDtypeStruct((size, length), jnp.int32),
-        "targets": jax.ShapeDtypeStruct((size,), jnp.float32),
-        "weights": jax.ShapeDtypeStruct((size,), jnp.float32),
-    }
-
-
-def first_state(parameters, optimizer, seed: int) -> dict:
+def first_state(parameters: dict, optimizer: Optimizer, seed: int) -> dict:
     """The state before the first step."""
     import jax.numpy as jnp
 
+    from mlm.training.in_jax.optimizers import first_moments
+
     return {
-        "params": parameters,
-        "opt_state": optimizer.init(parameters),
+        "parameters": parameters,
+        "moments": first_moments(parameters, optimizer, {}),
         "step": jnp.zeros((), jnp.int32),
         "seed": jnp.asarray(seed, jnp.uint32),
     }
 
 
-def compiled(mesh, step, predict, state: dict, batch: dict):
-    """The two functions compiled for `mesh`, as `lowered` takes them."""
-    return tuple(function.compile() for function in lowered(mesh, step, predict, state, batch))
+def lowered(mesh, model, optimizer: Optimizer, state: dict, size: int, length: int):
+    """The step (state, batch) -> (state, loss) and the prediction (parameters, batch) -> logits of
+    `model`, a SequenceModel, lowered for `mesh`.
 
-
-def lowered(mesh, step, predict, state: dict, batch: dict):
-    """The two functions lowered for `mesh`: parameters whole, batches divided by rows.
-
-    `state` and `batch` may hold arrays or their shapes.
+    `state` has the arrays of `first_state` or their shapes. A batch has `size` rows of `length`
+    tokens: input_ids and attention_mask int32 [batch, length], targets and weights float32 [batch].
+    The loss is the weighted mean.
     """
     import jax
+    import jax.numpy as jnp
+
+    from mlm.training.in_jax.layout import UNDIVIDED
+    from mlm.training.in_jax.optimizers import clipped, updated
+
+    def logits_of(parameters, batch, key=None):
+        return model.logits(parameters, batch["input_ids"], batch["attention_mask"], key)
+
+    def mean_loss(parameters, batch, key):
+        each = losses(logits_of(parameters, batch, key), batch["targets"])
+        return jnp.sum(each * batch["weights"]) / jnp.maximum(jnp.sum(batch["weights"]), 1)
+
+    def step(state, batch):
+        key = jax.random.fold_in(jax.random.key(state["seed"]), state["step"])
+        loss, gradients = jax.value_and_grad(mean_loss)(state["parameters"], batch, key)
+        gradients = clipped(gradients, optimizer.max_grad_norm)
+        parameters, moments = updated(
+            state["parameters"],
+            state["moments"],
+            gradients,
+            state["step"],
+            optimizer,
+            {},
+            jnp.float32,
+            UNDIVIDED,
+        )
+        new = {"parameters": parameters, "moments": moments, "step": state["step"] + 1}
+        return state | new, loss
 
     whole, divided = shardings(mesh)
-    asked = {k: batch[k] for k in ("input_ids", "attention_mask")}
-    trained = jax.jit(
-        step, in_shardings=(whole, divided), out_shardings=(whole, whole), donate_argnums=0
-    ).lower(state, batch)
-    predicted = jax.jit(predict, in_shardings=(whole, divided), out_shardings=whole).lower(
-        state["params"], asked
+    tokens = dict.fromkeys(
+        ("input_ids", "attention_mask"), jax.ShapeDtypeStruct((size, length), jnp.int32)
     )
-    return trained, predicted
+    numbers = dict.fromkeys(("targets", "weights"), jax.ShapeDtypeStruct((size,), jnp.float32))
+    on_mesh = partial(jax.jit, in_shardings=(whole, divided))
+    trained = on_mesh(step, out_shardings=(whole, whole), donate_argnums=0)
+    predicted = on_mesh(logits_of, out_shardings=whole)
+    return trained.lower(state, tokens | numbers), predicted.lower(state["parameters"], tokens)
+
+
+def losses(logits, targets):
+    """The loss of each example, float32 [batch]: squared error for one output [batch, 1],
+    cross-entropy in nats for several [batch, classes]."""
+    import jax
+    import jax.numpy as jnp
+
+    if logits.shape[-1] == 1:
+        return jnp.square(logits[:, 0] - targets)
+    chosen = targets.astype(jnp.int32)[:, None]
+    return -jnp.take_along_axis(jax.nn.log_softmax(logits), chosen, axis=1)[:, 0]

@@ -1,7 +1,7 @@
 """One fold of a fine-tuning as a job: from the examples to predictions and a model."""
 
+import shutil
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,8 +10,7 @@ import numpy as np
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.finetuning.artefacts import Device, FoldRecord, LearnedAndHeldOut, TrainingRecord
-from mlm.finetuning.epoch_states import FoldStates, TrainingStates
-from mlm.finetuning.fold_engine import Fold, epoch_order, loss_and_score
+from mlm.finetuning.fold_engine import Fold, loss_and_score
 from mlm.finetuning.tables import (
     EpochRow,
     Prediction,
@@ -20,8 +19,12 @@ from mlm.finetuning.tables import (
     write_predictions,
 )
 from mlm.foundations.code_digests import code_digests
-from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
+from mlm.training.loop import updates
+from mlm.training.periodic_actions import next_multiple
+from mlm.training.states import StateDirectory
+from mlm.training.training_log import Record
 
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
 COMPUTING_MODULES = (
@@ -32,8 +35,13 @@ COMPUTING_MODULES = (
     "mlm.finetuning.fold_engine",
     "mlm.finetuning.sequence_model",
     "mlm.training.in_jax.framework",
+    "mlm.training.in_jax.layout",
+    "mlm.training.in_jax.optimizers",
+    "mlm.training.optimisation",
     "mlm.tokenizer.encoding",
 )
+#: Steps between two looks at signals.
+_AT_ONCE = 20
 
 
 def finetune_fold(
@@ -51,39 +59,41 @@ def finetune_fold(
     `names` are the run, the start ("pretrained" or "random") and the fold. `examples` is the
     table, `model` the run's exported model, `directory` is for the results and `state` for what an
     interrupted job resumes from. The model that is written is that of the first training. Raises
-    MlmError if a training diverges.
+    MlmError if a training diverges, and after a signal, with the state saved.
     """
     run, start, number = names
     basis = {
-        "fold": [start, number, seed],
-        "settings": [section.model_dump(), accelerator.model_dump()],
+        "fold": [start, number],
+        "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
         "examples": file_sha256(examples),
         "model": file_sha256(Path(model) / "model.safetensors"),
         "code": code_digests(Path(__file__).parents[2], COMPUTING_MODULES),
     }
-    states = FoldStates(Path(state) / value_sha256(basis)[:16])
     fold = Fold(number, section, accelerator, examples, model)
-    seeds = [training_seed(seed, number, training) for training in range(section.seeds)]
-    fold.begin(start, seeds[0])
-    compiling = fold.compile()
     label = f"{run}, {start}, fold {number}"
     print(
         f"{label}: {len(fold.train)} passages to learn from, {len(fold.test)} held out, "
         f"{fold.truncated} longer than {fold.input_ids.shape[1]} tokens; "
-        f"compiled in {compiling:.1f} s for {fold.mesh.devices.size} x {fold.platform}",
+        f"{fold.mesh.devices.size} x {fold.platform}",
         file=sys.stderr,
     )
-    trainings, logits = [], []
-    for training, own in enumerate(seeds):
-        if training:
-            fold.begin(start, own)
-        named = f"{label}, seed {training}"
-        trainings.append(_train(fold, named, (training, own), states.training(training), compiling))
+    rows, logits, described = [], [], []
+    for training in range(section.seeds):
+        own = training_seed(seed, number, training)
+        compiling = fold.begin(start, own)
+        states = StateDirectory.of(f"{state}/seed-{training}", 2, basis | {"seed": own})
+        epochs = _Epochs(fold, section, f"{label}, seed {training}", training, states, compiling)
+        with states.held():
+            epochs.resume()
+            steps = section.epochs * fold.steps_per_epoch
+            for _ in updates(fold, steps, [epochs], epochs.record, epochs, _AT_ONCE):
+                pass
+        rows += epochs.rows
         logits.append(fold.predictions())
-        compiling = 0.0
+        described.append(_training_record(section.task, own, epochs.rows))
         if not training:
-            kept = fold.state["params"]
-    directory, rows = Path(directory), [row for epochs in trainings for row in epochs]
+            kept = fold.state["parameters"]
+    directory = Path(directory)
     write_predictions(directory / "predictions.csv", _named(fold, logits))
     write_history(directory / "history.csv", rows)
     fold.model.write(directory, kept)
@@ -97,62 +107,85 @@ def finetune_fold(
         truncated=fold.truncated,
         device=Device(fold.platform, int(fold.mesh.devices.size)),
         precision=fold.precision,
-        trainings=list(map(_training_record, [section.task] * len(seeds), seeds, trainings)),
+        trainings=described,
     ).write(directory / "fold.json")
-    states.remove()
+    shutil.rmtree(state, ignore_errors=True)
     return rows
+
+
+class _Epochs:
+    """The end of each epoch: a row about it, and the state; the state alone if stopped before."""
+
+    def __init__(
+        self,
+        fold: Fold,
+        section: Finetune,
+        label: str,
+        training: int,
+        states: StateDirectory,
+        compiling: float,
+    ):
+        self._fold, self._section, self._label = fold, section, label
+        self._training, self._states, self._compiling = training, states, compiling
+        self.record, self.rows = Record(), []
+
+    def resume(self) -> None:
+        """Continue from the newest whole state, if there is one."""
+        if (found := self._states.restore(self._fold)) is None:
+            return
+        progress = found[1]
+        self.rows = [EpochRow(**row) for row in progress.pop("rows")]
+        self.record = Record(**progress)
+        print(
+            f"{self._label}: {len(self.rows)} of {self._section.epochs} epochs done",
+            file=sys.stderr,
+        )
+
+    def due(self, step: int) -> int:
+        return next_multiple(step, self._fold.steps_per_epoch)
+
+    def act(self, step: int, fold: Fold) -> None:
+        if step % fold.steps_per_epoch == 0:
+            self._add_row(step // fold.steps_per_epoch)
+        progress = asdict(self.record) | {"rows": [asdict(row) for row in self.rows]}
+        self._states.save(step, fold, progress)
+
+    def _add_row(self, epoch: int) -> None:
+        fold, section, sums = self._fold, self._section, self.record.sums
+        self.record.means()  # The sums start anew.
+        loss, learned = sums["loss"] / sums["examples"], sums["examples"] / sums["seconds"]
+        held_out, score = loss_and_score(section.task, fold.predictions(), fold.targets[fold.test])
+        if not np.isfinite([loss, held_out]).all():
+            raise MlmError(
+                f"{self._label}: the training diverged in epoch {epoch} (train loss {loss}, held "
+                f"out {held_out}). Lower finetune.learning_rate, which is "
+                f"{section.learning_rate:g}, by a factor of ten, or set "
+                "finetune.optimizer.max_grad_norm: 1.0"
+            )
+        row = EpochRow(
+            fold=fold.number,
+            seed=self._training,
+            epoch=epoch,
+            train_loss=loss,
+            validation_loss=held_out,
+            score=score,
+            elapsed=sums["seconds"],
+            compile=self._compiling,
+            samples_per_second=learned,
+        )
+        self._compiling = 0.0
+        self.rows.append(row)
+        print(
+            f"{self._label}: epoch {epoch}/{section.epochs}, train loss {loss:.4f}, held out "
+            f"{held_out:.4f}, score {score:.4f}, {learned:,.0f} passages/s, "
+            f"{(section.epochs - epoch) * row.elapsed:,.0f} s left",
+            file=sys.stderr,
+        )
 
 
 def training_seed(seed: int, fold: int, number: int) -> int:
     """The seed of training `number` of a fold: an independent one for each (31 bits)."""
     return int(np.random.SeedSequence([seed, fold, number]).generate_state(1)[0]) >> 1
-
-
-def _train(
-    fold: Fold,
-    label: str,
-    training: tuple[int, int],
-    states: TrainingStates,
-    compiling: float,
-) -> list[EpochRow]:
-    """The epochs of one training (its number and seed) of the fold, which was begun: from its saved
-    state, or from the start."""
-    section, (number, seed), rows = fold.section, training, []
-    if (found := states.restore(fold.state)) is not None:
-        fold.state, rows = found
-        print(f"{label}: {len(rows)} of {section.epochs} epochs done", file=sys.stderr)
-    for epoch in range(len(rows), section.epochs):
-        began = time.monotonic()
-        loss = fold.epoch(epoch_order(len(fold.train), seed, fold.number, epoch))
-        elapsed = time.monotonic() - began
-        held_out, score = loss_and_score(section.task, fold.predictions(), fold.targets[fold.test])
-        if not np.isfinite([loss, held_out]).all():
-            raise MlmError(
-                f"{label}: the training diverged in epoch {epoch + 1} (train loss {loss}, held out "
-                f"{held_out}). Lower finetune.learning_rate, which is {section.learning_rate:g}, "
-                "by a factor of ten, or set finetune.optimizer.max_grad_norm: 1.0"
-            )
-        row = EpochRow(
-            fold=fold.number,
-            seed=number,
-            epoch=epoch + 1,
-            train_loss=loss,
-            validation_loss=held_out,
-            score=score,
-            elapsed=elapsed,
-            compile=compiling,
-            samples_per_second=len(fold.train) / elapsed,
-        )
-        compiling = 0.0
-        rows.append(asdict(row))
-        states.save(fold.state, rows)
-        print(
-            f"{label}: epoch {row.epoch}/{section.epochs}, train loss {loss:.4f}, held out "
-            f"{held_out:.4f}, score {score:.4f}, {row.samples_per_second:,.0f} passages/s, "
-            f"{(section.epochs - row.epoch) * elapsed:,.0f} s left",
-            file=sys.stderr,
-        )
-    return [EpochRow(**row) for row in rows]
 
 
 def _training_record(task: str, seed: int, rows: list[EpochRow]) -> TrainingRecord:

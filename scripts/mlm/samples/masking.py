@@ -17,8 +17,15 @@ from functools import cached_property
 
 import numpy as np
 
+from mlm.config.pretraining import Masking
+from mlm.foundations.atomic import read_json
 from mlm.samples.holes import Holes
+from mlm.tokenizer.encoding import Encoder
+from mlm.tokenizer.pieces import word_starts
 
+#: Validation is masked alike in all runs, whatever they train on.
+VALIDATION_SEED = 0
+VALIDATION_MASKING = Masking(mlm_probability=0.15)
 #: The epoch that evaluation masks are drawn in: no training run reaches it.
 FIXED_EPOCH = 2**32 - 1
 
@@ -80,6 +87,24 @@ class MaskingPlan:
     def ordinary_ids(self) -> np.ndarray:
         """Those that random tokens are drawn from, int32, ascending."""
         return np.flatnonzero(~self.is_special).astype(np.int32)
+
+
+def masking_plan(
+    masking: Masking, encoder: Encoder, tokenizer_json: str, length: int
+) -> MaskingPlan:
+    """The plan that section `pretraining.masking` asks for, with the tokenizer's ids."""
+    return MaskingPlan(
+        mlm_probability=masking.mlm_probability,
+        mask_token=masking.mask_token,
+        random_token=masking.random_token,
+        mask_id=encoder.special_ids.mask,
+        special_ids=tuple(sorted(encoder.special().values())),
+        vocabulary_size=encoder.vocabulary_size,
+        sequence_length=length,
+        whole_word=masking.whole_word,
+        word_starts=word_starts(read_json(tokenizer_json)) if masking.whole_word else None,
+        fixed_slots=masking.slots,
+    )
 
 
 def mask_batch(

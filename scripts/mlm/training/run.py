@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mlm.config.model import ModelOfRun
-from mlm.config.pretraining import Masking, Pretraining
+from mlm.config.pretraining import Pretraining
 from mlm.config.run import RunConfiguration
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256, value_sha256
@@ -15,15 +15,10 @@ from mlm.model.model_configuration import model_configuration
 from mlm.samples.artefacts import HolesOfRun
 from mlm.samples.holes import Holes
 from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, shards_root
-from mlm.samples.masking import MaskingPlan
-from mlm.samples.masking_plan import masking_plan
+from mlm.samples.masking import VALIDATION_MASKING, MaskingPlan, masking_plan
 from mlm.samples.stored_batches import BatchOrder, ShardFiles
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.optimisation import with_lengths
-
-#: Masks of the validation samples follow from these in every run, so that their curves compare.
-VALIDATION_SEED = 0
-VALIDATION_MASKING = Masking(mlm_probability=0.15)
 
 
 @dataclass(frozen=True)

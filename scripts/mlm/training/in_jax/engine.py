@@ -18,6 +18,7 @@ from mlm.model.cooccurrence import begin_at_counts
 from mlm.model.export import ExportedModel
 from mlm.model.initialisation import neighbour_heads
 from mlm.model.weights import initial_parameters
+from mlm.samples.masking import VALIDATION_SEED
 from mlm.samples.stored_batches import samples_in_order, stored_batches
 from mlm.samples.tf_example import SampleError, decode_samples
 from mlm.training.in_jax.devices import MeshDevices
@@ -32,7 +33,7 @@ from mlm.training.in_jax.train_step import (
     train_step,
     validation_step,
 )
-from mlm.training.run import VALIDATION_SEED, Run
+from mlm.training.run import Run
 from mlm.training.state_files import read_bytes, write_bytes
 
 _FILE = "state.safetensors"

@@ -15,6 +15,7 @@ from mlm.samples.input_pipeline import (
     replica_shares,
     training_batches,
 )
+from mlm.samples.masking import VALIDATION_SEED
 from mlm.training.in_tensorflow.devices import StrategyDevices
 from mlm.training.in_tensorflow.model import (
     KerasWeights,
@@ -29,7 +30,7 @@ from mlm.training.in_tensorflow.train_step import (
     distributed_validation_step,
     replica_train_step,
 )
-from mlm.training.run import VALIDATION_SEED, Run
+from mlm.training.run import Run
 
 
 def trackable_state(model, optimizer) -> tf.train.Checkpoint:
