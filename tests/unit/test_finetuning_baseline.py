@@ -14,14 +14,14 @@ from mlm.finetuning.finetuning_metrics import Measured, PartSize, ScoreDifferenc
 from mlm.finetuning.fold_engine import loss_and_score
 from mlm.finetuning.results import macro_f1
 from mlm.finetuning.ridge_baseline import (
-    characters_of,
+    character_terms,
     choose,
     fitted,
     left_out,
     similarities,
     term_counts,
     tf_idf,
-    words_of,
+    word_terms,
     write_ridge_predictions,
 )
 from mlm.finetuning.tables import read_predictions
@@ -30,20 +30,20 @@ HOW = Resampling(resamples=500, confidence=0.95, seed=0)
 
 
 def test_words_and_pairs_are_counted_in_lower_case():
-    assert words_of("We must, we MUST.") == {
+    assert word_terms("We must, we MUST.") == {
         **{"we": 2, "must": 2, ",": 1, ".": 1},
         **{"we must": 2, "must ,": 1, ", we": 1, "must .": 1},
     }
 
 
 def test_runs_of_characters_stay_within_a_word():
-    found = characters_of("To be")
+    found = character_terms("To be")
     assert found[" t"] == found["to"] == found[" to "] == found["be "] == 1
     assert "o b" not in found and {len(run) for run in found} == {2, 3, 4}
 
 
 def test_vectors_have_length_one_and_leave_out_terms_of_one_training_text():
-    counts = term_counts(["a b c", "a b d", "only", "a c only d"], words_of)
+    counts = term_counts(["a b c", "a b d", "only", "a c only d"], word_terms)
     vectors = tf_idf(counts, np.arange(3)).toarray()
     assert vectors.shape == (4, 3)  # a, b, "a b"
     assert np.linalg.norm(vectors, axis=1) == pytest.approx([1, 1, 0, 1])
@@ -56,7 +56,7 @@ TARGETS = np.array([[0.0], [1.0], [2.0], [0.5], [3.0], [1.5], [0.2], [2.2]])
 
 
 def test_ridge_equals_the_closed_form_in_the_terms():
-    counts, train = term_counts(TEXTS, words_of), np.arange(8)
+    counts, train = term_counts(TEXTS, word_terms), np.arange(8)
     x = tf_idf(counts, train).toarray()
     weights = np.linalg.solve(x.T @ x + 0.7 * np.eye(x.shape[1]), x.T @ TARGETS)
     kernel = similarities([counts], train)
@@ -65,7 +65,7 @@ def test_ridge_equals_the_closed_form_in_the_terms():
 
 def test_leaving_a_group_out_in_closed_form_equals_fitting_without_it():
     kernel = similarities(
-        [term_counts(TEXTS, kind) for kind in (words_of, characters_of)], np.arange(8)
+        [term_counts(TEXTS, kind) for kind in (word_terms, character_terms)], np.arange(8)
     )
     groups = np.array([2, 0, 1, 0, 2, 1, 1, 7])
     found = left_out(kernel, TARGETS, groups, 0.3)
@@ -80,7 +80,7 @@ def test_the_penalty_is_chosen_by_what_groups_say_of_each_other():
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(list("abcdefgh"), 6)) for _ in range(40)]
     noise = rng.normal(0, 1, (40, 1))
-    kernel = similarities([term_counts(texts, words_of)], np.arange(40))
+    kernel = similarities([term_counts(texts, word_terms)], np.arange(40))
     twice = np.tile(kernel, (2, 2))
     noisy, groups = np.tile(noise, (2, 1)), np.tile(np.arange(40), 2)
     penalties = [1e-3, 1.0, 1e3]

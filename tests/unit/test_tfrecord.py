@@ -117,30 +117,11 @@ def test_what_is_no_example_is_named(samples):
 
 
 def test_tensorflow_is_not_needed():
-    modules = ["packing", "tfrecord", "sharding", "manifests", "summaries"]
+    modules = ["packing", "tfrecord", "sharding", "manifests", "shuffling", "masking"]
     code = "import importlib, sys\n"
     code += f"for m in {modules}: importlib.import_module('mlm.samples.' + m)\n"
     code += "assert not [m for m in sys.modules if m.split('.')[0] in ('tensorflow', 'keras')]"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": "scripts"})
-
-
-def test_tensorflow_reads_and_writes_the_same_bytes(samples, tmp_path):
-    tf = pytest.importorskip("tensorflow")
-    spec = {
-        name: tf.io.FixedLenFeature((LENGTH,), tf.int64) for name in ("input_ids", "attention_mask")
-    }
-    for compression in ("none", "gzip"):
-        path = tmp_path / f"{compression}.tfrecord"
-        written(path, samples, compression)
-        kind = "GZIP" if compression == "gzip" else ""
-        records = [r.numpy() for r in tf.data.TFRecordDataset(str(path), kind)]
-        parsed = tf.io.parse_example(records, spec)
-        assert (parsed["input_ids"].numpy() == samples[0]).all()
-        assert parsed["attention_mask"].numpy().sum(axis=1).tolist() == samples[1].tolist()
-    example = tf.train.Example()
-    for name, values in (("input_ids", samples[0][-1]), ("attention_mask", [1, 1, 1] + [0] * 5)):
-        example.features.feature[name].int64_list.value.extend(values)
-    assert example.SerializeToString(deterministic=True) == records[-1]
 
 
 def test_the_reader_takes_what_tensorflow_may_write(tmp_path):

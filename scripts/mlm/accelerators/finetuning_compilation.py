@@ -9,7 +9,7 @@ from functools import partial
 
 from mlm.accelerators.compiler import REFUSED, Compilation, answer, ask, compile_here
 from mlm.config.finetune import Finetune
-from mlm.finetuning.fold_engine import adamw, first_state, lowered
+from mlm.finetuning.fold_engine import adamw, first_state, lowered_fold
 from mlm.foundations.errors import MlmError
 from mlm.training.in_jax.framework import AXIS, prepare_jax
 
@@ -48,7 +48,7 @@ def _compiled(devices, config: dict, section: dict, labels: int, bfloat16: bool,
     parameters = jax.eval_shape(partial(model.random_parameters, seed=0))
     state = jax.eval_shape(partial(first_state, optimizer=optimizer, seed=0), parameters)
     size = asked.per_device_batch_size * len(devices), model.length(asked.max_length)
-    trained, _ = lowered(Mesh(np.array(devices), (AXIS,)), model, optimizer, state, *size)
+    trained, _ = lowered_fold(Mesh(np.array(devices), (AXIS,)), model, optimizer, state, *size)
     if quick:
         jax.config.update("jax_exec_time_optimization_effort", -1.0)
     return trained.compile().runtime_executable()

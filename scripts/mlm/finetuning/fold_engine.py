@@ -35,6 +35,8 @@ class Fold:
     ):
         # Before JAX is imported, which reads the environment then.
         devices = open_mesh(accelerator)
+        import jax.numpy as jnp
+
         from mlm.finetuning.sequence_model import read_sequence_model
 
         self.mesh, self.platform, self.precision = devices.mesh, devices.kind, devices.precision
@@ -53,7 +55,11 @@ class Fold:
         values = map(self.classes.index, targets) if self.classes else map(float, targets)
         self.targets = np.array(list(values), np.float32)
         self.model = read_sequence_model(
-            model, len(self.classes) or 1, section.dropout, np.dtype(self.precision)
+            model,
+            len(self.classes) or 1,
+            section.dropout,
+            jnp.dtype(self.precision),
+            self.classes,
         )
         self.input_ids, self.attention_mask, self.truncated = tokenised(
             Encoder.load(Path(model) / "tokenizer.json"),
@@ -78,7 +84,7 @@ class Fold:
             return 0.0
         began = time.monotonic()
         size = (self.batch_size, self.input_ids.shape[1])
-        functions = lowered(self.mesh, self.model, self._optimizer, self.state, *size)
+        functions = lowered_fold(self.mesh, self.model, self._optimizer, self.state, *size)
         self._compiled = [function.compile() for function in functions]
         return time.monotonic() - began
 
@@ -218,7 +224,7 @@ def first_state(parameters: dict, optimizer: Optimizer, seed: int) -> dict:
     }
 
 
-def lowered(mesh, model, optimizer: Optimizer, state: dict, size: int, length: int):
+def lowered_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, length: int):
     """The step (state, batch) -> (state, loss) and the prediction (parameters, batch) -> logits of
     `model`, a SequenceModel, lowered for `mesh`.
 

@@ -75,13 +75,13 @@ def write_ridge_predictions(
     RidgeRecord(task, len(examples), list(penalties), chosen).write(record)
 
 
-def words_of(text: str) -> Counter:
+def word_terms(text: str) -> Counter:
     """Counts of the words of `text`, in lower case, and of its pairs of neighbours."""
     words = _WORD.findall(text.lower())
     return Counter(words) + Counter(f"{a} {b}" for a, b in pairwise(words))
 
 
-def characters_of(text: str) -> Counter:
+def character_terms(text: str) -> Counter:
     """Counts of the runs of 2 to 5 characters in the words of `text`, edges as blanks."""
     padded = [f" {word} " for word in text.lower().split()]
     return Counter(
@@ -94,8 +94,8 @@ def characters_of(text: str) -> Counter:
 
 #: What is counted, by the name of the choice.
 TERMS: dict[str, tuple[Callable[[str], Counter], ...]] = {
-    "words": (words_of,),
-    "words and characters": (words_of, characters_of),
+    "words": (word_terms,),
+    "words and characters": (word_terms, character_terms),
 }
 
 

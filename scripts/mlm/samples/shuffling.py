@@ -75,7 +75,7 @@ class KeyedPermutation:
 
 
 @dataclass(frozen=True)
-class Group:
+class BlockGroup:
     """Blocks that are read together, and the order of their samples.
 
     `blocks` [blocks] are their numbers in the split, `ends` [blocks] the samples up to and with
@@ -170,14 +170,14 @@ class SampleOrder:
         """Groups in an epoch."""
         return -(-int(self._first_block[-1]) // self._group_blocks)
 
-    def group(self, epoch: int, number: int) -> Group:
+    def group(self, epoch: int, number: int) -> BlockGroup:
         """Group `number` of `epoch`."""
         first = number * self._group_blocks
         last = min(first + self._group_blocks, int(self._first_block[-1]))
         blocks = self._blocks(epoch).items(np.arange(first, last))
         ends = np.cumsum(self._block_samples(blocks))
         order = KeyedPermutation(int(ends[-1]), self.seed, epoch, number + 1)
-        return Group(int(_group_starts(self, epoch)[number]), blocks, ends, order)
+        return BlockGroup(int(_group_starts(self, epoch)[number]), blocks, ends, order)
 
     def block(self, number: int) -> tuple[int, int]:
         """The shard of a block, and its number in the shard."""
@@ -189,11 +189,11 @@ class SampleOrder:
         shards = np.searchsorted(self._first_block, blocks, side="right") - 1
         return shards, blocks - self._first_block[shards]
 
-    def group_indices(self, group: Group) -> np.ndarray:
+    def group_indices(self, group: BlockGroup) -> np.ndarray:
         """The indices of a group's samples, in their order."""
         return self._indices(group, group.shuffled())
 
-    def _indices(self, group: Group, place: np.ndarray) -> np.ndarray:
+    def _indices(self, group: BlockGroup, place: np.ndarray) -> np.ndarray:
         """The samples that stand at each `place` of the group's blocks."""
         turn = np.searchsorted(group.ends, place, side="right")
         blocks, within = group.blocks[turn], place - group.starts[turn]
