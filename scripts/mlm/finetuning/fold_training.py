@@ -24,7 +24,7 @@ from mlm.foundations.errors import MlmError
 from mlm.training.loop import updates
 from mlm.training.periodic_actions import next_multiple
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import Record
+from mlm.training.training_log import TrainingLog
 
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
 COMPUTING_MODULES = (
@@ -127,7 +127,7 @@ class _Epochs:
     ):
         self._fold, self._section, self._label = fold, section, label
         self._training, self._states, self._compiling = training, states, compiling
-        self.record, self.rows = Record(), []
+        self.record, self.rows = TrainingLog(), []
 
     def resume(self) -> None:
         """Continue from the newest whole state, if there is one."""
@@ -135,7 +135,7 @@ class _Epochs:
             return
         progress = found[1]
         self.rows = [EpochRow(**row) for row in progress.pop("rows")]
-        self.record = Record(**progress)
+        self.record = TrainingLog(**progress)
         print(
             f"{self._label}: {len(self.rows)} of {self._section.epochs} epochs done",
             file=sys.stderr,
