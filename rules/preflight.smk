@@ -54,7 +54,6 @@ rule lower_train_step:
         seed=settings["seed"],
         precision=settings["accelerator"]["precision"],
         sequence_length=settings["shards"]["sequence_length"],
-        epoch_batches=settings["preflight"]["epoch_batches"],
         evaluation=of_run(
             "evaluation", "batch_size", "mlm_probability", "mask_token", "random_token"
         ),
@@ -89,7 +88,6 @@ rule find_batch:
         seed=settings["seed"],
         sequence_length=settings["shards"]["sequence_length"],
         targets=settings["preflight"]["targets"],
-        largest_batch=settings["preflight"]["largest_batch"],
     script:
         "../scripts/jobs/find_batch.py"
 
@@ -123,7 +121,6 @@ rule compile_train_step:
         code=code("compile_train_step"),
         targets=settings["preflight"]["targets"],
         replicas=PREFLIGHT_REPLICAS,
-        utilisation=canonical(settings["preflight"]["utilisation"]),
         effort=settings["preflight"]["effort"],
         pretraining=of_run("pretraining", "steps", "epochs", "tokens"),
         tpu_name=settings["accelerator"]["tpu"]["name"],
@@ -155,7 +152,6 @@ rule preflight_finetune:
     params:
         code=code("preflight_finetune"),
         targets=settings["preflight"]["targets"],
-        utilisation=canonical(settings["preflight"]["utilisation"]),
         effort=settings["preflight"]["effort"],
         finetune=of_finetune(
             "dropout",

@@ -10,7 +10,7 @@ def main(job):
 
     require_compiler()
     verdict = preflight(
-        PreflightSettings.of(job.params.targets, job.params.utilisation, job.params.effort),
+        PreflightSettings(tuple(job.params.targets), job.params.effort),
         PreflightFiles(
             program=job.input.program,
             lowering=job.input.lowering,

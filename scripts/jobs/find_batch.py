@@ -4,7 +4,7 @@ from job_adapter import run
 
 
 def main(job):
-    from mlm.accelerators.batch_search import find_batches
+    from mlm.accelerators.batch_search import LARGEST_BATCH, find_batches
     from mlm.accelerators.compiler import require_compiler
 
     require_compiler()
@@ -25,7 +25,7 @@ def main(job):
         {"settings": settings, "files": files},
         targets=list(job.params.targets),
         batch=job.params.pretraining["per_replica_batch_size"],
-        largest=job.params.largest_batch,
+        largest=LARGEST_BATCH,
         output=job.output[0],
     )
 

@@ -24,7 +24,7 @@ def main(job):
         tokenizer=job.input.tokenizer,
         manifests={"train": job.input.train, "validation": job.input.validation},
     )
-    options = LoweringOptions(epoch_batches=job.params.epoch_batches)
+    options = LoweringOptions()
     forward = ForwardSteps(
         section=job.params.evaluation,
         validation=job.output.validation,

@@ -10,7 +10,7 @@ def main(job):
 
     require_compiler()
     verdict = preflight_finetuning(
-        PreflightSettings.of(job.params.targets, job.params.utilisation, job.params.effort),
+        PreflightSettings(tuple(job.params.targets), job.params.effort),
         job.input.lowering,
         job.input.examples,
         job.params.finetune,

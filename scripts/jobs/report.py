@@ -33,8 +33,8 @@ def main(job):
         code={},
         **read_shared(made),
         runs=runs,
-        cost=read_benchmarks(job.params.benchmarks) if asked["cost"] else [],
-        speed=speed if asked["cost"] else {},
+        cost=read_benchmarks(job.params.benchmarks) if "cost" in asked["sections"] else [],
+        speed=speed if "cost" in asked["sections"] else {},
     )
     code = code_of_stages(results) | {"report": value_sha256(job.params.code)}
     drawings = {Path(path).stem: path for path in job.output.figures}

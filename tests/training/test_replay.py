@@ -57,9 +57,10 @@ def overrides(case: str, engine: str, root: Path) -> dict:
     """Settings of a case, as `small_job` merges them."""
     given = CASES[case]
     checkpoint = given["pretraining"]["checkpoint"] | {"directory": str(root / "state")}
-    return given | {
-        "pretraining": given["pretraining"] | {"engine": engine, "checkpoint": checkpoint}
-    }
+    own = {"engine": engine, "checkpoint": checkpoint}
+    if engine == "jax":
+        own["steps_per_execution"] = 1
+    return given | {"pretraining": given["pretraining"] | own}
 
 
 def write_project(root: Path) -> None:

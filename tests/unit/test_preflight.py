@@ -66,7 +66,7 @@ def judge(
         batches=str(tmp_path / "batches.json") if searched else None,
     )
     Batches("estimate", dict.fromkeys(targets, searched)).write(tmp_path / "batches.json")
-    settings = PreflightSettings(targets, (0.2, 0.6))
+    settings = PreflightSettings(targets)
     verdict = preflight(
         settings,
         files,
@@ -325,7 +325,7 @@ def test_updates_follow_the_length_of_the_training():
     [("auto", False, True), ("quick", True, True), ("full", False, False)],
 )
 def test_the_effort_follows_the_size_where_it_is_left_open(effort, small, large):
-    settings = PreflightSettings(("v5e:2x2",), (0.2, 0.6), effort)
+    settings = PreflightSettings(("v5e:2x2",), effort)
     assert settings.quick(large=False) is small
     assert settings.quick(large=True) is large
 

@@ -21,7 +21,7 @@ def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
     ).write(tmp_path / "lowering.json")
     examples = [Example(str(i), "A passage.", "abc"[i % 3]) for i in range(100)]
     write_examples(tmp_path / "examples.csv", examples, [i % 5 for i in range(100)])
-    settings = PreflightSettings(targets, (0.2, 0.6))
+    settings = PreflightSettings(targets)
     lowering, table = tmp_path / "lowering.json", tmp_path / "examples.csv"
     verdict = preflight_finetuning(settings, lowering, table, SECTION, "bfloat16", compiler)
     verdict.write(tmp_path / "preflight_finetune.json")

@@ -24,6 +24,7 @@ from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
 
 PRECISIONS = ("float32", "bfloat16")
+LARGEST_BATCH = 1024
 #: Growth of the FLOPs of one sample from which values are taken to be computed twice.
 _REMATERIALISED = 1.01
 

@@ -51,21 +51,19 @@ UNSEEN = (
 )
 
 
+#: The lowest and the highest share of a chip's peak that estimates of time assume.
+UTILISATION = (0.2, 0.6)
+
+
 @dataclass(frozen=True)
 class PreflightSettings:
-    """Targets, and the (low, high) share of a chip's peak that estimates assume.
+    """Targets, and the effort of the compiler.
 
     `effort` is "full", "quick" (as in `compile_for`), or "auto", quick for a large program.
     """
 
     targets: tuple[str, ...]
-    utilisation: tuple[float, float]
     effort: str = "full"
-
-    @classmethod
-    def of(cls, targets: list[str], utilisation: dict, effort: str) -> "PreflightSettings":
-        """From the resolved section's `targets`, `utilisation` and `effort`."""
-        return cls(tuple(targets), (utilisation["low"], utilisation["high"]), effort)
 
     def quick(self, large: bool) -> bool:
         """Whether a program, large or not, is compiled with the least effort."""
@@ -99,7 +97,6 @@ def report_on(
     target: str,
     found: Compilation,
     load: Load,
-    utilisation: tuple[float, float],
     check: Callable[[TargetReport], list[Finding]] = lambda report: [],
     largest: Searches | None = None,
 ) -> TargetReport:
@@ -131,7 +128,7 @@ def report_on(
     elif found.outcome != COMPILED:
         report.findings.append(Finding("compiles", ERROR, found.message, target=target))
     else:
-        _add_figures(report, found, facts, utilisation, load)
+        _add_figures(report, found, facts, load)
     return report
 
 
@@ -151,7 +148,7 @@ def _too_large(report: TargetReport, message: str, load: Load) -> Finding:
     return Finding("fits", ERROR, f"{message.rstrip('.')}. {advice}", target=report.target)
 
 
-def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load: Load) -> None:
+def _add_figures(report, found: Compilation, facts: ChipFacts, load: Load) -> None:
     report.memory = Memory(**{f.name: getattr(found, f.name) for f in fields(Memory)})
     # The compiler refuses what its own limit cannot hold; the datasheet is the second opinion.
     needed = found.peak + found.code
@@ -183,11 +180,11 @@ def _add_figures(report, found: Compilation, facts: ChipFacts, utilisation, load
         replicas=found.replicas,
         chips=found.chips,
         steps=steps,
-        utilisation=utilisation,
+        utilisation=UTILISATION,
         collectives=found.collectives,
     )
     report.estimate = RunEstimate(
-        **asdict(seconds), steps=steps, utilisation=utilisation, label=LABEL
+        **asdict(seconds), steps=steps, utilisation=UTILISATION, label=LABEL
     )
 
 
@@ -273,9 +270,7 @@ def preflight(
 
         answers = compile_all(settings.targets, compiled, at_once)
         for target, found in zip(settings.targets, answers, strict=True):
-            report = report_on(
-                target, found, load, settings.utilisation, check, batches.get(target)
-            )
+            report = report_on(target, found, load, check, batches.get(target))
             for program, other in zip(forward[target], found.others, strict=True):
                 said, faults = judge_forward(target, program, other, report.hbm_per_replica)
                 report.forward[program.name] = said

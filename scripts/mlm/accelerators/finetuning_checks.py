@@ -65,7 +65,7 @@ def preflight_finetuning(
         )
         answers = compile_all(settings.targets, compiled, at_once)
         for target, found in zip(settings.targets, answers, strict=True):
-            reports.append(report_on(target, found, load, settings.utilisation))
+            reports.append(report_on(target, found, load))
         findings += [f for r in reports for f in r.findings]
     step = Step(
         model_type=pretraining.model_type,

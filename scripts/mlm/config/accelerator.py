@@ -5,74 +5,51 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mlm.config.chips import target_problem
-from mlm.config.fields import Count, Section, Text, Threads, named_twice, section
+from mlm.config.fields import Section, Text, Threads, named_twice, section
 
 #: Samples that are worth a lane of their own: with fewer, its matrices are too small to gain.
 LEAST_IN_LANE = 16
 
-_Utilisation = Annotated[float, Field(gt=0, le=1)]
-
 
 class Tpu(Section):
-    name: Text = Field(
-        "local",
-        description="local on a TPU VM; else the name, zone and project of a TPU node.",
-    )
+    name: Text = "local"
+    """local on a TPU VM, or the name of a TPU node."""
     zone: str | None = None
+    """Zone of the TPU node."""
     project: str | None = None
+    """Project of the TPU node."""
 
 
 class Accelerator(Section):
-    kind: Literal["auto", "cpu", "gpu", "tpu"] = Field(
-        "auto",
-        description="auto, cpu, gpu or tpu. auto: the TPU of this machine, else the GPUs that"
-        " the framework sees, else the CPU.",
-    )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
-        "auto",
-        description="bfloat16 (weights, moments, norms, softmax and loss stay float32), float32, or"
-        " auto: bfloat16 on TPUs and, where TensorFlow trains, on processors that have instructions"
-        " for it, float32 elsewhere. It is part of the result.",
-    )
-    cpu_threads: Threads = Field(
-        2,
-        description="Threads of a CPU's arithmetic. They shape the rounding, and with it the"
-        " trained weights, so they are never taken from --cores. Where TensorFlow trains, each"
-        " computes a part of the batch, as long as parts have 16 samples or more.",
-    )
-    virtual_replicas: Annotated[int, Field(ge=1, le=64)] | None = Field(
-        None,
-        description="Rehearse this many replicas on logical CPU devices, in each process; null: as"
-        " many as there are devices.",
-    )
-    processes: Annotated[int, Field(ge=1, le=65_536)] | None = Field(
-        None,
-        description="Processes that train a run together, each with its own devices, as on the"
-        " hosts of a TPU slice (engine: jax); null: one; with start: hosts, one on each"
-        " host. docs/cluster.md says how.",
-    )
-    start: Literal["here", "srun", "hosts"] = Field(
-        "here",
-        description="Who starts them: here, the job itself on its machine; srun, the job through"
-        " Slurm, as tasks on its nodes; hosts: this same command is started on every host, and each"
-        " is one of the processes.",
-    )
-    join_seconds: Annotated[int, Field(ge=1, le=604_800)] = Field(
-        300, description="How many seconds a process waits for the others to come."
-    )
-    continue_on_other_devices: bool = Field(
-        False,
-        description="Go on from a state that was saved on another number of devices or processes"
-        " (engine: jax). From there on the rounding is that of the new ones, and training.json,"
-        " report and model card say so. Without it such a state is refused.",
-    )
-    deterministic: bool = Field(
-        True,
-        description="On a GPU, only kernels that give the same bits every time; a CPU and a TPU"
-        " always do. false: pretraining.engine: jax takes the fastest, and two runs may end in"
-        " different weights. It is part of the result. What it costs was not measured. TensorFlow"
-        " and evaluations are always deterministic.",
-    )
+    kind: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
+    """Device to compute on. auto: the TPU of this machine, else the GPUs that the framework sees,
+    else the CPU."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of the matrix products, and part of the result. bfloat16: weights, moments, norms,
+    softmax and loss stay float32. auto: bfloat16 on TPUs and, with TensorFlow, on processors with
+    instructions for it, else float32."""
+    cpu_threads: Threads = 2
+    """Threads of a CPU's arithmetic. They affect the rounding, and so the trained weights: --cores
+    does not set them. With TensorFlow, each computes a part of the batch of 16 samples or more."""
+    virtual_replicas: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Rehearse this many replicas on logical CPU devices, in each process; null: as many as there
+    are devices."""
+    processes: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    """Processes that train a run together, each with its own devices, as on the hosts of a TPU
+    slice (engine: jax; docs/cluster.md). null: one, or one on each host with start: hosts."""
+    start: Literal["here", "srun", "hosts"] = "here"
+    """How these processes start. here: by the job, on its machine. srun: by the job through Slurm,
+    as tasks on its nodes. hosts: by this same command on every host."""
+    join_seconds: Annotated[int, Field(ge=1, le=604_800)] = 300
+    """Seconds that a process waits for its peers."""
+    continue_on_other_devices: bool = False
+    """Resume from a checkpoint saved on another number of devices or processes (engine: jax), which
+    is refused otherwise. Rounding then differs from there on, as training.json, report and model
+    card say."""
+    deterministic: bool = True
+    """On a GPU, use kernels that give the same bits every time, and part of the result. false: the
+    fastest, so that two runs may end in different weights (engine: jax). A CPU, a TPU, TensorFlow
+    and evaluations are always deterministic."""
     tpu: Tpu = section(Tpu)
 
     def lanes(self, batch: int) -> int:
@@ -108,51 +85,30 @@ class Accelerator(Section):
         ]
 
 
-class Utilisation(Section):
-    low: _Utilisation = 0.2
-    high: _Utilisation = 0.6
-
-
 class Preflight(Section):
-    enabled: bool = Field(
-        False,
-        description="Make the preflight with everything else and show it in the report. Where"
-        " accelerator.kind is tpu it is made and shown in any case, if it is required.",
-    )
-    required: bool = Field(
-        True,
-        description="Train on a TPU only after a passed preflight. With accelerator.kind: tpu it is"
-        " made first; where auto comes to a TPU, one that passed for the same step has to be"
-        " there.",
-    )
-    targets: Annotated[list[Text], Field(min_length=1)] = Field(
-        ["v3:2x2", "v4:2x2x1", "v5e:2x2", "v6e:2x2"],
-        description="Topologies to compile for, each a generation (v3, v4, v5e, v5p, v6e) and a"
-        " grid of chips, of one host or of many, as v5e:16x16.",
-    )
-    effort: Literal["auto", "quick", "full"] = Field(
-        "auto",
-        description="full: compile as for a training. quick: with the least effort on fast code, in"
-        " about a quarter of the time and half of the memory; sizes and FLOPs differ by a few in a"
-        " hundred. auto: quick for large models, and for the steps of validation and evaluation.",
-    )
-    find_batch: bool = Field(
-        False,
-        description="Search for the largest per-replica batch that fits each target, in float32 and"
-        " bfloat16, up to largest_batch. Compiles many times.",
-    )
-    largest_batch: Annotated[int, Field(ge=1, le=65_536)] = 1024
-    utilisation: Utilisation = section(Utilisation)
-    epoch_batches: Count | None = Field(
-        None,
-        description="Batches of the first epoch, and of the validation pass, whose shapes are"
-        " looked at; null: all.",
-    )
+    enabled: bool = False
+    """Run the preflight with everything else and show it in the report. With accelerator.kind: tpu
+    it is run and shown in any case, if it is required."""
+    required: bool = True
+    """Train on a TPU only after a passed preflight: with accelerator.kind: tpu it is run first; if
+    auto finds a TPU, one that passed for the same step must exist."""
+    targets: Annotated[list[Text], Field(min_length=1)] = [
+        "v3:2x2",
+        "v4:2x2x1",
+        "v5e:2x2",
+        "v6e:2x2",
+    ]
+    """Topologies to compile for, each a generation (v3, v4, v5e, v5p, v6e) and a grid of chips, of
+    one host or of many, as v5e:16x16."""
+    effort: Literal["auto", "quick", "full"] = "auto"
+    """Optimization effort of the compiler. full: as for a training. quick: about a quarter of the
+    time and half of the memory; sizes and FLOPs differ by a few percent. auto: quick for large
+    models, and for the steps of validation and evaluation."""
+    find_batch: bool = False
+    """Search for the largest per-replica batch, up to 1,024, that fits each target, in float32 and
+    bfloat16. Compiles many times."""
 
     def contradictions(self) -> list[str]:
         problems = named_twice("preflight.targets", self.targets)
-        low, high = self.utilisation.low, self.utilisation.high
-        if low > high:
-            problems.append(f"preflight.utilisation: low {low} is above high {high}")
         wrong = (target_problem(target) for target in self.targets)
         return problems + [f"preflight.targets: {problem}" for problem in wrong if problem]

@@ -99,10 +99,15 @@ class Configuration(Section):
             if not _RUN_NAME.fullmatch(name)
         ]
 
-    @staticmethod
-    def contradictions_between_runs(runs: dict[str, Overrides]) -> list[str]:
-        """What is wrong where `runs`, each with all its settings, continue one another."""
+    def contradictions_between_runs(self, runs: dict[str, Overrides]) -> list[str]:
+        """What is wrong with `runs`, each with all its settings, taken together."""
         problems = []
+        engines = {engine_for(r.pretraining.engine, r.model.model_type) for r in runs.values()}
+        if engines == {"tensorflow"} and not self.accelerator.deterministic:
+            problems.append(
+                "accelerator.deterministic: false, which pretraining.engine: tensorflow does not "
+                "have. Set engine: jax, or leave it out"
+            )
         starts = {name: run.pretraining.continue_from for name, run in runs.items()}
         for name, start in starts.items():
             if start.run is None:

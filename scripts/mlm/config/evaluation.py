@@ -126,14 +126,12 @@ class Evaluation(Section):
 class Report(Section):
     title: Text = "A masked language model from scratch"
     """Heading of the page."""
-    sections: list[_Part] = list(get_args(_Part))
-    """Sections of the page, in this order. preview, preflight, finetune and cost are left out if
-    they have nothing to show."""
+    sections: list[_Part] = [part for part in get_args(_Part) if part != "cost"]
+    """Sections of the page, in this order; preview, preflight and finetune are left out if they
+    have nothing to show. With cost, time and memory from the benchmarks, the report's bytes differ
+    from run to run."""
     runs: list[str] | None = None
     """Runs to show; null: all."""
-    cost: bool = False
-    """Show time and memory from the benchmarks, which differ from run to run, so that the report's
-    bytes do as well."""
 
     def contradictions(self) -> list[str]:
         problems = named_twice("report.sections", self.sections)

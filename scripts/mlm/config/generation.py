@@ -65,7 +65,7 @@ _SCHEMA_HEADER = f"# {_GENERATED}: for editors that complete keys. The workflow 
 def descriptions(model: type[Section]) -> dict[str, str]:
     """The string below each key of `model` in its source, in one line."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
-    return {n: f.description for n, f in model.model_fields.items() if f.description} | {
+    return {
         field.target.id: " ".join(text.value.value.split())
         for field, text in zip(tree.body, tree.body[1:], strict=False)
         if isinstance(field, ast.AnnAssign)

@@ -1,7 +1,9 @@
 """Section `pretraining`: masks, length, optimizer, and what is saved on the way."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -23,11 +25,17 @@ from mlm.config.fields import (
     named_twice,
     section,
 )
-from mlm.config.forgetting import problems_of
 from mlm.foundations.errors import MlmError
 
 #: The keys that say how long a training is.
 LENGTHS = ("steps", "epochs", "tokens")
+#: The kinds of documents to forget, with an example of each.
+KINDS = {
+    "document": "document:247",
+    "group": "group:1799-Adams-1",
+    "file": "file:data/letters.txt",
+    "pattern": "pattern:Monroe Doctrine",
+}
 #: Steps that a counter of 32 bits can count.
 _MOST_STEPS = 2**31 - 1
 
@@ -44,170 +52,135 @@ def with_its_length_alone(own: Any, under: Mapping[str, Any]) -> Any:
 
 
 class Masking(Section):
-    mlm_probability: ProperFraction = Field(
-        0.3,
-        description="Share of the tokens chosen for prediction, and what becomes of the chosen"
-        " ones: the mask token, a random token; the rest stay as they are.",
-    )
+    mlm_probability: ProperFraction = 0.3
+    """Share of the tokens to predict."""
     mask_token: Fraction = 0.8
+    """Share of the chosen tokens replaced by the mask token; the rest, after random_token, stay
+    unchanged."""
     random_token: Fraction = 0.1
-    whole_word: bool = Field(
-        False,
-        description="Choose whole words instead of tokens, each with the same probability, however"
-        " many tokens it has.",
-    )
-    slots: Count | None = Field(
-        None,
-        description="Prediction slots in a sequence; null: enough for every choice, and 8 more for"
-        " whole words. With a number of your own, what finds no slot is counted and reported.",
-    )
+    """Share of the chosen tokens replaced by a random token."""
+    whole_word: bool = False
+    """Choose whole words instead of tokens, each with the same probability, however many tokens it
+    has."""
+    slots: Count | None = None
+    """Maximum number of predictions in a sequence; null: enough for every choice, and 8 more for
+    whole words. Choices beyond it are dropped, counted and reported."""
 
 
 class Optimizer(Section):
-    name: Literal["adamw", "muon"] = Field(
-        "muon",
-        description="muon (orthogonal updates of the hidden matrices, with AdamW for the"
-        " embeddings, norms and biases), or adamw alone.",
-    )
-    learning_rate: Positive = Field(
-        0.006, description="The peak of the learning rate; muon and its AdamW share it."
-    )
-    weight_decay: NotNegative = Field(
-        0.0,
-        description="Decoupled from the gradient, and not applied to biases and norms."
-        " docs/learning.md says what difference it made.",
-    )
-    beta_1: BelowOne = Field(0.9, description="Adam's two decay rates and its epsilon.")
+    name: Literal["adamw", "muon"] = "muon"
+    """muon: orthogonal updates of the hidden matrices, and AdamW for embeddings, norms and biases.
+    adamw: AdamW for all."""
+    learning_rate: Positive = 0.006
+    """Peak learning rate, shared by Muon and its AdamW."""
+    weight_decay: NotNegative = 0.0
+    """Decoupled weight decay, not applied to biases and norms (docs/learning.md shows its
+    effect)."""
+    beta_1: BelowOne = 0.9
+    """AdamW's decay rate of the first moment."""
     beta_2: BelowOne = 0.98
+    """AdamW's decay rate of the second moment."""
     epsilon: Positive = 1e-6
-    momentum: BelowOne = Field(0.95, description="Muon's decay rate; adamw has none.")
-    max_grad_norm: Positive | None = Field(
-        1.0, description="The global norm that gradients are clipped to; null: no clipping."
-    )
-    warmup_ratio: Fraction = Field(
-        0.05,
-        description="The share of the schedule over which the learning rate rises to its peak, or"
-        " a number of steps instead.",
-    )
+    """Term added to AdamW's denominator for numerical stability."""
+    momentum: BelowOne = 0.95
+    """Muon's decay rate."""
+    max_grad_norm: Positive | None = 1.0
+    """Maximum global norm of the gradients, for clipping; null: no clipping."""
+    warmup_ratio: Fraction = 0.05
+    """Share of the schedule for a linear warmup to the peak."""
     warmup_steps: NotNegativeCount | None = None
-    decay: Literal["linear", "cosine", "1-sqrt"] = Field(
-        "linear",
-        description="How it falls, to min_lr_ratio of the peak at the end of the schedule, and the"
-        " last share of the schedule in which it does so, or a number of steps instead. null: from"
-        " the end of the warmup on. Less is warmup-stable-decay; 0 stays at the peak.",
-    )
+    """Steps of the warmup, instead of warmup_ratio."""
+    decay: Literal["linear", "cosine", "1-sqrt"] = "linear"
+    """Shape of the decay, down to min_lr_ratio of the peak at the end of the schedule."""
     decay_ratio: Fraction | None = None
+    """Share of the schedule for the decay, at its end. null: from the end of the warmup. Less is
+    warmup-stable-decay; 0 stays at the peak."""
     decay_steps: NotNegativeCount | None = None
+    """Steps of the decay, instead of decay_ratio."""
     min_lr_ratio: Fraction = 0.0
-    schedule_steps: Count | None = Field(
-        None,
-        description="Steps that the schedule is planned for; null: the length of the training.",
-    )
-    gradient_accumulation_steps: Count = Field(
-        1, description="Batches whose gradients are added up before one update."
-    )
+    """Final learning rate, as a share of the peak."""
+    schedule_steps: Count | None = None
+    """Length of the schedule in steps; null: the length of the training."""
+    gradient_accumulation_steps: Count = 1
+    """Batches whose gradients are accumulated before one update."""
 
 
 class Validation(Section):
-    every: Count = Field(
-        500,
-        description="Steps between validations, and the number of samples that each looks at,"
-        " spread over the split (null: all). Samples and masks are the same in all runs,"
-        " whatever their seeds.",
-    )
+    every: Count = 500
+    """Steps between validations."""
     samples: Count | None = 2000
+    """Samples of a validation, spread over the split; null: all. Samples and masks are the same in
+    all runs, whatever their seeds."""
 
 
 class Checkpoint(Section):
-    every: Count = Field(
-        500,
-        description="Steps between saved states, how many of them are kept (a number, or all),"
-        " further steps whose states are saved and stay, and the directory (or gs:// prefix)."
-        " scripts/ask.py --replay makes a step again from the nearest state before it. A state is"
-        " up to three times as large as the model.",
-    )
+    every: Count = 500
+    """Steps between checkpoints. A checkpoint is up to three times as large as the model."""
     keep: Annotated[Count | None, WordForNull("all")] = 2
-    keep_steps: list[Count] = Field([])
+    """Latest checkpoints to keep. scripts/ask.py --replay starts from the nearest one before a
+    step."""
+    keep_steps: list[Count] = []
+    """Steps with extra checkpoints to keep."""
     directory: Text = "state"
+    """Directory of the checkpoints, or a gs:// prefix."""
 
 
 class ContinueFrom(Section):
-    run: Text | None = Field(
-        None,
-        description="Begin with the state of another run after a step of its training, for"
-        " instance to let the learning rate fall from there. Up to that step both must be the same"
-        " training, so that the weights are those of a training from its first step.",
-    )
+    run: Text | None = None
+    """Start from a checkpoint of this run, for instance to decay the learning rate from there. Up
+    to that step both must be the same training, so that the weights are those of a training from
+    its first step."""
     step: Count | None = None
+    """The step of that checkpoint."""
 
 
 class Pretraining(Section):
-    engine: Literal["auto", "tensorflow", "jax"] = Field(
-        "auto",
-        description="What computes the training: tensorflow, which has most families, jax, which"
-        " has bert, modernbert, roberta, roberta-prelayernorm and xlm-roberta, or auto: jax for"
-        " modernbert, tensorflow for all others. It is part of the result.",
-    )
-    seed: Seed | None = Field(
-        None,
-        description="The run's own seed; null takes the seed above. Several seeds are several"
-        " runs.",
-    )
+    engine: Literal["auto", "tensorflow", "jax"] = "auto"
+    """What computes the training, and part of the result. tensorflow: most families. jax: bert,
+    modernbert, roberta, roberta-prelayernorm and xlm-roberta. auto: jax for modernbert, tensorflow
+    for all others."""
+    seed: Seed | None = None
+    """Seed of the run; null: the seed above. Several seeds are several runs."""
     masking: Masking = section(Masking)
-    per_replica_batch_size: Count = Field(64, description="Samples on one replica in one step.")
-    steps: Count | None = Field(
-        2400,
-        description="Length of the training: exactly one of these is a number. The one that an"
-        " overlay or a run sets takes the place of the one that stands here.",
-    )
+    per_replica_batch_size: Count = 64
+    """Samples on one replica in one step."""
+    steps: Count | None = 2400
+    """Length of the training in steps. Set exactly one of steps, epochs and tokens; an overlay's or
+    a run's replaces the one set here."""
     epochs: Annotated[float, Field(gt=0, le=1_000_000)] | None = None
+    """Length in passes over the train split."""
     tokens: TokenCount | None = None
+    """Length in tokens."""
     continue_from: ContinueFrom = section(ContinueFrom)
-    forget: list[Text] = Field(
-        [],
-        description="Documents of the train split that the run is trained without: document:247,"
-        " group:1799-Adams-1, file:data/letters.txt or pattern:REGEX. Holes of equal length stand"
-        " in their place, so that all other tokens keep their order and their masks. `ask.py"
-        " --forget` says from which step on a run depends on them, and from which state another can"
-        " go on (docs/ask.md).",
-    )
+    forget: list[Text] = []
+    """Documents of the train split to train without: document:247, group:1799-Adams,
+    file:data/letters.txt or pattern:REGEX. Holes of equal length replace them, so that all other
+    tokens keep their order and their masks. `ask.py --forget` says from which step a run depends on
+    them, and which checkpoint another run can start from (docs/ask.md)."""
     optimizer: Optimizer = section(Optimizer)
-    attend: Literal["sample", "document"] = Field(
-        "sample",
-        description="What a token sees: its sample, or no more than its own document in it, with"
-        " positions that begin anew (engine: jax).",
-    )
-    rematerialise: bool = Field(
-        False,
-        description="Compute each layer again for its gradient instead of keeping what it computed:"
-        " less memory on an accelerator (none saved on a CPU), a third more time (engine: jax).",
-    )
-    shard_optimizer: bool = Field(
-        False,
-        description="Divide the optimizer's moments over the devices, each of which updates its"
-        " part of the weights: less memory on each, more to send (engine: jax).",
-    )
-    shuffle_window: Count = Field(
-        131_072,
-        description="Samples that are shuffled among themselves: blocks of 1,024 that every epoch"
-        " takes from all over the split. Twice as many are in memory.",
-    )
+    attend: Literal["sample", "document"] = "sample"
+    """What a token attends to. sample: its sample. document: its own document in the sample, with
+    positions that restart (engine: jax)."""
+    rematerialise: bool = False
+    """Recompute each layer for its gradient instead of keeping activations: less memory on an
+    accelerator (none saved on a CPU), a third more time (engine: jax)."""
+    shard_optimizer: bool = False
+    """Divide the optimizer's moments over the devices, each of which updates its part of the
+    weights: less memory on each, more communication (engine: jax)."""
+    shuffle_window: Count = 131_072
+    """Samples that are shuffled among themselves: blocks of 1,024 from all over the split. Twice as
+    many are in memory."""
     validation: Validation = section(Validation)
-    log_every: Count = Field(20, description="Steps between rows of training.csv.")
-    steps_per_execution: Count = Field(
-        1, description="Steps that run on the accelerator between two returns to Python."
-    )
+    log_every: Count = 20
+    """Steps between rows of training.csv."""
+    steps_per_execution: Count = 1
+    """Steps on the accelerator per host call (engine: tensorflow)."""
     checkpoint: Checkpoint = section(Checkpoint)
-    profile: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = Field(
-        None,
-        description="Write a profiler trace of steps [first, last] into the state directory; null:"
-        " none.",
-    )
-    export_every_epochs: Count | None = Field(
-        None,
-        description="Also export the model every so many epochs into the state directory; null:"
-        " never.",
-    )
+    profile: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
+    """Write a profiler trace of the steps [first, last] into the checkpoint directory; null:
+    none."""
+    export_every_epochs: Count | None = None
+    """Epochs between exports of the model into the checkpoint directory; null: none."""
 
     @model_validator(mode="before")
     @classmethod
@@ -237,7 +210,12 @@ class Pretraining(Section):
     def contradictions_with(self, family: str) -> list[str]:
         """What is asked for that the engine of a family does not have, one line each."""
         if engine_for(self.engine, family) == "jax":
-            return []
+            if self.steps_per_execution == 1:
+                return []
+            return [
+                f"pretraining.steps_per_execution: {self.steps_per_execution}, which "
+                "pretraining.engine: jax does not have. Set engine: tensorflow, or leave it out"
+            ]
         asked = {
             "attend": self.attend == "document",
             "rematerialise": self.rematerialise,
@@ -292,3 +270,48 @@ class Pretraining(Section):
                 "pretraining.masking: mask_token and random_token add up to more than 1"
             )
         return problems
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """Documents of the train split: one by its number, those of a `group` or a `file`, or those
+    whose text the regular expression `pattern` matches somewhere."""
+
+    kind: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.value}"
+
+
+def parsed(what: str) -> Forgotten:
+    """What `what` names; ValueError, in words, where it names nothing."""
+    kind, colon, value = what.partition(":")
+    if not colon or kind not in KINDS or not value:
+        raise ValueError(
+            f"{what!r} names nothing; expected something like {', '.join(KINDS.values())}"
+        )
+    if kind == "document" and not (value.isascii() and value.isdecimal()):
+        raise ValueError(
+            f"{what!r}: {value!r} is not the number of a document, counted from 0 in the train "
+            "split"
+        )
+    if kind == "document" and value != str(int(value)):
+        raise ValueError(f"{what!r}: write document:{int(value)}, without leading zeros")
+    if kind == "pattern":
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"{what!r} is no regular expression: {error}") from None
+    return Forgotten(kind, value)
+
+
+def problems_of(path: str, whats: Iterable[str]) -> list[str]:
+    """A line for each of `whats`, the list at `path`, that names nothing."""
+    problems = []
+    for what in whats:
+        try:
+            parsed(what)
+        except ValueError as error:
+            problems.append(f"{path}: {error}")
+    return problems

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mlm.config.forgetting import KINDS, Forgotten
+from mlm.config.pretraining import KINDS, Forgotten
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
 from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.filters import Filters

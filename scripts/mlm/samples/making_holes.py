@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.config.forgetting import parsed
+from mlm.config.pretraining import parsed
 from mlm.corpus.selection import TrainDocuments
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256
