@@ -72,24 +72,6 @@ TEMPORARY = [
     ],
 ]
 
-# What of them each stage makes, by the names that target `check` gives the stages.
-MADE_BY_STAGE = {
-    "corpus": [file for file in RESULTS if file.startswith("results/corpus/")],
-    "tokenizer": [*TOKENIZER_FILES, TOKENIZER_RECORD],
-    "shards": [
-        file for file in RESULTS if file.startswith(("results/shards/", "results/manifests/"))
-    ],
-    # Not the model that stays in use until a new one is complete.
-    **{f"pretrain [{run}]": [f"results/runs/{run}/trained/training.json"] for run in RUNS},
-    **{
-        f"evaluate [{run}]": [
-            f"results/runs/{run}/{name}.json" for name in ("evaluation", "fill_mask")
-        ]
-        for run in RUNS
-    },
-}
-
-
 # Without an output, not even a benchmark, it is made whenever it is asked for.
 rule check:
     """Say what stands in the way of a run and what it will take, from a sample. A target."""
@@ -104,7 +86,6 @@ rule check:
     params:
         code=code("check"),
         given=canonical(settings.given),
-        made=MADE_BY_STAGE,
     script:
         "../scripts/jobs/check.py"
 

@@ -12,7 +12,7 @@ def main(job):
     from mlm.check.check import check, show
     from mlm.config.resolution import resolve
 
-    show(check(resolve(job.params.given), job.params.made))
+    show(check(resolve(job.params.given)))
 
 
 if __name__ == "__main__":

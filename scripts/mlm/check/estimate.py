@@ -1,57 +1,45 @@
-"""From what was measured on a sample to what the whole takes, stage by stage."""
+"""From what was measured on a sample to the time, disk and memory of each stage of a whole run."""
 
 import math
 from dataclasses import dataclass
 
-from mlm.check.data_rehearsal import DataMeasured
-from mlm.check.sampled_text import SampledText
-from mlm.check.stopwatch import Took, alone
-from mlm.check.training_rehearsal import TrainingMeasured
-from mlm.config.accelerator import Accelerator
+from mlm.check.rehearsal import Data, Span, Steps
+from mlm.check.sample import Sample
 from mlm.config.fields import SPLITS
 from mlm.config.memory import evaluation_mb, training_mb
-from mlm.config.pretraining import Pretraining
-from mlm.config.resolution import Settings, model_of_run, run_section
+from mlm.config.resolution import Settings, run_section
+from mlm.config.run import RunConfiguration
 from mlm.foundations.errors import MlmError
-from mlm.tokenizer.statistics import MOST_BYTES
 from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 
-#: Seconds that a job takes whatever its data: to start, to import, to open a model. As measured
-#: where importing the frameworks took `IMPORT_SECONDS`; another machine's are in proportion.
-FIXED = {
-    "corpus": 0.6,
-    "tokenizer": 0.8,
-    "shard": 0.8,
-    "manifest": 0.2,
-    "masked_samples": 1.1,
-    "pretrain": 5.0,
-    "keep_model": 0.2,
-    "evaluate": 7.0,
-    "fill_mask": 6.2,
-    "asked": 0.8,
-    "report": 2.3,
-}
-IMPORT_SECONDS = 3.6
-#: Snakemake: to begin and to plan, and beside each job.
-_SNAKEMAKE, _BESIDE_A_JOB = 4.0, 0.4
-#: Processor seconds, on the same machine, for each byte of train's text that is looked up for the
-#: report, and counted for the baselines; and beyond that size none is looked up.
-_LOOKED_UP, _LARGEST_LOOKED_UP = 2.8e-7, 100_000_000
-_COUNTED = 4.0e-8
-#: Bytes of a report with its figures, and of the other small files of a run: logs of training,
-#: evaluation, samples and the like.
+#: Seconds of a stage's jobs whatever their data: to start, to import and to open a model; and of
+#: Snakemake itself with the report.
+_FIXED = {"corpus": 1, "tokenizer": 1, "shards": 3, "pretrain": 8, "evaluate": 15, "in all": 8}
+#: What is measured on a sample is this much off, below and above.
+_LEAST, _MOST = 0.7, 1.4
+#: Processor seconds for each byte of train that the baselines count, and that is looked up for the
+#: report; and the largest text in which that is done.
+_COUNTED, _LOOKED_UP, _LARGEST_LOOKED_UP = 4.0e-8, 2.8e-7, 100_000_000
+#: Bytes of a report with its figures, of the small files of a run, and of those of a data stage.
 _REPORT, _FILES_OF_RUN, _FILES_OF_DATA = 570_000, 330_000, 12_000
 
 
-@dataclass
+@dataclass(frozen=True)
 class Stage:
-    """A stage, with what it takes; None where that is not known here."""
+    """A stage with its time, its bytes on disk and its memory; None: not known here."""
 
     name: str
-    took: Took | None
-    disk: float | None
+    time: Span | None = None
+    disk: float | None = None
     memory_mb: int | None = None
-    there: str = ""
+
+
+def _stage(name: str, measured: Span | None, disk: float | None, memory_mb: int | None) -> Stage:
+    fixed = _FIXED[name.split(" [")[0]]
+    time = measured and Span(
+        fixed / 2 + measured.least * _LEAST, fixed * 1.5 + measured.most * _MOST
+    )
+    return Stage(name, time, disk, memory_mb)
 
 
 @dataclass(frozen=True)
@@ -61,172 +49,131 @@ class Size:
     text: float
     documents: float
     tokens: float
-    samples: float
+    samples: int
 
 
-def sizes_of(settings: Settings, text: SampledText, data: DataMeasured) -> dict[str, Size] | None:
-    """The splits of the whole corpus, after its filters; None where its size is not known."""
-    if text.bytes is None or text.counts is None:
+def sizes_of(sample: Sample, data: Data) -> dict[str, Size] | None:
+    """The splits of the whole corpus, after its filters; None if its size is not known.
+
+    Of a sample, at most: duplicates are looked for within it.
+    """
+    if sample.scale is None:
         return None
-    length, found = settings["shards"]["sequence_length"], {}
+    found = {}
     for split in SPLITS:
-        kept = text.bytes[split] * data.kept
-        tokens = kept * data.tokens_per_byte
-        # The last sample of each shard is filled up.
-        samples = math.ceil(tokens / length + settings["shards"]["count"][split] / 2)
-        found[split] = Size(kept, text.counts[split] * data.kept, tokens, samples)
+        made, scale = data.splits[split], sample.scale[split]
+        samples = math.ceil(data.samples[split] * scale)
+        tokens = data.tokens[split] * scale
+        found[split] = Size(made.bytes * scale, made.documents * scale, tokens, samples)
     return found
 
 
 def stages_of_data(
-    settings: Settings, sizes: dict[str, Size] | None, data: DataMeasured, slower: float, cores: int
+    settings: Settings, sizes: dict[str, Size] | None, data: Data, cores: int
 ) -> list[Stage]:
-    """Corpus, tokenizer and shards; `slower` is how this machine compares in starting a job."""
-    fixed = {name: alone(seconds * slower) for name, seconds in FIXED.items()}
-    tokenizer = settings["tokenizer"]
+    """Corpus, tokenizer and shards."""
     if sizes is None:
-        return [Stage(name, None, None) for name in ("corpus", "tokenizer", "shards")]
-    text = sum(size.text for size in sizes.values())
-    tokens = sum(size.tokens for size in sizes.values())
-    times = text / (data.text_bytes * data.kept)
-    corpus = fixed["corpus"] + data.corpus * times
-    looked_at = sum(min(size.text, MOST_BYTES) for size in sizes.values()) / text
-    trained = fixed["tokenizer"] + data.training + data.encoding * (times * looked_at)
-    count = sum(settings["shards"]["count"].values())
-    # Side by side, and then the three manifests.
-    each = fixed["shard"] + alone(_BESIDE_A_JOB * slower)
-    sharding = each * count + data.sharding * times + fixed["manifest"] * 3
-    sharding.seconds /= min(cores, count)
-    read = min(sizes["train"].text, tokenizer["max_training_bytes"])
+        return [Stage(name) for name in ("corpus", "tokenizer", "shards")]
+    of_sample = sum(split.bytes for split in data.splits.values())
+    times = sum(size.text for size in sizes.values()) / of_sample
+    parquet = sum(file.bytes for split in data.splits.values() for file in split.files)
+    section = settings["tokenizer"]
+    read = min(sizes["train"].text, section["max_training_bytes"])
+    # The trainers see each word once: new ones become rarer (Heaps' law).
+    trained = data.tokenizer * max(1.0, read / data.splits["train"].bytes) ** 0.6
+    side_by_side = min(cores, sum(settings["shards"]["count"].values()))
+    sharded = Span(data.shards.least / side_by_side, data.shards.most) * times
     return [
-        Stage("corpus", corpus, text * data.parquet_per_byte + _FILES_OF_DATA, 2000),
-        Stage("tokenizer", trained, data.tokenizer_bytes, 2000 + int(20 * read / 1e6)),
-        Stage("shards", sharding, tokens * data.shard_per_token + _FILES_OF_DATA, 2000),
+        _stage("corpus", data.corpus * times, parquet * times + _FILES_OF_DATA, 2000),
+        _stage("tokenizer", trained, data.tokenizer_bytes, 2000 + int(20 * read / 1e6)),
+        _stage("shards", sharded, data.shard_bytes * times + _FILES_OF_DATA, 2000),
     ]
 
 
-def updates(settings: Settings, run: str, sizes: dict[str, Size] | None, batch: int) -> int | None:
-    """Updates that run `run` makes, less those that another run has made for it; None where that
-    depends on a size that is not known. `batch` is the global batch.
+def updates(run: RunConfiguration, sizes: dict[str, Size] | None, batch: int) -> int | None:
+    """Updates that `run` makes, less those that another run has made for it.
 
-    Raises MlmError where the split has not enough samples for one.
+    None if that depends on a size that is not known. `batch` is the global batch. Raises MlmError
+    if the split has too few samples for one.
     """
-    section = run_section(settings, run, "pretraining")
-    length = settings["shards"]["sequence_length"]
-    if sizes is None and section["epochs"]:
+    section, length = run.pretraining, run.sequence_length
+    if sizes is None and section.epochs:
         return None
-    samples = int(sizes["train"].samples) if sizes else 0
+    samples = sizes["train"].samples if sizes else 0
     if sizes and batch > samples:
         raise MlmError(
-            f"{run}: one step takes {batch:,} samples (batch × replicas × accumulation), and the "
-            f"train split will have about {samples:,} of {length} tokens. Lower "
+            f"{run.name}: one step takes {batch:,} samples (batch × replicas × accumulation), and "
+            f"the train split will have about {samples:,} of {length} tokens. Lower "
             "pretraining.per_replica_batch_size, or add text"
         )
-    steps = Pretraining.of_param(section).updates(samples, length, batch)
-    return steps - (section["continue_from"]["step"] or 0)
+    return section.updates(samples, length, batch) - (section.continue_from.step or 0)
 
 
 def stages_of_run(
-    settings: Settings,
-    run: str,
-    sizes: dict[str, Size] | None,
-    data: DataMeasured,
-    training: TrainingMeasured | None,
-    slower: float,
+    settings: Settings, run: RunConfiguration, sizes: dict[str, Size] | None, steps: Steps | None
 ) -> list[Stage]:
-    """Training and evaluation of run `run`, and what is asked of it for the report."""
-    fixed = {name: alone(seconds * slower) for name, seconds in FIXED.items()}
-    beside = alone(_BESIDE_A_JOB * slower)
-    model, section = model_of_run(settings, run), run_section(settings, run, "pretraining")
-    evaluation = run_section(settings, run, "evaluation")
-    length = settings["shards"]["sequence_length"]
+    """Training and evaluation of `run`; `steps` is None if nothing could be timed."""
+    names = f"pretrain [{run.name}]", f"evaluate [{run.name}]"
+    if steps is None:
+        return [Stage(name) for name in names]
+    model, section, length = run.model.model_dump(), run.pretraining, run.sequence_length
+    evaluation = run_section(settings, run.name, "evaluation")
     vocabulary = expected_vocabulary(settings["tokenizer"])
-    train, test = (int(sizes[s].samples * length) if sizes else None for s in ("train", "test"))
+    train, test = (sizes[s].samples * length if sizes else None for s in ("train", "test"))
     evaluated_mb = evaluation_mb(model, vocabulary, length, train, test, evaluation["max_tokens"])
-    name = f"[{run}]"
-    if training is None:
-        return [Stage(f"pretrain {name}", None, None), Stage(f"evaluate {name}", None, None)]
-    steps = updates(settings, run, sizes, training.batch)
+    number = updates(run, sizes, steps.batch)
     memory = training_mb(
-        *(model, section, vocabulary, length),
-        replicas=training.replicas,
-        lanes=Accelerator.of_param(settings["accelerator"]).lanes(
-            section["per_replica_batch_size"]
-        ),
-        on_host=training.kind == "cpu",
+        *(model, section.model_dump(), vocabulary, length),
+        replicas=steps.replicas,
+        lanes=run.accelerator.lanes(section.per_replica_batch_size),
+        on_host=steps.kind == "cpu",
         tokens=train,
     )
-    disk = _disk(section, steps, training)
-    if sizes is None or steps is None:
-        took = None if steps is None else training.begun + training.step * steps
-        return [
-            Stage(f"pretrain {name}", took, disk, memory),
-            Stage(f"evaluate {name}", None, None, evaluated_mb),
-        ]
-    times = sizes["train"].text / (data.text_bytes * data.kept)
-    validated = sizes["validation"].samples
-    if section["validation"]["samples"]:
-        validated = min(validated, section["validation"]["samples"])
-    validations = math.ceil(steps / section["validation"]["every"])
-    saves = math.ceil(steps / section["checkpoint"]["every"])
+    disk = _disk(section, number, steps)
+    if number is None or sizes is None:
+        trained = None if number is None else steps.begun + steps.step * number
+        return [_stage(names[0], trained, disk, memory), Stage(names[1], memory_mb=evaluated_mb)]
+    validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
     trained = (
-        fixed["pretrain"]
-        + training.begun
-        + training.counted * max(1.0, times**0.5)
-        + training.step * steps
-        + training.validated * (validations * validated)
-        + training.saved * saves
-        + fixed["keep_model"]
-        + fixed["masked_samples"]
-        + beside * 3
+        steps.begun
+        + steps.step * number
+        + steps.validated * (math.ceil(number / section.validation.every) * validated)
+        + steps.saved * math.ceil(number / section.checkpoint.every)
     )
     scored = min(sizes["test"].samples, evaluation["max_tokens"] // length)
-    of_train = evaluation["train_samples"]
-    scored += min(scored if of_train is None else of_train, sizes["train"].samples)
-    looked_up = sizes["train"].text * _LOOKED_UP * slower
-    if sizes["train"].text > _LARGEST_LOOKED_UP or "asked" not in settings["report"]["sections"]:
-        looked_up = 0.0
-    evaluated = (
-        fixed["evaluate"]
-        + training.validated * scored
-        + alone(sizes["train"].text * _COUNTED * slower)
-        + fixed["fill_mask"]
-        + fixed["asked"]
-        + alone(looked_up)
-        + beside * 3
-    )
+    scored += min(evaluation["train_samples"] or scored, sizes["train"].samples)
+    text = sizes["train"].text
+    read = text * (_COUNTED + (_LOOKED_UP if text <= _LARGEST_LOOKED_UP else 0.0))
+    evaluated = steps.validated * scored + Span(read, read)
     return [
-        Stage(f"pretrain {name}", trained, disk, memory),
-        Stage(f"evaluate {name}", evaluated, _FILES_OF_RUN, evaluated_mb),
+        _stage(names[0], trained, disk, memory),
+        _stage(names[1], evaluated, _FILES_OF_RUN, evaluated_mb),
     ]
 
 
-def _disk(section: dict, steps: int | None, training: TrainingMeasured) -> float | None:
+def _disk(section, number: int | None, steps: Steps) -> float | None:
     """Bytes of the model, which is there twice, and of the states that are kept."""
-    checkpoint = section["checkpoint"]
-    kept = checkpoint["keep"]
-    if kept == "all" or kept is None:
-        if steps is None:
-            return None
-        kept = math.ceil(steps / checkpoint["every"])
-    elif steps is not None:
-        kept = min(kept, math.ceil(steps / checkpoint["every"]))
-    kept += len(checkpoint["keep_steps"])
-    return 2 * training.model_bytes + kept * training.state_bytes
+    checkpoint = section.checkpoint
+    every = None if number is None else math.ceil(number / checkpoint.every)
+    kept = every if checkpoint.keep in ("all", None) else min(checkpoint.keep, every or math.inf)
+    if kept is None:
+        return None
+    return 2 * steps.model_bytes + (kept + len(checkpoint.keep_steps)) * steps.state_bytes
 
 
-def together(settings: Settings, stages: list[Stage], slower: float, cores: int) -> Stage:
-    """All stages, with Snakemake itself and the report; times None where one is not known."""
-    report = FIXED["report"] * slower
-    own = alone((_SNAKEMAKE + 3 * _BESIDE_A_JOB) * slower + report)
-    known = [stage.took for stage in stages if stage.took is not None]
-    of_runs = [s.took for s in stages if s.took and s.name.startswith(("pretrain", "evaluate"))]
-    total = sum(known, own)
-    # Runs go side by side where there are cores for more than one.
+def together(settings: Settings, stages: list[Stage], cores: int) -> Stage:
+    """All stages, with Snakemake itself and the report; a time or a size that is missing in one
+    is not known."""
     threads = max(2, settings["accelerator"]["cpu_threads"])
+    # Runs go side by side if there are cores for more than one.
     beside = max(1, min(len(settings["runs"]), cores // threads))
-    total.seconds -= sum(took.seconds for took in of_runs) * (1 - 1 / beside)
+    times = [
+        s.time * (1 / beside if s.time and s.name.startswith(("pretrain", "evaluate")) else 1)
+        for s in stages
+        if s.time
+    ]
+    time = sum(times, Span(_FIXED["in all"] / 2, _FIXED["in all"] * 1.5))
     disks = [stage.disk for stage in stages]
     disk = None if None in disks else sum(filter(None, disks)) + _REPORT
     memory = max((stage.memory_mb or 0 for stage in stages), default=0)
-    return Stage("in all", None if len(known) < len(stages) else total, disk, memory or None)
+    return Stage("in all", time if len(times) == len(stages) else None, disk, memory or None)
