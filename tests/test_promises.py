@@ -144,9 +144,9 @@ PROMISES = {
     ],
     "snakemake --cores 2": [WHOLE + "test_every_declared_result_is_there"],
     "snakemake --cores 1 check": [
-        UNIT + "test_forecast.py::test_a_vocabulary_too_large_is_told_with_one_that_works",
-        UNIT + "test_forecast.py::test_models_and_kept_states_are_counted",
-        UNIT + "test_forecast.py::test_the_size_of_a_large_corpus_is_seen_from_parts_of_it",
+        UNIT + "test_check.py::test_a_vocabulary_too_large_is_told_with_one_that_works",
+        UNIT + "test_check.py::test_models_and_kept_states_are_counted",
+        UNIT + "test_check.py::test_the_size_of_a_large_corpus_is_seen_from_parts_of_it",
     ],
     "snakemake --cores 2 verify": [WHOLE + "test_verify_and_preview_are_targets"],
     "snakemake --cores 2 preview": [WHOLE + "test_verify_and_preview_are_targets"],

@@ -90,12 +90,12 @@ def _look_at(settings: Settings, directory: Path, answer: Answer) -> None:
         shape = shape_of(run)
         steps = next((s for other, s in timed if other == shape), None)
         if steps is None and len(timed) < _MOST_TIMED:
-            steps = _steps(settings, run, data, devices, directory / f"run-{name}", answer)
+            steps = timed_steps(settings, run, data, devices, directory / f"run-{name}", answer)
             timed.append((shape, steps))
         stages = _tried(lambda: stages_of_run(settings, run, sizes, steps), answer)  # noqa: B023
         answer.stages += stages or []
     answer.stages.append(together(settings, answer.stages, cores))
-    _judge_machine(settings, answer)
+    judge_machine(settings, answer)
 
 
 def _tried(do: Callable[[], T], answer: Answer) -> T | None:
@@ -111,7 +111,7 @@ def _tried(do: Callable[[], T], answer: Answer) -> T | None:
         return None
 
 
-def _steps(
+def timed_steps(
     settings: Settings,
     run: RunConfiguration,
     data: Data,
@@ -119,6 +119,7 @@ def _steps(
     directory: Path,
     answer: Answer,
 ) -> Steps | None:
+    """The time of some steps of `run`; None, with a warning, if this machine cannot make them."""
     if run.accelerator.kind == "tpu" and not local_tpu():
         answer.warnings.append(
             f"{run.name}: accelerator.kind is tpu and this machine has none: the time and the "
@@ -181,7 +182,8 @@ def _judge_data(
             )
 
 
-def _judge_machine(settings: Settings, answer: Answer) -> None:
+def judge_machine(settings: Settings, answer: Answer) -> None:
+    """Compare memory and disk of the stages with this machine's."""
     memory = psutil.virtual_memory().total / 1e6
     *stages, total = answer.stages
     for stage in stages:
@@ -249,7 +251,10 @@ def table(stages: list[Stage]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
     cores = len(os.sched_getaffinity(0))
-    note = f"Times are of a run from nothing with --cores {cores}, on the machine as busy as now."
+    note = (
+        f"Times are of a run from nothing with --cores {cores}: with the machine to itself to as "
+        "busy as now."
+    )
     return "\n".join([*lines, note])
 
 

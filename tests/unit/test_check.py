@@ -1,0 +1,196 @@
+"""What target `check` says of a corpus, a tokenizer and a machine."""
+
+import gzip
+import json
+import random
+import shutil
+from collections import namedtuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mlm.check import sample
+from mlm.check.check import Answer, check, in_time, judge_machine, show, timed_steps
+from mlm.check.estimate import Size, Stage, sizes_of, stages_of_run, together, updates
+from mlm.check.rehearsal import Span, Steps, rehearse_data
+from mlm.check.sample import sample_of
+from mlm.config.resolution import resolve
+from mlm.config.run import RunConfiguration
+from mlm.corpus.embedded import paragraphs, speeches
+from mlm.foundations.errors import MlmError
+
+
+@pytest.fixture(scope="module")
+def texts():
+    found = [text for speech in speeches().values() for text in paragraphs(speech)]
+    random.Random(0).shuffle(found)
+    return [text.replace("\n", " ") for text in found]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def of_files(pattern, **others):
+    return resolve({"corpus": {"source": "files", "files": {"train": [pattern]}}, **others})
+
+
+def sizes(settings, directory):
+    """The splits of the whole corpus, as they are estimated."""
+    found = sample_of(settings["corpus"], 0, directory / "cut")
+    return found, sizes_of(found, rehearse_data(settings, found, directory))
+
+
+SMALL = {"tokenizer": {"vocabulary_size": 600}}
+
+
+def test_a_vocabulary_too_large_is_told_with_one_that_works(here, texts):
+    (here / "small.txt").write_text("\n".join(texts[:600]))
+    answer = check(of_files("small.txt", tokenizer={"vocabulary_size": 16_000}))
+    assert len(answer.problems) == 1 and not answer.stages
+    assert "too small for tokenizer.vocabulary_size: 16000" in answer.problems[0]
+    with pytest.raises(MlmError, match="1 thing to change"):
+        show(answer)
+    proposed = int(answer.problems[0].split("set ")[1].split()[0])
+    settings = of_files("small.txt", tokenizer={"vocabulary_size": proposed})
+    assert sizes(settings, here)[1]["train"].tokens > 1000
+
+
+@pytest.mark.parametrize(
+    "pattern, words",
+    [("data/*.txt", "no file matches 'data/\\*.txt'"), ("broken.jsonl", "broken.jsonl")],
+)
+def test_a_corpus_that_is_not_there_or_unreadable_is_a_problem(here, pattern, words):
+    (here / "broken.jsonl").write_text('{"text": "good"}\n{"text": \n')
+    answer = check(of_files(pattern))
+    assert len(answer.problems) == 1 and not answer.stages
+    with pytest.raises(MlmError, match=words):
+        show(answer)
+
+
+def test_of_a_small_corpus_the_documents_after_deduplication_are_known(here, texts):
+    (here / "twice.txt").write_text("\n".join(texts[:500] + texts[:200] + texts[:100]))
+    found, splits = sizes(of_files("twice.txt", **SMALL), here)
+    kept = set(texts[:500])
+    assert found.is_all and sum(size.documents for size in splits.values()) == len(kept)
+
+
+@pytest.mark.parametrize("ending", ["txt", "jsonl", "jsonl.gz", "csv", "parquet"])
+def test_the_size_of_a_large_corpus_is_seen_from_parts_of_it(here, texts, monkeypatch, ending):
+    monkeypatch.setattr(sample, "READ_WHOLE", 1000)
+    path = here / f"text.{ending}"
+    if ending == "txt":
+        path.write_text("\n".join(texts))
+    elif ending == "parquet":
+        pq.write_table(pa.table({"text": texts}), path)
+    elif ending == "csv":
+        path.write_text("text\n" + "\n".join('"' + x.replace('"', '""') + '"' for x in texts))
+    else:
+        rows = "\n".join(json.dumps({"text": text, "other": 1}) for text in texts).encode()
+        path.write_bytes(gzip.compress(rows, 1) if ending.endswith("gz") else rows)
+    found, splits = sizes(of_files(path.name, **SMALL), here)
+    kept = set(texts)
+    expected = sum(len(text.encode()) for text in kept)
+    assert not found.is_all
+    assert sum(size.text for size in splits.values()) == pytest.approx(expected, rel=0.2)
+    documents = sum(size.documents for size in splits.values())
+    assert documents == pytest.approx(len(kept), rel=0.2)
+    assert splits["test"].text == pytest.approx(0.05 * expected, rel=0.5)
+
+
+def steps(**others):
+    return Steps("cpu", 1, 64, **others)
+
+
+SIZES = {
+    "train": Size(11e6, 20_000, 2.4e6, 37_500),
+    "validation": Size(5e5, 1000, 1e5, 1600),
+    "test": Size(5e5, 1000, 1e5, 1600),
+}
+
+
+def run_in(settings, name="base"):
+    return RunConfiguration.of(settings, name)
+
+
+@pytest.mark.parametrize("keep, states", [({"keep_steps": [150]}, 3), ({"keep": "all"}, 24)])
+def test_models_and_kept_states_are_counted(keep, states):
+    settings = resolve({"pretraining": {"checkpoint": {"every": 100, **keep}}})
+    made = steps(state_bytes=1000, model_bytes=100)
+    trained, _ = stages_of_run(settings, run_in(settings), SIZES, made)
+    assert trained.disk == states * 1000 + 2 * 100
+
+
+def test_updates_follow_from_what_the_configuration_and_the_corpus_say():
+    epochs = run_in(resolve({"pretraining": {"epochs": 2}}))
+    assert updates(epochs, SIZES, 64) == 1172
+    assert updates(epochs, None, 64) is None
+    assert updates(run_in(resolve({})), None, 64) == 2400
+    with pytest.raises(MlmError, match="one step takes 40,000 samples"):
+        updates(epochs, SIZES, 40_000)
+
+
+def test_a_step_s_time_is_that_of_all_steps_and_runs_side_by_side_share_the_clock():
+    settings = resolve({"runs": {"a": {}, "b": {"pretraining": {"seed": 1}}}})
+    made = steps(step=Span(1.0, 2.0))
+    of_runs = [
+        stage
+        for run in "ab"
+        for stage in stages_of_run(settings, run_in(settings, run), SIZES, made)
+    ]
+    assert of_runs[0].time.least < 2400 and of_runs[0].time.most > 4800
+    two, four = (together(settings, of_runs, cores).time for cores in (2, 4))
+    assert two.least == pytest.approx(2 * four.least, rel=0.05)
+    assert two.most == pytest.approx(2 * four.most, rel=0.05)
+
+
+def test_what_is_not_known_is_said_and_not_guessed():
+    settings = resolve(
+        {
+            "corpus": {"source": "hub", "hub": {"dataset": "a/b", "revision": "0" * 40}},
+            "pretraining": {"epochs": 1},
+        }
+    )
+    stages = stages_of_run(settings, run_in(settings), None, steps())
+    assert [stage.time for stage in stages] == [None, None]
+    total = together(settings, stages, 2)
+    assert total.time is None and total.disk is None
+
+
+@pytest.mark.parametrize(
+    "span, words",
+    [((0.2, 0.4), "1 s"), ((3, 4), "3 to 4 s"), ((61, 120), "1 to 2 min"), ((7200, 7210), "2 h")],
+)
+def test_a_time_is_a_range(span, words):
+    assert in_time(Span(*span)) == words
+
+
+def test_a_tpu_that_is_not_here_is_left_to_the_preflight():
+    settings, answer = resolve({"accelerator": {"kind": "tpu"}}), Answer()
+    assert timed_steps(settings, run_in(settings), None, {}, None, answer) is None
+    assert "snakemake --cores 2 preflight" in answer.warnings[0] and not answer.problems
+
+
+@pytest.mark.parametrize("free, fits", [(10**12, True), (120_000_000, False)])
+def test_a_full_disk_is_told_before_anything_is_written(here, monkeypatch, capsys, free, fits):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 0, free))
+    answer = Answer(stages=[Stage("in all", Span(1, 1), 1e8)])
+    judge_machine(resolve({}), answer)
+    assert bool(answer.problems) is not fits
+    if fits:
+        show(answer)
+        assert "Nothing was found that stands in the way" in capsys.readouterr().out
+    else:
+        with pytest.raises(MlmError, match=r"120 MB free, and about 200 MB are needed"):
+            show(answer)
+
+
+def test_a_model_beyond_the_memory_is_told(here):
+    stages = [Stage("pretrain [base]", Span(1, 1), 1e6, 10**8), Stage("in all", Span(1, 1), 1e6)]
+    answer = Answer(stages=stages)
+    judge_machine(resolve({}), answer)
+    assert "pretrain [base]: needs about 100 TB of memory" in answer.problems[0]
