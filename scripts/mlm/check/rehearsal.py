@@ -12,7 +12,7 @@ from mlm.config.fields import SPLITS
 from mlm.config.memory import parameters
 from mlm.config.resolution import Settings
 from mlm.config.run import RunConfiguration
-from mlm.config.shards import Shards
+from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.split_documents import SplitDocuments
