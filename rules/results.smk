@@ -72,6 +72,7 @@ TEMPORARY = [
     ],
 ]
 
+
 # Without an output, not even a benchmark, it is made whenever it is asked for.
 rule check:
     """Say what stands in the way of a run and what it will take, from a sample. A target."""
