@@ -39,18 +39,9 @@ if FROM_CORPUS:
     except MlmError as error:
         raise WorkflowError(str(error))
 
-# Near-duplicates are looked for later, in what was read; None: they are kept.
+# Near-duplicates are looked for later, in what was read; empty: they are kept.
 FIRST_FILTERS = {k: v for k, v in USED_BY_CORPUS["filters"].items() if k != "near_duplicates"}
-NEAR_DUPLICATES = None
-if "near_duplicates" in USED_BY_CORPUS["filters"]:
-    NEAR_DUPLICATES = {
-        **{
-            k: v
-            for k, v in settings["corpus"]["filters"]["near_duplicates"].items()
-            if k != "enabled"
-        },
-        "remove_leakage": settings["corpus"]["filters"]["remove_leakage"],
-    }
+NEAR_DUPLICATES = USED_BY_CORPUS["filters"].get("near_duplicates", {})
 # Held-out splits whose words are looked for in what was read of train.
 HELD_OUT = held_out(USED_BY_CORPUS["filters"]["decontamination"])
 # What each part reads: bytes of files, or its share of the rows of a dataset.
@@ -71,32 +62,36 @@ FILES_OF_PART = [
     [piece[0] for pieces in part["files"].values() for piece in pieces] for part in CORPUS_PARTS
 ]
 READ = f"results/corpus/parts/{len(CORPUS_PARTS):05d}"
-WRITTEN = "results/corpus/parts/written"
-# In parts: the files of all jobs before the last one.
-READ_FILES, REMOVED_FILES, OVERLAP_FILES, WRITTEN_FILES, COUNTED = {}, [], [], {}, []
-SIGNED_FILES, LINKED_FILES, NEAR_FILES = {}, [], {}
+# In parts: what all jobs before the last one leave, by the stem of their files' names.
+READ_PARTS, LEFT_OUT, SIGNED_PARTS, LINKED, NEAR, WRITTEN = [], [], [], [], [], {}
 if IN_PARTS:
     numbers = [f"{part:05d}" for part in range(len(CORPUS_PARTS))]
-    READ_FILES = {
-        "records": [f"{READ}/read-{number}.json" for number in numbers],
-        "digests": [f"{READ}/read-{number}.digests" for number in numbers],
-        "spools": [f"{READ}/read-{number}-{split}.arrow" for number in numbers for split in SPLITS],
-    }
-    REMOVED_FILES = [f"{READ}/removed-{number:05d}" for number in range(PARTITIONS)]
-    if HELD_OUT:
-        OVERLAP_FILES = [f"{READ}/overlap-{number}" for number in numbers]
+    partitions = [f"{number:05d}" for number in range(PARTITIONS)]
+    READ_PARTS = [f"{READ}/read-{number}" for number in numbers]
+    DEDUPLICATED = [f"{READ}/removed-{number}" for number in partitions]
+    # All but near-duplicates.
+    LEFT_OUT = DEDUPLICATED + [f"{READ}/overlap-{number}" for number in numbers if HELD_OUT]
     if NEAR_DUPLICATES:
-        SIGNED_FILES = {
-            f"signed_{kind}": [f"{READ}/signed-{number}.{kind}" for number in numbers]
-            for kind in ("json", "signatures", "keys")
-        }
-        LINKED_FILES = [f"{READ}/linked-{number:05d}" for number in range(PARTITIONS)]
-        NEAR_FILES = {"near": f"{READ}/near.json", "near_numbers": f"{READ}/near.numbers"}
-    WRITTEN_FILES = {
-        split: [f"{WRITTEN}/{split}-{share:05d}-of-{count:05d}" for share in range(count)]
+        SIGNED_PARTS = [f"{READ}/signed-{number}" for number in numbers]
+        LINKED = [f"{READ}/linked-{number}" for number in partitions]
+        NEAR = [f"{READ}/near"]
+    WRITTEN = {
+        split: [
+            f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}"
+            for share in range(count)
+        ]
         for split, count in settings["corpus"]["count"].items()
     }
-    COUNTED = [f"results/corpus/parts/{split}.json" for split in SPLITS]
+
+
+def files_of(stems, *endings):
+    """The files of jobs of parts, by the stems of their names."""
+    return [f"{stem}.{ending}" for stem in stems for ending in endings]
+
+
+def held_out_records(held_out, split):
+    """The records of split `held_out`, with which a job that writes some of train compares."""
+    return files_of(WRITTEN[held_out] if split == "train" else [], "json")
 
 
 if IN_PARTS:
@@ -133,7 +128,7 @@ if IN_PARTS:
     rule corpus_deduplicate:
         """Find duplicates and leaks among the documents whose digests begin alike."""
         input:
-            records=READ_FILES["records"],
+            records=files_of(READ_PARTS, "json"),
         output:
             record=temp("results/corpus/parts/{parts}/removed-{partition}.json"),
             removed=temp("results/corpus/parts/{parts}/removed-{partition}.numbers"),
@@ -159,7 +154,7 @@ if IN_PARTS and HELD_OUT:
     rule corpus_decontaminate:
         """Find documents of a part of train that have words in a row in common with held-out ones."""
         input:
-            removed=[f"{file}.json" for file in REMOVED_FILES],
+            removed=files_of(DEDUPLICATED, "json"),
         output:
             record=temp("results/corpus/parts/{parts}/overlap-{part}.json"),
             removed=temp("results/corpus/parts/{parts}/overlap-{part}.numbers"),
@@ -182,16 +177,13 @@ if IN_PARTS and HELD_OUT:
             "../scripts/jobs/corpus_decontaminate.py"
 
 
-# Documents that are left out, but for near-duplicates.
-LEFT_OUT_FILES = REMOVED_FILES + OVERLAP_FILES
-
 if IN_PARTS and NEAR_DUPLICATES:
 
     rule corpus_sign:
         """Compute the MinHash signatures of a part's documents, and the keys of their bands."""
         input:
             # Snakemake compares each file asked of a job with all that this job reads: records alone.
-            removed=[f"{file}.json" for file in LEFT_OUT_FILES],
+            removed=files_of(LEFT_OUT, "json"),
             part=f"{READ}/read-{{part}}.json",
         output:
             record=temp("results/corpus/parts/{parts}/signed-{part}.json"),
@@ -209,15 +201,15 @@ if IN_PARTS and NEAR_DUPLICATES:
             runtime=240,
         params:
             code=code("corpus_sign"),
-            near={k: NEAR_DUPLICATES[k] for k in ("words", "bands", "rows")},
+            near={key: NEAR_DUPLICATES[key] for key in ("words", "bands", "rows")},
         script:
             "../scripts/jobs/corpus_sign.py"
 
     rule corpus_link:
         """Find near-duplicates among the documents with a key in common, of a share of the keys."""
         input:
-            records=READ_FILES["records"],
-            signed=SIGNED_FILES["signed_json"],
+            records=files_of(READ_PARTS, "json"),
+            signed=files_of(SIGNED_PARTS, "json"),
         output:
             record=temp("results/corpus/parts/{parts}/linked-{partition}.json"),
             links=temp("results/corpus/parts/{parts}/linked-{partition}.links"),
@@ -233,19 +225,20 @@ if IN_PARTS and NEAR_DUPLICATES:
             runtime=240,
         params:
             code=code("corpus_link"),
-            near={k: v for k, v in NEAR_DUPLICATES.items() if k != "largest_share"},
+            near={key: NEAR_DUPLICATES[key] for key in ("threshold", "words", "bands", "rows")},
+            leaks=FIRST_FILTERS["remove_leakage"],
         script:
             "../scripts/jobs/corpus_link.py"
 
     rule corpus_cluster:
         """Join near-duplicates to clusters, of which the first document stays."""
         input:
-            removed=[f"{file}.json" for file in LEFT_OUT_FILES],
-            links=[f"{file}.links" for file in LINKED_FILES],
-            linked_records=[f"{file}.json" for file in LINKED_FILES],
+            removed=files_of(LEFT_OUT, "json"),
+            linked=files_of(LINKED, "json"),
+            links=files_of(LINKED, "links"),
         output:
             record=temp("results/corpus/parts/{parts}/near.json"),
-            near=temp("results/corpus/parts/{parts}/near.numbers"),
+            removed=temp("results/corpus/parts/{parts}/near.numbers"),
         log:
             "logs/corpus_cluster/{parts}.log",
         benchmark:
@@ -258,15 +251,9 @@ if IN_PARTS and NEAR_DUPLICATES:
             runtime=240,
         params:
             code=code("corpus_cluster"),
-            near=NEAR_DUPLICATES,
+            near={key: NEAR_DUPLICATES[key] for key in ("threshold", "words", "largest_share")},
         script:
             "../scripts/jobs/corpus_cluster.py"
-
-
-def held_out_files(held_out, split):
-    """The files of split `held_out` that a job which writes some of `split` compares with."""
-    files = WRITTEN_FILES[held_out] if split == "train" else []
-    return [f"{file}.parquet" for file in files]
 
 
 if IN_PARTS:
@@ -274,11 +261,11 @@ if IN_PARTS:
     rule corpus_write:
         """Write one of the Parquet files of a split, of the documents that are kept."""
         input:
-            near=NEAR_FILES.get("near", []),
-            removed=[f"{file}.json" for file in LEFT_OUT_FILES],
+            near=files_of(NEAR, "json"),
+            removed=files_of(LEFT_OUT, "json"),
             # Train is compared with what is held out.
-            validation=lambda wildcards: held_out_files("validation", wildcards.split),
-            test=lambda wildcards: held_out_files("test", wildcards.split),
+            validation=lambda wildcards: held_out_records("validation", wildcards.split),
+            test=lambda wildcards: held_out_records("test", wildcards.split),
         output:
             file=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.parquet"),
             record=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.json"),
@@ -302,23 +289,20 @@ if IN_PARTS:
     rule corpus_counts:
         """Sum up what all parts and files of the corpus counted."""
         input:
+            **{f"{split}_records": files_of(stems, "json") for split, stems in WRITTEN.items()},
             # All that was made so far: it is needed until everything is written, and then gone.
-            **READ_FILES,
-            **{
-                f"{split}_{kind}": [f"{file}.{ending}" for file in files]
-                for split, files in WRITTEN_FILES.items()
-                for kind, ending in {
-                    "records": "json",
-                    "groups": "groups",
-                    "files": "parquet",
-                }.items()
-            },
-            **SIGNED_FILES,
-            **NEAR_FILES,
-            removed=[f"{file}.json" for file in LEFT_OUT_FILES],
-            numbers=[f"{file}.numbers" for file in LEFT_OUT_FILES],
-            links=[f"{file}.{ending}" for file in LINKED_FILES for ending in ("links", "json")],
-            shared=[f"{file}.shared" for files in WRITTEN_FILES.values() for file in files],
+            records=files_of(READ_PARTS, "json"),
+            digests=files_of(READ_PARTS, "digests"),
+            spools=[f"{stem}-{split}.arrow" for stem in READ_PARTS for split in SPLITS],
+            removed=files_of(LEFT_OUT, "json"),
+            numbers=files_of(LEFT_OUT + NEAR, "numbers"),
+            signed=files_of(SIGNED_PARTS, "json", "signatures", "keys"),
+            links=files_of(LINKED, "json", "links"),
+            near=files_of(NEAR, "json"),
+            counted=[
+                file for stems in WRITTEN.values() for file in files_of(stems, "groups", "shared")
+            ],
+            files=[file for stems in WRITTEN.values() for file in files_of(stems, "parquet")],
         output:
             train=temp("results/corpus/parts/train.json"),
             validation=temp("results/corpus/parts/validation.json"),
@@ -348,13 +332,8 @@ rule corpus:
         filters=source(FILTER_FILES),
         # The same whatever the number of parts, which changes no byte.
         parts=[
-            *COUNTED,
-            *[
-                f"{file}.{ending}"
-                for files in WRITTEN_FILES.values()
-                for file in files
-                for ending in ("parquet", "json")
-            ],
+            *[f"results/corpus/parts/{split}.json" for split in SPLITS if IN_PARTS],
+            *[file for stems in WRITTEN.values() for file in files_of(stems, "parquet", "json")],
         ],
     output:
         train=corpus_files("train"),

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 from job_adapter import run
-from mlm.corpus.corpus_building import cluster
-from mlm.corpus.near_duplicates import NearDuplicateSettings
+from mlm.config.filters import NearDuplicates
+from mlm.corpus.passes import cluster
 
 
 def main(job):
-    removed, links = ([Path(path) for path in job.input[name]] for name in ("removed", "links"))
-    settings = NearDuplicateSettings(**job.params.near)
-    cluster(removed, links, settings, Path(job.output.near)).write(job.output.record)
+    removed, linked = (list(map(Path, job.input[name])) for name in ("removed", "linked"))
+    cluster(removed, linked, NearDuplicates.of_param(job.params.near), Path(job.output.record))
 
 
 if __name__ == "__main__":

@@ -2,35 +2,18 @@
 
 from pathlib import Path
 
-import numpy as np
-
 from job_adapter import run
-from mlm.corpus.artefacts import WrittenFile
-from mlm.corpus.corpus_building import (
-    SPLITS,
-    described_splits,
-    spooled_corpus,
-    written_held_out,
-)
+from mlm.config.fields import SPLITS
+from mlm.corpus.passes import describe, spooled_corpus
 
-UNREAD = (
-    *("spools", "digests", "numbers", "near_numbers"),
-    *("signed_signatures", "signed_keys", "links", "train_files"),
-)
+#: Files that the pass itself checks, or does not open.
+UNREAD = ("spools", "digests", "numbers", "signed", "links", "files")
 
 
 def main(job):
-    corpus = spooled_corpus(job.input.removed, job.input.get("near"))
-    written, groups = (
-        {split: [read(path) for path in job.input[f"{split}_{kind}"]] for split in SPLITS}
-        for kind, read in (("records", WrittenFile.read), ("groups", Path))
-    )
-    held_out = written_held_out(
-        {split: list(map(Path, job.input[f"{split}_files"])) for split in SPLITS[1:]}
-    )
-    for path in job.input.shared:
-        held_out.add(np.fromfile(path, np.uint64))
-    for split, described in described_splits(corpus, written, groups, held_out).items():
+    corpus = spooled_corpus(list(map(Path, job.input.removed)), *map(Path, job.input.near))
+    written = {split: list(map(Path, job.input[f"{split}_records"])) for split in SPLITS}
+    for split, described in describe(corpus, written).items():
         described.write(job.output[split])
 
 

@@ -3,16 +3,12 @@
 from pathlib import Path
 
 from job_adapter import run
-from mlm.corpus.corpus_building import decontaminate_part
+from mlm.corpus.passes import decontaminate
 
 
 def main(job):
-    decontaminate_part(
-        [Path(record) for record in job.input.removed],
-        int(job.wildcards.part),
-        job.params.settings,
-        Path(job.output.removed),
-    ).write(job.output.record)
+    removed, record = list(map(Path, job.input.removed)), Path(job.output.record)
+    decontaminate(removed, int(job.wildcards.part), job.params.settings, record)
 
 
 if __name__ == "__main__":

@@ -3,17 +3,14 @@
 from pathlib import Path
 
 from job_adapter import run
-from mlm.corpus.corpus_building import deduplicate_partition
 from mlm.corpus.filters import Filters
+from mlm.corpus.passes import deduplicate
 
 
 def main(job):
-    deduplicate_partition(
-        [Path(record) for record in job.input.records],
-        int(job.wildcards.partition),
-        Filters(**job.params.filters),
-        Path(job.output.removed),
-    ).write(job.output.record)
+    parts, filters = list(map(Path, job.input.records)), Filters(**job.params.filters)
+    partition, record = int(job.wildcards.partition), Path(job.output.record)
+    deduplicate(parts, partition, filters.deduplicate, filters.remove_leakage, record)
 
 
 if __name__ == "__main__":

@@ -3,17 +3,14 @@
 from pathlib import Path
 
 from job_adapter import run
-from mlm.corpus.corpus_building import link_partition
-from mlm.corpus.near_duplicates import LinkSettings
+from mlm.config.filters import NearDuplicates
+from mlm.corpus.passes import link
 
 
 def main(job):
-    link_partition(
-        [Path(path) for path in job.input.records],
-        int(job.wildcards.partition),
-        LinkSettings(**job.params.near),
-        Path(job.output.links),
-    ).write(job.output.record)
+    parts, signed = (list(map(Path, job.input[name])) for name in ("records", "signed"))
+    near, partition = NearDuplicates.of_param(job.params.near), int(job.wildcards.partition)
+    link(parts, signed, partition, near, job.params.leaks, Path(job.output.record))
 
 
 if __name__ == "__main__":

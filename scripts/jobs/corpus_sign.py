@@ -3,18 +3,13 @@
 from pathlib import Path
 
 from job_adapter import run
-from mlm.corpus.corpus_building import sign_part
-from mlm.corpus.near_duplicates import SignatureFiles, SignatureSettings
+from mlm.config.filters import NearDuplicates
+from mlm.corpus.passes import sign
 
 
 def main(job):
-    number = int(job.wildcards.part)
-    sign_part(
-        [Path(path) for path in job.input.removed],
-        number,
-        SignatureSettings(**job.params.near),
-        SignatureFiles.below(Path(job.output.record).parent, number),
-    ).write(job.output.record)
+    removed, record = list(map(Path, job.input.removed)), Path(job.output.record)
+    sign(removed, int(job.wildcards.part), NearDuplicates.of_param(job.params.near), record)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -21,32 +20,22 @@ from mlm.corpus import (
     document_begins,
     near_clusters,
     near_duplicates,
+    passes,
     spooling,
 )
 from mlm.corpus.corpus_building import (
     SPLITS,
+    after_reading,
     build_corpus,
-    cluster,
-    decontaminate_part,
-    deduplicate_partition,
-    described_splits,
-    link_partition,
-    refuse_empty_splits,
     remove_other_parts,
-    sign_part,
-    spooled_corpus,
     take_over,
-    written_held_out,
 )
-from mlm.corpus.corpus_writing import write_share
-from mlm.corpus.decontamination import held_out
 from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.formats import Reading, read_documents, read_range
 from mlm.corpus.mixed_sources import open_part
-from mlm.corpus.near_duplicates import NearDuplicateSettings, SignatureFiles
 from mlm.corpus.part_reading import PartFiles, check_unchanged, read_part
-from mlm.corpus.parts import PARTITIONS, Piece, divided
+from mlm.corpus.parts import Piece, divided
 from mlm.corpus.planning import planned_parts, source_files
 from mlm.corpus.shares import file_name
 from mlm.corpus.sources import open_source
@@ -111,59 +100,13 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
     read = [PartFiles.below(place / "read", number) for number in range(len(pieces))]
     for part, left in zip(pieces, read, strict=True):
         read_part(*open_part(used, part), left)
-    removed = [place / "read" / f"removed-{number:05d}.numbers" for number in range(PARTITIONS)]
-    for number, path in enumerate(removed):
-        records = [files.record for files in read]
-        deduplicate_partition(records, number, filters, path).write(path.with_suffix(".json"))
-    removed = [path.with_suffix(".json") for path in removed]
-    if held_out(used["filters"]["decontamination"]):
-        settings = used["filters"]["decontamination"]
-        overlaps = [place / "read" / f"overlap-{number:05d}.json" for number in range(len(pieces))]
-        for number, path in enumerate(overlaps):
-            found = decontaminate_part(removed, number, settings, path.with_suffix(".numbers"))
-            found.write(path)
-        removed += overlaps
-    near = near_in_parts(place / "read", removed, len(pieces), filters)
-    corpus_of_parts = partial(spooled_corpus, removed, near)
-    written, groups, files, shared = {}, {}, {}, []
     (place / "written").mkdir()
-    for split, count in reversed(corpus["count"].items()):
-        refuse_empty_splits(corpus_of_parts())
-        names = [place / "written" / f"{split}-{i:05d}-of-{count:05d}" for i in range(count)]
-        groups[split] = [name.with_suffix(".groups") for name in names]
-        written[split] = []
-        files[split] = [name.with_suffix(".parquet") for name in names]
-        for share, (file, group) in enumerate(zip(files[split], groups[split], strict=True)):
-            runs = written_held_out({s: files[s] for s in SPLITS[1:]}) if split == "train" else None
-            made = write_share(corpus_of_parts(), split, share, count, file, group, runs)
-            made.write(file.with_suffix(".json"))
-            written[split].append(made)
-            shared += [runs.shared] if runs else []
-    runs = written_held_out({split: files[split] for split in SPLITS[1:]})
-    for hashes in shared:
-        runs.add(hashes)
-    for split, made in described_splits(corpus_of_parts(), written, groups, runs).items():
+    records = [files.record for files in read]
+    descriptions, _ = after_reading(records, filters, corpus["count"], place / "written")
+    for split, made in descriptions.items():
         made.write(place / f"{split}.json")
     take_over(place, *outputs(directory, corpus), threads=2)
     return len(pieces)
-
-
-def near_in_parts(place: Path, removed: list[Path], parts: int, filters: Filters) -> Path | None:
-    """What the jobs do that look for near-duplicates, if there are any."""
-    settings = NearDuplicateSettings.of(filters)
-    if settings is None:
-        return None
-    for number in range(parts):
-        files = SignatureFiles.below(place, number)
-        sign_part(removed, number, settings, files).write(files.record)
-    links = [place / f"linked-{number:05d}.links" for number in range(PARTITIONS)]
-    records = [PartFiles.below(place, number).record for number in range(parts)]
-    for number, path in enumerate(links):
-        link_partition(records, number, settings, path)
-    near = place / "near.numbers"
-    record = near.with_suffix(".json")
-    cluster(removed, links, settings, near).write(record)
-    return record
 
 
 def content(directory: Path) -> dict[str, bytes]:
@@ -420,7 +363,7 @@ def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, da
         corpus = used_settings(section(files={"train": ["a.txt"]}), 0)
         files = PartFiles.below(place, number)
         read_part(open_source(corpus, {"train": [Piece("a.txt")]}), filters, 0, files)
-        outputs = [files.record, files.digests, *files.spools.values()]
+        outputs = [files.record, files.digests, *map(files.spool, SPLITS)]
         record_job("corpus_read", {}, {}, map(str, outputs))
     file = place / damaged
 
@@ -432,11 +375,8 @@ def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, da
     removed = place / "removed-00000.json"
     records = [PartFiles.below(place, number).record for number in range(2)]
     with pytest.raises(MlmError, match=rf"{damaged} is damaged.*rm {file}, then the same"):
-        numbers = removed.with_suffix(".numbers")
-        deduplicate_partition(records, 0, filters, numbers).write(removed)
-        record_job("corpus_deduplicate", {}, {}, map(str, [removed, numbers]))
+        passes.deduplicate(records, 0, True, True, removed)
+        outputs = map(str, [removed, removed.with_suffix(".numbers")])
+        record_job("corpus_deduplicate", {}, {}, outputs)
         damage()
-        write_share(
-            *(spooled_corpus([removed]), "train", 0, 1),
-            *(Path("train.parquet"), Path("train.groups")),
-        )
+        passes.write(passes.spooled_corpus([removed]), "train", 0, 1, {}, Path("train.json"))

@@ -263,7 +263,7 @@ class LinkedDocuments(Artefact):
 
 
 @dataclass(frozen=True)
-class NearDuplicates(Artefact):
+class NearDuplicatesRemoved(Artefact):
     """How many documents of all parts are left out as near-duplicates, and what they are."""
 
     parts: int

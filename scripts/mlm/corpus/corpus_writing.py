@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import (
     CorpusFile,
-    NearDuplicates,
+    NearDuplicatesRemoved,
     ReadPart,
     TakenByRule,
     WrittenFile,
@@ -49,7 +49,7 @@ class SpooledCorpus:
     files: Sequence[PartFiles]
     parts: Sequence[ReadPart]
     removed: Removed
-    near: NearDuplicates | None = None
+    near: NearDuplicatesRemoved | None = None
     overlaps: Sequence[dict[str, TakenByRule]] = ()
 
     def rules(self, split: str) -> dict[str, TakenByRule] | None:
@@ -83,7 +83,7 @@ class SpooledCorpus:
             own = range(max(wanted.start - start, 0), min(wanted.stop - start, size))
             start += size
             if own:
-                spool, read = self.files[number].spools[split], self.parts[number].splits[split]
+                spool, read = self.files[number].spool(split), self.parts[number].splits[split]
                 check_outputs(self.files[number].record, [spool])
                 verdicts = self.removed.verdicts(number, split, read.documents, place)
                 if segment.choice:

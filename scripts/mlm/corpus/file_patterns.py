@@ -212,22 +212,23 @@ def corpus_settings(settings: Settings) -> dict:
     )
 
 
-def used_settings(corpus: dict, seed: int) -> dict:
+def used_settings(corpus: dict, seed: int, in_mix: bool = False) -> dict:
     """The part of the section `corpus`, and the seed, that shapes this source's result.
 
     What another source reads, or nothing reads, is left out, so that changing it reruns
-    nothing: the seed, for instance, where all three splits are given. Of a mix, each source's own.
+    nothing: the seed, for instance, where all three splits are given. Of a mix, each source's own,
+    as `in_mix`.
     """
     if corpus["source"] == "mix":
         own = {
-            name: used_settings(section | {"filters": _used_filters(section["filters"], [])}, seed)
+            name: used_settings(section, seed, in_mix=True)
             | {"weight": corpus["mix"][name]["weight"]}
             for name, section in sections(corpus).items()
         }
         filters = _used_filters(corpus["filters"], [])
         return {"source": "mix", "mix": own, "filters": filters, "seed": seed}
     source = corpus["source"]
-    also = ["validation", "test"] if source == "embedded" else []
+    also = ["validation", "test"] if source == "embedded" and not in_mix else []
     used = {
         "source": source,
         "filters": _used_filters(corpus["filters"], also),

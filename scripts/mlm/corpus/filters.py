@@ -74,7 +74,7 @@ class Filters:
     personal_data: Mapping | None = None
     language: Mapping | None = None
     decontamination: Mapping | None = None
-    #: Read by `near_duplicates.NearDuplicateSettings`.
+    #: The section `NearDuplicates`, for the passes after the reading.
     near_duplicates: Mapping | None = None
 
     @cached_property

@@ -34,7 +34,7 @@ def write_overlaps(
         for number, part in enumerate(corpus.parts):
             rows = part.splits[split]
             everything = np.broadcast_to(np.uint8(KEPT), rows.documents)
-            spool = corpus.files[number].spools[split]
+            spool = corpus.files[number].spool(split)
             for batch in kept_batches(spool, rows.batches, everything, range(rows.documents)):
                 known.add(held_out_rule(split), batch.column("text").to_pylist())
     counts = {held_out_rule(split): RuleCount() for split in splits}
@@ -44,7 +44,7 @@ def write_overlaps(
             verdicts = corpus.removed.verdicts(number, "train", rows.documents, place)
             kept, found, seen = np.flatnonzero(verdicts == KEPT), [], 0
             batches = kept_batches(
-                *(corpus.files[number].spools["train"], rows.batches, verdicts),
+                *(corpus.files[number].spool("train"), rows.batches, verdicts),
                 range(rows.documents),
             )
             for batch in batches:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import (
     Cluster,
     NearDuplicate,
-    NearDuplicates,
     NearDuplicatesOfSplit,
+    NearDuplicatesRemoved,
 )
 from mlm.corpus.corpus_writing import SpooledCorpus
 from mlm.corpus.deduplication import (
@@ -24,7 +25,7 @@ from mlm.corpus.deduplication import (
     on_disk,
     write_block,
 )
-from mlm.corpus.near_duplicates import LINK, NearDuplicateSettings, Numbering
+from mlm.corpus.near_duplicates import LINK, Numbering
 from mlm.corpus.spooling import kept_batches
 from mlm.foundations.errors import MlmError
 
@@ -37,10 +38,10 @@ _CLUSTERS, _OF_CLUSTER, _SAMPLES, _SHOWN = 5, 3, 8, 240
 def write_near_removed(
     corpus: SpooledCorpus,
     links: Sequence[Path],
-    settings: NearDuplicateSettings,
+    settings: NearDuplicates,
     removed: Path,
     scratch: Path,
-) -> NearDuplicates:
+) -> NearDuplicatesRemoved:
     """Write to `removed` the near-duplicates to leave out of `corpus`, for `Removed` to read.
 
     `links` are what `SignedCorpus.write_links` wrote. Of a cluster within a split the first
@@ -70,7 +71,7 @@ def write_near_removed(
     documents = sum(sum(corpus.kept(split)) for split in PRECEDENCE)
     if total > settings.largest_share * documents:
         raise _refusal(total, documents, settings, splits)
-    return NearDuplicates(parts=len(corpus.parts), removed=total, splits=splits)
+    return NearDuplicatesRemoved(parts=len(corpus.parts), removed=total, splits=splits)
 
 
 class _Clusters:
@@ -168,7 +169,7 @@ def _text(corpus: SpooledCorpus, numbering: Numbering, number: int) -> str:
     name = PRECEDENCE[split]
     read = corpus.parts[part].splits[name]
     everything = np.broadcast_to(np.uint8(KEPT), read.documents)
-    spool = corpus.files[part].spools[name]
+    spool = corpus.files[part].spool(name)
     (batch,) = kept_batches(spool, read.batches, everything, range(place, place + 1))
     text = batch.column("text")[0].as_py()
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
@@ -177,7 +178,7 @@ def _text(corpus: SpooledCorpus, numbering: Numbering, number: int) -> str:
 def _refusal(
     removed: int,
     documents: int,
-    settings: NearDuplicateSettings,
+    settings: NearDuplicates,
     splits: dict[str, NearDuplicatesOfSplit],
 ) -> MlmError:
     largest = max((c for of in splits.values() for c in of.largest), key=lambda c: c.removed)

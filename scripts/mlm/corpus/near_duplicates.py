@@ -7,15 +7,14 @@ documents and their order alone, not on the parts that they were read in.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 import numpy as np
 
+from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import ReadPart
 from mlm.corpus.deduplication import KEPT, PRECEDENCE, Removed
-from mlm.corpus.filters import Filters
 from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
 from mlm.corpus.part_reading import PartFiles
 from mlm.corpus.spooling import kept_batches
@@ -33,59 +32,6 @@ _PAIRS = 1 << 16
 #: Of the documents with a key in common, how many before it a document is compared with, beside
 #: the first.
 _WINDOW = 32
-
-
-@dataclass(frozen=True, kw_only=True)
-class SignatureSettings:
-    """What signatures depend on, of the section `corpus.filters.near_duplicates`."""
-
-    words: int
-    bands: int
-    rows: int
-
-    @property
-    def hashes(self) -> int:
-        """How many hashes a signature has."""
-        return self.bands * self.rows
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinkSettings(SignatureSettings):
-    """What links depend on."""
-
-    threshold: float
-    remove_leakage: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class NearDuplicateSettings(LinkSettings):
-    """All of the section."""
-
-    largest_share: float
-
-    @classmethod
-    def of(cls, filters: Filters) -> Self | None:
-        """Those of `filters`; None: near-duplicates are kept."""
-        chosen = dict(filters.near_duplicates or {})
-        if not chosen.pop("enabled", False):
-            return None
-        return cls(**chosen, remove_leakage=filters.remove_leakage)
-
-
-@dataclass(frozen=True)
-class SignatureFiles:
-    """What the documents of a part are compared by: signatures, and the keys of their bands."""
-
-    record: Path
-    signatures: Path
-    keys: Path
-
-    @classmethod
-    def below(cls, directory: Path, number: int) -> Self:
-        """Those of part `number` below `directory`."""
-        return cls(
-            *(directory / f"signed-{number:05d}.{kind}" for kind in ("json", "signatures", "keys"))
-        )
 
 
 class Numbering:
@@ -135,7 +81,7 @@ def write_signatures(
     part: PartFiles,
     number: int,
     removed: Removed,
-    settings: SignatureSettings,
+    settings: NearDuplicates,
     signatures: Path,
     keys: Path,
 ) -> int:
@@ -155,13 +101,13 @@ def write_signatures(
             everything = np.broadcast_to(np.uint8(KEPT), of_split.documents)
             start = 0
             for batch in kept_batches(
-                part.spools[split], of_split.batches, everything, range(of_split.documents)
+                part.spool(split), of_split.batches, everything, range(of_split.documents)
             ):
                 kept = np.flatnonzero(verdicts[start : start + len(batch)] == KEPT)
                 words, counts = word_hashes(batch.column("text").take(kept).to_pylist())
                 ngrams, counts = ngram_hashes(words, counts, settings.words)
-                smallest = minhashes(ngrams, counts, settings.hashes)
-                rows = np.zeros((len(batch), settings.hashes), np.uint8)
+                smallest = minhashes(ngrams, counts, settings.bands * settings.rows)
+                rows = np.zeros((len(batch), settings.bands * settings.rows), np.uint8)
                 rows[kept] = low_bytes(smallest)
                 file.write(rows.tobytes())
                 some = counts > 0
@@ -230,22 +176,24 @@ class _Keys:
 
 
 class SignedCorpus:
-    """The signatures and keys of all parts."""
+    """The signatures and keys of all parts, beside the records `signed`.
+
+    With `leaks`, documents of different splits are linked as well.
+    """
 
     def __init__(
         self,
         parts: Sequence[ReadPart],
-        files: Sequence[SignatureFiles],
-        settings: LinkSettings,
+        signed: Sequence[Path],
+        settings: NearDuplicates,
+        leaks: bool,
     ):
-        self._numbering, self._files, self._settings = Numbering(parts), files, settings
+        self._numbering, self._signed, self._leaks = Numbering(parts), signed, leaks
+        self._threshold, self._hashes = settings.threshold, settings.bands * settings.rows
 
     def write_links(self, buckets: range, path: Path) -> None:
-        """Write to `path` the links (`LINK`) among the documents with a key of `buckets` in common.
-
-        Without `remove_leakage`, between documents of one split alone.
-        """
-        keys = [_Keys(file.keys) for file in self._files]
+        """Write to `path` the links (`LINK`) of documents with a key of `buckets` in common."""
+        keys = [_Keys(record.with_suffix(".keys")) for record in self._signed]
         counts = sum((part.counts() for part in keys), np.zeros(KEY_BUCKETS, int))
         with open(path, "wb") as file:
             for several in _filled(counts, buckets):
@@ -261,7 +209,7 @@ class SignedCorpus:
         order = np.lexsort([numbers, keys])
         keys, numbers = keys[order], numbers[order]
         begins = np.concatenate([[True], keys[1:] != keys[:-1]])[: len(keys)]
-        if not self._settings.remove_leakage:
+        if not self._leaks:
             begins[1:] |= np.diff(self._numbering.splits(numbers)) > 0
         places = np.arange(len(numbers))
         firsts = np.maximum.accumulate(np.where(begins, places, 0))
@@ -284,7 +232,7 @@ class SignedCorpus:
         """For each pair of documents, whether their signatures agree: bool [pairs]."""
         pairs, places = np.unique(self._joined(some, others), return_inverse=True)
         alike = np.empty(len(pairs), bool)
-        enough = self._settings.threshold * self._settings.hashes
+        enough = self._threshold * self._hashes
         for start in range(0, len(pairs), _PAIRS):
             both = self._taken_apart(pairs[start : start + _PAIRS])
             one, other = (self._signatures(side) for side in both.T)
@@ -303,12 +251,12 @@ class SignedCorpus:
     def _signatures(self, numbers: np.ndarray) -> np.ndarray:
         """The signatures of documents, uint8 [documents, hashes]."""
         part, rows = self._numbering.rows(numbers)
-        found = np.empty((len(numbers), self._settings.hashes), np.uint8)
+        found = np.empty((len(numbers), self._hashes), np.uint8)
         for own in np.unique(part):
             mine = part == own
             # Mapped anew each time, so that what was read of it does not stay in memory.
-            file = np.memmap(self._files[own].signatures, np.uint8, "r")
-            found[mine] = file.reshape(-1, self._settings.hashes)[rows[mine]]
+            file = np.memmap(self._signed[own].with_suffix(".signatures"), np.uint8, "r")
+            found[mine] = file.reshape(-1, self._hashes)[rows[mine]]
         return found
 
 

@@ -25,18 +25,22 @@ from mlm.foundations.errors import MlmError
 
 @dataclass(frozen=True)
 class PartFiles:
-    """What a part leaves behind: its record, the digests of its documents, and these by split."""
+    """What a part leaves behind: its record, and beside it its documents and their digests."""
 
     record: Path
-    digests: Path
-    spools: dict[str, Path]
 
     @classmethod
     def below(cls, directory: Path, number: int) -> "PartFiles":
         """Those of part `number` below `directory`."""
-        name = f"read-{number:05d}"
-        spools = {split: directory / f"{name}-{split}.arrow" for split in SPLITS}
-        return cls(directory / f"{name}.json", directory / f"{name}.digests", spools)
+        return cls(directory / f"read-{number:05d}.json")
+
+    @property
+    def digests(self) -> Path:
+        return self.record.with_suffix(".digests")
+
+    def spool(self, split: str) -> Path:
+        """The documents of `split`."""
+        return self.record.with_name(f"{self.record.stem}-{split}.arrow")
 
 
 @contextmanager
@@ -59,7 +63,7 @@ def read_part(source: Source, filters: Filters, seed: int | None, files: PartFil
     scratch = files.record.with_name(f".{files.record.stem}-in-progress")
     with scratch_directory(scratch) as directory, ExitStack() as together:
         digests = together.enter_context(replacing(files.digests))
-        paths = {s: together.enter_context(replacing(path)) for s, path in files.spools.items()}
+        paths = {s: together.enter_context(replacing(files.spool(s))) for s in SPLITS}
         buckets = DigestBuckets(directory / "digests")
         spools = {split: Spool(p, partial(buckets.add, split)) for split, p in paths.items()}
         counts = {split: filters.counts() for split in SPLITS}

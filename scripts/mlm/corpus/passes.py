@@ -1,0 +1,203 @@
+"""The passes over a source that was read in parts (`part_reading`), up to its description.
+
+Each pass writes its record and, beside it, files of the record's name with another ending. A
+single job calls them in order (`corpus_building`); of a large source, jobs of their own do.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mlm.config.filters import NearDuplicates
+from mlm.corpus.artefacts import (
+    CorpusSplit,
+    LinkedDocuments,
+    NearDuplicatesRemoved,
+    ReadPart,
+    RemovedDocuments,
+    SignedPart,
+    WrittenFile,
+)
+from mlm.corpus.corpus_writing import SpooledCorpus, write_share
+from mlm.corpus.decontamination import held_out
+from mlm.corpus.deduplication import BUCKETS, Digests, Removed, write_removed
+from mlm.corpus.held_out_overlap import write_overlaps
+from mlm.corpus.near_clusters import write_near_removed
+from mlm.corpus.near_duplicates import KEY_BUCKETS, LINK, SignedCorpus, write_signatures
+from mlm.corpus.part_reading import SPLITS, PartFiles, scratch_directory
+from mlm.corpus.parts import PARTITIONS
+from mlm.corpus.shares import document_range
+from mlm.corpus.split_descriptions import described_splits, refuse_empty_splits
+from mlm.corpus.word_overlap import HeldOutRuns
+from mlm.foundations.artefacts import check_outputs
+from mlm.foundations.atomic import replacing
+
+
+def deduplicate(
+    parts: Sequence[Path], partition: int, duplicates: bool, leaks: bool, record: Path
+) -> None:
+    """Find the documents to leave out by the digests of partition `partition`.
+
+    Duplicates within a split, leaks between splits, or both. `parts` are the records of all parts,
+    in order. Raises MlmError if digests are damaged.
+    """
+    digests = []
+    for part in map(PartFiles, parts):
+        check_outputs(part.record, [part.digests])
+        digests.append(Digests(part.digests, ReadPart.read(part.record).digests))
+    with replacing(record.with_suffix(".numbers")) as path:
+        write_removed(
+            digests,
+            document_range(BUCKETS, partition, PARTITIONS),
+            path,
+            deduplicate=duplicates,
+            remove_leakage=leaks,
+        )
+        found = Removed([path], len(digests))
+    total = sum(int(found.counts(split).sum()) for split in SPLITS)
+    RemovedDocuments(partition, len(digests), total).write(record)
+
+
+def decontaminate(removed: Sequence[Path], number: int, settings: Mapping, record: Path) -> None:
+    """Find the documents of train in part `number` that have words of held-out ones.
+
+    `removed` are the records of `deduplicate`, `settings` as of `write_overlaps`. Raises MlmError
+    if a spool is damaged.
+    """
+    corpus = spooled_corpus(removed)
+    for split in held_out(settings):
+        for files in corpus.files:
+            check_outputs(files.record, [files.spool(split)])
+    check_outputs(corpus.files[number].record, [corpus.files[number].spool("train")])
+    with replacing(record.with_suffix(".numbers")) as path:
+        place = record.with_name(f".{record.stem}-verdicts")
+        rules = write_overlaps(corpus, [number], settings, path, place)
+    taken = sum(rule.documents for rule in rules.values())
+    RemovedDocuments(number, len(corpus.parts), taken, rules).write(record)
+
+
+def sign(removed: Sequence[Path], number: int, near: NearDuplicates, record: Path) -> None:
+    """Write the signatures of the documents of part `number` that `removed` leaves over.
+
+    `removed` are the records of `deduplicate` and `decontaminate`. Raises MlmError if a spool, or
+    a file beside the records, is damaged.
+    """
+    corpus = spooled_corpus(removed)
+    part = corpus.files[number]
+    check_outputs(part.record, map(part.spool, SPLITS))
+    with (
+        replacing(record.with_suffix(".signatures")) as signatures,
+        replacing(record.with_suffix(".keys")) as keys,
+    ):
+        signed = write_signatures(part, number, corpus.removed, near, signatures, keys)
+    SignedPart(signed).write(record)
+
+
+def link(
+    parts: Sequence[Path],
+    signed: Sequence[Path],
+    partition: int,
+    near: NearDuplicates,
+    leaks: bool,
+    record: Path,
+) -> None:
+    """Find pairs of near-duplicates among the documents with a key of partition `partition`.
+
+    `parts` are the records of all parts and `signed` those of `sign`, in order; without `leaks`,
+    pairs are within a split. Raises MlmError if signatures or keys are damaged.
+    """
+    for own in signed:
+        check_outputs(own, [own.with_suffix(".signatures"), own.with_suffix(".keys")])
+    corpus = SignedCorpus(list(map(ReadPart.read, parts)), signed, near, leaks)
+    with replacing(record.with_suffix(".links")) as path:
+        corpus.write_links(document_range(KEY_BUCKETS, partition, PARTITIONS), path)
+        size = path.stat().st_size // LINK.itemsize
+    LinkedDocuments(partition, size).write(record)
+
+
+def cluster(
+    removed: Sequence[Path], linked: Sequence[Path], near: NearDuplicates, record: Path
+) -> None:
+    """Find the near-duplicates to leave out beside what `removed` names.
+
+    `linked` are the records of `link`. Raises MlmError if nearly all would go.
+    """
+    links = [path.with_suffix(".links") for path in linked]
+    with (
+        scratch_directory(record.with_name(f".{record.stem}-in-progress")) as scratch,
+        replacing(record.with_suffix(".numbers")) as path,
+    ):
+        found = write_near_removed(spooled_corpus(removed), links, near, path, scratch)
+    found.write(record)
+
+
+def spooled_corpus(removed: Sequence[Path], near: Path | None = None) -> SpooledCorpus:
+    """The corpus whose parts lie beside `removed`, the records of what is left out.
+
+    `near` is the record of `cluster`, if there is one. Raises MlmError if the numbers beside a
+    record are damaged.
+    """
+    directory, records = removed[0].parent, list(map(RemovedDocuments.read, removed))
+    files = [PartFiles.below(directory, number) for number in range(records[0].parts)]
+    numbers = [path.with_suffix(".numbers") for path in (*removed, *([near] if near else ()))]
+    for path in numbers:
+        check_outputs(path.with_suffix(".json"), [path])
+    return SpooledCorpus(
+        files,
+        [ReadPart.read(file.record) for file in files],
+        Removed(numbers, len(files)),
+        NearDuplicatesRemoved.read(near) if near else None,
+        [record.rules for record in records if record.rules is not None],
+    )
+
+
+def write(
+    corpus: SpooledCorpus,
+    split: str,
+    share: int,
+    shares: int,
+    held_out_files: Mapping[str, Sequence[Path]],
+    record: Path,
+) -> None:
+    """Write Parquet file `share` of `shares` of `split`, and what groups it has.
+
+    `held_out_files` are the records of all files of validation and test, given for train: which of
+    their runs of words it shares is written as well. Raises MlmError if a split is left empty, or a
+    spool or a file is damaged.
+    """
+    refuse_empty_splits(corpus)
+    runs = _held_out_runs(held_out_files)
+    with (
+        replacing(record.with_suffix(".parquet")) as file,
+        replacing(record.with_suffix(".groups")) as groups,
+        replacing(record.with_suffix(".shared")) as shared,
+    ):
+        looking = runs if split == "train" else None
+        written = write_share(corpus, split, share, shares, file, groups, looking)
+        shared.write_bytes(runs.shared.tobytes())
+    written.write(record)
+
+
+def describe(
+    corpus: SpooledCorpus, written: Mapping[str, Sequence[Path]]
+) -> dict[str, CorpusSplit]:
+    """The descriptions of all splits; `written` are the records of `write`, in order.
+
+    Raises MlmError if the groups tell nothing apart.
+    """
+    runs = _held_out_runs({split: written[split] for split in SPLITS if split != "train"})
+    for record in written["train"]:
+        runs.add(np.fromfile(record.with_suffix(".shared"), np.uint64))
+    files = {split: list(map(WrittenFile.read, records)) for split, records in written.items()}
+    groups = {split: [r.with_suffix(".groups") for r in of] for split, of in written.items()}
+    return described_splits(corpus, files, groups, runs)
+
+
+def _held_out_runs(written: Mapping[str, Sequence[Path]]) -> HeldOutRuns:
+    files = {}
+    for split, records in written.items():
+        for record in records:
+            check_outputs(record, [record.with_suffix(".parquet")])
+        files[split] = [(r.with_suffix(".parquet"), WrittenFile.read(r)) for r in records]
+    return HeldOutRuns(files)
