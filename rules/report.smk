@@ -58,6 +58,5 @@ rule report:
         overrides=canonical({run: settings["runs"][run] for run in REPORTED_RUNS}),
         config=canonical(settings),
         templates={str(f.relative_to(BASE)): MEMORY.sha256(f) for f in TEMPLATES},
-        benchmarks="logs/benchmarks",
     script:
         "../scripts/jobs/report.py"

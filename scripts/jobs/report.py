@@ -6,15 +6,7 @@ from pathlib import Path
 from job_adapter import run
 from mlm.foundations.digests import value_sha256
 from mlm.report.page import TEMPLATES, write_report
-from mlm.report.report_inputs import (
-    OF_RUNS,
-    Results,
-    code_of_stages,
-    read_benchmarks,
-    read_run,
-    read_shared,
-    read_speed,
-)
+from mlm.report.report_inputs import OF_RUNS, Results, code_of_stages, read_run, read_shared
 
 
 def main(job):
@@ -25,7 +17,6 @@ def main(job):
         read_run(name, job.params.overrides[name], {stage: made[stage][i] for stage in stages})
         for i, name in enumerate(job.params.runs)
     ]
-    speed = dict(zip(job.params.runs, map(read_speed, made.curves), strict=True))
     results = Results(
         title=asked["title"],
         sections=list(asked["sections"]),
@@ -33,8 +24,6 @@ def main(job):
         code={},
         **read_shared(made),
         runs=runs,
-        cost=read_benchmarks(job.params.benchmarks) if "cost" in asked["sections"] else [],
-        speed=speed if "cost" in asked["sections"] else {},
     )
     code = code_of_stages(results) | {"report": value_sha256(job.params.code)}
     drawings = {Path(path).stem: path for path in job.output.figures}

@@ -217,15 +217,6 @@ def test_an_optional_stage_is_shown_where_it_ran(tmp_path):
     assert "Muon's update: 2.1 % of the step's FLOPs." in found.text
 
 
-def test_cost_is_shown_where_it_was_asked_for(tmp_path):
-    cost = [{"job": "pretrain/base", "seconds": 151.2, "cpu": 280.0, "max_rss": 1900.0}]
-    results = results_in(tmp_path)
-    asked = {"sections": [*results.sections, "cost"], "speed": {"base": 81_234.0}}
-    found = Page(page_of(replace(results, cost=cost, **asked)))
-    assert "pretrain/base" in found.text and "151.2" in found.text and "81,234" in found.text
-    assert "but for the cost section" in found.text
-
-
 def test_the_best_run_is_marked_and_differences_are_judged(page, html):
     best = re.search(r'<tr class="best">.*?</tr>', html, re.DOTALL)[0]
     assert "wide" in best and html.count('<tr class="best">') == 1

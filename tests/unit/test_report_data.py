@@ -7,12 +7,7 @@ from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.foundations.artefacts import read_artefact, write_artefact
 from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.typed_artefacts import as_json
-from mlm.report.report_inputs import (
-    read_benchmarks,
-    read_curves,
-    read_run,
-    read_speed,
-)
+from mlm.report.report_inputs import read_curves, read_run
 from mlm.training.artefacts import Training
 
 
@@ -115,22 +110,3 @@ def test_a_cell_that_is_no_number_is_named_with_its_line(tmp_path):
     made.write_csv(tmp_path / "training.csv", rows)
     with pytest.raises(MlmError, match=r"line 3: .*broken"):
         read_curves(tmp_path / "training.csv")
-
-
-def test_benchmarks_are_read_in_the_order_of_their_names(tmp_path):
-    (tmp_path / "pretrain").mkdir()
-    head = "s\th:m:s\tmax_rss\tcpu_time\n"
-    written(tmp_path / "pretrain" / "base.tsv", head + "151.5\t0:02:31\t1900.0\t280\n")
-    written(tmp_path / "corpus.tsv", head + "3.1\t0:00:03\tNA\tNA\n")
-    assert read_benchmarks(tmp_path) == [
-        {"job": "corpus", "seconds": 3.1, "max_rss": None, "cpu": None},
-        {"job": "pretrain/base", "seconds": 151.5, "max_rss": 1900.0, "cpu": 280.0},
-    ]
-
-
-def test_the_speed_is_the_median_over_the_rows(tmp_path):
-    rows = made.curves()[:3]
-    for row, speed in zip(rows, (1, 50, 9_000), strict=True):
-        row["tokens_per_second"] = speed
-    made.write_csv(tmp_path / "training.csv", rows)
-    assert read_speed(tmp_path / "training.csv") == 50

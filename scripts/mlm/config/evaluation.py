@@ -21,7 +21,7 @@ from mlm.config.fields import (
 
 _Part = Literal[
     *("summary", "pipeline", "corpus", "tokenizer", "shards", "preflight", "preview", "training"),
-    *("runs", "evaluation", "fill_mask", "samples", "asked", "finetune", "cost", "provenance"),
+    *("runs", "evaluation", "fill_mask", "samples", "asked", "finetune", "provenance"),
 ]
 
 
@@ -126,10 +126,9 @@ class Evaluation(Section):
 class Report(Section):
     title: Text = "A masked language model from scratch"
     """Heading of the page."""
-    sections: list[_Part] = [part for part in get_args(_Part) if part != "cost"]
-    """Sections of the page, in this order; preview, preflight and finetune are left out if they
-    have nothing to show. With cost, time and memory from the benchmarks, the report's bytes differ
-    from run to run."""
+    sections: list[_Part] = list(get_args(_Part))
+    """Sections of the page, in this order. preview, preflight and finetune are left out if they
+    have nothing to show."""
     runs: list[str] | None = None
     """Runs to show; null: all."""
 

@@ -13,8 +13,17 @@ from markupsafe import Markup
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_text
 from mlm.foundations.typed_artefacts import as_json
-from mlm.report import phrasing as report_words
 from mlm.report.glossary import GLOSSARY, OF_FIGURES
+from mlm.report.phrasing import (
+    count,
+    decimal,
+    digest_rows,
+    percent,
+    rate,
+    short,
+    size,
+    value,
+)
 from mlm.report.plots import figures, finetuning_figures
 from mlm.report.report_inputs import OF_RUNS, Results
 from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
@@ -54,21 +63,6 @@ def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> st
         for title, show in [SECTIONS[name]]
         if (view := show(results)) is not None
     ]
-    style = Markup((templates / "style.css").read_text(encoding="utf-8"))
-    page = environment_of(templates).get_template("page.html.j2")
-    return page.render(
-        title=results.title,
-        sections=sections,
-        figures=drawn,
-        results=results,
-        style=style,
-        glossary=dict(sorted(GLOSSARY.items(), key=lambda entry: entry[1].name.lower())),
-        of_figures=OF_FIGURES,
-    )
-
-
-def environment_of(templates: Path) -> Environment:
-    """The templates in the directory `templates`, with the words that they use."""
     environment = Environment(
         loader=FileSystemLoader(templates, encoding="utf-8"),
         autoescape=True,
@@ -76,17 +70,20 @@ def environment_of(templates: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    words = ("count", "decimal", "percent", "rate", "size", "short", "value")
-    environment.filters |= {name: getattr(report_words, name) for name in words}
+    filters = (count, decimal, percent, rate, size, short, value)
+    filters += (flattened, visible, breakable, plain)
+    environment.filters |= {filter.__name__: filter for filter in filters}
+    environment.filters["svg"] = lambda figure: Markup(figure.svg)
     environment.tests["linked_in"] = lambda term, page: f'"#term-{term}"' in page
-    environment.filters |= {
-        "flattened": flattened,
-        "visible": visible,
-        "breakable": breakable,
-        "plain": plain,
-        "svg": lambda f: Markup(f.svg),
-    }
-    return environment
+    return environment.get_template("page.html.j2").render(
+        title=results.title,
+        sections=sections,
+        figures=drawn,
+        results=results,
+        style=Markup((templates / "style.css").read_text(encoding="utf-8")),
+        glossary=dict(sorted(GLOSSARY.items(), key=lambda entry: entry[1].name.lower())),
+        of_figures=OF_FIGURES,
+    )
 
 
 def numbers_of(results: Results) -> dict[str, Any]:
@@ -122,23 +119,22 @@ def numbers_of(results: Results) -> dict[str, Any]:
             "standings": [asdict(s) for s in standings(results.runs)],
             "seeds": [asdict(g) for g in seed_groups(results.runs, results.config["seed"])],
         },
-        "cost": results.cost,
-        "artefacts": dict(report_words.digest_rows(results)),
+        "artefacts": dict(digest_rows(results)),
         "code": results.code,
         "config": results.config,
     }
 
 
-def storable(value: Any) -> Any:
-    """`value` as JSON and UTF-8 can hold it.
+def storable(content: Any) -> Any:
+    """`content` as JSON and UTF-8 can hold it.
 
     NaN and infinities become None: the figure is not there. Lone surrogates, which a YAML or
     JSON escape can write, become U+FFFD.
     """
-    if isinstance(value, dict):
-        return {storable(k): storable(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [storable(v) for v in value]
-    if isinstance(value, str):
-        return value if value.isascii() else _SURROGATE.sub("\ufffd", value)
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(content, dict):
+        return {storable(k): storable(v) for k, v in content.items()}
+    if isinstance(content, list | tuple):
+        return [storable(v) for v in content]
+    if isinstance(content, str):
+        return content if content.isascii() else _SURROGATE.sub("\ufffd", content)
+    return None if isinstance(content, float) and not math.isfinite(content) else content

@@ -1,7 +1,7 @@
 """The report's figures, drawn with matplotlib from the results of the runs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,20 +26,13 @@ from mlm.report.theming import (
 from mlm.tokenizer.artefacts import TokenizerStatistics
 
 
-class Curves(Protocol):
-    """What a curve is drawn from: a run's name, and the rows of its log."""
-
-    name: str
-    curves: Sequence[Mapping[str, float | None]]
-
-
 def figures(results: Results) -> dict[str, Figure]:
     """All figures by name; one whose data no run has is there all the same, and empty."""
     runs = results.runs
     return {
         "piece_lengths": _piece_lengths(results.tokenizer),
-        "training_loss": training_curve(runs, "loss", "nats per masked token", runs),
-        "training_accuracy": training_curve(runs, "accuracy", "accuracy"),
+        "training_loss": _training_curve(runs, "loss", "nats per masked token"),
+        "training_accuracy": _training_curve(runs, "accuracy", "accuracy"),
         "learning_rate": _learning_rate(runs),
         "test_loss": _bars(runs, "loss", "test_loss"),
         "test_accuracy": _bars(runs, "accuracy", "test_accuracy"),
@@ -69,7 +62,7 @@ def _piece_lengths(tokenizer: TokenizerStatistics | None) -> Figure:
         return themed(figure, "piece_lengths", alternative)
 
 
-def _column(run: Curves, column: str) -> tuple[list[float], list[float]]:
+def _column(run: RunResults, column: str) -> tuple[list[float], list[float]]:
     """Steps and values of the rows of training.csv in which `column` has a value."""
     rows = [(r["step"], r[column]) for r in run.curves if r[column] is not None]
     return [s for s, _ in rows], [v for _, v in rows]
@@ -95,10 +88,8 @@ def _short(name: str, longest: int = 22) -> str:
     return f"{name[: longest - end - 1]}…{name[-end:]}"
 
 
-def training_curve(
-    runs: Sequence[Curves], metric: str, unit: str, beside: Sequence[RunResults] = ()
-) -> Figure:
-    """The metric of train and validation over the steps, beside the baselines of some runs."""
+def _training_curve(runs: Sequence[RunResults], metric: str, unit: str) -> Figure:
+    """The metric of train and validation over the steps; the loss beside the baselines."""
     said = []
     with drawing() as (figure, axes):
         for i, run in enumerate(runs):
@@ -120,25 +111,34 @@ def training_curve(
                     f"{run.name}: {_said(values[0], metric)} at step {steps[0]:.0f} to "
                     f"{_said(values[-1], metric)} at step {steps[-1]:.0f}"
                 )
-        _baseline_lines(axes, beside)
-        if metric == "accuracy":
-            axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            axes.set_ylim(bottom=0)
-        axes.set(xlabel="step", ylabel=unit)
-        axes.set_xlim(left=0)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        if metric == "loss":
+            _baseline_lines(axes, runs)
+        else:
+            _in_percent(axes)
+        _by_step(axes, unit)
         legend_below(figure)
         words = "; ".join(said) or "no validation was recorded"
         alternative = f"Line plot, {metric} over steps, train and validation. Validation: {words}."
         return themed(figure, f"training_{metric}", alternative)
 
 
+def _by_step(axes: Axes, unit: str) -> None:
+    axes.set(xlabel="step", ylabel=unit)
+    axes.set_xlim(left=0)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def _in_percent(axes: Axes) -> None:
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.set_ylim(bottom=0)
+
+
 def _said(value: float, metric: str) -> str:
     return f"{value:.1%}" if metric == "accuracy" else f"{value:.2f}"
 
 
-def _baseline_lines(axes, runs: Sequence[RunResults]) -> None:
-    """The baselines' test loss as horizontal lines, where all runs have the same."""
+def _baseline_lines(axes: Axes, runs: Sequence[RunResults]) -> None:
+    """The baselines' test loss as horizontal lines, if all runs have the same."""
     found: dict[str, set[float]] = {}
     for run in runs:
         for _, name, figures in ordered_baselines(run.evaluation.baselines):
@@ -146,13 +146,8 @@ def _baseline_lines(axes, runs: Sequence[RunResults]) -> None:
     dashes = ((0, (1, 2)), (0, (4, 2)), (0, (4, 2, 1, 2)), (0, (8, 3)))
     for i, (name, losses) in enumerate(found.items()):
         if len(losses) == 1:
-            axes.axhline(
-                losses.pop(),
-                color=MUTED,
-                linestyle=dashes[i % len(dashes)],
-                linewidth=1.2,
-                label=name,
-            )
+            look = {"color": MUTED, "linestyle": dashes[i % len(dashes)], "linewidth": 1.2}
+            axes.axhline(losses.pop(), **look, label=name)
 
 
 def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
@@ -222,17 +217,13 @@ def _by_run(
 
 def _learning_rate(runs: Sequence[RunResults]) -> Figure:
     def finish(axes: Axes) -> str:
-        axes.set(xlabel="step", ylabel="learning rate")
-        axes.set_xlim(left=0)
+        _by_step(axes, "learning rate")
         axes.set_ylim(bottom=0)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         rates = [(run.name, _column(run, "learning_rate")[1]) for run in runs]
         peaks = ", ".join(f"{name} {max(values):.2g}" for name, values in rates if values)
         return f"Line plot of the learning rate over steps. Highest: {peaks}."
 
-    def points(run: RunResults) -> tuple[list, list]:
-        return _column(run, "learning_rate")
-
+    points = partial(_column, column="learning_rate")
     return _by_run(runs, "learning_rate", points, finish, height=2.8, linewidth=1.8)
 
 
@@ -249,8 +240,7 @@ def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
         axes.set_xticks(range(len(labels)), labels, rotation=30 if len(labels) > 5 else 0)
         axes.tick_params(axis="x", labelcolor=INK)
         axes.margins(x=0.08)
-        axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        _in_percent(axes)
         axes.set(xlabel="rank of the true token by its frequency in train", ylabel="accuracy")
         said = "; ".join(
             f"{run}: " + ", ".join(f"{b.label} {b.accuracy:.1%}" for b in known)
@@ -319,41 +309,24 @@ def finetuning_figures(results: Results) -> dict[str, Figure]:
     return {"finetuning_curves": _curves(runs), "finetuning_predictions": _predictions(runs)}
 
 
-def _label(run: RunResults, start: str, runs: list[RunResults]) -> str:
-    return start if len(runs) == 1 else f"{run.name}, {start}"
-
-
 def _curves(runs: list[RunResults]) -> Figure:
     said = []
+    starts = [(run, start) for run in runs for start in ("pretrained", "random")]
     with drawing() as (figure, axes):
-        colour = 0
-        for run in runs:
-            metrics = run.finetune
-            for start in ("pretrained", "random"):
-                curve = metrics.models[start].curves
-                epochs = [row.epoch for row in curve]
-                look = {"color": series_colour(colour), "marker": "o", "markersize": 4}
-                label = _label(run, start, runs)
-                axes.plot(
-                    epochs,
-                    [row.validation_loss for row in curve],
-                    **look,
-                    linewidth=1.8,
-                    label=f"{label}, held out",
-                )
-                axes.plot(
-                    epochs,
-                    [row.train_loss for row in curve],
-                    **look,
-                    linewidth=1.2,
-                    linestyle=(0, (2, 1.5)),
-                    label=f"{label}, learned from",
-                )
-                colour += 1
-                said.append(
-                    f"{label}: held-out loss {curve[0].validation_loss:.3f} after the first "
-                    f"epoch, {curve[-1].validation_loss:.3f} after the last"
-                )
+        for colour, (run, start) in enumerate(starts):
+            curve = run.finetune.models[start].curves
+            epochs = [row.epoch for row in curve]
+            look = {"color": series_colour(colour), "marker": "o", "markersize": 4}
+            label = start if len(runs) == 1 else f"{run.name}, {start}"
+            held_out = [row.validation_loss for row in curve]
+            axes.plot(epochs, held_out, **look, linewidth=1.8, label=f"{label}, held out")
+            look |= {"linewidth": 1.2, "linestyle": (0, (2, 1.5))}
+            learned = [row.train_loss for row in curve]
+            axes.plot(epochs, learned, **look, label=f"{label}, learned from")
+            said.append(
+                f"{label}: held-out loss {held_out[0]:.3f} after the first epoch, "
+                f"{held_out[-1]:.3f} after the last"
+            )
         classes = runs[0].finetune.task == "classification"
         axes.set(xlabel="epoch", ylabel="nats" if classes else "squared error")
         axes.set_ylim(bottom=0)
@@ -363,16 +336,16 @@ def _curves(runs: list[RunResults]) -> Figure:
 
 
 def _predictions(runs: list[RunResults]) -> Figure:
-    run = runs[0]
-    metrics = run.finetune
+    metrics = runs[0].finetune
     draw = _scatter if metrics.task == "regression" else _confusion
     with drawing() as (figure, axes):
-        words = draw(figure, axes, metrics)
-        of = f" Run {run.name}." if len(runs) > 1 else ""
+        words = draw(axes, metrics)
+        legend_below(figure)
+        of = f" Run {runs[0].name}." if len(runs) > 1 else ""
         return themed(figure, "finetuning_predictions", words + of)
 
 
-def _scatter(figure, axes, metrics: Finetuning) -> str:
+def _scatter(axes: Axes, metrics: Finetuning) -> str:
     true, said = np.array(metrics.shown.true), np.array(metrics.shown.pretrained)
     year = metrics.data.source.kind == "embedded"
     if year:
@@ -380,20 +353,11 @@ def _scatter(figure, axes, metrics: Finetuning) -> str:
     low, high = float(min(true.min(), said.min())), float(max(true.max(), said.max()))
     _diagonal(axes, low, high, "right")
     # One path of markers for all points keeps the page small.
-    axes.plot(
-        true,
-        said,
-        linestyle="none",
-        marker="o",
-        markersize=3,
-        markeredgewidth=0,
-        alpha=0.45,
-        color=series_colour(0),
-        label="a passage, from the pretrained start",
-    )
+    look = {"linestyle": "none", "marker": "o", "markersize": 3, "markeredgewidth": 0}
+    look |= {"alpha": 0.45, "color": series_colour(0)}
+    axes.plot(true, said, **look, label="a passage, from the pretrained start")
     what = " year" if year else ""
     axes.set(xlabel=f"true{what}", ylabel=f"predicted{what}")
-    legend_below(figure)
     correlation = float(np.corrcoef(true, said)[0, 1]) if true.std() and said.std() else 0.0
     return (
         f"Scatter plot of {len(true)} held-out passages, predicted against true; correlation "
@@ -401,17 +365,15 @@ def _scatter(figure, axes, metrics: Finetuning) -> str:
     )
 
 
-def _confusion(figure, axes, metrics: Finetuning) -> str:
+def _confusion(axes: Axes, metrics: Finetuning) -> str:
     counts, classes = np.array(metrics.shown.pretrained, float), metrics.shown.classes
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     bottom = np.zeros(len(classes))
     for i, name in enumerate(classes):
-        axes.bar(
-            range(len(classes)), shares[:, i], bottom=bottom, color=series_colour(i), label=name
-        )
+        look = {"color": series_colour(i), "label": name}
+        axes.bar(range(len(classes)), shares[:, i], bottom=bottom, **look)
         bottom += shares[:, i]
     axes.set_xticks(range(len(classes)), classes)
     axes.set(xlabel="true class", ylabel="share predicted as")
-    legend_below(figure)
     right = "; ".join(f"{c} {shares[i, i]:.0%} right" for i, c in enumerate(classes))
     return f"Stacked bars of the predicted classes by the true class: {right}."

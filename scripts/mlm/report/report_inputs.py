@@ -2,9 +2,8 @@
 
 import csv
 import math
-import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from mlm.accelerators.artefacts import Preflight
@@ -20,7 +19,7 @@ from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.artefacts import Training
 
-#: Columns of training.csv that are the same in every identical run. The speed is not.
+#: Columns of training.csv that are the same in every identical run; the speed is not.
 CURVE_COLUMNS = (
     "step",
     "epoch",
@@ -69,8 +68,7 @@ OF_RUNS = {
 @dataclass(frozen=True)
 class Results:
     """Everything that the report shows. `corpus` and `tokenizer` are empty for data that
-    came as finished shards. `digests` has the sha256 of the files that all runs share. `cost`
-    has a row by job when it was asked for, and `speed` then the tokens per second by run."""
+    came as finished shards. `digests` has the sha256 of the files that all runs share."""
 
     title: str
     sections: list[str]
@@ -81,8 +79,6 @@ class Results:
     manifests: dict[str, Manifest]
     runs: list[RunResults]
     digests: dict[str, str]
-    cost: list[dict] = field(default_factory=list)
-    speed: dict[str, float | None] = field(default_factory=dict)
 
 
 def read_curves(path: str | Path) -> list[dict[str, float | None]]:
@@ -102,14 +98,6 @@ def read_curves(path: str | Path) -> list[dict[str, float | None]]:
             return [{c: _number(row[c]) for c in CURVE_COLUMNS} for row in reader]
         except ValueError as error:
             raise MlmError(f"{path}, line {reader.line_num}: {error}") from error
-
-
-def read_speed(path: str | Path) -> float | None:
-    """The median tokens per second of a training.csv: never the same twice."""
-    with open(path, encoding="utf-8", newline="") as handle:
-        speeds = [_benchmark_number(row.get("tokens_per_second")) for row in csv.DictReader(handle)]
-    known = [s for s in speeds if s is not None]
-    return statistics.median(known) if known else None
 
 
 def read_run(name: str, overrides: dict, files: Mapping[str, str]) -> RunResults:
@@ -170,37 +158,6 @@ def code_of_stages(results: Results) -> dict[str, str]:
         for stage, digests in found.items()
         for where, digest in digests.items()
     }
-
-
-def read_benchmarks(folder: str | Path, note: Callable[[str], None] = print) -> list[dict]:
-    """Time and memory of every job that left a benchmark below `folder`, sorted by its path.
-
-    Each row has `job`, `seconds`, `max_rss` (MiB) and `cpu` (seconds), None where unknown.
-    """
-    rows = []
-    for path in sorted(Path(folder).rglob("*.tsv")):
-        with open(path, encoding="utf-8", newline="") as handle:
-            measured = list(csv.DictReader(handle, delimiter="\t"))
-        if not measured:
-            note(f"{path}: no measurement in it; left out")
-            continue
-        last = measured[-1]
-        rows.append(
-            {
-                "job": path.relative_to(folder).with_suffix("").as_posix(),
-                "seconds": _benchmark_number(last.get("s")),
-                "max_rss": _benchmark_number(last.get("max_rss")),
-                "cpu": _benchmark_number(last.get("cpu_time")),
-            }
-        )
-    return rows
-
-
-def _benchmark_number(cell: str | None) -> float | None:
-    try:
-        return _number(cell)
-    except ValueError:
-        return None
 
 
 def _number(cell: str | None) -> float | None:

@@ -239,26 +239,6 @@ def preflight(results: Results) -> dict | None:
     }
 
 
-#: Floating-point operations a weight and token, forward and backward: Kaplan et al., "Scaling
-#: laws for neural language models" (2020), section 2.1.
-FLOPS_PER_WEIGHT = 6
-
-
-def cost(results: Results) -> dict | None:
-    """Time and memory of each job, if they were asked for."""
-    if not results.cost:
-        return None
-    trained = [(run.name, run.training) for run in results.runs]
-    return {
-        "rows": results.cost,
-        "seconds": sum(r["seconds"] or 0 for r in results.cost),
-        "speed": [
-            (name, results.speed[name], t.tokens, FLOPS_PER_WEIGHT * t.parameters * t.tokens)
-            for name, t in trained
-        ],
-    }
-
-
 def provenance(results: Results) -> dict:
     """Digests of every artefact, the configuration, package versions, how to reproduce."""
     packages: dict[str, set[str]] = {}
@@ -290,6 +270,5 @@ SECTIONS: dict[str, tuple[str, Callable[[Results], dict | None]]] = {
     "samples": ("Best and worst samples", sections_of_runs.samples),
     "asked": ("The nearest training text", sections_of_runs.asked),
     "finetune": ("Fine-tuning", sections_of_runs.finetuning),
-    "cost": ("Cost", cost),
     "provenance": ("Provenance", provenance),
 }
