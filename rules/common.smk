@@ -34,7 +34,7 @@ from mlm.foundations.abandoned_locks import end_jobs_on_interrupt, hold_director
 from mlm.publishing.secrecy import token_from_environment
 from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
 from mlm.foundations.artefacts import portable
-from mlm.foundations.bucket_access import check_bucket
+from mlm.foundations.bucket_results import check_bucket
 from mlm.samples.object_storage import is_remote
 from mlm.samples.prebuilt import find_shards
 from mlm.tokenizer.tokenizer_settings import expected_vocabulary

@@ -1,4 +1,4 @@
-"""Results that live in a bucket, checked before anything is planned.
+"""Results in a bucket: whether it can be used, and a look at them before anything is planned.
 
 Snakemake keeps what it fetched and believes that the bucket still holds the same; and it takes
 every object that is newer than its inputs as done, whoever made it.
@@ -12,12 +12,54 @@ from pathlib import Path
 from typing import Any
 
 from mlm.foundations.artefacts import check_inputs, is_artefact, made_from, read_artefact
-from mlm.foundations.bucket_access import bucket_and_folder
 from mlm.foundations.errors import MlmError
 from mlm.foundations.result_checks import Found, of_other_settings
 
+_SCHEMES = ("gs://", "gcs://")
 #: Where Snakemake keeps what it fetched: below it the bucket's name and the object's.
 _FETCHED = Path(".snakemake/storage/gcs")
+
+
+def bucket_and_folder(prefix: str | None) -> tuple[str, str]:
+    """The bucket's name in gs://bucket/folder, and `folder/`, empty where there is none.
+
+    Raises MlmError where no bucket is named.
+    """
+    for scheme in _SCHEMES:
+        if prefix and prefix.startswith(scheme):
+            bucket, _, folder = prefix.removeprefix(scheme).partition("/")
+            folder = folder.strip("/")
+            if bucket:
+                return bucket, f"{folder}/" if folder else ""
+    raise MlmError(
+        f"--default-storage-prefix is {prefix!r}; a bucket and a prefix in it are expected, such "
+        "as gs://my-bucket/my-corpus"
+    )
+
+
+def check_bucket(prefix: str | None) -> None:
+    """Raise MlmError if there is no such bucket or this machine may not use it.
+
+    Without this check the storage plugin would make a bucket whose name is misspelt.
+    """
+    name, _ = bucket_and_folder(prefix)
+    from google.cloud import storage
+
+    try:
+        bucket = storage.Client().lookup_bucket(name, timeout=30, retry=None)
+    except Exception as error:  # The libraries below have no base class in common.
+        raise MlmError(
+            f"gs://{name}: cannot be used from here ({type(error).__name__}: {error}). Check the "
+            "network; log in with 'gcloud auth application-default login', or name a service "
+            "account's key file in GOOGLE_APPLICATION_CREDENTIALS; grant it "
+            "roles/storage.objectUser and roles/storage.legacyBucketReader on the bucket. Then "
+            "run the same command again: what is done stays done"
+        ) from error
+    if bucket is None:
+        raise MlmError(
+            f"gs://{name}: there is no such bucket. Make it (gcloud storage buckets create "
+            f"gs://{name} --location=REGION), or correct --default-storage-prefix"
+        )
 
 
 def look_over_bucket(

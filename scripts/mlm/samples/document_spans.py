@@ -8,8 +8,7 @@ import numpy as np
 
 from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
-from mlm.samples.manifests import Manifest, place_of, shard_problem, shards_remedy
-from mlm.samples.object_storage import local_copy
+from mlm.samples.manifests import Manifest, shard_file, shard_problem, shards_remedy
 from mlm.samples.split_samples import Samples, joined, read_samples
 from mlm.tokenizer.encoding import Encoder
 
@@ -79,7 +78,7 @@ def checked_samples(manifest: Manifest, number: int, root: str | Path) -> Sample
 def check_shard(manifest: Manifest, number: int, root: str | Path) -> None:
     """Raise MlmError where a shard is not what the manifest says."""
     entry = manifest.shards[number]
-    with local_copy(place_of(entry, root)) as file:
+    with shard_file(entry, root) as file:
         if problem := shard_problem(entry, file):
             raise MlmError(f"{problem}. {shards_remedy(manifest)}")
 

@@ -5,6 +5,7 @@ is written last; whoever reads a shard checks it against the manifest first.
 """
 
 import os
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -12,7 +13,7 @@ from typing import Self
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed, remedy
 from mlm.foundations.typed_artefacts import Artefact
-from mlm.samples.object_storage import file_size, is_remote
+from mlm.samples.object_storage import file_size, is_remote, local_copy
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,11 @@ def shards_root(manifest: Manifest, path: str | os.PathLike) -> Path:
 def place_of(shard: ShardEntry, root: str | os.PathLike) -> str:
     """Where the shard's file is: in object storage, or below `root`."""
     return shard.path if is_remote(shard.path) else str(Path(root) / shard.path)
+
+
+def shard_file(shard: ShardEntry, root: str | os.PathLike) -> AbstractContextManager[Path]:
+    """The shard's file, to be read: a copy that is then removed if it is in object storage."""
+    return local_copy(place_of(shard, root))
 
 
 def check_sequence_length(manifest: Manifest, expected: int) -> None:

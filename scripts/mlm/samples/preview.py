@@ -8,9 +8,8 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError, on_one_line
 from mlm.samples.artefacts import Preview, PreviewSample, PreviewToken
-from mlm.samples.manifests import Manifest, place_of, shard_problem, shards_remedy
+from mlm.samples.manifests import Manifest, shard_file, shard_problem, shards_remedy
 from mlm.samples.masking import MaskingPlan, mask_batch
-from mlm.samples.object_storage import local_copy
 from mlm.samples.shuffling import SampleOrder
 from mlm.samples.tf_example import decode_samples
 from mlm.samples.tfrecord import read_records
@@ -45,7 +44,7 @@ def read_chosen(
     records, index = [], []
     for number, group in itertools.groupby(chosen, key=lambda c: c[0]):
         shard, places = manifest.shards[number], [place for _, place in group]
-        with local_copy(place_of(shard, root)) as file:
+        with shard_file(shard, root) as file:
             if problem := shard_problem(shard, file):
                 raise MlmError(f"{problem}. {shards_remedy(manifest)}")
             with file.open("rb") as stream:

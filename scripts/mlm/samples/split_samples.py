@@ -9,8 +9,7 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.samples.manifests import Manifest, place_of, shards_remedy
-from mlm.samples.object_storage import local_copy
+from mlm.samples.manifests import Manifest, shard_file, shards_remedy
 from mlm.samples.tf_example import SampleError, decode_grouped_samples, decode_samples
 from mlm.samples.tfrecord import read_records
 
@@ -56,7 +55,7 @@ def read_samples(
     for shard in manifest.shards:
         first = index
         waiting: list[tuple[int, bytes]] = []
-        with local_copy(place_of(shard, root)) as copy, copy.open("rb") as stream:
+        with shard_file(shard, root) as copy, copy.open("rb") as stream:
             for record in read_records(stream, shard.path):
                 if index % every == 0 or index in also:
                     waiting.append((index, record))

@@ -10,8 +10,7 @@ from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.samples.artefacts import SplitVerification
 from mlm.samples.blocks import ShardBlocks
-from mlm.samples.manifests import Manifest, ShardEntry, place_of, shard_problem
-from mlm.samples.object_storage import local_copy
+from mlm.samples.manifests import Manifest, ShardEntry, shard_file, shard_problem
 from mlm.samples.tf_example import SampleError, decode_grouped_samples, decode_samples
 from mlm.samples.tfrecord import compression_of, read_records
 
@@ -123,7 +122,7 @@ def verify_shard(
     `root` is the directory that the shard's path is relative to.
     """
     try:
-        with local_copy(place_of(shard, root)) as file:
+        with shard_file(shard, root) as file:
             if not file.is_file():
                 return Scan(), [f"{shard.path}: is missing"]
             problem = shard_problem(shard, file)

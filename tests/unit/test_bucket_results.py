@@ -2,7 +2,7 @@
 
 import pytest
 
-from mlm.foundations.bucket_access import bucket_and_folder
+from mlm.foundations.bucket_results import bucket_and_folder
 from mlm.foundations.errors import MlmError
 
 
