@@ -30,8 +30,9 @@ from typing import NamedTuple
 import psutil
 from train_step import masked_batch, model_and_optimizer, our_step  # the path of mlm too
 
+from mlm.config.publish import Publish
 from mlm.foundations.framework import make_deterministic, tf
-from mlm.publishing.background import BackgroundPushes, PushSettings
+from mlm.publishing.background import BackgroundPushes
 
 ROOT = Path(__file__).parents[1]
 
@@ -65,14 +66,19 @@ class Trial:
 
     def __init__(self, step, model, pushes: BackgroundPushes, steps: int):
         self._step, self._model, self._pushes, self._steps = step, model, pushes, steps
-        self._worker = psutil.Process(pushes._worker.pid)
         self._number = 0
         #: Of each pair of windows: what passed beside the running and the stopped process.
         self.pairs: list[tuple[Window, Window]] = []
         self.standing_still: list[float] = []
 
+    def _processes(self) -> list[psutil.Process]:
+        """The pushing process, if it has begun and not ended."""
+        found = psutil.Process().children()
+        return [child for child in found if "mlm.publishing.uploads" in child.cmdline()]
+
     def _window(self, running: bool, checkpoint: bool = False) -> Window:
-        (self._worker.resume if running else self._worker.suspend)()
+        for process in self._processes():
+            (process.resume if running else process.suspend)()
         begun, used = time.perf_counter(), self._processor_seconds()
         if checkpoint:
             self._pushes.act(self._number, self._model)
@@ -82,18 +88,21 @@ class Trial:
         return Window(time.perf_counter() - begun, self._processor_seconds() - used)
 
     def _processor_seconds(self) -> float:
-        """Of this process and the pushing one."""
-        return time.process_time() + sum(self._worker.cpu_times()[:2])
+        """Of this process and the pushing ones, those that have ended as well."""
+        pushing = sum(sum(process.cpu_times()[:2]) for process in self._processes())
+        ended = os.times()
+        return time.process_time() + pushing + ended.children_user + ended.children_system
 
     def push(self) -> None:
         """One push from its beginning to its end."""
         self._number += 1
         running = True
         windows = [self._window(running, checkpoint=True)]
-        while self._pushes._under_way or self._pushes._waiting:
+        while self._pushes.busy:
             running = not running
             windows.append(self._window(running))
-        self._worker.resume()
+        for process in self._processes():
+            process.resume()
         # Each stopped window with the running one before or behind it, in turns.
         last = len(windows) - 1
         for i in range(1, len(windows), 2):
@@ -116,9 +125,10 @@ def measure(pairs: int, rate: float, steps: int) -> dict:
     step = our_step(model, optimizer, masked_batch(8_000, 32, 128))
     hub, address = slow_hub(rate)
     os.environ |= {"HF_ENDPOINT": address, "HF_TOKEN": TOKEN}
-    settings = PushSettings(1, "someone/model", "checkpoints", True, attempts=1, wait=600)
+    checkpoints = {"every": 1, "branch": "checkpoints", "wait": 600}
+    asked = {"model": "someone/model", "private": True, "attempts": 1, "checkpoints": checkpoints}
     with tempfile.TemporaryDirectory() as directory:
-        pushes = BackgroundPushes(settings, f"{directory}/pushes", ())
+        pushes = BackgroundPushes(Publish.of_param(asked), f"{directory}/pushes", ())
         try:
             trial = Trial(step, model, pushes, steps)
             for _ in range(20):

@@ -265,13 +265,15 @@ def holes_of(run):
     return [f"results/holes/{run}.json"] if forgotten_by(run) else []
 
 
+def publish_of(repository, *keys, **others):
+    """Keys of section `publish` for a job, and `repository`: the {kind: name} that it publishes to."""
+    return canonical(repository | {key: PUBLISH[key] for key in keys} | others)
+
+
 def pushing_of(wildcards):
     """Where and how often the training of the job's run pushes checkpoints to the Hub."""
-    return PUBLISH["checkpoints"] | {
-        "repository": model_repository(PUBLISH, wildcards.run),
-        "private": PUBLISH["private"],
-        "attempts": PUBLISH["attempts"],
-    }
+    repository = {"model": model_repository(PUBLISH, wildcards.run)}
+    return publish_of(repository, "private", "attempts", "checkpoints")
 
 
 def canonical(value):
@@ -359,11 +361,6 @@ def made_by(*names):
         for file in getattr(rules, name).output
         for path in expand(portable(file), run=RUNS, start=FINETUNE_STARTS, fold=FINETUNE_FOLDS)
     ]
-
-
-def publish_to(repository, kind):
-    """The destination `repository` of the Hub, for `params`."""
-    return {"repository": repository, "kind": kind, "private": PUBLISH["private"]}
 
 
 def unless_refused(files, reason):

@@ -5,14 +5,14 @@
 # Gives     results/publish/tokenizer.json, dataset.json, model-{run}.json: what went where, with
 #           the ids of the commits
 #
-#   HF_TOKEN=… snakemake --cores 2 publish   nothing is published otherwise
+#   HF_TOKEN=… snakemake --cores 2 publish   otherwise nothing is published
 #
 # The rules are local: the token is where snakemake itself runs, and need not travel.
 
-PUBLISH_CARD = canonical(
-    {key: PUBLISH[key] for key in ("license", "language", "source")}
-    | {
-        "kind": settings["corpus"]["source"],
+PUBLISH_CARD = ("private", "license", "language", "source")
+PUBLISHED_CORPUS = canonical(
+    {
+        "source": settings["corpus"]["source"],
         "hub": {key: settings["corpus"]["hub"][key] for key in ("dataset", "config", "revision")},
     }
 )
@@ -49,8 +49,8 @@ rule publish_tokenizer:
     params:
         code=code("publish_tokenizer"),
         of_corpus=FROM_CORPUS,
-        to=publish_to(PUBLISH["tokenizer"], "model"),
-        card=PUBLISH_CARD,
+        publish=publish_of({"tokenizer": PUBLISH["tokenizer"]}, *PUBLISH_CARD),
+        corpus=PUBLISHED_CORPUS,
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/jobs/publish_tokenizer.py"
@@ -78,8 +78,8 @@ rule publish_dataset:
         runtime=1440,
     params:
         code=code("publish_dataset"),
-        to=publish_to(PUBLISH["dataset"], "dataset"),
-        card=PUBLISH_CARD,
+        publish=publish_of({"dataset": PUBLISH["dataset"]}, *PUBLISH_CARD),
+        corpus=PUBLISHED_CORPUS,
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/jobs/publish_dataset.py"
@@ -106,14 +106,16 @@ rule publish_model:
         runtime=240,
     params:
         code=code("publish_model"),
-        to=lambda wildcards: publish_to(model_repository(PUBLISH, wildcards.run), "model"),
-        card=PUBLISH_CARD,
+        publish=lambda wildcards: publish_of(
+            {"model": model_repository(PUBLISH, wildcards.run)},
+            *PUBLISH_CARD,
+            checkpoints={key: PUBLISH["checkpoints"][key] for key in ("branch", "every")},
+        ),
+        corpus=PUBLISHED_CORPUS,
         prompt=lambda wildcards: Evaluation.card_prompt(
             run_section(settings, wildcards.run, "evaluation")["prompts"],
             embedded=FROM_CORPUS and settings["corpus"]["source"] == "embedded",
         ),
-        # Where the training pushed checkpoints to, if it did.
-        branch=PUBLISH["checkpoints"]["branch"] if PUBLISH["checkpoints"]["every"] else None,
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
         "../scripts/jobs/publish_model.py"

@@ -63,8 +63,9 @@ def _first(paths):
 def train(request):
     """Train in this process: alone, or as one of several that the rule's job has started."""
     from mlm.accelerators.gate import require_passed
+    from mlm.config.publish import Publish
     from mlm.config.run import RunConfiguration
-    from mlm.publishing.background import PushSettings, background_pushes
+    from mlm.publishing.background import background_pushes
     from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
     from mlm.training.pretrain import ResultFiles, prepare, pretrain
     from mlm.training.run import RunFiles
@@ -75,10 +76,10 @@ def train(request):
     if request["preflight"] and config.accelerator.kind == "auto" and devices.kind == "tpu":
         computed = {"engine": devices.framework, "precision": devices.precision}
         require_passed(request["preflight"], run.name, computed | run.step_sizes())
-    wanted = request["push"]["every"] and devices.group.leads
-    pushing = PushSettings(**request["push"]) if wanted else None
+    publish = Publish.of_param(request["push"])
+    pushed = publish if publish.checkpoints.every and devices.group.leads else None
     beside = tuple(Path(files.tokenizer).parent / name for name in TOKENIZER_FILES)
-    with background_pushes(pushing, training.states.path, beside) as pushes:
+    with background_pushes(pushed, training.states.path, beside) as pushes:
         pretrain(training, ResultFiles(**request["results"]), [pushes] if pushes else [])
 
 

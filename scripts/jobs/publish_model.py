@@ -3,17 +3,21 @@
 from pathlib import Path
 
 from job_adapter import run
+from mlm.config.corpus import Corpus
+from mlm.config.publish import Publish
 
 
 def main(job):
-    from mlm.publishing.publishing_jobs import publish_model, publish_settings
+    from mlm.publishing.cards import source_in_words
+    from mlm.publishing.publishing_jobs import publish_model
 
+    section = Publish.of_param(job.params.publish | job.params.operational)
     publish_model(
-        publish_settings(job.params.to, job.params.card, job.params.operational["attempts"]),
+        section,
+        source_in_words(section, Corpus.of_param(job.params.corpus)),
         Path(job.input.model).parent,
-        {"training": job.input.training, "evaluation": job.input.evaluation},
+        (job.input.training, job.input.evaluation),
         job.params.prompt,
-        job.params.branch,
         job.output[0],
     )
 

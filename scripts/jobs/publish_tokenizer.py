@@ -3,13 +3,18 @@
 from pathlib import Path
 
 from job_adapter import run
+from mlm.config.corpus import Corpus
+from mlm.config.publish import Publish
 
 
 def main(job):
-    from mlm.publishing.publishing_jobs import publish_settings, publish_tokenizer
+    from mlm.publishing.cards import source_in_words
+    from mlm.publishing.publishing_jobs import publish_tokenizer
 
+    section = Publish.of_param(job.params.publish | job.params.operational)
     publish_tokenizer(
-        publish_settings(job.params.to, job.params.card, job.params.operational["attempts"]),
+        section,
+        source_in_words(section, Corpus.of_param(job.params.corpus)),
         Path(job.input.tokenizer[0]).parent,
         job.input.record,
         job.params.of_corpus,

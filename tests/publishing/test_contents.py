@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from mlm.publishing.destination import Destination
 
 from mlm.evaluation.artefacts import (
     ExtremeSamples,
@@ -24,7 +25,6 @@ from mlm.foundations.atomic import read_json, write_json
 from mlm.foundations.errors import MlmError
 from mlm.model.export import SENTENCE_ENCODER_FILES, write_sentence_encoder
 from mlm.publishing.cards import CardSettings, dataset_card
-from mlm.publishing.destination import Destination
 from mlm.publishing.publishing_jobs import (
     PublishSettings,
     publish_dataset,

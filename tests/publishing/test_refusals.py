@@ -4,12 +4,12 @@ import traceback
 
 import pytest
 import requests
-
-from mlm.foundations.errors import MlmError
 from mlm.publishing.destination import Destination
 from mlm.publishing.repository import PublishedFile
-from mlm.publishing.secrecy import scrubbed, token_from_environment
 from mlm.publishing.transfer import Upload, publish
+
+from mlm.foundations.errors import MlmError
+from mlm.publishing.secrecy import scrubbed, token_from_environment
 from tests.publishing.conftest import LIMITED, READING, TOKEN
 from tests.publishing.hub_model import Fault
 

@@ -4,12 +4,12 @@ import hashlib
 import re
 
 import pytest
-
-from mlm.foundations.errors import MlmError
-from mlm.publishing import transfer
 from mlm.publishing.destination import Destination
 from mlm.publishing.repository import PublishedFile
 from mlm.publishing.transfer import Upload, publish
+
+from mlm.foundations.errors import MlmError
+from mlm.publishing import transfer
 from tests.publishing.hub_model import Fault
 
 PLACE = Destination("me/model", "model", private=True)

@@ -90,7 +90,7 @@ def request_of(root: Path, name: str, overrides: dict) -> dict:
         "config": settings.model_dump(),
         "files": asdict(files),
         "results": asdict(small_results(root, name)),
-        "push": {"every": None},
+        "push": {"checkpoints": {"every": None}},
         "preflight": None,
     }
 

@@ -129,7 +129,7 @@ def test_no_modules_import_each_other_in_a_circle():
 @pytest.mark.parametrize(
     "module, line",
     [
-        ("training.loop", "from mlm.publishing.background import PushSettings"),
+        ("training.loop", "from mlm.publishing.background import BackgroundPushes"),
         ("training.loop", "from mlm.accelerators.gate import require_passed"),
         ("finetuning.fold_engine", "import mlm.accelerators.table"),
         ("samples.manifests", "from mlm.model.export import write_model"),

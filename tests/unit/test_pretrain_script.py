@@ -42,7 +42,7 @@ def test_a_tpu_that_auto_found_asks_for_the_preflight_of_its_step(
             "config": config.model_dump(),
             "files": {"tokenizer": "t/tokenizer.json", "manifests": {}},
             "results": {"model_directory": "m", "log": "l", "summary": "s"},
-            "push": {"every": None},
+            "push": {"checkpoints": {"every": None}},
             "preflight": "preflight.json" if required else None,
         }
     )

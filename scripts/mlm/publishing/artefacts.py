@@ -1,14 +1,34 @@
-"""What `results/publish/*.json` say: what went where."""
+"""Where something is published, and what `results/publish/*.json` say: what went where."""
 
 from dataclasses import dataclass, field
 
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
-from mlm.publishing.destination import Destination
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A branch of a repository `owner/name`; `kind` is `model` or `dataset`, in the Hub's words.
+
+    `private` is what the configuration asks for.
+    """
+
+    repository: str
+    kind: str
+    private: bool
+    branch: str = "main"
+
+    @property
+    def place(self) -> dict[str, str]:
+        """The repository as the client's arguments."""
+        return {"repo_id": self.repository, "repo_type": self.kind}
+
+    def __str__(self) -> str:
+        return f"the {self.kind} repository {self.repository}"
 
 
 @dataclass(frozen=True)
 class SentFile:
-    """A file as it lies in the repository."""
+    """A file in the repository."""
 
     path: str
     num_bytes: int

@@ -4,64 +4,43 @@ Follows the Hub's documentation of dataset cards and model cards. A card holds n
 and words of the configuration, and no text of the corpus.
 """
 
-from dataclasses import dataclass
-
 from huggingface_hub import DatasetCardData, ModelCardData
 
+from mlm.config.corpus import Corpus
+from mlm.config.publish import Publish
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.model_card import SOURCES, card_text
 
 
-@dataclass(frozen=True)
-class CardSettings:
-    """What the configuration says for all cards.
-
-    `corpus` are words for where the text comes from; `license` and `language` as the Hub
-    knows them, `language` None where it is not told.
-    """
-
-    corpus: str
-    license: str
-    language: str | None
-
-    @classmethod
-    def of(cls, section: dict) -> "CardSettings":
-        """From license, language and source of `publish`, and of `corpus` its source and hub.
-
-        Words of `publish.source` come before those for the kind of source.
-        """
-        source = section["source"] or SOURCES[section["kind"]]
-        if section["kind"] == "hub" and not section["source"]:
-            hub = section["hub"]
-            config = f", configuration {hub['config']}" if hub["config"] else ""
-            source = (
-                f"the dataset {hub['dataset']} of the Hugging Face Hub{config} at "
-                f"{hub['revision'][:12]}"
-            )
-        return cls(" ".join(source.split()), section["license"], section["language"])
+def source_in_words(publish: Publish, corpus: Corpus) -> str:
+    """Where the text comes from: `publish.source`, else what the corpus says of itself."""
+    source = publish.source or SOURCES[corpus.source]
+    if corpus.source == "hub" and not publish.source:
+        hub = corpus.hub
+        config = f", configuration {hub.config}" if hub.config else ""
+        source = f"the dataset {hub.dataset} of the Hugging Face Hub{config} at {hub.revision[:12]}"
+    return " ".join(source.split())
 
 
 def tokenizer_card(
-    repository: str,
-    tokens: dict[str, str],
-    stats: TokenizerStatistics | None,
-    settings: CardSettings,
+    publish: Publish, source: str, tokens: dict[str, str], stats: TokenizerStatistics | None
 ) -> str:
-    """README.md of the tokenizer. `tokens` are its special tokens by name."""
+    """README.md of the tokenizer. `tokens` are its special tokens by name; `stats` has figures of
+    the text that it was made for."""
     header = ModelCardData(
-        license=settings.license,
+        license=publish.license,
         library_name="transformers",
         tags=["tokenizer", "masked-lm"],
-        **({"language": settings.language} if settings.language else {}),
+        **({"language": publish.language} if publish.language else {}),
     ).to_yaml()
     of_what = f"{stats.kind}, {stats.vocabulary_size:,} ids, " if stats else ""
     parts = [
-        f"# {repository.split('/')[1]}",
-        f"A tokenizer for masked language models: {of_what}for {settings.corpus}.",
+        f"# {publish.tokenizer.split('/')[1]}",
+        f"A tokenizer for masked language models: {of_what}for {source}.",
         "## Use",
         "```python\nfrom transformers import AutoTokenizer\n\n"
-        f'tokenizer = AutoTokenizer.from_pretrained("{repository}")\n```',
+        f'tokenizer = AutoTokenizer.from_pretrained("{publish.tokenizer}")\n```',
         "## Special tokens",
         "| | |\n|---|---|\n"
         + "\n".join(f"| {name} | `{text}` |" for name, text in sorted(tokens.items())),
@@ -77,7 +56,7 @@ def tokenizer_card(
     return card_text(header, parts)
 
 
-def dataset_card(repository: str, manifests: dict[str, Manifest], settings: CardSettings) -> str:
+def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) -> str:
     """README.md of the shards: what they hold, how to read them, where they come from."""
     first = next(iter(manifests.values()))
     size = sum(shard.num_bytes for m in manifests.values() for shard in m.shards)
@@ -98,12 +77,12 @@ def dataset_card(repository: str, manifests: dict[str, Manifest], settings: Card
         "dataset_size": size,
     }
     header = DatasetCardData(
-        license=settings.license,
+        license=publish.license,
         task_categories=["fill-mask"],
         tags=["tfrecord", "token-ids"],
         dataset_info=info,
         viewer=False,
-        **({"language": settings.language} if settings.language else {}),
+        **({"language": publish.language} if publish.language else {}),
     ).to_yaml()
     rows = [
         f"| {split} | {len(m.shards):,} | {m.num_samples:,} | {m.num_tokens:,} "
@@ -119,8 +98,8 @@ def dataset_card(repository: str, manifests: dict[str, Manifest], settings: Card
     digest = first.tokenizer_sha256
     made_with = f" (tokenizer.json: sha256 `{digest}`)" if digest else ""
     parts = [
-        f"# {repository.split('/')[1]}",
-        f"Token ids of {settings.corpus}, in samples of {first.sequence_length} tokens, for "
+        f"# {publish.dataset.split('/')[1]}",
+        f"Token ids of {source}, in samples of {first.sequence_length} tokens, for "
         "training masked language models.",
         "| split | shards | samples | tokens | padding |\n|---|---|---|---|---|\n"
         + "\n".join(rows),
@@ -129,11 +108,10 @@ def dataset_card(repository: str, manifests: dict[str, Manifest], settings: Card
         f"{groups}. `manifests/` names every shard with its counts and "
         f"sha256; `tokenizer/` holds the tokenizer whose ids these are{made_with}.",
         "## Use",
-        _reading(repository, first),
+        _reading(publish.dataset, first),
         "## Source and licence",
-        f"From {settings.corpus}. Licence: {settings.license}. The text stands here as token ids "
-        "only; the tokenizer turns them back into text, so that the terms of the text hold for "
-        "the ids.",
+        f"From {source}. Licence: {publish.license}. The tokenizer turns the token ids back into "
+        "text, so the terms of the text apply to them.",
     ]
     return card_text(header, parts)
 

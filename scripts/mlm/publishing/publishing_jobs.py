@@ -1,68 +1,52 @@
-"""Publishing as jobs: what goes into each repository, and the record of where it went."""
+"""Publishing as jobs: what goes into each repository, and the record of where it went.
+
+`publish` is the section of the configuration, of which `tokenizer`, `dataset` or `model` names the
+job's repository; `source` says where the text comes from.
+"""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
-from mlm.evaluation.artefacts import EvaluationFigures
+from mlm.config.publish import Publish
+from mlm.evaluation.artefacts import Evaluation
 from mlm.foundations.artefacts import MadeFrom, portable
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError, remedy
-from mlm.foundations.progress_line import Progress
 from mlm.foundations.typed_artefacts import as_json
 from mlm.model.export import SENTENCE_ENCODER_FILES
-from mlm.publishing.artefacts import PublishRecord, PushedCheckpoint, PushedCheckpoints, SentFile
-from mlm.publishing.cards import CardSettings, dataset_card, tokenizer_card
-from mlm.publishing.destination import Destination
-from mlm.publishing.repository import PublishedFile
-from mlm.publishing.transfer import Upload, connected, publish
-from mlm.samples.manifests import Manifest, ShardEntry, shards_root
+from mlm.publishing.artefacts import (
+    Destination,
+    PublishRecord,
+    PushedCheckpoint,
+    PushedCheckpoints,
+    SentFile,
+)
+from mlm.publishing.cards import dataset_card, tokenizer_card
+from mlm.publishing.uploads import PublishedFile, Upload, commits_of, publish
+from mlm.samples.manifests import Manifest, shards_root
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
 from mlm.training.artefacts import Training
 from mlm.training.model_card import model_card
 
-CARD = "README.md"
 #: Of evaluation.json what holds no text of the corpus.
 _FIGURES = (
-    "format_version",
-    "run",
-    "test",
-    "train",
-    "baselines",
-    "frequency_bands",
-    "positions",
-    "word_initial",
-    "calibration",
-    "verdicts",
-    "group_by",
-    "digests",
+    *("format_version", "run", "test", "train", "baselines", "frequency_bands", "positions"),
+    *("word_initial", "calibration", "verdicts", "group_by", "digests"),
 )
 _SHARD = re.compile(r"data/(train|validation|test)/[^/]+\.tfrecord")
 _STEP = re.compile(r"Step (\d+)")
 
 
-@dataclass(frozen=True)
-class PublishSettings:
-    """Where something goes, what its card says, and how often a failure is tried again."""
-
-    destination: Destination
-    card: CardSettings
-    attempts: int
-
-
-def publish_settings(to: dict, card: dict, attempts: int) -> PublishSettings:
-    """From a rule's params: a destination's fields, and what CardSettings.of takes."""
-    return PublishSettings(Destination(**to), CardSettings.of(card), attempts)
-
-
 def publish_tokenizer(
-    settings: PublishSettings,
-    directory: str | Path,
+    section: Publish,
+    source: str,
+    directory: Path,
     stats: str | Path,
     of_corpus: bool,
-    record: str,
+    record: str | Path,
 ) -> None:
     """Publish the tokenizer in `directory`; write the record.
 
@@ -70,21 +54,22 @@ def publish_tokenizer(
     Raises MlmError for a file that is not what was recorded there.
     """
     made = TokenizerStatistics.read(stats)
-    directory, repository = Path(directory), settings.destination.repository
     tokens = read_json(directory / "special_tokens_map.json")
     tokens = {name: text for name, text in tokens.items() if isinstance(text, str)}
-    card = tokenizer_card(repository, tokens, made if of_corpus else None, settings.card)
-    files = [PublishedFile.of(name, directory / name) for name in TOKENIZER_FILES]
-    _check_recorded(files, made.made_from.outputs, stats)
-    _publish(settings, files, card, "Publish the tokenizer", record, {"what": "tokenizer"})
+    card = tokenizer_card(section, source, tokens, made if of_corpus else None)
+    files = _recorded_files(directory, TOKENIZER_FILES, made.made_from.outputs, stats)
+    destination = Destination(section.tokenizer, "model", section.private)
+    upload = _upload(section, files, card, "Publish the tokenizer")
+    _publish("tokenizer", destination, upload, record)
 
 
 def publish_dataset(
-    settings: PublishSettings,
-    manifests: dict[str, str],
-    tokenizer: str | Path,
+    section: Publish,
+    source: str,
+    manifests: Mapping[str, str],
+    tokenizer: Path,
     stats: str | Path,
-    record: str,
+    record: str | Path,
 ) -> None:
     """Publish the shards that the manifests (paths by split) name; write the record.
 
@@ -94,81 +79,86 @@ def publish_dataset(
     tokenizer that is not what was recorded.
     """
     found = {split: Manifest.read(path) for split, path in manifests.items()}
-    size = sum(shard.num_bytes for manifest in found.values() for shard in manifest.shards)
-    files, progress = [], Progress("checking the shards", size, "bytes")
+    files = []
     for split, manifest in found.items():
+        root = shards_root(manifest, manifests[split])
         for shard in manifest.shards:
-            root = shards_root(manifest, manifests[split])
-            files.append(_checked(shard, split, root))
-            progress.to(sum(file.size for file in files))
-    beside = [
-        PublishedFile.of(f"tokenizer/{name}", Path(tokenizer) / name) for name in TOKENIZER_FILES
-    ]
-    _check_recorded(beside, TokenizerStatistics.read(stats).made_from.outputs, stats)
-    files += beside
+            file = PublishedFile.of(f"data/{split}/{shard.name}", root / shard.path)
+            _require({file.content: (file.sha256, shard.sha256)}, manifests[split])
+            files.append(file)
+    recorded = TokenizerStatistics.read(stats).made_from.outputs
+    beside = _recorded_files(tokenizer, TOKENIZER_FILES, recorded, stats)
+    files += [file._replace(path=f"tokenizer/{file.path}") for file in beside]
     for split, manifest in found.items():
-        shards = tuple(replace(s, path=_path_of(split, s.name)) for s in manifest.shards)
+        shards = tuple(replace(s, path=f"data/{split}/{s.name}") for s in manifest.shards)
         published = replace(manifest, shards=shards, made_from=MadeFrom())
         content = canonical_json(as_json(published)).encode()
         files.append(PublishedFile.of(f"manifests/{split}.json", content))
-    card = dataset_card(settings.destination.repository, found, settings.card)
-    _publish(settings, files, card, "Publish the shards", record, {"what": "dataset"}, stale=_SHARD)
+    upload = _upload(section, files, dataset_card(section, source, found), "Publish the shards")
+    destination = Destination(section.dataset, "dataset", section.private)
+    _publish("dataset", destination, replace(upload, stale=_SHARD), record)
 
 
 def publish_model(
-    settings: PublishSettings,
-    directory: str | Path,
-    results: dict[str, str],
+    section: Publish,
+    source: str,
+    directory: Path,
+    results: tuple[str | Path, str | Path],
     prompt: str | None,
-    branch: str | None,
-    record: str,
+    record: str | Path,
 ) -> None:
     """Publish the model in `directory` with its card and figures; write the record.
 
-    `results` are the paths of training.json and evaluation.json by `training` and
-    `evaluation`, `prompt` the card's example, if it has one, and `branch` that of checkpoints
-    which were pushed during the training, whose commits the record then names. Raises MlmError
-    for a file of the model that is not what training.json recorded.
+    `results` are the paths of training.json and evaluation.json, and `prompt` is the card's
+    example, if it has one. If checkpoints were pushed during the training, the record names their
+    commits. Raises MlmError for a file of the model that is not what training.json recorded.
     """
-    directory = Path(directory)
-    training = Training.read(results["training"])
-    evaluation = EvaluationFigures.read(results["evaluation"])
+    training, evaluation = Training.read(results[0]), Evaluation.read(results[1])
     card = model_card(
         training,
-        corpus=settings.card.corpus,
+        corpus=source,
         test=asdict(evaluation.test),
-        license=settings.card.license,
-        language=settings.card.language,
+        license=section.license,
+        language=section.language,
         prompt=prompt,
-        place=settings.destination.repository,
+        place=section.model,
     )
     names = ("model.safetensors", "config.json", *TOKENIZER_FILES, *SENTENCE_ENCODER_FILES)
     figures = {key: part for key, part in as_json(evaluation).items() if key in _FIGURES}
-    files = [PublishedFile.of(name, directory / name) for name in names]
-    _check_recorded(files, training.made_from.outputs, results["training"])
-    files += [
-        PublishedFile.of("training.json", Path(results["training"])),
+    files = [
+        *_recorded_files(directory, names, training.made_from.outputs, results[0]),
+        PublishedFile.of("training.json", Path(results[0])),
         PublishedFile.of("evaluation.json", canonical_json(figures).encode()),
     ]
-    about = {"what": "model", "run": training.run}
-    if branch is not None:
-        about["checkpoints"] = _checkpoints(replace(settings.destination, branch=branch))
-    _publish(settings, files, card, f"Publish the model of run {training.run}", record, about)
+    destination = Destination(section.model, "model", section.private)
+    about = {"run": training.run}
+    if section.checkpoints.every:
+        branch = section.checkpoints.branch
+        about["checkpoints"] = _checkpoints(replace(destination, branch=branch))
+    upload = _upload(section, files, card, f"Publish the model of run {training.run}")
+    _publish("model", destination, upload, record, **about)
 
 
-def _check_recorded(
-    files: Sequence[PublishedFile], recorded: Mapping[str, str], maker: str | Path
-) -> None:
-    """Raise MlmError for a file that is not what its job recorded in the artefact `maker`.
+def _recorded_files(
+    directory: Path, names: Iterable[str], recorded: Mapping[str, str], maker: str | Path
+) -> list[PublishedFile]:
+    """The files, which are what their job recorded in the artefact `maker`.
 
-    The job's inputs were looked over when it began; this is the digest of what will be sent.
+    The job's inputs were checked when it began; this is the digest of what will be sent.
     """
+    files = [PublishedFile.of(name, directory / name) for name in names]
+    expected = {f.content: (f.sha256, recorded.get(portable(f.content))) for f in files}
+    _require(expected, maker)
+    return files
+
+
+def _require(digests: Mapping[Path, tuple[str, str | None]], maker: str | Path) -> None:
+    """Raise MlmError for files whose sha256 is not the one that `maker` recorded."""
     problems = {}
-    for file in files:
-        expected = recorded.get(portable(file.content))
-        if expected != file.sha256:
-            told = f"{expected[:12]}… is recorded" if expected else "none is recorded"
-            problems[file.content] = f"{file.content} (sha256 {file.sha256[:12]}…; {told})"
+    for path, (found, expected) in digests.items():
+        if found != expected:
+            said = f"{expected[:12]}… is recorded" if expected else "none is recorded"
+            problems[path] = f"{path} (sha256 {found[:12]}…; {said})"
     if problems:
         raise MlmError(
             f"Not what was made, by {maker}: {', '.join(problems.values())}. Nothing was sent. "
@@ -176,49 +166,30 @@ def _check_recorded(
         )
 
 
+def _upload(section: Publish, files: Sequence[PublishedFile], card: str, title: str) -> Upload:
+    """The files and then the card."""
+    return Upload([*files, PublishedFile.of("README.md", card.encode())], title, section.attempts)
+
+
 def _publish(
-    settings: PublishSettings,
-    files: Sequence[PublishedFile],
-    card: str,
-    title: str,
-    record: str,
-    about: dict,
-    stale: re.Pattern | None = None,
+    what: str, destination: Destination, upload: Upload, record: str | Path, **about
 ) -> None:
-    """Upload `files` and then the card, and write what went where to `record`."""
-    files = (*files, PublishedFile.of(CARD, card.encode()))
-    done = publish(settings.destination, Upload(files, title, settings.attempts, stale))
-    sent = sorted(files, key=lambda f: f.path)
+    """Upload, and write what went where to `record`."""
+    commit = publish(destination, upload)
+    sent = sorted(upload.files, key=lambda file: file.path)
     PublishRecord(
-        destination=settings.destination,
-        commit=done.commit,
-        files=[SentFile(f.path, f.size, f.sha256) for f in sent],
+        what=what,
+        destination=destination,
+        commit=commit,
+        files=[SentFile(file.path, file.num_bytes, file.sha256) for file in sent],
         **about,
     ).write(record)
 
 
-def _checked(shard: ShardEntry, split: str, root: Path) -> PublishedFile:
-    """The shard as it will be published. Raises MlmError where it is not its manifest's."""
-    file = PublishedFile.of(_path_of(split, shard.name), root / shard.path)
-    if file.sha256 != shard.sha256:
-        raise MlmError(
-            f"{shard.path}: its content changed since the manifest was written (sha256 "
-            f"{file.sha256[:12]}…, expected {shard.sha256[:12]}…). Nothing was sent. "
-            f"{remedy(file.content)}"
-        )
-    return file
-
-
-def _path_of(split: str, name: str) -> str:
-    return f"data/{split}/{name}"
-
-
 def _checkpoints(destination: Destination) -> PushedCheckpoints:
     """The branch's pushes, in the order of their steps: the newest commit of each."""
-    with connected(destination) as connection:
-        commits = connection.repository().commits()
     newest: dict[int, str] = {}
-    for commit, title in commits:
+    for commit, title in commits_of(destination):
         if match := _STEP.fullmatch(title):
             newest.setdefault(int(match[1]), commit)
     pushed = [PushedCheckpoint(step, newest[step]) for step in sorted(newest)]
