@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import huggingface_hub
 import pytest
 
-from mlm.publishing import transfer
+from mlm.publishing import uploads
 from tests.publishing.hub_model import Account
 from tests.publishing.hub_server import HubServer
 
@@ -36,6 +36,6 @@ def pauses(monkeypatch) -> list[float]:
     """Seconds that would have been waited for between attempts."""
     waited: list[float] = []
     clock = SimpleNamespace(sleep=waited.append)
-    monkeypatch.setattr(transfer, "time", clock)
+    monkeypatch.setattr(uploads, "time", clock)
     monkeypatch.setattr(huggingface_hub.utils._http, "time", clock)
     return waited

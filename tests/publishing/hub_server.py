@@ -48,6 +48,8 @@ class HubServer:
         self.requests: list[tuple[str, str, int]] = []
         self.uploads: list[str] = []
         self.page, self.multipart_above = 1000, 1 << 40
+        #: Paths that a .gitignore in the repository keeps out.
+        self.ignored: set[str] = set()
         # Uploads arrive while this is set, and after a minute all the same.
         self.receiving = threading.Event()
         self.receiving.set()
@@ -182,7 +184,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         account, owner = self.account(), name.split("/")[0]
         if owner not in (account.name, *account.orgs):
             raise Refusal(403, f"You don't have the rights to write under the namespace {owner!r}")
-        if account.role == "none":
+        if account.role in ("none", "read"):
             raise Refusal(403, "This token lacks the permission to write to this repository")
 
     def repo(self, kind: str, name: str) -> Repo:
@@ -250,13 +252,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def preupload(self, kind: str, name: str, revision: str) -> None:
         self.may_write(name)
         repo = self.repo(kind, name)
-        self.at(repo, revision)
+        there = repo.commits[self.at(repo, revision)]
         answers = []
         for file in json.loads(self.body)["files"]:
+            path = file["path"]
             binary = b"\0" in base64.b64decode(file["sample"]) or file["size"] > 10_000_000
-            mode = "lfs" if binary else "regular"
-            answers.append({"path": file["path"], "uploadMode": mode, "shouldIgnore": False})
+            answer = {"path": path, "uploadMode": "lfs" if binary else "regular"}
+            answers.append(answer | {"shouldIgnore": path in self.hub.ignored})
+            if path in there:
+                answers[-1]["oid"] = self.oid(there[path])
         self._answer(200, {"files": answers})
+
+    def oid(self, entry: tuple[str, bytes]) -> str:
+        """As the Hub names a file's content: by its sha256 in the storage, else as git does."""
+        if entry[0] == "lfs":
+            return entry[1].decode()
+        return hashlib.sha1(b"blob %d\0" % len(entry[1]) + entry[1]).hexdigest()
 
     def batch(self, prefix: str | None, name: str) -> None:
         self.may_write(name)

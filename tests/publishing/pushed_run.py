@@ -20,20 +20,20 @@ def train(root: str, name: str, pushing: dict | None, environment: dict, fault: 
     os.environ.update(environment)
     import small_run
 
+    from mlm.config.publish import Publish
     from mlm.foundations.errors import MlmError
-    from mlm.publishing.background import PushSettings, background_pushes
+    from mlm.publishing.background import background_pushes
     from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
     from mlm.training.pretrain import prepare, pretrain
 
     small_run._arm(fault)
     job = small_run.small_job(Path(root), name, {"pretraining": {"steps_per_execution": 3}})
-    settings = PushSettings(**pushing) if pushing else None
-    beside = tuple(Path(root) / "tokenizer" / file for file in TOKENIZER_FILES)
+    publish = Publish.of_param(pushing) if pushing else None
+    beside = [Path(root) / "tokenizer" / file for file in TOKENIZER_FILES]
     try:
         training = prepare(*job)
-        with background_pushes(settings, training.states.path, beside) as pushes:
-            results = small_run.small_results(Path(root), name)
-            pretrain(training, results, [pushes] if pushes else [])
+        with background_pushes(publish, training.states.path, beside) as pushes:
+            pretrain(training, small_run.small_results(Path(root), name), [pushes] * bool(pushes))
     except MlmError as error:
         print(f"MlmError: {error}", file=sys.stderr)
         sys.stderr.flush()

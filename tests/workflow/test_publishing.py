@@ -68,7 +68,7 @@ def test_publishing_from_the_first_time_to_nothing_to_be_done(project, hub, monk
     broken = project.snakemake("publish", "--keep-going", check=False)
     assert broken.returncode
     assert "Error in rule publish_model: The Hub is out of order (500)" in broken.stdout
-    assert "the same command goes on from it" in broken.stdout
+    assert "the same command resumes" in broken.stdout
     uploads = list(hub.uploads)
     assert len(uploads) == 5, "four shards and the weights"
 
@@ -103,7 +103,7 @@ def test_publishing_from_the_first_time_to_nothing_to_be_done(project, hub, monk
     commits = {key: repo.branches["main"] for key, repo in hub.repos.items()}
     shutil.rmtree(results / "publish")
     project.snakemake("publish")
-    assert {m for m, _, _ in hub.requests[asked:]} == {"GET"}
+    assert hub.uploads == uploads
     assert commits == {key: repo.branches["main"] for key, repo in hub.repos.items()}
     assert files_with(project, TOKEN) == []
     # Nor the signature of an upload link.

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from mlm.config.publish import Publish
-from mlm.evaluation.artefacts import Evaluation
+from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.foundations.artefacts import MadeFrom, portable
 from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError, remedy
@@ -113,7 +113,7 @@ def publish_model(
     example, if it has one. If checkpoints were pushed during the training, the record names their
     commits. Raises MlmError for a file of the model that is not what training.json recorded.
     """
-    training, evaluation = Training.read(results[0]), Evaluation.read(results[1])
+    training, evaluation = Training.read(results[0]), EvaluationFigures.read(results[1])
     card = model_card(
         training,
         corpus=source,
