@@ -73,7 +73,7 @@ class Trial:
 
     def _processes(self) -> list[psutil.Process]:
         """The pushing process, if it has begun and not ended."""
-        found = psutil.Process().children()
+        found = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
         return [child for child in found if "mlm.publishing.uploads" in child.cmdline()]
 
     def _window(self, running: bool, checkpoint: bool = False) -> Window:

@@ -62,7 +62,7 @@ def pushed(hub) -> list[int]:
 
 def pushing_processes() -> list[psutil.Process]:
     """Those that this process has started."""
-    found = psutil.Process().children()
+    found = [p for p in psutil.Process().children() if p.status() != psutil.STATUS_ZOMBIE]
     return [child for child in found if "mlm.publishing.uploads" in child.cmdline()]
 
 
