@@ -160,16 +160,6 @@ class Store:
             assert self.changed.wait_for(lambda: key in self.found, 20)
             return self.found[key]
 
-    def key_value_try_get(self, key):
-        import jax
-
-        if key not in self.found:
-            raise jax.errors.JaxRuntimeError(f"NOT_FOUND: Config key {key} not found.")
-        return self.found[key]
-
-    def key_value_dir_get(self, directory):
-        return [(k, v) for k, v in self.found.items() if k.startswith(directory)]
-
 
 def ask_all(question, *given) -> list:
     """What `question(group, value)` gives or raises for each of so many processes, threads here."""
@@ -226,26 +216,6 @@ def test_what_fails_in_one_process_is_said_by_all():
     assert {str(error) for error in found} == {"process 1 of 3: no disk"}
     assert ask_all(fails_in, None, None) == [None, None]
     assert ask_all(lambda group, value: group.told(value), [1, "a"], None) == [[1, "a"]] * 2
-
-
-@pytest.mark.parametrize("signalled", [0, 2])
-def test_all_processes_stop_after_the_same_step_whichever_is_told(signalled):
-    """They come to the end of a step in any order, and to that of the next only all together."""
-    in_step, steps = threading.Barrier(3), 12
-    order = random.Random(signalled)
-    pauses = [[order.random() / 200 for _ in range(steps)] for _ in range(3)]
-
-    def trains(group, index):
-        for step in range(1, steps):
-            in_step.wait(20)
-            time.sleep(pauses[index][step])
-            told = "SIGTERM" if index == signalled and step >= 4 else None
-            if by := group.agreed(step, told):
-                return step, by
-        return None
-
-    (ended,) = set(ask_all(trains, 0, 1, 2))
-    assert ended in {(5, "SIGTERM"), (6, "SIGTERM")}
 
 
 def test_a_directory_of_states_that_not_all_see_is_refused(tmp_path, monkeypatch):

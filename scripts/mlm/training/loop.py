@@ -54,7 +54,7 @@ def updates(
             record.add(engine.advance(step - before), step - before)
             yield step
             # Read once: a signal from here on is for the next execution.
-            stopped_by = group.agreed(step, signals[0] if signals else None)
+            stopped_by = group.agreed(signals[0] if signals else None)
             for action in actions:
                 if action.due(before) == step or (stopped_by and action is saving):
                     action.act(step, engine)

@@ -66,8 +66,8 @@ class Peers:
     def check_alike(self, what: dict) -> None:
         """Raise MlmError, naming the difference, unless all gave the same."""
 
-    def agreed(self, step: int, stopped_by: str | None) -> str | None:
-        """The signal by which all stop now, after `step`; `stopped_by` is this process's own."""
+    def agreed(self, stopped_by: str | None) -> str | None:
+        """The signal by which all stop after this step; `stopped_by` is this process's own."""
         return stopped_by
 
     def watched(self) -> AbstractContextManager[None]:

@@ -6,10 +6,13 @@ the process that leads serves. What they compute goes between the devices themse
 
 import json
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError, listed
@@ -85,7 +88,7 @@ def _give_up(member: Member, seconds: int) -> None:
     os._exit(1)
 
 
-def is_loss(error: Exception) -> bool:
+def _is_loss(error: Exception) -> bool:
     """Whether an error of a step tells that another process does not answer any more."""
     said = str(error).lower()
     return any(sign in said for sign in _SIGNS_OF_LOSS)
@@ -93,7 +96,7 @@ def is_loss(error: Exception) -> bool:
 
 def _lost(error: Exception) -> Exception:
     """The error of a step in words, where it is another process's end."""
-    if not is_loss(error):
+    if not _is_loss(error):
         return error
     reason = str(error).splitlines()[0][:200]
     return MlmError(
@@ -110,8 +113,6 @@ class Together(Peers):
         self._store = store
         self.count, self.index, self.leads = count, index, index == 0
         self._exchanges = 0
-        self._stop: tuple[int, str] | None = None
-        self._asked = False
 
     @contextmanager
     def as_one(self) -> Iterator[None]:
@@ -152,24 +153,13 @@ class Together(Peers):
                 "same, and start again; nothing was trained"
             )
 
-    def agreed(self, step: int, stopped_by: str | None) -> str | None:
-        # The one that leads says so before its next steps, which the others cannot end without
-        # it: all have read it after those.
-        if self.leads:
-            if self._stop is None:
-                asked = stopped_by or next(
-                    (name for _, name in self._store.key_value_dir_get("mlm/asked/")), None
-                )
-                if asked is not None:
-                    self._stop = step, asked
-                    self._store.key_value_set("mlm/stop", json.dumps(self._stop))
-        else:
-            if stopped_by is not None and not self._asked:
-                self._asked = True
-                self._store.key_value_set(f"mlm/asked/{self.index}", stopped_by)
-            if self._stop is None and (found := self._there("mlm/stop")) is not None:
-                self._stop = tuple(json.loads(found))
-        return self._stop[1] if self._stop is not None and step > self._stop[0] else None
+    def agreed(self, stopped_by: str | None) -> str | None:
+        from jax.experimental import multihost_utils
+
+        number = np.int32(signal.Signals[stopped_by] if stopped_by else 0)
+        with self.watched():
+            found = int(multihost_utils.process_allgather(number).max())
+        return signal.Signals(found).name if found else None
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -211,13 +201,3 @@ class Together(Peers):
             except jax.errors.JaxRuntimeError as error:
                 if "DEADLINE_EXCEEDED" not in str(error):
                     raise _lost(error) from error
-
-    def _there(self, key: str) -> str | None:
-        import jax
-
-        try:
-            return self._store.key_value_try_get(key)
-        except jax.errors.JaxRuntimeError as error:
-            if "NOT_FOUND" not in str(error):
-                raise _lost(error) from error
-            return None
