@@ -6,8 +6,20 @@ import pytest
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
 from mlm.training import locks
-from mlm.training.in_tensorflow.engine import TrackedState
 from mlm.training.states import StateDirectory
+
+
+class TrackedState:
+    """TensorFlow's variables as a training saves them."""
+
+    def __init__(self, variables: tf.train.Checkpoint):
+        self.variables = variables
+
+    def write(self, place: str) -> None:
+        self.variables.write(f"{place}/variables")
+
+    def read(self, place: str) -> None:
+        self.variables.read(f"{place}/variables").assert_consumed()
 
 
 class Counter(tf.Module):

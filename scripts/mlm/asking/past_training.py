@@ -225,7 +225,7 @@ def _continued(
 
 def _restored(states: StateDirectory, engine: Engine, step: int) -> tuple[int, dict] | None:
     try:
-        return states.restore(engine.state, only=step)
+        return states.restore(engine, only=step)
     except (OSError, tf.errors.OpError) as error:
         raise MlmError(
             f"{states.path}: the state after step {step} went away while it was read: a training "

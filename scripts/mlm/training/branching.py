@@ -11,10 +11,9 @@ import numpy as np
 
 from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError
-from mlm.training.engine import State
 from mlm.training.optimisation import learning_rate
 from mlm.training.run import Run
-from mlm.training.states import StateDirectory
+from mlm.training.states import State, StateDirectory
 
 #: What may differ between a branch and its parent, below `settings`; of the learning rate, what
 #: lies before the branch is compared step by step, and of the holes, when they are first used.

@@ -9,6 +9,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.model.export import ExportedModel
 from mlm.training.processes import Peers
 from mlm.training.run import Run
+from mlm.training.states import State
 
 
 class Devices(Protocol):
@@ -26,21 +27,8 @@ class Devices(Protocol):
         """What else of the devices decides how numbers are rounded; JSON-like."""
 
 
-class State(Protocol):
-    """Everything that a resumed process needs to go on with the same bits."""
-
-    def write(self, place: str) -> None:
-        """Write files below `place`, a directory or gs:// prefix that is there."""
-
-    def help_write(self) -> None:
-        """The part that a process which does not lead has in `write`."""
-
-    def read(self, place: str) -> None:
-        """Take the state from there."""
-
-
-class Engine(Protocol):
-    """A run at its start, or where `state.read` and then `step` have put it."""
+class Engine(State, Protocol):
+    """A run at its start, or where `read` and then setting `step` have put it."""
 
     #: Updates made.
     step: int
@@ -50,7 +38,6 @@ class Engine(Protocol):
     parameters: int
     #: How the vocabulary is predicted, in words.
     head: str
-    state: State
 
     def start_from_counts(self) -> None:
         """Let word embeddings and output bias begin at counts of the train split, beside positions

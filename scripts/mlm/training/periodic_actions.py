@@ -115,7 +115,7 @@ class Saving:
         """Save the state, unless a weight is not finite: no good state is pushed out by it."""
         if not engine.weights_are_finite():
             raise not_finite("Some weights are", self._run, engine, self._states)
-        self._states.save(step, engine.state, asdict(self._record))
+        self._states.save(step, engine, asdict(self._record))
 
 
 class EpochExport:

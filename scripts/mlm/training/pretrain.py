@@ -140,7 +140,7 @@ def _begun(prepared: Prepared, engine: Engine) -> TrainingLog:
     if restored is None and branch is not None:
         print(f"{run.name}: continues run {branch.run}", file=sys.stderr)
         with prepared.devices.group.as_one():
-            restored = branch.restore(engine.state)
+            restored = branch.restore(engine)
     if restored is not None:
         engine.step, record = restored[0], TrainingLog.of(restored[1])
         print(f"{run.name}: resumes from step {engine.step} of {run.steps}", file=sys.stderr)
@@ -163,7 +163,7 @@ def _begun(prepared: Prepared, engine: Engine) -> TrainingLog:
             file=sys.stderr,
         )
         # Whoever is killed before the first save does not count again.
-        states.save(0, engine.state, asdict(record))
+        states.save(0, engine, asdict(record))
     return record
 
 
@@ -177,14 +177,14 @@ def _newest(prepared: Prepared, engine: Engine) -> tuple[int, dict] | None:
             allowed = prepared.config.accelerator.continue_on_other_devices
             places = newest_first(states, allowed)
             for found in places if prepared.devices.framework == "jax" else [states]:
-                if (restored := found.restore(engine.state)) is not None:
+                if (restored := found.restore(engine)) is not None:
                     break
     told = group.told(restored and [restored[0], found.path, found.basis])
     with group.as_one():
         if told is not None and not group.leads:
             step, path, basis = told
             found = replace(states, path=path, basis=basis)
-            restored = found.restore(engine.state, only=step)
+            restored = found.restore(engine, only=step)
             if restored is None:
                 raise MlmError(f"{path}: no whole state after step {step} is seen there")
     if restored is not None and found.path != states.path:

@@ -20,12 +20,11 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
-from mlm.training.engine import State
 from mlm.training.locks import FileLock, Lease
 from mlm.training.processes import Peers
 from mlm.training.state_files import (
@@ -40,6 +39,19 @@ _MARKER = "complete.json"
 #: Seconds after which what one host has written is seen by the others.
 _SEEN_SECONDS = 65.0
 _STATE = re.compile(r"step-(\d{8,})/?")
+
+
+class State(Protocol):
+    """Everything that a resumed process needs to compute the same bits."""
+
+    def write(self, place: str) -> None:
+        """Write files below `place`, a directory or gs:// prefix that is there."""
+
+    def help_write(self) -> None:
+        """The part in `write` of a process that does not lead."""
+
+    def read(self, place: str) -> None:
+        """Take the state from there."""
 
 
 @dataclass

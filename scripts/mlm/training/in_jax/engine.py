@@ -80,7 +80,7 @@ class NamedWeights:
 
 
 class Engine:
-    """`mlm.training.engine.Engine` in JAX; its `state` is the engine itself."""
+    """`mlm.training.engine.Engine` in JAX."""
 
     head = "vocabulary projection at masked positions only"
 
@@ -125,10 +125,6 @@ class Engine:
         self._gathered = jax.jit(jnp.copy, out_shardings=self._whole)
         self._batches: Iterator[dict] | None = None
         self._validation_batches: list[dict] | None = None
-
-    @property
-    def state(self) -> "Engine":
-        return self
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
         def begun(weights):

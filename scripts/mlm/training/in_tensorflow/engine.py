@@ -4,8 +4,6 @@ What decides a bit of the weights is here and in the modules that this one uses;
 is logged, saved or pushed is told in mlm.training.loop.
 """
 
-from dataclasses import dataclass
-
 from mlm.foundations.framework import tf, tf_keras
 from mlm.model.cooccurrence import begin_at_counts
 from mlm.model.export import ExportedModel
@@ -51,19 +49,6 @@ def trackable_state(model, optimizer) -> tf.train.Checkpoint:
     return tf.train.Checkpoint(model=model, optimizer=optimizer, generators=generators)
 
 
-@dataclass(frozen=True)
-class TrackedState:
-    """`State` of TensorFlow's variables."""
-
-    variables: tf.train.Checkpoint
-
-    def write(self, place: str) -> None:
-        self.variables.write(f"{place}/variables")
-
-    def read(self, place: str) -> None:
-        self.variables.read(f"{place}/variables").assert_consumed()
-
-
 class Engine:
     """`mlm.training.engine.Engine` in TensorFlow; `model` is the masked language model."""
 
@@ -79,7 +64,7 @@ class Engine:
         with self._strategy.scope():
             self.model = build_model(run.model_config, run.model.initialisation.attention, run.seed)
             built = build_optimizer(optimizer, self.model.trainable_variables)
-        self.state = TrackedState(trackable_state(self.model, built))
+        self._state = trackable_state(self.model, built)
         self.parameters = number_of_parameters(self.model)
         self.head = head_in_words(run.model_config.model_type)
         self.step = 0
@@ -117,6 +102,12 @@ class Engine:
 
     def exported(self) -> ExportedModel:
         return ExportedModel(pytorch_weights(self.model), self._run.model_config)
+
+    def write(self, place: str) -> None:
+        self._state.write(f"{place}/variables")
+
+    def read(self, place: str) -> None:
+        self._state.read(f"{place}/variables").assert_consumed()
 
     def start_trace(self, directory: str) -> None:
         tf.profiler.experimental.start(directory)
