@@ -104,7 +104,7 @@ def faults():
 @pytest.fixture(scope="module")
 def step(tmp_path_factory):
     from mlm.accelerators.lowering import train_step_of
-    from mlm.training.run import run_of
+    from mlm.training.run_inputs import run_of
 
     root = tmp_path_factory.mktemp("run")
     small_run.write_inputs(root)
@@ -145,7 +145,7 @@ def lowered_forward(root: Path, section: dict, **overrides):
     from mlm.accelerators.forward_steps import ForwardSteps, lower_forward
     from mlm.accelerators.lowering import train_step_of
     from mlm.foundations.framework import tf_keras
-    from mlm.training.run import run_of
+    from mlm.training.run_inputs import run_of
 
     small_run.write_inputs(root)
     settings, files = small_run.small_job(root)

@@ -35,7 +35,7 @@ def recorded_training(root, framework: str, case: str) -> None:
     settings, files = small_job(root, f"{framework}-{case}", overrides)
     # Before JAX counts its devices.
     from mlm.training.engine import engine_of, open_devices
-    from mlm.training.run import read_checked_manifests, run_of
+    from mlm.training.run_inputs import read_checked_manifests, run_of
 
     manifests = read_checked_manifests(files, settings.sequence_length)
     devices = open_devices(framework, settings.accelerator, 8)
@@ -141,7 +141,7 @@ def root(tmp_path_factory):
 def test_validation_is_shown_what_its_pipeline_gives(root):
     from mlm.asking.uses import looked_at_in_validation, shown_in_validation
     from mlm.training.in_tensorflow.engine import validation_batches
-    from mlm.training.run import read_manifests, run_of
+    from mlm.training.run_inputs import read_manifests, run_of
 
     settings, files = small_job(root)
     manifests = read_manifests(files, settings.sequence_length)
@@ -167,7 +167,7 @@ def test_validation_is_shown_what_its_pipeline_gives(root):
 def test_a_thousand_tokens_are_asked_for_where_the_training_was(root, framework, case):
     """Steps, masks and replacements of tokens drawn at random, every one of them."""
     from mlm.asking.uses import uses_of
-    from mlm.training.run import read_manifests, run_of
+    from mlm.training.run_inputs import read_manifests, run_of
 
     recorded = the_record(root, framework, case)
     settings, files = small_job(root, "asked", CASES[case])

@@ -18,7 +18,7 @@ from mlm.foundations.digests import FileMemory
 from mlm.training import state_fingerprint
 from mlm.training.in_jax.devices import MeshDevices
 from mlm.training.in_tensorflow.devices import StrategyDevices
-from mlm.training.run import read_checked_manifests, run_of
+from mlm.training.run_inputs import read_checked_manifests, run_of
 from mlm.training.states import StateDirectory
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"

@@ -31,7 +31,7 @@ def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -
     """Write the losses of every step, and of validation, of one run in both engines, which begin
     in the same weights; TensorFlow and JAX are set up once in this process."""
     from mlm.training.engine import engine_of, open_devices
-    from mlm.training.run import read_checked_manifests, run_of
+    from mlm.training.run_inputs import read_checked_manifests, run_of
 
     overrides = {
         "model": {

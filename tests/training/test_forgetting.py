@@ -21,7 +21,7 @@ from mlm.foundations.digests import file_sha256
 from mlm.samples.artefacts import HolesOfRun
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.tfrecord import SampleWriter
-from mlm.training.run import read_manifests, run_of
+from mlm.training.run_inputs import read_manifests, run_of
 
 pytestmark = pytest.mark.slow
 

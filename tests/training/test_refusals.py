@@ -28,7 +28,7 @@ from mlm.tokenizer.encoding import Encoder, SpecialIds
 from mlm.training import state_fingerprint
 from mlm.training.in_tensorflow.devices import StrategyDevices
 from mlm.training.in_tensorflow.model import build_model
-from mlm.training.run import read_checked_manifests, run_of
+from mlm.training.run_inputs import read_checked_manifests, run_of
 
 
 def model_of(family: str, config: dict, architecture: dict | None = None) -> ModelOfRun:

@@ -55,7 +55,6 @@ COMPUTES_NO_BITS = {
     "mlm.training.processes": "starts the processes",
     "mlm.foundations.artefacts": "reads and writes JSON",
     "mlm.foundations.typed_artefacts": "reads and writes JSON",
-    "mlm.samples.artefacts": "reads and writes JSON",
     "mlm.training.state_files": "writes files",
     "mlm.samples.blocks": "the manifests' digests are part of the state",
     "mlm.samples.manifests": "the manifests' digests are part of the state",

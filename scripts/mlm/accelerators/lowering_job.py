@@ -19,7 +19,8 @@ from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.in_tensorflow.devices import open_strategy
-from mlm.training.run import Run, RunFiles, run_of
+from mlm.training.run import Run, RunFiles
+from mlm.training.run_inputs import run_of
 
 
 @dataclass(frozen=True)

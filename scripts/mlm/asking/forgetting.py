@@ -31,7 +31,7 @@ from mlm.samples.making_holes import TrainSplit, holes_of
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.branching import first_difference
-from mlm.training.run import read_manifests
+from mlm.training.run_inputs import read_manifests
 
 
 @dataclass(frozen=True)

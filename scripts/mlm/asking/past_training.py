@@ -22,7 +22,8 @@ from mlm.training.artefacts import Training
 from mlm.training.branching import branch_of
 from mlm.training.engine import Devices, Engine, engine_of, open_devices
 from mlm.training.pretrain import states_of
-from mlm.training.run import Run, read_checked_manifests, run_of
+from mlm.training.run import Run
+from mlm.training.run_inputs import read_checked_manifests, run_of
 from mlm.training.state_fingerprint import COMPUTING_PACKAGES, state_basis
 from mlm.training.states import StateDirectory
 from mlm.training.training_log import TrainingLog

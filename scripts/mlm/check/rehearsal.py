@@ -21,7 +21,8 @@ from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_building import make_tokenizer
 from mlm.tokenizer.tokenizer_settings import CorpusTooSmall, expected_vocabulary
 from mlm.training.engine import Devices, Engine, engine_of
-from mlm.training.run import RunFiles, read_manifests, run_of
+from mlm.training.run import RunFiles
+from mlm.training.run_inputs import read_manifests, run_of
 
 #: Seconds, and steps, for which steps are timed.
 _TIMED_SECONDS, _TIMED_STEPS = 1.0, 50
@@ -191,7 +192,7 @@ def rehearse_steps(
     validated, watch = watch.span(threads) * (1 / max(1, samples)), Stopwatch()
     state, model = directory / "state", directory / "model"
     state.mkdir(parents=True)
-    engine.state.write(str(state))
+    engine.write(str(state))
     saved = watch.span()
     engine.exported().write(str(model))
     return Steps(

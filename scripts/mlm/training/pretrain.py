@@ -36,7 +36,8 @@ from mlm.training.periodic_actions import (
     Validating,
     not_finite,
 )
-from mlm.training.run import Run, RunFiles, read_checked_manifests, run_of
+from mlm.training.run import Run, RunFiles
+from mlm.training.run_inputs import read_checked_manifests, run_of
 from mlm.training.state_fingerprint import state_basis
 from mlm.training.states import StateDirectory
 from mlm.training.training_log import TrainingLog, TrainingProgress, write_rows
