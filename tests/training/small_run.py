@@ -181,6 +181,15 @@ def small_job(
     return settings, files
 
 
+def small_run(root: Path, overrides: dict | None = None, replicas: int = 1, **how):
+    """(Run, RunFiles) of a run below `root`, resolved; `how` is for `run_of`."""
+    from mlm.training.run_inputs import read_checked_manifests, run_of
+
+    config, files = small_job(root, overrides=overrides)
+    manifests = read_checked_manifests(files, config.sequence_length)
+    return run_of(config, files, manifests, replicas, **how), files
+
+
 def write_holes(root: Path, name: str, holes: list[tuple[int, int, int]]) -> None:
     """What the run `name` below `root` is trained without: (sample, begin, end) of each hole."""
     tokens = sum(end - begin for _, begin, end in holes)

@@ -5,7 +5,7 @@ import multiprocessing
 
 import numpy as np
 import pytest
-from small_run import LENGTH, small_job, small_samples, write_inputs
+from small_run import LENGTH, small_job, small_run, small_samples, write_inputs
 
 PAIRS = 1000
 #: One batch a step, and what else decides which sample a step is shown and how.
@@ -32,14 +32,12 @@ def recorded_training(root, framework: str, case: str) -> None:
     asked for and the tokens that stood there, -1 for slots without use.
     """
     overrides = CASES[case] | {"pretraining": CASES[case]["pretraining"] | {"engine": framework}}
-    settings, files = small_job(root, f"{framework}-{case}", overrides)
+    config, _ = small_job(root, overrides=overrides)
     # Before JAX counts its devices.
     from mlm.training.engine import engine_of, open_devices
-    from mlm.training.run_inputs import read_checked_manifests, run_of
 
-    manifests = read_checked_manifests(files, settings.sequence_length)
-    devices = open_devices(framework, settings.accelerator, 8)
-    run = run_of(settings, files, manifests, devices.replicas)
+    devices = open_devices(framework, config.accelerator, 8)
+    run, _ = small_run(root, overrides, devices.replicas)
     rows = []
     (record_tensorflow if framework == "tensorflow" else record_jax)(rows)
     engine = engine_of(run, devices)
@@ -141,11 +139,8 @@ def root(tmp_path_factory):
 def test_validation_is_shown_what_its_pipeline_gives(root):
     from mlm.asking.uses import looked_at_in_validation, shown_in_validation
     from mlm.training.in_tensorflow.engine import validation_batches
-    from mlm.training.run_inputs import read_manifests, run_of
 
-    settings, files = small_job(root)
-    manifests = read_manifests(files, settings.sequence_length)
-    run = run_of(settings, files, manifests, 1, with_model=False)
+    run, _ = small_run(root, with_model=False)
     stored, seen = small_samples(run.validation.num_samples), set()
     for batch in validation_batches(run, 8).as_numpy_iterator():
         for row, index in enumerate(batch["sample_index"].tolist()):
@@ -167,12 +162,9 @@ def test_validation_is_shown_what_its_pipeline_gives(root):
 def test_a_thousand_tokens_are_asked_for_where_the_training_was(root, framework, case):
     """Steps, masks and replacements of tokens drawn at random, every one of them."""
     from mlm.asking.uses import uses_of
-    from mlm.training.run_inputs import read_manifests, run_of
 
     recorded = the_record(root, framework, case)
-    settings, files = small_job(root, "asked", CASES[case])
-    manifests = read_manifests(files, settings.sequence_length)
-    run = run_of(settings, files, manifests, recorded["replicas"], with_model=False)
+    run, _ = small_run(root, CASES[case], recorded["replicas"], with_model=False)
 
     stored = small_samples(run.train.num_samples)
     numbers = {tuple(ids): number for number, ids in enumerate(stored.tolist())}

@@ -11,14 +11,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from small_run import LENGTH, result, small_job, write_inputs
+from small_run import LENGTH, result, small_run, write_inputs
 
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.training import state_fingerprint
 from mlm.training.in_jax.devices import MeshDevices
 from mlm.training.in_tensorflow.devices import StrategyDevices
-from mlm.training.run_inputs import read_checked_manifests, run_of
 from mlm.training.states import StateDirectory
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -103,8 +102,7 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
 
 def asked(root: Path, overrides: dict | None = None, engine: str = "tensorflow") -> tuple:
     """A run, its files and its device: what its states are made from, beside code and packages."""
-    settings, files = small_job(root, overrides=overrides)
-    run = run_of(settings, files, read_checked_manifests(files, LENGTH), replicas=1)
+    run, files = small_run(root, overrides)
     if engine == "jax":
         return run, files, MeshDevices(SimpleNamespace(size=1), kind="tpu", precision="float32")
     strategy = SimpleNamespace(num_replicas_in_sync=1)

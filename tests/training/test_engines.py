@@ -7,7 +7,7 @@ import signal
 
 import numpy as np
 import pytest
-from small_run import result, run_child, small_job, write_inputs
+from small_run import result, run_child, small_job, small_run, write_inputs
 
 JAX = {"pretraining": {"engine": "jax"}}
 #: The optimizers, and what else leads through other code: batches in parts, whole words, decay.
@@ -31,7 +31,6 @@ def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -
     """Write the losses of every step, and of validation, of one run in both engines, which begin
     in the same weights; TensorFlow and JAX are set up once in this process."""
     from mlm.training.engine import engine_of, open_devices
-    from mlm.training.run_inputs import read_checked_manifests, run_of
 
     overrides = {
         "model": {
@@ -40,12 +39,11 @@ def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -
         },
         "pretraining": pretraining | {"steps": steps},
     }
-    settings, files = small_job(root, name, overrides)
-    manifests = read_checked_manifests(files, settings.sequence_length)
-    run = run_of(settings, files, manifests, replicas=1)
+    config, _ = small_job(root, overrides=overrides)
+    run, _ = small_run(root, overrides)
     found, weights = {}, None
     for framework in ("tensorflow", "jax"):
-        devices = open_devices(framework, settings.accelerator, 8)
+        devices = open_devices(framework, config.accelerator, 8)
         engine = engine_of(run, devices)
         if weights is None:
             weights = engine.exported().weights

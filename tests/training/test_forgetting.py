@@ -11,7 +11,7 @@ from small_run import (
     VOCABULARY,
     result,
     run_child,
-    small_job,
+    small_run,
     small_samples,
     write_holes,
     write_inputs,
@@ -21,7 +21,6 @@ from mlm.foundations.digests import file_sha256
 from mlm.samples.artefacts import HolesOfRun
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.tfrecord import SampleWriter
-from mlm.training.run_inputs import read_manifests, run_of
 
 pytestmark = pytest.mark.slow
 
@@ -34,9 +33,7 @@ HOLES = [(3, 4, 9), (41, 10, LENGTH), (42, 0, 6), (150, 0, LENGTH)]
 
 def steps_of(root, samples) -> dict[int, int]:
     """By sample, the first step that uses it."""
-    settings, files = small_job(root, "asked", BASE)
-    manifests = read_manifests(files, LENGTH)
-    run = run_of(settings, files, manifests, 1, with_model=False)
+    run, _ = small_run(root, BASE, with_model=False)
     order = run.order_from(0)
     return {s: step for s in samples if (step := order.first_update(run.train, [s]))}
 
