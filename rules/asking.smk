@@ -30,7 +30,6 @@ rule asked:
         "logs/benchmarks/asked/{run}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=30,
@@ -60,7 +59,6 @@ rule index_split:
         "logs/benchmarks/index_split/{split}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=1000,
         runtime=240,

@@ -13,10 +13,9 @@ BASE = Path(str(workflow.current_basedir)).parent
 if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
 
-from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
-from mlm.config.memory import evaluation_mb, tokens_of, training_mb
+from mlm.config.memory import memory_of_evaluation, memory_of_training, tokens_of
 from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import settings_from
@@ -37,7 +36,6 @@ from mlm.foundations.artefacts import portable
 from mlm.foundations.bucket_results import check_bucket
 from mlm.samples.object_storage import is_remote
 from mlm.samples.prebuilt import find_shards
-from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 from mlm.accelerators.compiler import require_compiler
 
 
@@ -83,10 +81,8 @@ PREFLIGHT_BEFORE_TRAINING = (
     settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
 )
 
-TOKENIZER_FILES = [
-    f"results/tokenizer/{name}.json"
-    for name in ("tokenizer", "tokenizer_config", "special_tokens_map")
-]
+TOKENIZER_PARTS = ["tokenizer", "tokenizer_config", "special_tokens_map"]
+TOKENIZER_FILES = [f"results/tokenizer/{name}.json" for name in TOKENIZER_PARTS]
 TOKENIZER_RECORD = "results/tokenizer/tokenizer_stats.json"
 INDEXES = expand("results/index/{split}.{suffix}", split=SPLITS, suffix=["sqlite", "json"])
 # By these sentence-transformers opens a model.
@@ -99,19 +95,14 @@ TRAINED_FILES = {
     "weights": "model/model.safetensors",
     "config": "model/config.json",
     "card": "model/README.md",
-    "tokenizer": "model/tokenizer.json",
-    "tokenizer_config": "model/tokenizer_config.json",
-    "special_tokens_map": "model/special_tokens_map.json",
+    **{name: f"model/{name}.json" for name in TOKENIZER_PARTS},
     **SENTENCE_ENCODER,
     "log": "training.csv",
     "summary": "training.json",
 }
 MODEL_FILES = {
     "model": "results/runs/{run}/model/model.safetensors",
-    "config": "results/runs/{run}/model/config.json",
-    "tokenizer": "results/runs/{run}/model/tokenizer.json",
-    "tokenizer_config": "results/runs/{run}/model/tokenizer_config.json",
-    "special_tokens_map": "results/runs/{run}/model/special_tokens_map.json",
+    **{name: f"results/runs/{{run}}/model/{name}.json" for name in ("config", *TOKENIZER_PARTS)},
     # Names the others with their digests.
     "training": "results/runs/{run}/training.json",
 }
@@ -121,24 +112,14 @@ FINETUNE_FOLDS = list(range(settings["finetune"]["folds"]))
 FINETUNE_RULES = ["finetune_data", "finetune_ridge", "finetune_fold", "finetune_merge"]
 
 # Stages that run only when asked and that the report then shows, with what they write.
+PREFLIGHT_WANTED = settings["preflight"]["enabled"]
+FINETUNE_WANTED = settings["finetune"]["enabled"]
 REPORT_EXTRAS = {
-    name: path
-    for name, path, wanted in (
-        (
-            "preflight",
-            "results/runs/{run}/preflight.json",
-            settings["preflight"]["enabled"] or PREFLIGHT_BEFORE_TRAINING,
-        ),
-        (
-            "preflight_finetune",
-            "results/runs/{run}/preflight_finetune.json",
-            settings["preflight"]["enabled"] and settings["finetune"]["enabled"],
-        ),
-        (
-            "finetune",
-            "results/runs/{run}/finetune/metrics.json",
-            settings["finetune"]["enabled"],
-        ),
+    name: f"results/runs/{{run}}/{file}"
+    for name, file, wanted in (
+        ("preflight", "preflight.json", PREFLIGHT_WANTED or PREFLIGHT_BEFORE_TRAINING),
+        ("preflight_finetune", "preflight_finetune.json", PREFLIGHT_WANTED and FINETUNE_WANTED),
+        ("finetune", "finetune/metrics.json", FINETUNE_WANTED),
     )
     if wanted and name.split("_")[0] in settings["report"]["sections"]
 }
@@ -154,14 +135,9 @@ PUBLISH_RECORDS = [
 
 
 wildcard_constraints:
+    **dict.fromkeys(("shard", "part", "parts", "partition", "share", "shares"), r"\d{5}"),
     split="|".join(SPLITS),
     run="|".join(map(re.escape, RUNS)),
-    shard=r"\d{5}",
-    part=r"\d{5}",
-    parts=r"\d{5}",
-    partition=r"\d{5}",
-    share=r"\d{5}",
-    shares=r"\d{5}",
 
 
 # Content decides whether a file or a module changed; what was read once is remembered.
@@ -223,38 +199,6 @@ def operational(**values):
     return of_job
 
 
-def start_of(run):
-    """Which state of another run `run` begins with: that run and the step; None twice for none."""
-    return run_section(settings, run, "pretraining")["continue_from"]
-
-
-def checkpointing_of(wildcards):
-    """Where and when the training of the job's run saves its state."""
-    own = run_section(settings, wildcards.run, "pretraining")["checkpoint"]
-    asked = {start["step"] for start in map(start_of, RUNS) if start["run"] == wildcards.run}
-    return own | {"keep_steps": sorted(asked.union(own["keep_steps"]))}
-
-
-def continuation_of(wildcards):
-    """The settings of the run that the job's run continues, or None."""
-    run = start_of(wildcards.run)["run"]
-    if run is None:
-        return None
-    pretraining = run_section(settings, run, "pretraining")
-    return {"name": run, "model": model_of_run(settings, run), "pretraining": pretraining}
-
-
-def summary_of_continued_run(wildcards):
-    """The end of the training that the job's run continues; what it was matters, not its date.
-
-    After it, what that run forgets, if anything.
-    """
-    run = start_of(wildcards.run)["run"]
-    if run is None:
-        return []
-    return [ancient(path) for path in [f"results/runs/{run}/training.json", *holes_of(run)]]
-
-
 def forgotten_by(run):
     """What of the train split `run` is trained without."""
     return run_section(settings, run, "pretraining")["forget"]
@@ -268,12 +212,6 @@ def holes_of(run):
 def publish_of(repository, *keys, **others):
     """Keys of section `publish` for a job, and `repository`: the {kind: name} that it publishes to."""
     return canonical(repository | {key: PUBLISH[key] for key in keys} | others)
-
-
-def pushing_of(wildcards):
-    """Where and how often the training of the job's run pushes checkpoints to the Hub."""
-    repository = {"model": model_repository(PUBLISH, wildcards.run)}
-    return publish_of(repository, "private", "attempts", "checkpoints")
 
 
 def canonical(value):
@@ -325,25 +263,9 @@ def staged_shards(*splits):
     return [file for split in splits for file in SHARD_FILES[split]]
 
 
-def of_accelerator(*keys):
-    """The keys of section `accelerator`, for `params`."""
-    return canonical({key: settings["accelerator"][key] for key in keys})
-
-
-def processes_of_job():
-    """How many processes the job of a training starts on its machine; under Slurm, each of its tasks
-    asks for its own memory."""
-    accelerator = settings["accelerator"]
-    return accelerator["processes"] or 1 if accelerator["start"] == "here" else 1
-
-
-# The size of a tokenizer that is trained here; that of another is not known before it is read.
-VOCABULARY = expected_vocabulary(settings["tokenizer"]) if FROM_CORPUS else None
-
-
-def of_finetune(*keys):
-    """The keys of section `finetune`, for `params`."""
-    return canonical({key: settings["finetune"][key] for key in keys})
+def of_section(section, *keys):
+    """The `keys` of a section that all runs share, for `params`."""
+    return canonical({key: settings[section][key] for key in keys})
 
 
 def of_folds(start, name):
@@ -388,34 +310,6 @@ def check_before_work(jobs):
             require_compiler()
         if any(name.startswith("publish_") for name in names):
             token_from_environment()
-
-
-def memory_of_training(wildcards, input):
-    """What the model, its optimizer, the batches and the counts take; see `training_mb`."""
-    accelerator = settings["accelerator"]
-    pretraining = run_section(settings, wildcards.run, "pretraining")
-    return training_mb(
-        model_of(wildcards),
-        pretraining,
-        VOCABULARY,
-        settings["shards"]["sequence_length"],
-        replicas=(accelerator["virtual_replicas"] or 1) * processes_of_job(),
-        on_host=accelerator["kind"] in ("auto", "cpu") or bool(accelerator["virtual_replicas"]),
-        lanes=Accelerator.of_param(accelerator).lanes(pretraining["per_replica_batch_size"]),
-        tokens=stored_tokens(input.train),
-    )
-
-
-def memory_of_evaluation(wildcards, input):
-    """What the model, the counts and the test split take; see `evaluation_mb`."""
-    return evaluation_mb(
-        model_of(wildcards),
-        VOCABULARY,
-        settings["shards"]["sequence_length"],
-        train=stored_tokens(input.train),
-        test=stored_tokens(input.test),
-        max_tokens=run_section(settings, wildcards.run, "evaluation")["max_tokens"],
-    )
 
 
 def stored_tokens(manifest):

@@ -113,7 +113,6 @@ if IN_PARTS:
             "logs/benchmarks/corpus_read/{part}-of-{parts}.tsv"
         conda:
             "../envs/environment.yaml"
-        threads: 1
         resources:
             mem_mb=1000,
             runtime=240,
@@ -138,7 +137,6 @@ if IN_PARTS:
             "logs/benchmarks/corpus_deduplicate/{partition}-of-{parts}.tsv"
         conda:
             "../envs/environment.yaml"
-        threads: 1
         resources:
             mem_mb=1000,
             runtime=120,
@@ -164,7 +162,6 @@ if IN_PARTS and HELD_OUT:
             "logs/benchmarks/corpus_decontaminate/{part}-of-{parts}.tsv"
         conda:
             "../envs/environment.yaml"
-        threads: 1
         resources:
             mem_mb=1500,
             runtime=240,
@@ -195,7 +192,6 @@ if IN_PARTS and NEAR_DUPLICATES:
             "logs/benchmarks/corpus_sign/{part}-of-{parts}.tsv"
         conda:
             "../envs/environment.yaml"
-        threads: 1
         resources:
             mem_mb=1000,
             runtime=240,
@@ -219,7 +215,6 @@ if IN_PARTS and NEAR_DUPLICATES:
             "logs/benchmarks/corpus_link/{partition}-of-{parts}.tsv"
         conda:
             "../envs/environment.yaml"
-        threads: 1
         resources:
             mem_mb=1000,
             runtime=240,
@@ -245,7 +240,6 @@ if IN_PARTS and NEAR_DUPLICATES:
             "logs/benchmarks/corpus_cluster/{parts}.tsv"
         conda:
             "../envs/environment.yaml"
-        threads: 1
         resources:
             mem_mb=1000,
             runtime=240,
@@ -277,7 +271,6 @@ if IN_PARTS:
             "logs/benchmarks/corpus_write/{split}-{share}-of-{shares}.tsv"
         conda:
             "../envs/environment.yaml"
-        threads: 1
         resources:
             mem_mb=1000,
             runtime=240,
@@ -313,7 +306,6 @@ if IN_PARTS:
             "logs/benchmarks/corpus_counts/corpus_counts.tsv"
         conda:
             "../envs/environment.yaml"
-        threads: 1
         resources:
             mem_mb=1000,
             runtime=60,

@@ -25,7 +25,9 @@ rule evaluate:
         "../envs/environment.yaml"
     threads: 2
     resources:
-        mem_mb=memory_of_evaluation,
+        mem_mb=lambda wildcards, input: memory_of_evaluation(
+            settings, wildcards.run, stored_tokens(input.train), stored_tokens(input.test)
+        ),
         runtime=120,
     params:
         code=code("evaluate"),
@@ -45,7 +47,7 @@ rule evaluate:
             "train_samples",
         ),
         pretraining=of_run("pretraining", "attend"),
-        accelerator=of_accelerator("cpu_threads", "kind", "virtual_replicas"),
+        accelerator=of_section("accelerator", "cpu_threads", "kind", "virtual_replicas"),
         operational=operational(tpu=settings["accelerator"]["tpu"]),
     script:
         "../scripts/jobs/evaluate.py"
@@ -63,7 +65,6 @@ rule fill_mask:
         "logs/benchmarks/fill_mask/{run}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=15,

@@ -36,14 +36,13 @@ rule finetune_data:
         "logs/benchmarks/finetune_data/finetune_data.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=1000,
         runtime=15,
     params:
         code=code("finetune_data"),
         files=identities(FINETUNE_FILES),
-        finetune=of_finetune("data", "folds", "task"),
+        finetune=of_section("finetune", "data", "folds", "task"),
         seed=FINETUNE_SEED,
         # How pretraining divided the speeches, where it read them.
         pretraining=(
@@ -68,7 +67,6 @@ rule finetune_ridge:
         "logs/benchmarks/finetune_ridge/finetune_ridge.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=3000,
         runtime=60,
@@ -109,7 +107,8 @@ rule finetune_fold:
         runtime=240,
     params:
         code=code("finetune_fold"),
-        finetune=of_finetune(
+        finetune=of_section(
+            "finetune",
             "cpu_threads",
             "dropout",
             "epochs",
@@ -123,7 +122,7 @@ rule finetune_fold:
             "warmup_ratio",
         ),
         seed=FINETUNE_SEED,
-        accelerator=of_accelerator("kind", "precision", "virtual_replicas"),
+        accelerator=of_section("accelerator", "kind", "precision", "virtual_replicas"),
         operational=operational(wandb=FINETUNE["wandb"]),
     script:
         "../scripts/jobs/finetune_fold.py"
@@ -160,13 +159,13 @@ rule finetune_merge:
         "logs/benchmarks/finetune_merge/{run}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=1000,
         runtime=15,
     params:
         code=code("finetune_merge"),
-        finetune=of_finetune(
+        finetune=of_section(
+            "finetune",
             "confidence",
             "epochs",
             "folds",

@@ -145,7 +145,6 @@ rule preflight_finetune:
         "logs/benchmarks/preflight_finetune/{run}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=5000,
         runtime=240,
@@ -153,7 +152,8 @@ rule preflight_finetune:
         code=code("preflight_finetune"),
         targets=settings["preflight"]["targets"],
         effort=settings["preflight"]["effort"],
-        finetune=of_finetune(
+        finetune=of_section(
+            "finetune",
             "dropout",
             "epochs",
             "learning_rate",
@@ -181,7 +181,6 @@ rule preflight_passed:
         "logs/benchmarks/preflight_passed/{run}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=200,
         runtime=5,
@@ -208,7 +207,6 @@ rule preflight:
         "logs/benchmarks/preflight/preflight.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=200,
         runtime=5,

@@ -11,6 +11,44 @@
 # Pushes    checkpoints to the Hub meanwhile, where publish.checkpoints.every asks for it
 
 
+def start_of(run):
+    """Which state of another run `run` begins with: that run and the step; None twice for none."""
+    return run_section(settings, run, "pretraining")["continue_from"]
+
+
+def checkpointing_of(wildcards):
+    """Where and when the training of the job's run saves its state."""
+    own = run_section(settings, wildcards.run, "pretraining")["checkpoint"]
+    asked = {start["step"] for start in map(start_of, RUNS) if start["run"] == wildcards.run}
+    return own | {"keep_steps": sorted(asked.union(own["keep_steps"]))}
+
+
+def continuation_of(wildcards):
+    """The settings of the run that the job's run continues, or None."""
+    run = start_of(wildcards.run)["run"]
+    if run is None:
+        return None
+    pretraining = run_section(settings, run, "pretraining")
+    return {"name": run, "model": model_of_run(settings, run), "pretraining": pretraining}
+
+
+def summary_of_continued_run(wildcards):
+    """The end of the training that the job's run continues; what it was matters, not its date.
+
+    After it, what that run forgets, if anything.
+    """
+    run = start_of(wildcards.run)["run"]
+    if run is None:
+        return []
+    return [ancient(path) for path in [f"results/runs/{run}/training.json", *holes_of(run)]]
+
+
+def pushing_of(wildcards):
+    """Where and how often the training of the job's run pushes checkpoints to the Hub."""
+    repository = {"model": model_repository(PUBLISH, wildcards.run)}
+    return publish_of(repository, "private", "attempts", "checkpoints")
+
+
 rule holes:
     """Find where the documents that a run forgets stand in the samples of the train split."""
     input:
@@ -29,7 +67,6 @@ rule holes:
         "logs/benchmarks/holes/{run}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=60,
@@ -70,7 +107,9 @@ rule pretrain:
         "../envs/environment.yaml"
     threads: 2
     resources:
-        mem_mb=memory_of_training,
+        mem_mb=lambda wildcards, input: memory_of_training(
+            settings, wildcards.run, stored_tokens(input.train)
+        ),
         runtime=720,
     params:
         code=code(*TRAINING_JOBS),
@@ -78,8 +117,10 @@ rule pretrain:
         pretraining=pretraining_of,
         seed=settings["seed"],
         # How many processes there are decides the size of a batch, and how sums are rounded.
-        accelerator=of_accelerator(
-            *("cpu_threads", "deterministic", "kind", "precision", "processes"), "virtual_replicas"
+        accelerator=of_section(
+            "accelerator",
+            *("cpu_threads", "deterministic", "kind", "precision", "processes"),
+            "virtual_replicas",
         ),
         sequence_length=settings["shards"]["sequence_length"],
         corpus=settings["corpus"]["source"],
@@ -89,7 +130,9 @@ rule pretrain:
             continue_from=of_run("pretraining", "continue_from"),
             parent=continuation_of,
             push=pushing_of,
-            processes=of_accelerator("start", "join_seconds", "continue_on_other_devices"),
+            processes=of_section(
+                "accelerator", "start", "join_seconds", "continue_on_other_devices"
+            ),
             # For a TPU that accelerator.kind: auto finds on the machine that trains.
             preflight_required=settings["preflight"]["required"],
             tpu=settings["accelerator"]["tpu"],
@@ -113,7 +156,6 @@ rule keep_model:
         "logs/benchmarks/keep_model/{run}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=500,
         runtime=30,

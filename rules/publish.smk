@@ -42,7 +42,6 @@ rule publish_tokenizer:
     localrule: True
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=500,
         runtime=60,
@@ -72,7 +71,6 @@ rule publish_dataset:
     localrule: True
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=1000,
         runtime=1440,
@@ -100,7 +98,6 @@ rule publish_model:
     localrule: True
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=1000,
         runtime=240,

@@ -47,7 +47,6 @@ rule report:
         "logs/benchmarks/report/report.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=1000,
         runtime=10,

@@ -36,7 +36,6 @@ if not FROM_CORPUS:
             "logs/benchmarks/manifest/{split}.tsv"
         conda:
             "../envs/environment.yaml"
-        threads: 1
         resources:
             mem_mb=2000,
             runtime=240,
@@ -71,7 +70,6 @@ else:
             shards=r"\d{5}",
         conda:
             "../envs/environment.yaml"
-        threads: 1
         # Alike for all shards, so that a cluster can take several as one group:
         # --groups shard=shards --group-components shards=20
         resources:
@@ -102,7 +100,6 @@ else:
             "logs/benchmarks/manifest/{split}.tsv"
         conda:
             "../envs/environment.yaml"
-        threads: 1
         resources:
             mem_mb=500,
             runtime=30,
@@ -128,7 +125,6 @@ rule verify:
         "logs/benchmarks/verify/verify.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=240,
@@ -158,7 +154,6 @@ rule masked_samples:
         "logs/benchmarks/masked_samples/{run}.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=2000,
         runtime=30,
@@ -184,7 +179,6 @@ rule preview:
         "logs/benchmarks/preview/preview.tsv"
     conda:
         "../envs/environment.yaml"
-    threads: 1
     resources:
         mem_mb=200,
         runtime=10,

@@ -63,7 +63,7 @@ def test_the_engine_trains_on_shards_that_are_there(rows_of, tmp_path):
 
 def test_the_default_of_the_benchmark_is_that_of_the_configuration(monkeypatch):
     from mlm.config.resolution import model_of_run, resolve
-    from mlm.tokenizer.tokenizer_settings import expected_vocabulary
+    from mlm.config.tokenizer import expected_vocabulary
 
     monkeypatch.syspath_prepend(str(BENCHMARK.parent))
     from accelerator import _DEFAULT, CASES

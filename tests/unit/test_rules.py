@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NEEDED = ("log:", "benchmark:", "threads:", "resources:", "mem_mb", "runtime", "conda:")
+NEEDED = ("log:", "benchmark:", "resources:", "mem_mb", "runtime", "conda:")
 
 
 def rules():

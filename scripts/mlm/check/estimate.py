@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from mlm.check.rehearsal import Data, Span, Steps
 from mlm.check.sample import Sample
 from mlm.config.fields import SPLITS
-from mlm.config.memory import evaluation_mb, training_mb
+from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import Settings, run_section
 from mlm.config.run import RunConfiguration
 from mlm.foundations.errors import MlmError
-from mlm.tokenizer.tokenizer_settings import expected_vocabulary
 
 #: Seconds of a stage's jobs whatever their data: to start, to import and to open a model; and of
 #: Snakemake itself with the report.
@@ -116,19 +115,13 @@ def stages_of_run(
     names = f"pretrain [{run.name}]", f"evaluate [{run.name}]"
     if steps is None:
         return [Stage(name) for name in names]
-    model, section, length = run.model.model_dump(), run.pretraining, run.sequence_length
+    section, length = run.pretraining, run.sequence_length
     evaluation = run_section(settings, run.name, "evaluation")
-    vocabulary = expected_vocabulary(settings["tokenizer"])
     train, test = (sizes[s].samples * length if sizes else None for s in ("train", "test"))
-    evaluated_mb = evaluation_mb(model, vocabulary, length, train, test, evaluation["max_tokens"])
+    evaluated_mb = memory_of_evaluation(settings, run.name, train, test)
     number = updates(run, sizes, steps.batch)
-    memory = training_mb(
-        *(model, section.model_dump(), vocabulary, length),
-        replicas=steps.replicas,
-        lanes=run.accelerator.lanes(section.per_replica_batch_size),
-        on_host=steps.kind == "cpu",
-        tokens=train,
-    )
+    on_host = steps.kind == "cpu"
+    memory = memory_of_training(settings, run.name, train, steps.replicas, on_host)
     disk = _disk(section, number, steps)
     if number is None or sizes is None:
         trained = None if number is None else steps.begun + steps.step * number

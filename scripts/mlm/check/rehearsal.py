@@ -12,14 +12,14 @@ from mlm.config.fields import SPLITS
 from mlm.config.memory import parameters
 from mlm.config.resolution import Settings
 from mlm.config.run import RunConfiguration
-from mlm.config.tokenizer import Shards
+from mlm.config.tokenizer import Shards, expected_vocabulary
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_building import make_tokenizer
-from mlm.tokenizer.tokenizer_settings import CorpusTooSmall, expected_vocabulary
+from mlm.tokenizer.tokenizer_settings import CorpusTooSmall
 from mlm.training.engine import Devices, Engine, engine_of
 from mlm.training.run import RunFiles
 from mlm.training.run_inputs import read_manifests, run_of

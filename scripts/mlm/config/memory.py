@@ -10,7 +10,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from mlm.config.accelerator import Accelerator
 from mlm.config.families import engine_for
+from mlm.config.resolution import Settings, model_of_run, run_section
+from mlm.config.tokenizer import expected_vocabulary
 
 #: Parameters taken for a model whose sizes are known to the Hub alone: about those of
 #: deberta-v2-xxlarge, the largest of a family that is trained here.
@@ -112,6 +115,51 @@ def parameters(model: Mapping[str, Any], vocabulary: int | None, sequence_length
 def _vocabulary(fields: Mapping[str, Any], vocabulary: int | None) -> int:
     # A model with another vocabulary than its tokenizer's is refused.
     return vocabulary or fields.get("vocab_size") or LARGEST_VOCABULARY
+
+
+def memory_of_training(
+    settings: Settings,
+    run: str,
+    tokens: int | None,
+    replicas: int | None = None,
+    on_host: bool | None = None,
+) -> int:
+    """MB of the training of `run`, for `mem_mb` of its job; see `training_mb`.
+
+    `replicas` in this machine's memory and `on_host` are taken from section `accelerator` unless
+    they were measured. Under Slurm, each task asks for its own memory.
+    """
+    section = settings["accelerator"]
+    pretraining = run_section(settings, run, "pretraining")
+    if replicas is None:
+        here = section["processes"] if section["start"] == "here" else None
+        replicas = (section["virtual_replicas"] or 1) * (here or 1)
+    if on_host is None:
+        on_host = section["kind"] in ("auto", "cpu") or bool(section["virtual_replicas"])
+    return training_mb(
+        model_of_run(settings, run),
+        pretraining,
+        _tokenizer_ids(settings),
+        settings["shards"]["sequence_length"],
+        replicas=replicas,
+        on_host=on_host,
+        lanes=Accelerator.of_param(section).lanes(pretraining["per_replica_batch_size"]),
+        tokens=tokens,
+    )
+
+
+def memory_of_evaluation(settings: Settings, run: str, train: int | None, test: int | None) -> int:
+    """MB of the evaluation of `run`, for `mem_mb` of its job; see `evaluation_mb`."""
+    longest = run_section(settings, run, "evaluation")["max_tokens"]
+    length = settings["shards"]["sequence_length"]
+    model, ids = model_of_run(settings, run), _tokenizer_ids(settings)
+    return evaluation_mb(model, ids, length, train, test, longest)
+
+
+def _tokenizer_ids(settings: Settings) -> int | None:
+    if settings["shards"]["source"] != "corpus":
+        return None
+    return expected_vocabulary(settings["tokenizer"])
 
 
 def training_mb(

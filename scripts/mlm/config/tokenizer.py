@@ -1,7 +1,8 @@
 """Sections `tokenizer` and `shards`: how text becomes ids, and ids become files."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -12,6 +13,8 @@ from mlm.config.hub_names import unpinned
 BYTE_FALLBACK_KINDS = ("unigram", "bpe")
 #: Below this sentencepiece, which trains the kind unigram, refuses the coverage.
 LEAST_UNIGRAM_COVERAGE = 0.98
+#: As many ids as `tokenizer.vocabulary_size: null` gives a text, for all but large alphabets.
+MOST_BY_ITSELF = 8000
 _SPECIAL_TOKENS, _BYTES = 5, 256
 _Ids = Annotated[int, Field(ge=6, le=4_000_000)]
 
@@ -127,6 +130,17 @@ class Tokenizer(Section):
             if not old
         ]
         return problems
+
+
+def expected_vocabulary(section: Mapping[str, Any]) -> int | None:
+    """How many ids a tokenizer of the section `tokenizer` is expected to have, before it is made.
+
+    At most, where the corpus decides; None: it is a pretrained one.
+    """
+    if section["kind"] == "pretrained":
+        return None
+    size = section["vocabulary_size"]
+    return MOST_BY_ITSELF if size is None else size
 
 
 class Prebuilt(Section):

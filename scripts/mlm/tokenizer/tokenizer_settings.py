@@ -1,30 +1,15 @@
 """What the configuration says of the tokenizer, and where the text does not allow it."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from mlm.config.tokenizer import MOST_BY_ITSELF
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES
 
 #: The pieces of byte fallback, by byte.
 BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-
-
-#: As many ids as `tokenizer.vocabulary_size: null` gives a text, for all but large alphabets.
-MOST_BY_ITSELF = 8000
-
-
-def expected_vocabulary(section: Mapping[str, Any]) -> int | None:
-    """How many ids a tokenizer of the section `tokenizer` is expected to have, before it is made.
-
-    At most, where the corpus decides; None: it is a pretrained one.
-    """
-    if section["kind"] == "pretrained":
-        return None
-    size = section["vocabulary_size"]
-    return MOST_BY_ITSELF if size is None else size
 
 
 @dataclass(frozen=True)
