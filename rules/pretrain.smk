@@ -112,7 +112,7 @@ rule pretrain:
         ),
         runtime=720,
     params:
-        code=code(*TRAINING_JOBS),
+        code=code("pretrain"),
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],
