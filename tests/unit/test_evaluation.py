@@ -389,7 +389,9 @@ def test_a_sample_of_a_split_is_spread_over_it(root):
     whole = spread_samples(manifest, root)
     chosen = evenly_spread(manifest.num_samples, 7)
     assert len(set(chosen.tolist())) == 7 and chosen[-1] > 45
-    parts = list(read_samples(manifest, root, every=10, also=frozenset(chosen.tolist())))
+    parts = list(
+        read_samples(manifest, root, np.union1d(np.arange(0, manifest.num_samples, 10), chosen))
+    )
     index = np.concatenate([p.index for p in parts])
     assert index.tolist() == sorted({*chosen.tolist(), *range(0, 60, 10)})
     ids = np.concatenate([p.input_ids for p in parts])

@@ -79,7 +79,8 @@ def read_evaluation_data(
     counted = [0]
 
     def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for samples in read_samples(train, root, every, frozenset(chosen.tolist())):
+        wanted = np.union1d(np.arange(0, train.num_samples, every), chosen)
+        for samples in read_samples(train, root, wanted):
             _check_ids(train, samples.input_ids, vocabulary)
             gathered.append(samples[np.isin(samples.index, chosen)])
             kept = samples[samples.index % every == 0]

@@ -15,10 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlm.foundations.errors import MlmError
+from mlm.samples.manifests import Manifest, place_of
 from mlm.samples.object_storage import local_copy, read_range
 from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tfrecord import framed_records, record_offsets
 
+_LARGEST_INDEX = 2**32
 _REMEDY = (
     "It is not what its manifest says. Delete it and run the same command again, so that it is "
     "made again, or put it back if it was made elsewhere"
@@ -66,6 +68,46 @@ class ShardBlocks:
         if len(records) != expected:
             raise MlmError(f"{name}: {len(records)} records, expected {expected}. {_REMEDY}")
         return records
+
+
+@dataclass(frozen=True)
+class ShardFiles:
+    """The shards of one split as the reader needs them."""
+
+    blocks: tuple[ShardBlocks, ...]
+    sequence_length: int
+
+    @classmethod
+    def of(cls, manifest: Manifest, root: str | Path = ".") -> "ShardFiles":
+        """The shards a manifest names, below `root` (a directory or gs:// prefix).
+
+        Raises MlmError for more samples than masks can be keyed for (2^32).
+        """
+        if manifest.num_samples >= _LARGEST_INDEX:
+            raise MlmError(
+                f"{manifest.split}: {manifest.num_samples} samples; masks are keyed by a "
+                "32-bit sample index. Use a longer sequence length or fewer documents."
+            )
+        blocks = tuple(
+            ShardBlocks(
+                path=place_of(shard, root),
+                name=shard.path,
+                num_samples=shard.num_samples,
+                compression=manifest.compression,
+                offsets=shard.block_offsets,
+            )
+            for shard in manifest.shards
+        )
+        return cls(blocks, manifest.sequence_length)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the shards, in order."""
+        return tuple(shard.path for shard in self.blocks)
+
+    @property
+    def num_samples(self) -> int:
+        return sum(shard.num_samples for shard in self.blocks)
 
 
 class ReadableBlocks:

@@ -8,11 +8,10 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError, on_one_line
 from mlm.samples.artefacts import Preview, PreviewSample, PreviewToken
-from mlm.samples.manifests import Manifest, shard_file, shard_problem, shards_remedy
+from mlm.samples.manifests import Manifest, place_of, shard_problem, shards_remedy
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.samples.shuffling import SampleOrder
-from mlm.samples.tf_example import decode_samples
-from mlm.samples.tfrecord import read_records
+from mlm.samples.split_samples import joined, read_samples
 from mlm.tokenizer.pieces import texts_of
 
 FIRST_EPOCH = 0
@@ -41,17 +40,16 @@ def read_chosen(
     Raises MlmError where a shard is not what the manifest says.
     """
     first = [0, *itertools.accumulate(s.num_samples for s in manifest.shards)]
-    records, index = [], []
-    for number, group in itertools.groupby(chosen, key=lambda c: c[0]):
-        shard, places = manifest.shards[number], [place for _, place in group]
-        with shard_file(shard, root) as file:
-            if problem := shard_problem(shard, file):
-                raise MlmError(f"{problem}. {shards_remedy(manifest)}")
-            with file.open("rb") as stream:
-                start = list(itertools.islice(read_records(stream, shard.path), places[-1] + 1))
-        records += [start[place] for place in places]
-        index += [first[number] + place for place in places]
-    return np.array(index, np.int64), *decode_samples(records, manifest.sequence_length)
+    for number in sorted({number for number, _ in chosen}):
+        shard = manifest.shards[number]
+        if problem := shard_problem(shard, place_of(shard, root)):
+            raise MlmError(f"{problem}. {shards_remedy(manifest)}")
+    index = np.array([first[number] + place for number, place in chosen], np.int64)
+    parts = list(read_samples(manifest, root, index))
+    if not parts:
+        return index, *np.zeros((2, 0, manifest.sequence_length), np.int64)
+    samples = joined(parts)
+    return index, samples.input_ids, samples.attention_mask
 
 
 def preview_samples(

@@ -9,11 +9,10 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.samples.manifests import Manifest, shard_file, shards_remedy
+from mlm.samples.blocks import ReadableBlocks, ShardFiles
+from mlm.samples.manifests import Manifest
+from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tf_example import SampleError, decode_grouped_samples, decode_samples
-from mlm.samples.tfrecord import read_records
-
-_BATCH = 1024
 
 
 class Rows:
@@ -42,50 +41,61 @@ class Samples(Rows):
 
 
 def read_samples(
-    manifest: Manifest, root: str | Path = ".", every: int = 1, also: frozenset[int] = frozenset()
+    manifest: Manifest, root: str | Path = ".", chosen: np.ndarray | None = None
 ) -> Iterator[Samples]:
-    """The samples of a split in order, in batches: each `every`-th, and those in `also`.
+    """The samples of a split in order, or those with the indices `chosen`, in batches.
 
-    `root` is the directory that the manifest's paths are relative to; a shard in object storage
-    is downloaded while it is read. Raises MlmError for a damaged record, a sample of
-    another length, or another number of samples than the manifest's.
+    `root` is the directory that the manifest's paths are relative to. Raises MlmError for a damaged
+    record, a sample of another length, or another number of samples than the manifest's.
     """
     progress = Progress(f"reading {manifest.split}", manifest.num_samples, "samples")
-    index = 0
-    for shard in manifest.shards:
-        first = index
-        waiting: list[tuple[int, bytes]] = []
-        with shard_file(shard, root) as copy, copy.open("rb") as stream:
-            for record in read_records(stream, shard.path):
-                if index % every == 0 or index in also:
-                    waiting.append((index, record))
-                if len(waiting) == _BATCH:
-                    yield _decoded(waiting, manifest, shard.path, first)
-                    progress.to(index)
-                    waiting = []
-                index += 1
-        if waiting:
-            yield _decoded(waiting, manifest, shard.path, first)
-        if index - first != shard.num_samples:
-            raise MlmError(
-                f"{shard.path}: holds {index - first} samples; its manifest says "
-                f"{shard.num_samples}. {shards_remedy(manifest)}"
-            )
+    for index, records in samples_in_order(ShardFiles.of(manifest, root), chosen):
+        yield _decoded(index, records.tolist(), manifest)
+        progress.to(int(index[-1]) + 1)
+
+
+def samples_in_order(
+    shards: ShardFiles, chosen: np.ndarray | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Indices and records [samples] of a split block by block: all, or those `chosen`, ascending.
+    Blocks without one of them are not read."""
+    blocks, first = ReadableBlocks(shards.blocks), 0
+    chosen = np.arange(shards.num_samples) if chosen is None else chosen
+    for number, shard in enumerate(shards.blocks):
+        for block in range(shard.num_blocks):
+            samples = min(BLOCK_SAMPLES, shard.num_samples - block * BLOCK_SAMPLES)
+            start, end = np.searchsorted(chosen, [first, first + samples])
+            if start < end:
+                records = np.empty(samples, object)
+                records[:] = blocks[number].read(block)
+                yield chosen[start:end], records[chosen[start:end] - first]
+            first += samples
+
+
+def evaluation_samples(
+    shards: ShardFiles, size: int, count: int | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Indices and records of all samples, or of `count` at equal distances, in batches of `size`;
+    the last is filled up with copies of its first record under the index -1."""
+    indices, records = np.zeros(0, np.int64), np.zeros(0, object)
+    chosen = None if count is None else evenly_spread(shards.num_samples, count)
+    for part in samples_in_order(shards, chosen):
+        indices, records = np.r_[indices, part[0]], np.r_[records, part[1]]
+        while len(indices) >= size:
+            yield indices[:size], records[:size]
+            indices, records = indices[size:], records[size:]
+    if short := -len(indices) % size:
+        yield np.r_[indices, np.full(short, -1)], np.r_[records, np.repeat(records[:1], short)]
 
 
 def spread_samples(manifest: Manifest, root: str | Path = ".", count: int | None = None) -> Samples:
     """At most `count` samples at equal distances (None: all) at once: 13 bytes a token."""
-    total = manifest.num_samples
-    if count is None or count >= total:
-        parts = list(read_samples(manifest, root))
-    else:
-        chosen = frozenset(evenly_spread(total, count).tolist())
-        parts = list(read_samples(manifest, root, total, chosen))
-    if not parts:
-        nothing = np.zeros((0, manifest.sequence_length))
-        index, ids = np.zeros(0, np.int64), nothing.astype(np.int32)
-        return Samples(index, ids, nothing.astype(bool), nothing.astype(np.int64))
-    return joined(parts)
+    chosen = None if count is None else evenly_spread(manifest.num_samples, count)
+    if parts := list(read_samples(manifest, root, chosen)):
+        return joined(parts)
+    nothing = np.zeros((0, manifest.sequence_length))
+    index, ids = np.zeros(0, np.int64), nothing.astype(np.int32)
+    return Samples(index, ids, nothing.astype(bool), nothing.astype(np.int64))
 
 
 def joined(parts: list):
@@ -100,11 +110,8 @@ def evenly_spread(total: int, count: int) -> np.ndarray:
     return np.arange(count, dtype=np.int64) * total // max(count, 1)
 
 
-def _decoded(
-    waiting: list[tuple[int, bytes]], manifest: Manifest, path: str, first: int
-) -> Samples:
-    records, length = [r for _, r in waiting], manifest.sequence_length
-    index = np.array([i for i, _ in waiting], np.int64)
+def _decoded(index: np.ndarray, records: list[bytes], manifest: Manifest) -> Samples:
+    length = manifest.sequence_length
     try:
         if manifest.group_by is None:
             ids, mask = decode_samples(records, length)
@@ -113,6 +120,6 @@ def _decoded(
             ids, mask, spans = decode_grouped_samples(records, length)
             group = spans.of_tokens(length)
     except SampleError as error:
-        number = waiting[error.place][0] - first
-        raise MlmError(f"{path}: record {number}: {error}.") from None
+        number = index[error.place]
+        raise MlmError(f"{manifest.split}, sample {number}: a record {error}.") from None
     return Samples(index, ids.astype(np.int32), mask.astype(bool), group)

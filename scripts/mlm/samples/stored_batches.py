@@ -9,57 +9,11 @@ with it costs one group of samples.
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from mlm.foundations.errors import MlmError
-from mlm.samples.blocks import ReadableBlocks, ShardBlocks
-from mlm.samples.manifests import Manifest, place_of
-from mlm.samples.shuffling import BLOCK_SAMPLES, SampleOrder
-from mlm.samples.split_samples import evenly_spread
-
-_LARGEST_INDEX = 2**32
-
-
-@dataclass(frozen=True)
-class ShardFiles:
-    """The shards of one split as the reader needs them."""
-
-    blocks: tuple[ShardBlocks, ...]
-    sequence_length: int
-
-    @classmethod
-    def of(cls, manifest: Manifest, root: str | Path = ".") -> "ShardFiles":
-        """The shards a manifest names, below `root` (a directory or gs:// prefix).
-
-        Raises MlmError for more samples than masks can be keyed for (2^32).
-        """
-        if manifest.num_samples >= _LARGEST_INDEX:
-            raise MlmError(
-                f"{manifest.split}: {manifest.num_samples} samples; masks are keyed by a "
-                "32-bit sample index. Use a longer sequence length or fewer documents."
-            )
-        blocks = tuple(
-            ShardBlocks(
-                path=place_of(shard, root),
-                name=shard.path,
-                num_samples=shard.num_samples,
-                compression=manifest.compression,
-                offsets=shard.block_offsets,
-            )
-            for shard in manifest.shards
-        )
-        return cls(blocks, manifest.sequence_length)
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The paths of the shards, in order."""
-        return tuple(shard.path for shard in self.blocks)
-
-    @property
-    def num_samples(self) -> int:
-        return sum(shard.num_samples for shard in self.blocks)
+from mlm.samples.blocks import ReadableBlocks, ShardFiles
+from mlm.samples.shuffling import SampleOrder
 
 
 @dataclass(frozen=True)
@@ -141,38 +95,3 @@ def _read_group(
         records[start:end] = blocks[shard].read(within)
     indices = order.group_indices(group)
     return epoch, epoch * order.num_samples + group.first, indices, records[group.shuffled()]
-
-
-def samples_in_order(
-    shards: ShardFiles, count: int | None = None
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Indices and records [samples] of a split block by block: all, or `count` of them at equal
-    distances (`evenly_spread`)."""
-    blocks, first = ReadableBlocks(shards.blocks), 0
-    chosen = evenly_spread(shards.num_samples, shards.num_samples if count is None else count)
-    for number, shard in enumerate(shards.blocks):
-        for block in range(shard.num_blocks):
-            samples = min(BLOCK_SAMPLES, shard.num_samples - block * BLOCK_SAMPLES)
-            indices = chosen[
-                np.searchsorted(chosen, first) : np.searchsorted(chosen, first + samples)
-            ]
-            if len(indices):
-                records = np.empty(samples, object)
-                records[:] = blocks[number].read(block)
-                yield indices, records[indices - first]
-            first += samples
-
-
-def evaluation_samples(
-    shards: ShardFiles, size: int, count: int | None = None
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """`samples_in_order` in batches of `size`, the last filled up with copies of its first record
-    under the index -1."""
-    indices, records = np.zeros(0, np.int64), np.zeros(0, object)
-    for part in samples_in_order(shards, count):
-        indices, records = np.r_[indices, part[0]], np.r_[records, part[1]]
-        while len(indices) >= size:
-            yield indices[:size], records[:size]
-            indices, records = indices[size:], records[size:]
-    if short := -len(indices) % size:
-        yield np.r_[indices, np.full(short, -1)], np.r_[records, np.repeat(records[:1], short)]

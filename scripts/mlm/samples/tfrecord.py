@@ -12,7 +12,6 @@ process of each shard, this module 0.2 s and 65 MB; and its reader names no reco
 """
 
 import gzip
-import hashlib
 import io
 import os
 import struct
@@ -24,6 +23,7 @@ from typing import BinaryIO
 import google_crc32c
 import numpy as np
 
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.packing import Spans
 from mlm.samples.shuffling import BLOCK_SAMPLES
@@ -50,22 +50,6 @@ def encode_samples(
     return records
 
 
-class _Digesting(io.RawIOBase):
-    """A writable stream that counts and hashes what goes through it."""
-
-    def __init__(self, target: BinaryIO):
-        self.target, self.sha256, self.num_bytes = target, hashlib.sha256(), 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data) -> int:
-        self.sha256.update(data)
-        self.num_bytes += len(data)
-        self.target.write(data)
-        return len(data)
-
-
 class SampleWriter:
     """Writes samples to one TFRecord file and counts what it wrote.
 
@@ -74,14 +58,11 @@ class SampleWriter:
     """
 
     def __init__(self, path: str | os.PathLike, compression: str = "none"):
-        self._file = open(path, "wb")
-        self._digesting = _Digesting(self._file)
-        # No time and no name in the header: the same samples give the same bytes.
-        self._stream = (
-            gzip.GzipFile("", "wb", compresslevel=6, fileobj=self._digesting, mtime=0)
-            if compression == "gzip"
-            else self._digesting
-        )
+        self._path, self._file = path, open(path, "wb")
+        self._stream = self._file
+        if compression == "gzip":
+            # No time and no name in the header: the same samples give the same bytes.
+            self._stream = gzip.GzipFile("", "wb", compresslevel=6, fileobj=self._file, mtime=0)
         self.num_samples = self.num_tokens = self.num_padding = 0
         self._offsets: list[int] = []
 
@@ -111,17 +92,15 @@ class SampleWriter:
         self.num_padding += input_ids.size - tokens
 
     def _start_block(self) -> None:
-        if self._stream is not self._digesting and self._offsets:
+        if self._stream is not self._file and self._offsets:
             self._stream.flush(zlib.Z_FULL_FLUSH)
-        self._offsets.append(self._digesting.num_bytes)
+        self._offsets.append(self._file.tell())
 
     def close(self) -> None:
         """Finish the file. Nothing may be written afterwards."""
-        if self._stream is not self._digesting:
-            self._stream.close()
+        self._stream.close()
         self._file.close()
-        self.num_bytes = self._digesting.num_bytes
-        self.sha256 = self._digesting.sha256.hexdigest()
+        self.num_bytes, self.sha256 = os.stat(self._path).st_size, file_sha256(self._path)
 
     def __enter__(self) -> "SampleWriter":
         return self

@@ -19,14 +19,14 @@ from mlm.model.export import ExportedModel
 from mlm.model.initialisation import neighbour_heads
 from mlm.model.weights import initial_parameters
 from mlm.samples.masking import VALIDATION_SEED
-from mlm.samples.stored_batches import samples_in_order, stored_batches
+from mlm.samples.split_samples import evaluation_samples
+from mlm.samples.stored_batches import stored_batches
 from mlm.samples.tf_example import SampleError, decode_samples
 from mlm.training.in_jax.devices import MeshDevices
 from mlm.training.in_jax.framework import shardings
 from mlm.training.in_jax.layout import UNDIVIDED, Division, OwnRows, of_the_first
 from mlm.training.in_jax.optimizers import all_finite, first_moments, hidden_parts
 from mlm.training.in_jax.train_step import (
-    FILLING,
     Computation,
     on_mesh,
     packed,
@@ -231,11 +231,11 @@ class Engine:
             yield from self._validation_batches
             return
         kept = []
-        parts = samples_in_order(run.validation, run.pretraining.validation.samples)
-        for whole in _of_one_size(parts, run.validation_batch_size):
+        size, count = run.validation_batch_size, run.pretraining.validation.samples
+        for whole in evaluation_samples(run.validation, size, count):
             indices, records = (x[rows.rows] for x in whole)
             batch = self._stored(indices, records)
-            if run.pretraining.validation.samples is not None:
+            if count is not None:
                 kept.append(batch)
             yield batch
         self._validation_batches = kept or None
@@ -261,19 +261,6 @@ def _ahead(batches: Iterator[dict], given: Callable[[dict], dict]) -> Iterator[d
         while (batch := coming.result()) is not None:
             coming = reader.submit(read)
             yield batch
-
-
-def _of_one_size(parts: Iterator[tuple], size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Indices and records in batches of `size`, the last filled up with copies of its first record
-    under the index FILLING."""
-    indices, records = np.zeros(0, np.int64), np.zeros(0, object)
-    for part in parts:
-        indices, records = np.r_[indices, part[0]], np.r_[records, part[1]]
-        while len(indices) >= size:
-            yield indices[:size], records[:size]
-            indices, records = indices[size:], records[size:]
-    if short := -len(indices) % size:
-        yield np.r_[indices, np.full(short, FILLING)], np.r_[records, np.repeat(records[:1], short)]
 
 
 def _name(path) -> str:
