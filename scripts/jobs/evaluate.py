@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from job_adapter import accelerator_of, run
+from job_adapter import run
 from mlm.config.evaluation import Evaluation
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.groups import OWN
@@ -32,7 +32,7 @@ def main(job):
         paths,
         characters,
         Evaluation.of_param(job.params.evaluation),
-        accelerator_of(job),
+        job.params.accelerator | {"tpu": job.params.operational["tpu"]},
         job.params.pretraining["attend"],
         carved,
     )

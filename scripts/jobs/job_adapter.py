@@ -5,9 +5,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from mlm.foundations.job import accelerator_of, end_by_signals, run
+from mlm.foundations.job import end_by_signals, run
 
 # Before the imports that take seconds.
 end_by_signals()
 
-__all__ = ["accelerator_of", "run"]
+__all__ = ["run"]

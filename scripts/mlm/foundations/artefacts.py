@@ -150,36 +150,6 @@ _OTHER_JSON = (
 )
 
 
-class Chain:
-    """What the records say of results while a job's inputs are checked: who names which digest."""
-
-    def __init__(self) -> None:
-        self._said: dict[str, tuple[str, str, bool]] = {}
-
-    def digest(self, path: str) -> str | None:
-        """The sha256 that a record names for the portable path `path`."""
-        return self._said[path][0] if path in self._said else None
-
-    def add(self, path: str, sha256: str, by: str, maker: bool) -> None:
-        """Note that `by` names `sha256` for `path`: as its maker, or as made from it.
-
-        Raises MlmError where another record says otherwise.
-        """
-        if path not in self._said:
-            self._said[path] = sha256, by, maker
-            return
-        other, said_by, said_by_maker = self._said[path]
-        if other != sha256:
-            stale = [b for b, m in ((by, maker), (said_by, said_by_maker)) if not m] or [by]
-            raise MlmError(
-                f"Results that do not belong together: {by} goes with another {path} "
-                f"(sha256 {sha256[:12]}…) than {said_by} (sha256 {other[:12]}…). "
-                f"{remedy(*stale)}"
-            )
-        if maker:
-            self._said[path] = sha256, by, maker
-
-
 def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, str]:
     """Check a job's inputs against the records of their makers; their sha256 by portable path.
 
@@ -192,20 +162,18 @@ def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, 
     """
     results = {portable(path): str(path) for path in paths}
     results = {name: path for name, path in results.items() if name.startswith("results/")}
-    chain, unread = Chain(), {portable(path) for path in unread}
+    unread, said = {portable(path) for path in unread}, {}
     artefacts = {name: path for name, path in results.items() if is_artefact(path)}
     for name, path in sorted(artefacts.items()):
         record = made_from(read_artefact(path))
-        chain.add(name, file_sha256(path), name, maker=True)
-        for other, sha256 in sorted(record.outputs.items()):
-            chain.add(other, sha256, name, maker=True)
-        for other, sha256 in sorted(record.inputs.items()):
-            chain.add(other, sha256, name, maker=False)
+        makers = {name: file_sha256(path), **record.outputs}
+        _compare(said, {other: (digest, name, True) for other, digest in makers.items()})
+        _compare(said, {other: (digest, name, False) for other, digest in record.inputs.items()})
     digests = {}
     for name, path in sorted(results.items()):
-        recorded = chain.digest(name)
-        if recorded is None:
+        if name not in said:
             continue
+        recorded = said[name][0]
         if name in unread:
             digests[name] = recorded
             continue
@@ -213,6 +181,23 @@ def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, 
         if recorded != digests[name]:
             raise _damaged(path, digests[name], recorded)
     return digests
+
+
+def _compare(said: dict[str, tuple], saying: Mapping[str, tuple[str, str, bool]]) -> None:
+    """Add `saying` to `said`: by path its sha256, who names it, and whether that made it.
+
+    Raises MlmError if two name different digests of the same path.
+    """
+    for path, (sha256, by, maker) in sorted(saying.items()):
+        other, said_by, said_by_maker = said.get(path, (sha256, by, maker))
+        if other != sha256:
+            stale = [b for b, m in ((by, maker), (said_by, said_by_maker)) if not m] or [by]
+            raise MlmError(
+                f"Results that do not belong together: {by} goes with another {path} "
+                f"(sha256 {sha256[:12]}…) than {said_by} (sha256 {other[:12]}…). {remedy(*stale)}"
+            )
+        if maker or path not in said:
+            said[path] = sha256, by, maker
 
 
 def check_outputs(

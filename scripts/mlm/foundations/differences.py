@@ -1,23 +1,34 @@
-"""In what two nested values differ, in words."""
+"""How two nested values differ."""
+
+from typing import Any
+
+#: In the place of a value that one of the two lacks.
+ABSENT = "(absent)"
 
 
-def differences(
-    before: object, now: object, place: str = "", words: tuple[str, str] = ("then", "now")
-) -> list[str]:
-    """A line for each leaf in which two nested values differ; `words` tell the two apart."""
+def differing_leaves(before: Any, now: Any, way: tuple[str, ...] = ()) -> list[tuple]:
+    """The keys that lead to each leaf in which two nested values differ, and its two values."""
     if before == now:
         return []
-    if isinstance(before, dict) and isinstance(now, dict):
-        return [
-            line
-            for key in sorted(before.keys() | now.keys())
-            for line in differences(
-                before.get(key, "nothing"),
-                now.get(key, "nothing"),
-                f"{place}.{key}" if place not in ("", "code") else f"{place} {key}".strip(),
-                words,
-            )
-        ]
-    if place.split(" ")[0] in ("code", "manifests", "tokenizer") or place.startswith("manifests"):
-        return [f"{place} is another"]
-    return [f"{place}: {before!r} {words[0]}, {now!r} {words[1]}"]
+    if not (isinstance(before, dict) and isinstance(now, dict)):
+        return [(way, before, now)]
+    return [
+        leaf
+        for key in sorted(before.keys() | now.keys())
+        for leaf in differing_leaves(
+            before.get(key, ABSENT), now.get(key, ABSENT), (*way, str(key))
+        )
+    ]
+
+
+def differences(before: Any, now: Any, words: tuple[str, str] = ("then", "now")) -> list[str]:
+    """A line for each leaf in which two nested values differ; `words` tell the two apart."""
+    lines = []
+    for way, old, new in differing_leaves(before, now):
+        if way[:1] == ("code",):
+            lines.append(f"code {'.'.join(way[1:])} is another")
+        elif way[:1] in (("manifests",), ("tokenizer",)):
+            lines.append(f"{'.'.join(way)} is another")
+        else:
+            lines.append(f"{'.'.join(way)}: {old!r} {words[0]}, {new!r} {words[1]}")
+    return lines

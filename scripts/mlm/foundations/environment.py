@@ -24,23 +24,9 @@ _FULL = 2_000_000
 
 #: The packages that the workflow itself imports. tensorflow has another name on a TPU VM.
 PACKAGES = (
-    "datasets",
-    "google-crc32c",
-    "huggingface-hub",
-    "jinja2",
-    "matplotlib",
-    "numpy",
-    "orjson",
-    "pandas",
-    "pyarrow",
-    "safetensors",
-    "scipy",
-    "sentencepiece",
-    "tensorflow",
-    "tf-keras",
-    "tokenizers",
-    "transformers",
-    "zstandard",
+    *("datasets", "google-crc32c", "huggingface-hub", "jinja2", "matplotlib", "numpy", "orjson"),
+    *("pandas", "pyarrow", "safetensors", "scipy", "sentencepiece", "tensorflow", "tf-keras"),
+    *("tokenizers", "transformers", "zstandard"),
 )
 NO_JAX = (
     "JAX is not installed here, which pretraining.engine: jax and fine-tuning need. It comes with "

@@ -18,11 +18,6 @@ from mlm.foundations.job_log import logged
 _CLEAN_UP_SECONDS = 15.0
 
 
-def accelerator_of(job: Any) -> dict:
-    """Section `accelerator` as the job gets it: which TPU is used is among the operational."""
-    return job.params.accelerator | {"tpu": job.params.operational["tpu"]}
-
-
 def end_by_signals() -> None:
     """SIGTERM, as a scheduler sends it, and SIGINT end the process as an error does, in one line.
 

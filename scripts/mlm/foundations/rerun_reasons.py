@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlm.foundations.artefacts import made_from, settings_digests
+from mlm.foundations.differences import ABSENT, differing_leaves
 
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
 _FIELD = re.compile(r"^    (reason|wildcards|output): (.*)")
 _PARAMS = re.compile(
     r"Params have changed since last execution: .*?before: (?P<before>.*?) now: (?P<now>.*)", re.S
 )
-_ABSENT = "(absent)"
 #: The digest of a module's meaning, and the identity of a file: see mlm.foundations.digests.
 _MEANING = re.compile("[0-9a-f]{12}")
 _IDENTITY = re.compile(r"[0-9a-f]{64}|\d+ bytes of \d+")
@@ -155,7 +155,7 @@ def _changed_params(text: str, config: dict, recorded: Mapping[str, str]) -> lis
     for old, new in _pairs(before, now):
         if isinstance(old, dict) and isinstance(new, dict):
             place = _place(new, config)
-            lines += [_changed(place, *difference) for difference in _differences(old, new)]
+            lines += [_changed(place, *difference) for difference in differing_leaves(old, new)]
         else:
             (digest,) = settings_digests({"": old}).values()
             names = [name for name, of_name in recorded.items() if of_name == digest]
@@ -168,7 +168,7 @@ def _changed_params(text: str, config: dict, recorded: Mapping[str, str]) -> lis
 
 def _changed(place: str, way: tuple[str, ...], old, new) -> str:
     """One difference between two params: of a setting, of a module, or of a file."""
-    values = [value for value in (old, new) if value != _ABSENT]
+    values = [value for value in (old, new) if value != ABSENT]
     if all(isinstance(v, str) and _MEANING.fullmatch(v) for v in values):
         return f"the code it uses was edited: {way[-1]}"
     if all(isinstance(v, str) and _IDENTITY.fullmatch(v) for v in values):
@@ -196,15 +196,6 @@ def _pairs(before: list, now: list) -> list[tuple]:
     return pairs + [(None, new) for new in left]
 
 
-def _differences(old, new, way: tuple[str, ...] = ()) -> list[tuple]:
-    if not (isinstance(old, dict) and isinstance(new, dict)):
-        return [] if old == new else [(way, old, new)]
-    found = []
-    for key in sorted(old.keys() | new.keys()):
-        found += _differences(old.get(key, _ABSENT), new.get(key, _ABSENT), (*way, str(key)))
-    return found
-
-
 def _place(value: dict, config: dict) -> str:
     """The section of the configuration that has all the keys of `value`, with a dot."""
     for name, section in sorted(config.items()):
@@ -214,5 +205,5 @@ def _place(value: dict, config: dict) -> str:
 
 
 def _shown(value) -> str:
-    text = repr(value) if value != _ABSENT else value
+    text = repr(value) if value != ABSENT else value
     return text if len(text) <= 60 else text[:57] + "…"
