@@ -11,6 +11,7 @@
 rule asked:
     """Look up what a training was shown near the prompts and samples of its report."""
     input:
+        **TOKENIZER,
         training="results/runs/{run}/training.json",
         evaluation="results/runs/{run}/evaluation.json",
         fill_mask="results/runs/{run}/fill_mask.json",
@@ -19,9 +20,6 @@ rule asked:
         manifest="results/manifests/train.json",
         holes=lambda wildcards: holes_of(wildcards.run),
         staged=staged_shards("train"),
-        tokenizer=TOKENIZER_FILES[0],
-        tokenizer_settings=TOKENIZER_FILES[1:],
-        record=TOKENIZER_RECORD,
     output:
         "results/runs/{run}/asked.json",
     log:
@@ -43,13 +41,11 @@ rule asked:
 rule index_split:
     """Note which words stand where in a split, and how its documents were packed."""
     input:
+        **TOKENIZER,
         corpus=lambda wildcards: corpus_files(wildcards.split),
         described="results/corpus/{split}.json",
         manifest="results/manifests/{split}.json",
         staged=lambda wildcards: staged_shards(wildcards.split),
-        tokenizer=TOKENIZER_FILES[0],
-        tokenizer_settings=TOKENIZER_FILES[1:],
-        record=TOKENIZER_RECORD,
     output:
         index="results/index/{split}.sqlite",
         record="results/index/{split}.json",

@@ -84,6 +84,11 @@ PREFLIGHT_BEFORE_TRAINING = (
 TOKENIZER_PARTS = ["tokenizer", "tokenizer_config", "special_tokens_map"]
 TOKENIZER_FILES = [f"results/tokenizer/{name}.json" for name in TOKENIZER_PARTS]
 TOKENIZER_RECORD = "results/tokenizer/tokenizer_stats.json"
+TOKENIZER = {
+    "tokenizer": TOKENIZER_FILES[0],
+    "tokenizer_settings": TOKENIZER_FILES[1:],
+    "record": TOKENIZER_RECORD,
+}
 INDEXES = expand("results/index/{split}.{suffix}", split=SPLITS, suffix=["sqlite", "json"])
 # By these sentence-transformers opens a model.
 SENTENCE_ENCODER = {
@@ -109,6 +114,10 @@ MODEL_FILES = {
 
 FINETUNE_STARTS = ["pretrained", "random"]
 FINETUNE_FOLDS = list(range(settings["finetune"]["folds"]))
+FINETUNE_STEP = (
+    *("dropout", "epochs", "learning_rate", "max_length", "optimizer", "per_device_batch_size"),
+    *("task", "warmup_ratio"),
+)
 FINETUNE_RULES = ["finetune_data", "finetune_ridge", "finetune_fold", "finetune_merge"]
 
 # Stages that run only when asked and that the report then shows, with what they write.

@@ -26,18 +26,9 @@ CORPUS_FILES = {
 
 USED_BY_CORPUS = canonical(corpus_settings(settings))
 # What its rules read beside the text.
-FILTER_FILES = []
-if FROM_CORPUS:
-    try:
-        FILTER_FILES = sorted(
-            {
-                path
-                for own in USED_BY_CORPUS.get("mix", {None: USED_BY_CORPUS}).values()
-                for path in filter_files(own["filters"])
-            }
-        )
-    except MlmError as error:
-        raise WorkflowError(str(error))
+with errors_in_words():
+    used = USED_BY_CORPUS.get("mix", {None: USED_BY_CORPUS}).values() if FROM_CORPUS else []
+    FILTER_FILES = sorted({path for own in used for path in filter_files(own["filters"])})
 
 # Near-duplicates are looked for later, in what was read; empty: they are kept.
 FIRST_FILTERS = {k: v for k, v in USED_BY_CORPUS["filters"].items() if k != "near_duplicates"}

@@ -152,17 +152,7 @@ rule preflight_finetune:
         code=code("preflight_finetune"),
         targets=settings["preflight"]["targets"],
         effort=settings["preflight"]["effort"],
-        finetune=of_section(
-            "finetune",
-            "dropout",
-            "epochs",
-            "learning_rate",
-            "max_length",
-            "optimizer",
-            "per_device_batch_size",
-            "task",
-            "warmup_ratio",
-        ),
+        finetune=of_section("finetune", *FINETUNE_STEP),
         # What a TPU has where the choice is left to the accelerator.
         precision=("float32" if settings["accelerator"]["precision"] == "float32" else "bfloat16"),
     script:

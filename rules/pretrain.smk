@@ -52,13 +52,11 @@ def pushing_of(wildcards):
 rule holes:
     """Find where the documents that a run forgets stand in the samples of the train split."""
     input:
+        **TOKENIZER,
         train="results/manifests/train.json",
         staged=staged_shards("train"),
         corpus=corpus_files("train"),
         described="results/corpus/train.json",
-        tokenizer=TOKENIZER_FILES[0],
-        tokenizer_settings=TOKENIZER_FILES[1:],
-        record=TOKENIZER_RECORD,
     output:
         "results/holes/{run}.json",
     log:

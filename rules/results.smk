@@ -14,16 +14,7 @@ RESULTS = [
     *[file for split in SPLITS for file in (*corpus_files(split), f"results/corpus/{split}.json")],
     *TOKENIZER_FILES,
     TOKENIZER_RECORD,
-    *(
-        [
-            file
-            for split in SPLITS
-            for suffix in ("tfrecord", "json")
-            for file in shard_files(split, suffix)
-        ]
-        if FROM_CORPUS
-        else []
-    ),
+    *[f for s in SPLITS * FROM_CORPUS for end in ("tfrecord", "json") for f in shard_files(s, end)],
     *expand("results/manifests/{split}.json", split=SPLITS),
     *[file for run in REPORTED_RUNS for file in holes_of(run)],
     *expand(

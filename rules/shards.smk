@@ -12,22 +12,18 @@
 if not FROM_CORPUS:
     from mlm.samples.prebuilt import manifests_beside
 
-    try:
+    with errors_in_words():
         MANIFESTS_BESIDE = {
             split: [] if is_remote(place) else source(manifests_beside(place, split))
             for split, place in settings["shards"]["prebuilt"].items()
         }
-    except MlmError as error:
-        raise WorkflowError(str(error))
 
     rule manifest:
         """Check shards that were made elsewhere, and name them with their counts and digests."""
         input:
+            **TOKENIZER,
             shards=lambda wildcards: SHARD_FILES[wildcards.split],
             beside=lambda wildcards: MANIFESTS_BESIDE[wildcards.split],
-            tokenizer=TOKENIZER_FILES[0],
-            tokenizer_settings=TOKENIZER_FILES[1:],
-            record=TOKENIZER_RECORD,
         output:
             "results/manifests/{split}.json",
         log:
@@ -54,11 +50,9 @@ else:
     rule shard:
         """Tokenise one contiguous range of a split's documents and pack it into samples."""
         input:
+            **TOKENIZER,
             corpus=corpus_files_of_shard,
             described="results/corpus/{split}.json",
-            tokenizer=TOKENIZER_FILES[0],
-            tokenizer_settings=TOKENIZER_FILES[1:],
-            record=TOKENIZER_RECORD,
         output:
             shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
             summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
@@ -112,11 +106,9 @@ else:
 rule verify:
     """Read every shard again: checksums, counts, lengths, ids, digests. A target."""
     input:
+        **TOKENIZER,
         manifests=[f"results/manifests/{split}.json" for split in SPLITS],
         shards=[file for split in SPLITS for file in SHARD_FILES[split]],
-        tokenizer=TOKENIZER_FILES[0],
-        tokenizer_settings=TOKENIZER_FILES[1:],
-        record=TOKENIZER_RECORD,
     output:
         "results/verification.json",
     log:
@@ -140,11 +132,9 @@ rule verify:
 rule masked_samples:
     """Decode a few samples of the train split, before and after the run's masking."""
     input:
+        **TOKENIZER,
         train="results/manifests/train.json",
         staged=staged_shards("train"),
-        tokenizer=TOKENIZER_FILES[0],
-        tokenizer_settings=TOKENIZER_FILES[1:],
-        record=TOKENIZER_RECORD,
         holes=lambda wildcards: holes_of(wildcards.run),
     output:
         "results/runs/{run}/preview.json",
