@@ -7,13 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.blocks import ReadableBlocks, ShardBlocks
-from mlm.samples.manifests import ShardEntry
 from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tfrecord import SampleWriter, read_records
-from mlm.samples.verification import SampleSchema, verify_shard
 
 SAMPLES = 2 * BLOCK_SAMPLES + 300
 
@@ -101,21 +98,3 @@ def test_a_damaged_shard_without_offsets_is_named(shard, damage, words):
 def test_a_shard_without_offsets_needs_as_many_records_as_its_manifest_says(shard):
     with pytest.raises(MlmError, match=f"{SAMPLES} records, expected {SAMPLES - 1}"):
         ReadableBlocks((dataclasses.replace(shard, offsets=None, num_samples=SAMPLES - 1),))
-
-
-def test_verification_looks_at_the_offsets(shard, tmp_path):
-    entry = ShardEntry(
-        name="a.tfrecord",
-        path=shard.path,
-        num_samples=SAMPLES,
-        num_tokens=8 * SAMPLES,
-        num_padding=0,
-        num_bytes=Path(shard.path).stat().st_size,
-        sha256=file_sha256(shard.path),
-        block_offsets=shard.offsets,
-    )
-    schema = SampleSchema(sequence_length=8, vocabulary_size=40_000, pad_id=0)
-    assert verify_shard(entry, schema)[1] == []
-    for offsets in (shard.offsets[:2], (*shard.offsets[:2], shard.offsets[2] - 1)):
-        (problem,) = verify_shard(dataclasses.replace(entry, block_offsets=offsets), schema)[1]
-        assert "a.tfrecord" in problem

@@ -9,10 +9,9 @@ import numpy as np
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.samples.artefacts import SplitVerification
-from mlm.samples.blocks import ShardBlocks
 from mlm.samples.manifests import Manifest, ShardEntry, shard_file, shard_problem
 from mlm.samples.tf_example import SampleError, decode_grouped_samples, decode_samples
-from mlm.samples.tfrecord import compression_of, read_records
+from mlm.samples.tfrecord import read_records
 
 _BATCH = 2048
 #: Problems of one shard that are named; more are counted.
@@ -127,8 +126,6 @@ def verify_shard(
                 return Scan(), [f"{shard.path}: is missing"]
             problem = shard_problem(shard, file)
             scan = scan_shard(file, schema)
-            if not problem and not scan.problems:
-                problem = _blocks_problem(shard, file)
     except MlmError as error:
         return Scan(), [str(error)]
     problems = [problem] if problem else []
@@ -138,23 +135,6 @@ def verify_shard(
         if found != expected:
             problems.append(f"{shard.path}: {key} is {found}; the manifest says {expected}")
     return scan, problems
-
-
-def _blocks_problem(shard: ShardEntry, file: Path) -> str | None:
-    """What is wrong with the offsets of its blocks that the manifest has, or None."""
-    if shard.block_offsets is None:
-        return None
-    with file.open("rb") as stream:
-        compression = compression_of(stream)
-    blocks = ShardBlocks(str(file), shard.path, shard.num_samples, compression, shard.block_offsets)
-    if len(shard.block_offsets) != blocks.num_blocks:
-        return f"{shard.path}: {len(shard.block_offsets)} offsets of {blocks.num_blocks} blocks"
-    try:
-        for number in range(blocks.num_blocks):
-            blocks.read(number)
-    except MlmError as error:
-        return str(error)
-    return None
 
 
 def verify_split(
