@@ -29,8 +29,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 from mlm.config.resolution import resolve
 from mlm.corpus.counts import count_tokens
 from mlm.corpus.embedded import paragraphs, speeches
+from mlm.corpus.groups import carve
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.corpus.splitting import carve
 from mlm.evaluation.neighbour_mixture import NeighbourMixture
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.tokenizer.encoding import Encoder

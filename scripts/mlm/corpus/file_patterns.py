@@ -7,14 +7,13 @@ that an edited source file reruns, and a pattern without a match stops before th
 import getpass
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from glob import glob
 from pathlib import Path
 
 from mlm.config.corpus import encoding_name
 from mlm.config.filters import quality_rules
 from mlm.config.resolution import Settings, run_section
-from mlm.corpus.mixing import sections
 from mlm.foundations.errors import MlmError, listed
 
 #: Where the workflow writes, below the working directory.
@@ -178,6 +177,28 @@ def check_group_by(column: str | None, files: dict[str, list[str]]) -> None:
             f"corpus.group_by: {column!r} names a column, and {lines[0]} is a text file without "
             "columns. Set it to null, or give the text as .jsonl, .csv, .tsv or .parquet"
         )
+
+
+#: Keys of the section `corpus` that each source of a mix has for itself.
+OWN_KEYS = ("source", "files", "hub", "text_column", "group_by", "group_per")
+#: Keys of `corpus.filters` that concern all documents together.
+OF_ALL = ("deduplicate", "remove_leakage", "near_duplicates")
+
+
+def sections(corpus: Mapping) -> dict[str | None, dict]:
+    """The section `corpus` as each source has it, by its name, in the order of the names.
+
+    Of a corpus that is no mix: as it is, by None.
+    """
+    if corpus["source"] != "mix":
+        return {None: dict(corpus)}
+    common = {key: value for key, value in corpus["filters"].items() if key in OF_ALL}
+    return {
+        name: dict(corpus)
+        | {key: own[key] for key in OWN_KEYS}
+        | {"filters": (own["filters"] or corpus["filters"]) | common}
+        for name, own in sorted(corpus["mix"].items())
+    }
 
 
 def corpus_settings(settings: Settings) -> dict:

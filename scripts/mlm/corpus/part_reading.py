@@ -16,8 +16,8 @@ from pathlib import Path
 from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
 from mlm.corpus.deduplication import DigestBuckets
 from mlm.corpus.filters import Filters, Judged, SplitCounts
+from mlm.corpus.groups import carve
 from mlm.corpus.sources import SOURCE_FILES, SPLITS, Source
-from mlm.corpus.splitting import carve
 from mlm.corpus.spooling import Spool
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError

@@ -4,10 +4,10 @@ Light on purpose: Snakemake imports it to plan, and no job does.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from mlm.config.fields import SPLITS
-from mlm.corpus.file_patterns import check_group_by, matched_files
-from mlm.corpus.mixing import sections
+from mlm.corpus.file_patterns import check_group_by, matched_files, sections
 from mlm.corpus.parts import divided, undivided, whole
 from mlm.foundations.errors import MlmError, listed
 
@@ -74,3 +74,26 @@ def _tell_undivided(
             f"corpus.parts: {len(whole_files)} of {len(reasons)} files{of} are not divided; the "
             f"first, {whole_files[0]}, {reasons[whole_files[0]]}."
         )
+
+
+def filter_files(filters: Mapping) -> list[str]:
+    """The paths that `filters`, of `file_patterns.corpus_settings`, name.
+
+    Raises MlmError where there is no such file.
+    """
+    named = [
+        ("quality.rules.bad_words", filters["quality"]["bad_words"]),
+        ("language.model", filters["language"]["model"]),
+        *(("decontamination.against", path) for path in filters["decontamination"]["against"]),
+    ]
+    if table := filters["decontamination"].get("table"):
+        named.append(("decontamination.also: finetuning (finetune.data.file)", table[0]))
+    problems = [
+        f"corpus.filters.{key}: {path} is {'a directory' if Path(path).is_dir() else 'not there'}; "
+        "name a file, relative to the working directory, or leave it out"
+        for key, path in named
+        if path is not None and not Path(path).is_file()
+    ]
+    if problems:
+        raise MlmError(f"The files of the corpus' filters:\n{listed(problems)}")
+    return [path for _, path in named if path is not None]
