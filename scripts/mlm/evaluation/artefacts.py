@@ -86,6 +86,12 @@ class Difference:
     difference: float
     difference_interval: Interval
 
+    @property
+    def tone(self) -> Literal["better", "worse", "even"]:
+        """Whether the first loss is better beyond chance, worse beyond chance, or neither."""
+        low, high = self.difference_interval
+        return "better" if high < 0 else "worse" if low > 0 else "even"
+
 
 @dataclass(frozen=True)
 class Counted:
@@ -218,48 +224,13 @@ class GroupSums:
 
 
 @dataclass(frozen=True)
-class Resamples:
-    """The settings of the bootstrap."""
-
-    resamples: int
-    confidence: float
-
-
-@dataclass(frozen=True)
-class ShownSettings:
-    """The settings that the figures depend on, except the minimal pairs.
-
-    `train_samples` is the number of samples of train that were evaluated.
-    """
-
-    max_tokens: int
-    mlm_probability: float
-    mask_token: float
-    random_token: float
-    seed: int
-    bootstrap: Resamples
-    frequency_bands: list[int]
-    calibration_bins: int
-    samples: int
-    train_samples: int
-
-
-@dataclass(frozen=True)
-class EvaluationDigests:
-    """The sha256 of the weights, the tokenizer, and the test split's manifest."""
-
-    model: str
-    tokenizer: str
-    manifest: str
-
-
-@dataclass(frozen=True)
 class EvaluationFigures(_Rounded):
     """Every figure of a run's model on the test split.
 
     `train` are the figures on a sample of train and `gap` how far those on test are from them, None
-    if none was scored. `group_by` is what
-    the groups that intervals resample are called, None where the shards do not know theirs.
+    if none was scored. `group_by` is what the groups that intervals resample are called, None if
+    the shards do not know theirs. `settings` are those that the figures depend on, except the
+    minimal pairs; `digests` are the sha256 of model, tokenizer and the test split's manifest.
     """
 
     format_version: int = field(default=2, kw_only=True)
@@ -278,8 +249,8 @@ class EvaluationFigures(_Rounded):
     verdicts: list[Verdict]
     group_by: str | None
     group_sums: GroupSums
-    settings: ShownSettings
-    digests: EvaluationDigests
+    settings: dict[str, Any]
+    digests: dict[str, str]
 
 
 @dataclass(frozen=True)

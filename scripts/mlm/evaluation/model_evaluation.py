@@ -1,7 +1,7 @@
 """The evaluation of an exported model: from shards to every figure of evaluation.json."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,9 @@ import numpy as np
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import (
-    EvaluationDigests,
     EvaluationFigures,
     MinimalPairs,
     Part,
-    Resamples,
-    ShownSettings,
 )
 from mlm.evaluation.baselines import baselines
 from mlm.evaluation.bootstrap import Resampling
@@ -41,6 +38,10 @@ from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import MaskingPlan
 from mlm.tokenizer.pieces import word_starts
+
+#: Settings that the figures depend on and the file records.
+_SHOWN = ("max_tokens", "mlm_probability", "mask_token", "random_token", "seed", "samples")
+_SHOWN += ("frequency_bands", "calibration_bins")
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,16 @@ def evaluate(
         verdicts=[],
         group_by=manifests["test"].group_by,
         group_sums=group_sums(test),
-        settings=_shown(section, 0 if data.train is None else len(data.train)),
-        digests=EvaluationDigests(
-            model=file_sha256(paths.model / "model.safetensors"),
-            tokenizer=file_sha256(paths.model / "tokenizer.json"),
-            manifest=file_sha256(paths.manifests["test"]),
-        ),
+        settings={name: getattr(section, name) for name in _SHOWN}
+        | {
+            "bootstrap": how.model_dump(),
+            "train_samples": 0 if data.train is None else len(data.train),
+        },
+        digests={
+            "model": file_sha256(paths.model / "model.safetensors"),
+            "tokenizer": file_sha256(paths.model / "tokenizer.json"),
+            "manifest": file_sha256(paths.manifests["test"]),
+        },
     )
     said = verdicts_on(figures, carved, len(data.test), manifests["test"].num_samples)
     return replace(figures, verdicts=said)
@@ -135,17 +140,6 @@ def _parts(test: Scored, mask_id: int, starts: np.ndarray) -> dict[str, dict[str
         },
         "shown_as": {n: part(test.scores, shown_as == i) for i, n in enumerate(SHOWN_AS)},
     }
-
-
-def _shown(section: Evaluation, train_samples: int) -> ShownSettings:
-    """What the figures depend on, for the file: not how they were computed."""
-    names = {f.name for f in fields(ShownSettings)} - {"bootstrap", "train_samples"}
-    how = section.bootstrap
-    return ShownSettings(
-        **{name: getattr(section, name) for name in names},
-        bootstrap=Resamples(how.resamples, how.confidence),
-        train_samples=train_samples,
-    )
 
 
 def _opened(

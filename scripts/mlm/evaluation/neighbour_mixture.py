@@ -49,11 +49,8 @@ def unigram_probabilities(counts: TokenCounts, special) -> np.ndarray:
 
 
 class _Conditional:
-    """Discounted shares of the tokens beside each context, and what each leaves to the others.
-
-    `shares` is sparse [contexts + 1, vocabulary], its last row, empty, for every context that was
-    never seen; `rest` is [contexts + 1].
-    """
+    """Discounted `shares` of the tokens beside each context, sparse [contexts + 1, vocabulary], its
+    last row, empty, for contexts never seen; and the `rest` [contexts + 1] left to other tokens."""
 
     def __init__(self, counted: ContextCounts, place: np.ndarray):
         """With the discount n₁ / (n₁ + 2 n₂) of Ney, Essen and Kneser; columns by `place`."""
@@ -101,10 +98,10 @@ class _Between(Rows):
 
 @dataclass(frozen=True)
 class _Products:
-    """What both sides of n contexts say together.
+    """What both sides of n contexts say together, by (order on the left, order on the right).
 
-    By (order on the left, order on the right), `shares` are sparse rows of L R / U, each divided by
-    its sum, with the row of each context [n], and `sums` these sums, [n]. `z` is [n, orders].
+    `shares` are sparse rows of L R / U, each divided by its sum, with the row of each context [n];
+    `sums` are these sums, [n]. `z` is [n, orders].
     """
 
     shares: dict[tuple[int, int], tuple]
@@ -154,10 +151,9 @@ class NeighbourMixture:
         return Ranked(np.log(of_truth), rank)
 
     def _parts(self, positions: Positions, label: str) -> Iterator[tuple[np.ndarray, _Between]]:
-        """Parts of `positions` whose products are in memory together, each with what is there.
+        """Parts of `positions` whose products fit in memory together, each with its contexts.
 
-        Positions between the same two neighbours follow one another, so that their product is
-        made once.
+        Positions between the same two neighbours are adjacent, so their product is made once.
         """
         between = _Between(
             self._rows(self._left, positions.left), self._rows(self._right, positions.right)
@@ -165,20 +161,17 @@ class NeighbourMixture:
         order = np.lexsort((between.right[:, 0], between.left[:, 0]))
         between = between[order]
         sizes = np.full(len(order), len(self.components))
-        left, right = self._lengths(between)
+        left, right = (
+            [np.diff(t.shares.indptr)[r] for t, r in zip(tables, rows.T, strict=True)]
+            for tables, rows in ((self._left, between.left), (self._right, between.right))
+        )
         for i, j in _pairs(len(self._left)):
             first, _ = _distinct(between.left[:, i], between.right[:, j])
-            sizes[first] += np.minimum(left[first, i], right[first, j])
+            sizes[first] += np.minimum(left[i][first], right[j][first])
         progress = Progress(label, len(order), "positions")
         for first, last in _cut(sizes):
             yield order[first:last], between[first:last]
             progress.to(last)
-
-    def _lengths(self, between: _Between) -> Iterator[np.ndarray]:
-        """How many tokens each row holds, [n, orders], left and right."""
-        for tables, rows in ((self._left, between.left), (self._right, between.right)):
-            lengths = [np.diff(t.shares.indptr)[r] for t, r in zip(tables, rows.T, strict=True)]
-            yield np.stack(lengths, axis=1)
 
     def _rows(self, tables: list[_Conditional], near: np.ndarray) -> np.ndarray:
         """The rows of each position's neighbours on one side in `tables`, [positions, orders]."""
@@ -293,9 +286,8 @@ class NeighbourMixture:
     ) -> np.ndarray:
         """Ranks up to DEEPEST, by the threshold algorithm of Fagin, Lotem and Naor (2003).
 
-        Tokens to which no row gives a threshold have a bounded probability. Where the true one has
-        more, all that are ahead of it are among the others; elsewhere DEEPEST of them may be ahead
-        already, or else the threshold falls.
+        Tokens to which no row gives a threshold have a bounded probability. If the true one has
+        more, all ahead of it are among the others; else DEEPEST may be, or the threshold falls.
         """
         rows, rest = self._rows_of_shares(between, products)
         factor = sum(f for _, _, f in rows)
@@ -332,12 +324,10 @@ class NeighbourMixture:
         return rank
 
     def _candidates(self, rows: list, threshold: float) -> Iterator[tuple]:
-        """Every token to which a row, or the unigram, gives `threshold` or more, in parts that are
-        in memory together.
+        """Every token to which a row, or the unigram, gives `threshold` or more, part by part.
 
-        Gives (part, of, tokens, known, by): a slice of the n contexts of `rows`; and once for each
-        token its context's place in the slice, the token, what those rows add to it, and the sum
-        of their factors.
+        Gives (part, of, tokens, known, by): a slice of the n contexts of `rows`; and for each token
+        its context's place in the slice, the token, what those rows add, and their factors' sum.
         """
         width = len(self._tokens)
         frequent = np.arange(np.count_nonzero(self._unigram >= threshold))

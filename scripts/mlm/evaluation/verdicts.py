@@ -34,7 +34,7 @@ def verdicts_on(
     `carved` says that the test split was dealt from train document by document; `num_samples` of
     its `of_samples` were evaluated.
     """
-    confidence, test = figures.settings.bootstrap.confidence, figures.test
+    confidence, test = figures.settings["bootstrap"]["confidence"], figures.test
     found = [
         against_baseline(_BASELINES[key], baseline, confidence)
         for key, baseline in figures.baselines.items()
@@ -56,18 +56,14 @@ def against_baseline(name: str, found: Difference, confidence: float) -> Verdict
     """`found` is the model's loss minus the baseline's, at the same positions."""
     size = f"{abs(found.difference):.3f} nats"
     low, high = found.difference_interval
-    interval = _interval(found, confidence)
-    if high < 0:
-        return Verdict("better", f"Better than {name} by {size} per prediction ({interval}).")
-    if low > 0:
-        return Verdict(
-            "worse", f"Not better than {name}: worse by {size} per prediction ({interval})."
-        )
-    return Verdict(
-        "even",
-        f"Not better than {name}: the difference of {size} is within the confidence interval "
-        f"({100 * confidence:g} %: {low:.3f} to {high:.3f}).",
-    )
+    words = {
+        "better": f"Better than {name} by {size} per prediction ({_interval(found, confidence)}).",
+        "worse": f"Not better than {name}: worse by {size} per prediction "
+        f"({_interval(found, confidence)}).",
+        "even": f"Not better than {name}: the difference of {size} is within the confidence "
+        f"interval ({100 * confidence:g} %: {low:.3f} to {high:.3f}).",
+    }
+    return Verdict(found.tone, words[found.tone])
 
 
 def _interval(found: Difference, confidence: float) -> str:

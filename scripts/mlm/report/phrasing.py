@@ -11,7 +11,7 @@ from mlm.corpus.artefacts import (
     HubSource,
     MixSource,
 )
-from mlm.evaluation.artefacts import Baseline, EvaluationFigures
+from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.report.report_inputs import Results, RunResults
 
 #: Items of a list, or shards of a split, that the page shows; report.json has all.
@@ -124,13 +124,9 @@ def what_was_trained(results: Results, best: RunResults) -> list[str]:
     """Two or three sentences: the model, the text, the training, the outcome."""
     training, test = best.training, best.evaluation.test
     tokens = f"{short(results.manifests['train'].num_tokens)} tokens"
-    text = "shards made elsewhere"
-    if results.corpus:
-        text = source_in_words(whole_source(results))
+    text = source_in_words(whole_source(results)) if results.corpus else "shards made elsewhere"
     length = f"{count(training.steps)} steps ({training.epochs:.3g} epochs)"
-    several = (
-        f" Of {len(results.runs)} runs, the best is {best.name}:" if len(results.runs) > 1 else ""
-    )
+    several = len(results.runs) > 1
     article = "an" if training.model_type[:1] in "aeiou" else "a"
     begun = training.initialisation
     start = "from random weights"
@@ -142,13 +138,13 @@ def what_was_trained(results: Results, best: RunResults) -> list[str]:
         f"Trained {start}: {article} {training.model_type} masked language model "
         f"of {short(training.parameters)} parameters, on {tokens} of {text}, for {length}."
     )
-    subject = f"{several} o" if several else "O"
+    subject = f"Of {len(results.runs)} runs, the best is {best.name}: on" if several else "On"
     second = (
-        f"{subject}n {count(test.num_predictions)} masked tokens of test text"
+        f"{subject} {count(test.num_predictions)} masked tokens of test text"
         f"{_seen(results)}, it puts the right token first {percent(test.accuracy)} of the time, "
         f"at a loss of {decimal(test.loss, 2)} nats per token."
     )
-    return [first, second.strip()]
+    return [first, second]
 
 
 def _seen(results: Results) -> str:
@@ -159,17 +155,6 @@ def _seen(results: Results) -> str:
     if overlap.share < 0.001:
         return " that it never saw"
     return f" ({percent(overlap.share)} of its words are in runs of 13 that train has too)"
-
-
-def against(baseline: Baseline) -> tuple[str, str]:
-    """How the model stands to a baseline by their paired difference: better, worse or even, and
-    the same in words."""
-    low, high = baseline.difference_interval
-    if high < 0:
-        return "better", "better beyond chance"
-    if low > 0:
-        return "worse", "worse beyond chance"
-    return "even", "no difference beyond chance"
 
 
 def groups_in_words(evaluation: EvaluationFigures) -> str:
@@ -193,36 +178,21 @@ def how_it_was_measured(evaluation: EvaluationFigures) -> list[str]:
 
 
 #: Settings shown for each run: heading, and field of training.json.
-_SETTINGS = {
-    "Architecture": "model_type",
-    "Parameters": "parameters",
-    "Attention within": "attend",
-    "Head": "head",
-    "Engine": "engine",
-    "Strategy": "strategy",
-    "Replicas": "replicas",
-    "Processes": "processes",
-    "Moved from other devices": "moved",
-    "Precision": "precision",
-    "Samples in a step": "global_batch_size",
-    "Tokens in a sample": "sequence_length",
-    "Steps": "steps",
-    "Epochs": "epochs",
-    "Tokens seen": "tokens",
-    "Prediction slots": "slots",
-}
-
-
+_SETTINGS = (
+    *(("Architecture", "model_type"), ("Parameters", "parameters"), ("Attention within", "attend")),
+    *(("Head", "head"), ("Engine", "engine"), ("Strategy", "strategy"), ("Replicas", "replicas")),
+    *(("Processes", "processes"), ("Moved from other devices", "moved")),
+    *(("Precision", "precision"), ("Samples in a step", "global_batch_size")),
+    *(("Tokens in a sample", "sequence_length"), ("Steps", "steps"), ("Epochs", "epochs")),
+    *(("Tokens seen", "tokens"), ("Prediction slots", "slots")),
+)
 #: Settings with an entry of their own in the glossary.
 _TERMS = {"Parameters": "parameters", "Steps": "steps", "Tokens seen": "tokens"}
 
 
 def settings_rows(runs: Sequence[RunResults]) -> list[dict]:
     """Rows of the table of settings: a heading, a value by run, and whether all are alike."""
-    rows = [
-        (heading, [getattr(run.training, name) for run in runs])
-        for heading, name in _SETTINGS.items()
-    ]
+    rows = [(heading, [getattr(r.training, name) for r in runs]) for heading, name in _SETTINGS]
     for group in ("initialisation", "masking", "optimizer"):
         tables = [getattr(run.training, group) for run in runs]
         for key in sorted(tables[0]):

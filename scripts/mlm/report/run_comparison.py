@@ -74,24 +74,24 @@ def paired_interval(one: EvaluationFigures, other: EvaluationFigures) -> tuple[f
     counts = one.group_sums.predictions
     if _questions(one) != _questions(other) or counts != other.group_sums.predictions:
         return None
-    how = one.settings.bootstrap
+    how, seed = one.settings["bootstrap"], one.settings["seed"]
     totals = np.subtract(one.group_sums.loss, other.group_sums.loss)[:, None]
-    means = resampled_means(totals, np.asarray(counts), how.resamples, one.settings.seed)
-    return interval(means[:, 0], how.confidence)
+    means = resampled_means(totals, np.asarray(counts), how["resamples"], seed)
+    return interval(means[:, 0], how["confidence"])
 
 
 def _masks(evaluation: EvaluationFigures) -> tuple:
-    return tuple(getattr(evaluation.settings, name) for name in MASK_SETTINGS)
+    return tuple(evaluation.settings[name] for name in MASK_SETTINGS)
 
 
 def _questions(evaluation: EvaluationFigures) -> tuple:
-    return evaluation.digests.manifest, _masks(evaluation), evaluation.settings.bootstrap
+    return evaluation.digests["manifest"], _masks(evaluation), evaluation.settings["bootstrap"]
 
 
 def comparable(runs: list[RunResults]) -> list[str]:
     """Reasons why the test figures of the runs may not be set side by side; empty if none."""
     reasons = []
-    if len({run.evaluation.digests.manifest for run in runs}) > 1:
+    if len({run.evaluation.digests["manifest"] for run in runs}) > 1:
         reasons.append("The runs were evaluated on different test data.")
     if len({_masks(run.evaluation) for run in runs}) > 1:
         reasons.append(f"The runs were evaluated on different masks ({', '.join(MASK_SETTINGS)}).")

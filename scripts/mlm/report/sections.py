@@ -17,7 +17,6 @@ from mlm.report import sections_of_runs
 from mlm.report.glossary import ordered_baselines
 from mlm.report.phrasing import (
     MOST_SHOWN,
-    against,
     count,
     decimal,
     digest_rows,
@@ -53,11 +52,18 @@ class Card:
 _ON_CARDS = ("unigram", "bigram_hidden", "bigram", "trigram_hidden")
 
 
+_BEYOND_CHANCE = {
+    "better": "better beyond chance",
+    "worse": "worse beyond chance",
+    "even": "no difference beyond chance",
+}
+
+
 def summary(results: Results) -> dict:
     """Headline figures of the best run, its standing to the baselines, and the verdicts."""
     best = best_run(results.runs)
     evaluation, test = best.evaluation, best.evaluation.test
-    level = f"{100 * evaluation.settings.bootstrap.confidence:g} %"
+    level = f"{100 * evaluation.settings['bootstrap']['confidence']:g} %"
     low, high = (decimal(bound, 3) for bound in test.loss_interval)
     interval = f"{level} interval {low} to {high}, by {groups_in_words(evaluation)}"
     unsure = "as unsure as a uniform choice among this many tokens"
@@ -72,9 +78,11 @@ def summary(results: Results) -> dict:
     ]
     for key, name, baseline in ordered_baselines(evaluation.baselines):
         if key in _ON_CARDS:
-            state, words = against(baseline)
+            words = _BEYOND_CHANCE[baseline.tone]
             difference = f"{baseline.difference:+.2f}".replace("-", "−")
-            cards.append(Card("beside", f"Beside the {name}", difference, "nats", words, state))
+            cards.append(
+                Card("beside", f"Beside the {name}", difference, "nats", words, baseline.tone)
+            )
     verdicts = list(evaluation.verdicts)
     if "test" in results.corpus and (overlap := results.corpus["test"].overlap_with_train):
         verdicts.append(on_overlap(overlap.share))

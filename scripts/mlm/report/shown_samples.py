@@ -1,6 +1,6 @@
 """Samples of text as coloured pieces: what was hidden, what stood there, what was guessed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ from mlm.report.report_inputs import Results
 from mlm.report.visible_text import spaced
 from mlm.samples.artefacts import PreviewSample, PreviewToken
 
-T = TypeVar("T", PreviewToken, PredictedToken)
+Token = TypeVar("Token", PreviewToken, PredictedToken)
 
 #: Shown in place of a token that is nothing but a space.
 _BLANK = "␠"
@@ -44,33 +44,27 @@ class ShownSample:
 
 def preview_pieces(sample: PreviewSample, special: dict[str, str]) -> ShownSample:
     """A sample of preview.json: each chosen token with what the model is shown instead."""
-    tokens = _without_padding(sample.tokens, special)
-    pieces = []
-    for token, text in zip(tokens, spaced([t.text for t in tokens]), strict=True):
-        shown = token.masked
-        if shown is None:
-            pieces.append(_plain(text, special))
-            continue
-        if shown == special["mask"]:
-            state = "masked"
-        else:
-            state = "kept" if shown == token.text else "random"
-        pieces.append(_chosen(text, state, _bare(shown)))
-    return ShownSample(sample.index, _joined(pieces), turn=sample.turn)
+
+    def chosen(token: PreviewToken, text: str) -> Piece | None:
+        if (shown := token.masked) is None:
+            return None
+        kept = "kept" if shown == token.text else "random"
+        return _chosen(text, "masked" if shown == special["mask"] else kept, shown)
+
+    return ShownSample(sample.index, _pieces(sample.tokens, special, chosen), turn=sample.turn)
 
 
 def prediction_pieces(sample: PredictedSample, special: dict[str, str]) -> ShownSample:
     """A sample of evaluation.json: each predicted token with the model's first guess."""
-    tokens = _without_padding(sample.tokens, special)
-    pieces = []
-    for token, text in zip(tokens, spaced([t.text for t in tokens]), strict=True):
-        guess = token.predicted
-        if guess is None:
-            pieces.append(_plain(text, special))
-            continue
+
+    def chosen(token: PredictedToken, text: str) -> Piece | None:
+        if (guess := token.predicted) is None:
+            return None
         state = "right" if guess.correct else "wrong"
-        pieces.append(_chosen(text, state, _bare(guess.text), guess.probability))
-    return ShownSample(sample.index, _joined(pieces), sample.loss, sample.accuracy)
+        return _chosen(text, state, guess.text, guess.probability)
+
+    pieces = _pieces(sample.tokens, special, chosen)
+    return ShownSample(sample.index, pieces, sample.loss, sample.accuracy)
 
 
 def special_tokens(results: Results) -> dict[str, str]:
@@ -78,11 +72,24 @@ def special_tokens(results: Results) -> dict[str, str]:
     return results.config["tokenizer"]["special_tokens"]
 
 
-def _without_padding(tokens: Sequence[T], special: dict[str, str]) -> Sequence[T]:
+def _pieces(
+    tokens: Sequence[Token], special: dict[str, str], chosen: Callable[[Token, str], Piece | None]
+) -> tuple[Piece, ...]:
+    """The tokens without padding; neighbours that are plain are one piece."""
     end = len(tokens)
     while end and tokens[end - 1].text == special["pad"]:
         end -= 1
-    return tokens[:end]
+    pieces: list[Piece] = []
+    for token, text in zip(tokens[:end], spaced([t.text for t in tokens[:end]]), strict=True):
+        state = "special" if text.strip() in special.values() else "plain"
+        piece = chosen(token, text) or Piece(text, state)
+        if pieces and piece.state == pieces[-1].state and piece.state in ("plain", "special"):
+            pieces[-1] = Piece(pieces[-1].text + piece.text, piece.state)
+        else:
+            pieces.append(piece)
+    if pieces:
+        pieces[0] = replace(pieces[0], text=pieces[0].text.lstrip(" "), space="")
+    return tuple(pieces)
 
 
 def _bare(text: str) -> str:
@@ -95,24 +102,7 @@ def _bare(text: str) -> str:
     return text.strip() or _BLANK
 
 
-def _plain(text: str, special: dict[str, str]) -> Piece:
-    kind = "special" if text.strip() in special.values() else "plain"
-    return Piece(text, kind)
-
-
 def _chosen(text: str, state: str, shown: str, probability: float | None = None) -> Piece:
     bare = text.lstrip(" ")
-    return Piece(bare.strip() or _BLANK, state, shown, probability, text[: len(text) - len(bare)])
-
-
-def _joined(pieces: list[Piece]) -> tuple[Piece, ...]:
-    """`pieces` with neighbours that are plain put together, and no space before the first."""
-    joined: list[Piece] = []
-    for piece in pieces:
-        if joined and piece.state == joined[-1].state and piece.state in ("plain", "special"):
-            joined[-1] = Piece(joined[-1].text + piece.text, piece.state)
-        else:
-            joined.append(piece)
-    if joined:
-        joined[0] = replace(joined[0], text=joined[0].text.lstrip(" "), space="")
-    return tuple(joined)
+    space = text[: len(text) - len(bare)]
+    return Piece(bare.strip() or _BLANK, state, _bare(shown), probability, space)
