@@ -28,7 +28,7 @@ from mlm.foundations.environment import (
     refuse_future_dates,
     say_if_full,
 )
-from mlm.foundations.errors import MlmError, in_words
+from mlm.foundations.errors import MlmError, error_in_words
 from mlm.foundations.abandoned_locks import end_jobs_on_interrupt, hold_directory
 from mlm.publishing.secrecy import token_from_environment
 from mlm.report.glossary import FIGURES, FINETUNING_FIGURES
@@ -45,7 +45,7 @@ def errors_in_words():
     try:
         yield
     except (MlmError, OSError) as error:
-        if not (words := in_words(error)):
+        if not (words := error_in_words(error)):
             raise
         # Snakemake would list the lines of the workflow that led here.
         sys.tracebacklimit = 0

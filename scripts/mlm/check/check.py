@@ -10,13 +10,13 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import psutil
 
 from mlm.check.estimate import (
     Size,
-    Stage,
+    StageEstimate,
     sizes_of,
     stages_of_data,
     stages_of_run,
@@ -24,8 +24,8 @@ from mlm.check.estimate import (
 )
 from mlm.check.rehearsal import (
     Data,
-    Span,
     Steps,
+    TimeRange,
     bytes_below,
     rehearse_data,
     rehearse_steps,
@@ -34,54 +34,52 @@ from mlm.check.rehearsal import (
 from mlm.check.sample import Sample, in_bytes, sample_of
 from mlm.config.resolution import Settings, resolve
 from mlm.config.run import RunConfiguration
-from mlm.foundations.errors import MlmError, in_words, listed
+from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.training.engine import Devices, open_devices
-from mlm.training.local_devices import local_tpu
 
 #: Shapes of runs that are timed; the time of others is not known.
 _MOST_TIMED = 4
 #: Free disk that is left over at least.
 _LEFT_OVER = 100_000_000
 _HEADINGS = ("stage", "time", "disk", "memory, at most")
-T = TypeVar("T")
 
 
 @dataclass
-class Answer:
+class Forecast:
     """What was found: `lines` for people, `problems` that let no run succeed, and `stages`."""
 
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    stages: list[Stage] = field(default_factory=list)
+    stages: list[StageEstimate] = field(default_factory=list)
 
 
-def check(settings: Settings) -> Answer:
+def check(settings: Settings) -> Forecast:
     """Send a sample of the corpus through all stages, in a directory that is gone afterwards.
 
     Whatever lets the run fail for certain is a problem; nothing is raised for it.
     """
-    answer = Answer()
+    forecast = Forecast()
     with tempfile.TemporaryDirectory(prefix="check-") as directory:
-        _look_at(settings, Path(directory), answer)
-    return answer
+        _look_at(settings, Path(directory), forecast)
+    return forecast
 
 
-def _look_at(settings: Settings, directory: Path, answer: Answer) -> None:
+def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
     corpus = settings["corpus"]
     if settings["shards"]["source"] != "corpus":
         corpus = resolve({})["corpus"]
-    sample = _tried(lambda: sample_of(corpus, settings["seed"], directory / "cut"), answer)
-    data = sample and _tried(lambda: rehearse_data(settings, sample, directory), answer)
+    sample = _tried(lambda: sample_of(corpus, settings["seed"], directory / "cut"), forecast)
+    data = sample and _tried(lambda: rehearse_data(settings, sample, directory), forecast)
     if not sample or not data:
         return
     sizes = sizes_of(sample, data) if settings["shards"]["source"] == "corpus" else None
-    answer.lines += _data_in_words(settings, sample, data, sizes)
-    _judge_data(settings, data, sizes, answer)
-    if answer.problems:
+    forecast.lines += _data_in_words(settings, sample, data, sizes)
+    _judge_data(settings, data, sizes, forecast)
+    if forecast.problems:
         return
     cores = len(os.sched_getaffinity(0))
-    answer.stages = stages_of_data(settings, sizes, data, cores)
+    forecast.stages = stages_of_data(settings, sizes, data, cores)
     timed: list[tuple[object, Steps | None]] = []
     devices: dict[str, Devices] = {}
     for name in settings["runs"]:
@@ -90,24 +88,24 @@ def _look_at(settings: Settings, directory: Path, answer: Answer) -> None:
         shape = shape_of(run)
         steps = next((s for other, s in timed if other == shape), None)
         if steps is None and len(timed) < _MOST_TIMED:
-            steps = timed_steps(settings, run, data, devices, directory / f"run-{name}", answer)
+            steps = timed_steps(settings, run, data, devices, directory / f"run-{name}", forecast)
             timed.append((shape, steps))
-        stages = _tried(lambda: stages_of_run(settings, run, sizes, steps), answer)  # noqa: B023
-        answer.stages += stages or []
-    answer.stages.append(together(settings, answer.stages, cores))
-    judge_machine(settings, answer)
+        stages = _tried(lambda: stages_of_run(settings, run, sizes, steps), forecast)  # noqa: B023
+        forecast.stages += stages or []
+    forecast.stages.append(together(settings, forecast.stages, cores))
+    judge_machine(settings, forecast)
 
 
-def _tried(do: Callable[[], T], answer: Answer) -> T | None:
+def _tried(do: Callable[[], Any], forecast: Forecast) -> Any:
     """What `do` gives; None if it raises an error that the user can mend, which is a problem."""
     try:
         # What the stages print while they work is not asked for here.
         with redirect_stderr(StringIO()):
             return do()
     except (MlmError, OSError) as error:
-        if (words := in_words(error)) is None:
+        if (words := error_in_words(error)) is None:
             raise
-        answer.problems.append(words)
+        forecast.problems.append(words)
         return None
 
 
@@ -117,25 +115,21 @@ def timed_steps(
     data: Data,
     devices: dict[str, Devices],
     directory: Path,
-    answer: Answer,
+    forecast: Forecast,
 ) -> Steps | None:
     """The time of some steps of `run`; None, with a warning, if this machine cannot make them."""
-    if run.accelerator.kind == "tpu" and not local_tpu():
-        answer.warnings.append(
-            f"{run.name}: accelerator.kind is tpu and this machine has none: the time and the "
-            "memory of its steps cannot be measured here. `snakemake --cores 2 preflight` compiles "
-            "them for the chips and says whether they fit"
-        )
-        return None
     try:
         if run.engine not in devices:
             batch = run.pretraining.per_replica_batch_size
             devices[run.engine] = open_devices(run.engine, run.accelerator, batch)
     except MlmError as error:
-        answer.warnings.append(f"{run.name}: its steps cannot be timed here. {error}")
+        forecast.warnings.append(
+            f"{run.name}: its steps cannot be timed here; `snakemake --cores 2 preflight` compiles "
+            f"them for a TPU or GPU and says whether they fit. {error}"
+        )
         return None
     steps = _tried(
-        lambda: rehearse_steps(settings, run, data, devices[run.engine], directory), answer
+        lambda: rehearse_steps(settings, run, data, devices[run.engine], directory), forecast
     )
     # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
     gc.collect()
@@ -166,42 +160,37 @@ def _data_in_words(
 
 
 def _judge_data(
-    settings: Settings, data: Data, sizes: dict[str, Size] | None, answer: Answer
+    settings: Settings, data: Data, sizes: dict[str, Size] | None, forecast: Forecast
 ) -> None:
     if data.enough is not None:
-        answer.warnings.append(
+        forecast.warnings.append(
             f"tokenizer.vocabulary_size: {settings['tokenizer']['vocabulary_size']:,} may be more "
             f"than the text of the train split gives; {data.enough:,} ids are safe"
         )
     for split, count in settings["shards"]["count"].items() if sizes else ():
         documents = sizes[split].documents
         if count > 1.5 * documents:
-            answer.problems.append(
+            forecast.problems.append(
                 f"shards.count.{split}: {count} shards, and the split has about {documents:.0f} "
                 f"documents. Set it to {max(1, int(documents // 2))} or less"
             )
 
 
-def judge_machine(settings: Settings, answer: Answer) -> None:
+def judge_machine(settings: Settings, forecast: Forecast) -> None:
     """Compare memory and disk of the stages with this machine's."""
     memory = psutil.virtual_memory().total / 1e6
-    *stages, total = answer.stages
+    *stages, total = forecast.stages
     for stage in stages:
         if not stage.memory_mb or stage.memory_mb <= memory:
             continue
-        needed, there = in_bytes(stage.memory_mb * 1e6), in_bytes(memory * 1e6)
         # The estimates are too high rather than too low.
-        if stage.memory_mb / 2 > memory:
-            answer.problems.append(
-                f"{stage.name}: needs about {needed} of memory, and this machine has {there}. Take "
-                "a smaller model or pretraining.per_replica_batch_size (tokenizer: "
-                "max_training_bytes), or another machine (docs/cluster.md)"
-            )
-        else:
-            answer.warnings.append(
-                f"{stage.name}: up to {needed} of memory, and this machine has {there}: it may not "
-                "be enough"
-            )
+        certain = stage.memory_mb / 2 > memory
+        (forecast.problems if certain else forecast.warnings).append(
+            f"{stage.name}: needs {'about' if certain else 'up to'} "
+            f"{in_bytes(stage.memory_mb * 1e6)} of memory, and this machine has "
+            f"{in_bytes(memory * 1e6)}. Take a smaller model or pretraining.per_replica_batch_size "
+            "(tokenizer: max_training_bytes), or another machine (docs/cluster.md)"
+        )
     if total.disk is None:
         return
     runs = [RunConfiguration.of(settings, run) for run in settings["runs"]]
@@ -209,13 +198,13 @@ def judge_machine(settings: Settings, answer: Answer) -> None:
     places = {Path("results"), *(Path(place) for place in states if "://" not in place)}
     free = min(shutil.disk_usage(_existing(place.absolute())).free for place in places)
     there = sum(bytes_below(place) for place in places)
-    answer.lines.append(
+    forecast.lines.append(
         f"Disk: up to {in_bytes(total.disk)} for a run from nothing; results/ and state/ have "
         f"{in_bytes(there)} now; {in_bytes(free)} are free."
     )
     needed = max(0.0, total.disk - there) + _LEFT_OVER
     if needed > free:
-        answer.problems.append(
+        forecast.problems.append(
             f"The disk has {in_bytes(free)} free, and about {in_bytes(needed)} are needed. Free "
             "some space, run in another directory (snakemake --directory), put the states "
             "elsewhere (pretraining.checkpoint.directory) or keep fewer of them "
@@ -227,25 +216,25 @@ def _existing(place: Path) -> Path:
     return place if place.exists() else _existing(place.parent)
 
 
-def show(answer: Answer) -> None:
+def show(forecast: Forecast) -> None:
     """Print it all. Raises MlmError if there are problems, with every one."""
-    for line in answer.lines:
+    for line in forecast.lines:
         print(line)
-    if answer.stages:
-        print("", table(answer.stages), "", sep="\n")
-    for warning in answer.warnings:
+    if forecast.stages:
+        print("", table(forecast.stages), "", sep="\n")
+    for warning in forecast.warnings:
         print(f"Note: {warning}.")
-    if answer.problems:
-        count = len(answer.problems)
+    if forecast.problems:
+        count = len(forecast.problems)
         sys.stdout.flush()
         raise MlmError(
             f"{count} thing{'s' if count > 1 else ''} to change before a run can succeed:\n"
-            f"{listed(answer.problems)}"
+            f"{listed(forecast.problems)}"
         )
     print("Nothing was found that stands in the way.")
 
 
-def table(stages: list[Stage]) -> str:
+def table(stages: list[StageEstimate]) -> str:
     """All stages, and their sum, aligned."""
     rows = [_HEADINGS, *map(_row, stages)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -258,7 +247,7 @@ def table(stages: list[Stage]) -> str:
     return "\n".join([*lines, note])
 
 
-def _row(stage: Stage) -> tuple[str, ...]:
+def _row(stage: StageEstimate) -> tuple[str, ...]:
     return (
         stage.name,
         in_time(stage.time) if stage.time else "not known",
@@ -267,7 +256,7 @@ def _row(stage: Stage) -> tuple[str, ...]:
     )
 
 
-def in_time(span: Span) -> str:
+def in_time(span: TimeRange) -> str:
     """A span in the unit that suits it."""
     for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
         if span.most >= 1.5 * size:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from mlm.check.rehearsal import Data, Span, Steps
+from mlm.check.rehearsal import Data, Steps, TimeRange
 from mlm.check.sample import Sample
 from mlm.config.fields import SPLITS
 from mlm.config.memory import memory_of_evaluation, memory_of_training
@@ -24,21 +24,23 @@ _REPORT, _FILES_OF_RUN, _FILES_OF_DATA = 570_000, 330_000, 12_000
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageEstimate:
     """A stage with its time, its bytes on disk and its memory; None: not known here."""
 
     name: str
-    time: Span | None = None
+    time: TimeRange | None = None
     disk: float | None = None
     memory_mb: int | None = None
 
 
-def _stage(name: str, measured: Span | None, disk: float | None, memory_mb: int | None) -> Stage:
+def _stage(
+    name: str, measured: TimeRange | None, disk: float | None, memory_mb: int | None
+) -> StageEstimate:
     fixed = _FIXED[name.split(" [")[0]]
-    time = measured and Span(
+    time = measured and TimeRange(
         fixed / 2 + measured.least * _LEAST, fixed * 1.5 + measured.most * _MOST
     )
-    return Stage(name, time, disk, memory_mb)
+    return StageEstimate(name, time, disk, memory_mb)
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,10 @@ def sizes_of(sample: Sample, data: Data) -> dict[str, Size] | None:
 
 def stages_of_data(
     settings: Settings, sizes: dict[str, Size] | None, data: Data, cores: int
-) -> list[Stage]:
+) -> list[StageEstimate]:
     """Corpus, tokenizer and shards."""
     if sizes is None:
-        return [Stage(name) for name in ("corpus", "tokenizer", "shards")]
+        return [StageEstimate(name) for name in ("corpus", "tokenizer", "shards")]
     of_sample = sum(split.bytes for split in data.splits.values())
     times = sum(size.text for size in sizes.values()) / of_sample
     parquet = sum(file.bytes for split in data.splits.values() for file in split.files)
@@ -81,7 +83,7 @@ def stages_of_data(
     # The trainers see each word once: new ones become rarer (Heaps' law).
     trained = data.tokenizer * max(1.0, read / data.splits["train"].bytes) ** 0.6
     side_by_side = min(cores, sum(settings["shards"]["count"].values()))
-    sharded = Span(data.shards.least / side_by_side, data.shards.most) * times
+    sharded = TimeRange(data.shards.least / side_by_side, data.shards.most) * times
     return [
         _stage("corpus", data.corpus * times, parquet * times + _FILES_OF_DATA, 2000),
         _stage("tokenizer", trained, data.tokenizer_bytes, 2000 + int(20 * read / 1e6)),
@@ -110,11 +112,11 @@ def updates(run: RunConfiguration, sizes: dict[str, Size] | None, batch: int) ->
 
 def stages_of_run(
     settings: Settings, run: RunConfiguration, sizes: dict[str, Size] | None, steps: Steps | None
-) -> list[Stage]:
+) -> list[StageEstimate]:
     """Training and evaluation of `run`; `steps` is None if nothing could be timed."""
     names = f"pretrain [{run.name}]", f"evaluate [{run.name}]"
     if steps is None:
-        return [Stage(name) for name in names]
+        return [StageEstimate(name) for name in names]
     section, length = run.pretraining, run.sequence_length
     evaluation = run_section(settings, run.name, "evaluation")
     train, test = (sizes[s].samples * length if sizes else None for s in ("train", "test"))
@@ -125,7 +127,10 @@ def stages_of_run(
     disk = _disk(section, number, steps)
     if number is None or sizes is None:
         trained = None if number is None else steps.begun + steps.step * number
-        return [_stage(names[0], trained, disk, memory), Stage(names[1], memory_mb=evaluated_mb)]
+        return [
+            _stage(names[0], trained, disk, memory),
+            StageEstimate(names[1], memory_mb=evaluated_mb),
+        ]
     validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
     trained = (
         steps.begun
@@ -137,7 +142,7 @@ def stages_of_run(
     scored += min(evaluation["train_samples"] or scored, sizes["train"].samples)
     text = sizes["train"].text
     read = text * (_COUNTED + (_LOOKED_UP if text <= _LARGEST_LOOKED_UP else 0.0))
-    evaluated = steps.validated * scored + Span(read, read)
+    evaluated = steps.validated * scored + TimeRange(read, read)
     return [
         _stage(names[0], trained, disk, memory),
         _stage(names[1], evaluated, _FILES_OF_RUN, evaluated_mb),
@@ -154,7 +159,7 @@ def _disk(section, number: int | None, steps: Steps) -> float | None:
     return 2 * steps.model_bytes + (kept + len(checkpoint.keep_steps)) * steps.state_bytes
 
 
-def together(settings: Settings, stages: list[Stage], cores: int) -> Stage:
+def together(settings: Settings, stages: list[StageEstimate], cores: int) -> StageEstimate:
     """All stages, with Snakemake itself and the report; a time or a size that is missing in one
     is not known."""
     threads = max(2, settings["accelerator"]["cpu_threads"])
@@ -165,8 +170,10 @@ def together(settings: Settings, stages: list[Stage], cores: int) -> Stage:
         for s in stages
         if s.time
     ]
-    time = sum(times, Span(_FIXED["in all"] / 2, _FIXED["in all"] * 1.5))
+    time = sum(times, TimeRange(_FIXED["in all"] / 2, _FIXED["in all"] * 1.5))
     disks = [stage.disk for stage in stages]
     disk = None if None in disks else sum(filter(None, disks)) + _REPORT
     memory = max((stage.memory_mb or 0 for stage in stages), default=0)
-    return Stage("in all", time if len(times) == len(stages) else None, disk, memory or None)
+    return StageEstimate(
+        "in all", time if len(times) == len(stages) else None, disk, memory or None
+    )

@@ -33,17 +33,17 @@ _LARGEST_STEP = 2e11
 
 
 @dataclass(frozen=True)
-class Span:
+class TimeRange:
     """Seconds: at least, as if nothing else ran here; at most, beside what runs here now."""
 
     least: float = 0.0
     most: float = 0.0
 
-    def __add__(self, other: "Span") -> "Span":
-        return Span(self.least + other.least, self.most + other.most)
+    def __add__(self, other: "TimeRange") -> "TimeRange":
+        return TimeRange(self.least + other.least, self.most + other.most)
 
-    def __mul__(self, times: float) -> "Span":
-        return Span(self.least * times, self.most * times)
+    def __mul__(self, times: float) -> "TimeRange":
+        return TimeRange(self.least * times, self.most * times)
 
 
 class Stopwatch:
@@ -52,11 +52,11 @@ class Stopwatch:
     def __init__(self):
         self._began, self._processors = time.monotonic(), sum(os.times()[:4])
 
-    def span(self, threads: int | None = 1) -> Span:
+    def span(self, threads: int | None = 1) -> TimeRange:
         """The time of work that keeps `threads` processors busy; None: a device is waited for."""
         passed = time.monotonic() - self._began
         busy = sum(os.times()[:4]) - self._processors
-        return Span(min(passed, busy / threads) if threads else passed, passed)
+        return TimeRange(min(passed, busy / threads) if threads else passed, passed)
 
 
 @dataclass
@@ -74,9 +74,9 @@ class Data:
     tokenizer_bytes: int
     vocabulary: int
     enough: int | None
-    corpus: Span
-    tokenizer: Span
-    shards: Span
+    corpus: TimeRange
+    tokenizer: TimeRange
+    shards: TimeRange
 
 
 def rehearse_data(settings: Settings, sample: Sample, directory: Path) -> Data:
@@ -144,10 +144,10 @@ class Steps:
     kind: str
     replicas: int
     batch: int
-    begun: Span = Span()
-    step: Span = Span()
-    validated: Span = Span()
-    saved: Span = Span()
+    begun: TimeRange = TimeRange()
+    step: TimeRange = TimeRange()
+    validated: TimeRange = TimeRange()
+    saved: TimeRange = TimeRange()
     state_bytes: int = 0
     model_bytes: int = 0
 
@@ -225,7 +225,7 @@ def _fitting(settings: Settings, run: RunConfiguration, data: Data, replicas: in
     return max(1, min(whole, most, data.samples["train"] // replicas))
 
 
-def _of_one_step(engine: Engine, at_once: int, threads: int | None) -> Span:
+def _of_one_step(engine: Engine, at_once: int, threads: int | None) -> TimeRange:
     """The mean of as many updates as there is time for."""
     begun, made, watch = time.monotonic(), 0, Stopwatch()
     while made < _TIMED_STEPS and time.monotonic() - begun < _TIMED_SECONDS:

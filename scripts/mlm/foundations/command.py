@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from mlm.foundations.environment import check_encoding
-from mlm.foundations.errors import HIDDEN, in_words, printable
+from mlm.foundations.errors import HIDDEN, error_in_words, printable
 from mlm.foundations.typed_artefacts import as_json
 
 
@@ -53,7 +53,7 @@ def status_of(name: str, main: Callable[[list[str]], int | None], arguments: lis
         print("\nInterrupted.", file=sys.stderr)
         return 128 + signal.SIGINT
     except Exception as error:
-        if (words := in_words(error)) is None:
+        if (words := error_in_words(error)) is None:
             raise
         print(f"{name}: {words}", file=sys.stderr)
         return 1

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from mlm.foundations.errors import MlmError, in_words, listed
+from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.foundations.supported_python import unsuitable
 
 ENVIRONMENTS = Path(__file__).parents[3] / "envs"
@@ -150,7 +150,7 @@ def say_if_full(directory: Path) -> None:
     if it is the first that cannot write."""
     if shutil.disk_usage(directory).free < _FULL:
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
-        print(f"\n{in_words(full)}", file=sys.stderr)
+        print(f"\n{error_in_words(full)}", file=sys.stderr)
 
 
 def package_versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:

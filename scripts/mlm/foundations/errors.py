@@ -96,7 +96,7 @@ def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
         ) from None
 
 
-def in_words(error: BaseException) -> str | None:
+def error_in_words(error: BaseException) -> str | None:
     """The message of an error that a user can mend: an MlmError, or what the operating system
     refused, also inside a library's own error. None for any other, which is a bug."""
     if isinstance(error, MlmError):

@@ -11,7 +11,7 @@ from typing import Any
 
 from mlm.foundations.abandoned_locks import alone
 from mlm.foundations.artefacts import check_inputs, record_job
-from mlm.foundations.errors import in_words
+from mlm.foundations.errors import error_in_words
 from mlm.foundations.job_log import logged
 
 #: Time that a job has to clean up after SIGTERM.
@@ -63,7 +63,7 @@ def run(
         try:
             _recorded(main, snakemake, unread)
         except Exception as error:
-            words = in_words(error)
+            words = error_in_words(error)
             # The terminal may be a file on a full disk as well.
             with contextlib.suppress(OSError):
                 if words is None:

@@ -46,7 +46,7 @@ class PlannedJob:
 
 
 @dataclass
-class Stage:
+class PlannedStage:
     """All planned jobs of one rule that run for the same reasons."""
 
     rule: str
@@ -65,19 +65,19 @@ def planned_jobs(dry_run: str) -> list[PlannedJob]:
     return jobs
 
 
-def stages(jobs: list[PlannedJob], config: dict, directory: str | Path = ".") -> list[Stage]:
+def stages(jobs: list[PlannedJob], config: dict, directory: str | Path = ".") -> list[PlannedStage]:
     """Planned jobs gathered by rule and reasons, with the reasons in words.
 
     `config` is the resolved configuration, in which a changed key is looked up; the results below
     `directory` say what a setting that is no section is called.
     """
-    found: dict[tuple, Stage] = {}
+    found: dict[tuple, PlannedStage] = {}
     for job in jobs:
         if job.rule == "all":
             continue
         outputs = [Path(directory) / path for path in job.output.split(", ")]
         reasons = reasons_in_words(job.reason, config, _recorded_settings(outputs))
-        stage = found.setdefault((job.rule, *reasons), Stage(job.rule, [], reasons))
+        stage = found.setdefault((job.rule, *reasons), PlannedStage(job.rule, [], reasons))
         stage.jobs.append(job.wildcards)
     return list(found.values())
 

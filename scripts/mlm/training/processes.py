@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from mlm.foundations.errors import MlmError, in_words
+from mlm.foundations.errors import MlmError, error_in_words
 
 #: Where the processes meet, how many there are, and which one this is.
 COORDINATOR, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
@@ -166,7 +166,7 @@ def one_of_several() -> Iterator[dict]:
     except SystemExit as end:
         _end(end.code if isinstance(end.code, int) else 1)
     except Exception as error:
-        tell_parent(in_words(error) or traceback.format_exc())
+        tell_parent(error_in_words(error) or traceback.format_exc())
         _end(1)
 
 
