@@ -25,10 +25,9 @@ from asked_project import (
 from loaded_script import loaded
 
 from mlm.asking.asking import Question, ask
-from mlm.asking.documents import Documents, Stretch
+from mlm.asking.documents import Documents, Stretch, best_stretch, words_of
 from mlm.asking.forgetting import forgetting
 from mlm.asking.in_words import in_words
-from mlm.asking.nearness import best_stretch, words_of
 from mlm.asking.origin import Origins
 from mlm.asking.packed import PackedSplit
 from mlm.asking.uses import uses_of

@@ -1,24 +1,20 @@
 """An index of the corpus answers as the texts themselves do."""
 
 import random
+import re
 import shutil
 import sqlite3
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from asked_project import CONFIG, SPLITS, copied, lines, new_project, write_project
 
-from mlm.asking import index_building, terms
 from mlm.asking.artefacts import IndexRecord
 from mlm.asking.asking import Question, ask
-from mlm.asking.documents import Documents
+from mlm.asking.documents import Documents, matches
 from mlm.asking.in_words import in_words
-from mlm.asking.index_building import IndexSources, build_index
-from mlm.asking.indexed_documents import IndexedDocuments, documents_of
-from mlm.asking.text_index import TextIndex, decoded, encoded
+from mlm.asking.text_index import TextIndex, build_index, open_indexes
 from mlm.config.resolution import resolve
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
@@ -33,66 +29,53 @@ ODD = [
     "เราถือว่าความจริงเหล่านี้ประจักษ์ชัดในตัวเอง ประชาชน",
     "İSTANBUL'da Straße und STRASSE, ΟΔΟΣ ὀδός; womanly men, a_b c_d, naïve café ①②",
     "우리는 이 진리를 자명한 것으로 여긴다 שלום עולם हम इन सत्यों को मानते हैं",
-    "— … ! 人 b",
+    "— … ! 人 b __ 人_民 Ⅷ",
 ]
 DOCUMENTS = {
-    # Long documents beside short ones: each has several passages.
     "one": [*TEXTS[:60], *ODD, " ".join(TEXTS[60:120]), "人民" * 40 + "共和国"],
-    "two": TEXTS[120:200],
+    "two": [*TEXTS[120:200], *reversed(ODD)],
     "validation": [*TEXTS[200:230], ODD[0][5:]],
     "test": [*TEXTS[230:260], ODD[3] + " again"],
 }
-COMMAND = "snakemake --cores 2 index"
-
-
-def sources(split: str) -> IndexSources:
-    manifest, tokenizer = f"results/manifests/{split}.json", "results/tokenizer/tokenizer.json"
-    return IndexSources(documents(split), Path(manifest), Path(tokenizer), Path())
 
 
 def documents(split: str) -> SplitDocuments:
     return SplitDocuments.described(f"results/corpus/{split}.json")
 
 
-def write_index(directory: str = "results/index") -> None:
-    for split in SPLITS:
-        path = Path(directory, f"{split}.sqlite")
-        build_index(split, sources(split), path).write(path.with_suffix(".json"))
+def write_index(split: str, directory: str = "results/index", corpus: str | None = None) -> None:
+    path, results = Path(directory, f"{split}.sqlite"), Path("results")
+    record = build_index(
+        split,
+        results / "corpus" / f"{corpus or split}.json",
+        results / "manifests" / f"{split}.json",
+        results / "tokenizer" / "tokenizer.json",
+        path,
+    )
+    record.write(path.with_suffix(".json"))
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """An indexed project; parts, blocks and passages are so small that there are many."""
-    with (
-        new_project(tmp_path_factory, "indexed") as place,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        small(patch)
+    """An indexed project."""
+    with new_project(tmp_path_factory, "indexed") as place:
         write_project(DOCUMENTS)
-        write_index()
+        for split in SPLITS:
+            write_index(split)
     return place
-
-
-def small(patch) -> None:
-    for name, size in (("_PART_POSTINGS", 900), ("_BLOCK_POSTINGS", 300), ("_READ", 16)):
-        patch.setattr(index_building, name, size)
-    for module in (terms, sys.modules["mlm.asking.indexed_documents"]):
-        patch.setattr(module, "PASSAGE_RUNS", 8)
 
 
 @pytest.fixture
 def project(made, tmp_path, monkeypatch):
-    small(monkeypatch)
     return copied(made, tmp_path, monkeypatch)
 
 
-def both() -> tuple[Documents, IndexedDocuments]:
+def both() -> tuple[Documents, Documents]:
+    """The documents, without their indexes and with them."""
     splits = {split: documents(split) for split in SPLITS}
-    manifests = {split: Path(f"results/manifests/{split}.json") for split in SPLITS}
-    where = Path("results/index")
-    found, indexes, notes = documents_of(splits, manifests, where, FileMemory(None), COMMAND)
-    assert isinstance(found, IndexedDocuments) and set(indexes) == set(SPLITS) and not notes
-    return Documents(splits), found
+    found, notes = open_indexes(splits, Path("results"), FileMemory(None), "snakemake index")
+    assert set(found) == set(SPLITS) and not notes
+    return Documents(splits), Documents(splits, found)
 
 
 def questions(count: int):
@@ -109,7 +92,7 @@ def questions(count: int):
         )
 
 
-@pytest.mark.parametrize("count", [24, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [60, pytest.param(3000, marks=pytest.mark.slow)])
 def test_an_answer_is_the_same_with_the_index_and_without(project, count):
     plain, indexed = both()
     exact = nearest = 0
@@ -117,13 +100,30 @@ def test_an_answer_is_the_same_with_the_index_and_without(project, count):
         sentence = Filters("NFC", 1, None, True, True).prepared(question).text.strip()
         if not sentence:
             continue
-        assert indexed.exact(sentence) == plain.exact(sentence), sentence
+        # Against all documents, one by one.
+        everywhere = [
+            found
+            for split in SPLITS
+            for number, text in enumerate(documents(split).column("text").to_pylist())
+            for found in matches(sentence, split, number, text)
+        ]
+        assert indexed.exact(sentence) == plain.exact(sentence) == everywhere, sentence
         assert indexed.nearest(sentence, 5) == plain.nearest(sentence, 5), sentence
-        exact += bool(plain.exact(sentence))
+        exact += bool(everywhere)
         nearest += len(plain.nearest(sentence, 5))
     assert exact > count / 10 and nearest > count
-    for document in (0, 59, 66):
-        assert indexed.group("train", document) == plain.group("train", document)
+
+
+def test_every_character_is_found_through_the_index(project):
+    """Alone, and with its neighbour: in each script, in the middle of a run and at its ends."""
+    split, texts = "train", documents("train").column("text").to_pylist()
+    index = TextIndex(Path(f"results/index/{split}.sqlite"), "")
+    for text in ODD:
+        for piece in {*re.findall(r"\S", text), *re.findall(r"(?=(\S\S))", text)}:
+            possible = index.holding(piece)
+            for number in range(len(texts) - 10, len(texts)) if possible is not None else ():
+                found = matches(piece, split, number, texts[number])
+                assert not found or number in possible, piece
 
 
 def test_a_document_is_found_whole_through_the_index(project):
@@ -144,109 +144,61 @@ def test_the_whole_answer_is_the_same_with_the_index_and_without(project):
 
 
 def test_the_same_corpus_gives_the_same_bytes(project):
-    write_index("again")
     for split in SPLITS:
-        for ending in ("sqlite", "json"):
-            made = Path(f"results/index/{split}.{ending}").read_bytes()
-            assert Path(f"again/{split}.{ending}").read_bytes() == made
-    assert sorted(p.name for p in Path("again").iterdir()) == sorted(
-        f"{split}.{ending}" for split in SPLITS for ending in ("sqlite", "json")
+        write_index(split, "again")
+    made, again = (
+        {path.name: path.read_bytes() for path in Path(directory).iterdir()}
+        for directory in ("results/index", "again")
     )
+    assert again == made and len(made) == 2 * len(SPLITS)
 
 
-def test_its_parts_and_blocks_change_no_answer(project, monkeypatch):
-    """One part, one block: what is merged is what was read."""
-    many = {split: whole(f"results/index/{split}.sqlite") for split in SPLITS}
-    assert max(len(blocks) for _, blocks in many.values()) > 5
-    for name in ("_PART_POSTINGS", "_BLOCK_POSTINGS", "_BLOCK_TERMS"):
-        monkeypatch.setattr(index_building, name, 10**9)
-    write_index("one")
-    for split in SPLITS:
-        found, blocks = whole(f"one/{split}.sqlite")
-        assert len(blocks) == 1 and found == many[split][0]
-
-
-def whole(path: str) -> tuple[dict[bytes, list[int]], list]:
-    """The passages of each term of an index, and its blocks; read by the format's definition."""
-    file, found = sqlite3.connect(path), {}
-    blocks = file.execute("SELECT number, first, terms, counts FROM block ORDER BY number")
-    blocks = blocks.fetchall()
-    for number, first, text, counts in blocks:
-        (data,) = file.execute("SELECT passages FROM postings WHERE block=?", (number,)).fetchone()
-        steps, at, names = decoded(data), 0, text.split(b"\n")[1:-1]
-        assert names[0] == first and names == sorted(names)
-        for name, count in zip(names, decoded(counts).tolist(), strict=True):
-            found[name] = (np.cumsum(steps[at : at + count] + 1) - 1).tolist()
-            at += count
-    return found, blocks
-
-
-def test_numbers_are_read_as_they_were_written():
-    drawn = random.Random(1)
-    numbers = [0, 127, 128, 2**14 - 1, 2**14, 2**21, 2**28, 2**35 - 1]
-    numbers += [drawn.randrange(2 ** drawn.randint(1, 35)) for _ in range(500)]
-    data, sizes = encoded(np.array(numbers))
-    assert decoded(data).tolist() == numbers and sizes.sum() == len(data)
-    assert decoded(encoded(np.zeros(0))[0]).tolist() == []
-
-
-def test_an_index_of_another_corpus_is_not_used_and_that_is_said(project):
+@pytest.mark.parametrize("field", ["corpus_sha256", "manifest_sha256"])
+def test_an_index_of_other_data_is_not_used_and_that_is_said(project, field):
     record = IndexRecord.read("results/index/train.json")
-    replace(record, corpus_sha256="0" * 64).write("results/index/train.json")
-    question = Question(TEXTS[3], resolve(CONFIG), "base", command="snakemake --cores 2 -d x")
-    answer = ask(question)
+    replace(record, **{field: "0" * 64}).write("results/index/train.json")
+    answer = ask(Question(TEXTS[3], resolve(CONFIG), "base", command="snakemake --cores 2 -d x"))
+    other = "results/manifests/train.json"
+    if field == "corpus_sha256":
+        other = "results/corpus/train-00000-of-00002.parquet and 1 more"
     assert answer.exact
     assert (
-        "results/index/train.json: is the index of another "
-        "results/corpus/train-00000-of-00002.parquet"
-        " and 1 more, and was not used. To have it made again: snakemake --cores 2 index -d x"
+        f"results/index/train.json: is the index of another {other}, and was not used. To have it "
+        "made again: snakemake --cores 2 index -d x"
     ) in in_words(answer)
-    # The same text, packed otherwise.
-    replace(record, manifest_sha256="0" * 64).write("results/index/train.json")
-    assert "another results/manifests/train.json, and was not used" in in_words(ask(question))
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "other", "record"])
 def test_a_damaged_index_is_named_with_the_command_that_makes_it_again(project, damage):
     path = Path("results/index/train.sqlite")
-    data = bytearray(path.read_bytes())
-    if damage == "cut":
-        path.write_bytes(data[: len(data) // 2])
-    elif damage == "flipped":
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)
-    elif damage == "gone":
-        path.unlink()
-    elif damage == "record":
+    data, files = bytearray(path.read_bytes()), "results/index/train.json"
+    if damage == "record":
         path = path.with_suffix(".json")
         path.write_text("{")
     else:
-        path.write_text("no index")
+        files += " results/index/train.sqlite"
+        data[len(data) // 2] ^= 1
+        path.write_bytes({"cut": data[: len(data) // 2], "other": b"no index"}.get(damage, data))
+        if damage == "gone":
+            path.unlink()
     with pytest.raises(MlmError) as told:
         ask(Question(TEXTS[3], resolve(CONFIG), "base"))
     assert str(told.value).startswith(f"{path}: is missing" if damage == "gone" else f"{path} is d")
-    files = "results/index/train.json"
-    files += "" if damage == "record" else " results/index/train.sqlite"
-    assert f"rm {files}, then " in str(told.value)
-    assert str(told.value).endswith("snakemake --cores 2 index")
+    assert str(told.value).endswith(f"rm {files}, then snakemake --cores 2 index")
 
 
 def test_a_file_that_is_no_index_is_said_to_be_damaged(tmp_path):
     path = tmp_path / "train.sqlite"
     path.write_text("no index" * 1000)
     with pytest.raises(MlmError, match=r"is damaged: file is not a database\. Make it again"):
-        TextIndex(path, "Make it again").holding(["a"])
+        TextIndex(path, "Make it again").holding("a")
     path.unlink()
     sqlite3.connect(path).execute("CREATE TABLE block (number)")
-    with pytest.raises(MlmError, match="is damaged: no such table: documents"):
-        TextIndex(path, "Make it again").containing(["a"])
+    with pytest.raises(MlmError, match="is damaged: no such table: words"):
+        TextIndex(path, "Make it again").count("a")
 
 
 def test_an_index_is_not_made_of_shards_of_another_text(project):
     with pytest.raises(MlmError, match=r"test\.parquet: is not the text that the train shards"):
-        build_index(
-            "train",
-            replace(sources("train"), corpus=documents("test")),
-            "new/train.sqlite",
-        )
+        write_index("train", "new", corpus="test")
     assert not Path("new").exists()

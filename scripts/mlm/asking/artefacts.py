@@ -12,16 +12,13 @@ class IndexRecord(Artefact):
     """What an index was made from, its sizes, and the digest of the file beside the record.
 
     `corpus_sha256` is that of the split's parquet file, `manifest_sha256` that of the split's
-    manifest. `passages` are what terms are counted in: a document, or a part of a long one.
+    manifest.
     """
 
     split: str
     corpus_sha256: str
     manifest_sha256: str
     documents: int
-    passages: int
-    terms: int
-    postings: int
     num_bytes: int
     sha256: str
 

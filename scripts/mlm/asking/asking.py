@@ -16,10 +16,11 @@ from mlm.asking.answer import (
     TrainingSoFar,
     Use,
 )
-from mlm.asking.nearness import words_of
+from mlm.asking.documents import Documents, words_of
 from mlm.asking.origin import with_targets
 from mlm.asking.packed import Packed, PackedSplit
 from mlm.asking.past_run import PastRun, Record, holes_file, past_run, read_records
+from mlm.asking.text_index import open_indexes
 from mlm.asking.uses import (
     Shown,
     UseOfSample,
@@ -212,7 +213,6 @@ class _Found:
 
 def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
     """Where the sentence stands in the documents of the corpus, or what is nearest to it."""
-    from mlm.asking.indexed_documents import documents_of
     from mlm.asking.origin import Origins, check_corpus, check_text
     from mlm.corpus.artefacts import CorpusSplit
 
@@ -236,13 +236,10 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
                 f"{texts[split].named}: is not the text that the {split} shards were made from. To "
                 f"have them made from it: {question.command}"
             )
-    documents, indexes, notes = documents_of(
-        texts,
-        {split: RESULTS / "manifests" / f"{split}.json" for split in SPLITS},
-        RESULTS / "index",
-        inputs.memory,
-        with_targets(question.command, ["index"]),
+    indexes, notes = open_indexes(
+        texts, RESULTS, inputs.memory, with_targets(question.command, ["index"])
     )
+    documents = Documents(texts, indexes)
     packed = {
         split: one.with_tokens(indexes[split].tokens) if split in indexes else one
         for split, one in inputs.packed.items()
@@ -264,7 +261,7 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
             )
         text = one.text[one.start : one.end]
         located.append(_Located(one.split, one.document, source, text, one.shared, parts, texts))
-    return _Found(found, exact, located, notes)
+    return _Found(found, exact, located, tuple(notes))
 
 
 def _in_tokens(sentence: str, inputs: _Inputs, question: Question) -> _Found:

@@ -1,25 +1,24 @@
-"""Where a sentence stands in the documents of the corpus: as it is, or nearly.
+"""Where a sentence is in the documents of the corpus: as it is, or nearly."""
 
-The texts of a split are read at once, and take as much memory as they are long.
-"""
-
+import math
 import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from mlm.asking.nearness import best_stretch, likeliest, weights_of, words_of
+from mlm.asking.text_index import TextIndex, is_spaced
 from mlm.corpus.split_documents import SplitDocuments
 
-#: So many words of a sentence, the longest, choose the documents that are looked at closely.
-_TELLING_WORDS = 24
-#: Categories of letters and digits that stand in scripts with spaces between words.
-_SPACED = ("Lu", "Ll", "Lt", "Lm", "Nd")
+_WORD = re.compile(r"\w+")
+#: So many words of a sentence, the longest, choose the documents that are looked at closely, the
+#: rarest first, until so many documents have one.
+_TELLING_WORDS, _MOST_CHOSEN = 24, 2_000_000
+#: So many documents are looked at closely.
+_LOOKED_AT = 200
 
 
 @dataclass(frozen=True)
@@ -35,63 +34,93 @@ class Stretch:
 
 
 class Documents:
-    """The documents of `splits`."""
+    """The documents of `splits`, with the indexes that there are of them, by split."""
 
-    def __init__(self, splits: dict[str, SplitDocuments]):
-        self._splits = splits
-        self._columns: dict[tuple[str, str], pa.ChunkedArray] = {}
+    def __init__(
+        self, splits: dict[str, SplitDocuments], indexes: Mapping[str, TextIndex] | None = None
+    ):
+        self._splits, self._indexes = splits, dict(indexes or {})
 
     def exact(self, sentence: str) -> list[Stretch]:
         """Where `sentence` stands, in the order of the splits; white space is like white space.
 
         A match does not begin or end inside a word, in scripts that have spaces between words.
         """
-        longest, found = max(sentence.split(), key=len), []
-        for split in self._splits:
-            texts = self._column(split, "text")
-            mask = pc.match_substring(texts, longest)
-            candidates = texts.filter(mask).to_pylist()
-            for number, text in zip(_true(mask).tolist(), candidates, strict=True):
+        found = []
+        for split, documents in self._splits.items():
+            numbers = self._indexes[split].holding(sentence) if split in self._indexes else None
+            if numbers is None:
+                texts = _texts_with(max(sentence.split(), key=len), documents)
+            else:
+                texts = _texts_of(numbers, documents)
+            for number, text in texts:
                 found += matches(sentence, split, number, text)
         return found
 
     def nearest(self, sentence: str, count: int) -> list[Stretch]:
         """The `count` stretches that share the most words with `sentence`, each word weighing the
-        more the rarer it is; best first.
+        more the fewer documents have it; best first.
 
         Words are compared whatever their case; a document gives one stretch. Of two alike, the
-        one of the earlier split and document comes first. Empty where no word is shared.
+        one of the earlier split and document comes first. Empty where no word is shared. Without
+        an index of a split, one is made for the time of the answer.
         """
         wanted = [word for word, _, _ in words_of(sentence)]
-        telling = telling_words(wanted)
+        telling = sorted(set(wanted), key=lambda word: (-len(word), word))[:_TELLING_WORDS]
         if not telling:
             return []
-        lowered = {split: pc.utf8_lower(self._column(split, "text")) for split in self._splits}
-        having = np.concatenate(
-            [np.stack([_has(low, word) for word in telling]) for low in lowered.values()], axis=1
-        )
-        # Of words beyond those, which are short, none weighs more than the lightest.
-        weights = dict(zip(telling, weights_of(having), strict=True))
-        chosen = self._chosen(likeliest(having), [len(low) for low in lowered.values()])
-        return nearest_of(chosen, wanted, weights, count)
-
-    def _chosen(self, documents: list[int], sizes: list[int]) -> Iterator[tuple[str, int, str]]:
-        """Split, number and text of `documents`, which are counted through all splits."""
-        ends = np.cumsum(sizes)
-        for number in documents:
-            place = int(np.searchsorted(ends, number, side="right"))
-            split = list(self._splits)[place]
-            document = number - int(ends[place]) + sizes[place]
-            yield split, document, self._column(split, "text")[document].as_py()
+        for split, documents in self._splits.items():
+            if split not in self._indexes:
+                self._indexes[split] = TextIndex.temporary(split, documents)
+        indexes = [self._indexes[split] for split in self._splits]
+        counts = {word: sum(index.count(word) for index in indexes) for word in telling}
+        ends = np.cumsum([0, *map(len, self._splits.values())])
+        weights = {word: weight(counts[word], int(ends[-1])) for word in telling}
+        scores, chosen = np.zeros(ends[-1]), 0
+        for word in sorted((w for w in telling if counts[w]), key=lambda w: (counts[w], w)):
+            if chosen and chosen + counts[word] > _MOST_CHOSEN:
+                break
+            chosen += counts[word]
+            for first, index in zip(ends, indexes, strict=False):
+                scores[first + index.holding(word)] += weights[word]
+        best, stretches = likeliest(scores), []
+        for (split, documents), first in zip(self._splits.items(), ends, strict=False):
+            own = best[(best >= first) & (best < first + len(documents))] - first
+            for number, text in _texts_of(own, documents):
+                words = words_of(text)
+                items = [word for word, _, _ in words]
+                begin, end, shared, score = best_stretch(items, wanted, weights)
+                if shared:
+                    span = words[begin][1], words[end - 1][2]
+                    stretches.append((Stretch(split, number, text, *span, shared), score))
+        # Sorted stably: the order above decides between equals.
+        return [one for one, _ in sorted(stretches, key=lambda s: -s[1])[:count]]
 
     def group(self, split: str, document: int) -> str | int:
         """The name of the group that the document belongs to, or its own number."""
-        return self._column(split, "group")[document].as_py()
+        (rows,) = self._splits[split].batches(["group"], 1, range(document, document + 1))
+        return rows.column("group")[0].as_py()
 
-    def _column(self, split: str, name: str) -> pa.ChunkedArray:
-        if (split, name) not in self._columns:
-            self._columns[split, name] = self._splits[split].column(name)
-        return self._columns[split, name]
+
+def _texts_of(numbers: np.ndarray, documents: SplitDocuments) -> Iterator[tuple[int, str]]:
+    """The number and text of each of the documents `numbers`, which are in order."""
+    if not len(numbers):
+        return
+    for group in documents.row_groups(["text"], range(int(numbers[0]), int(numbers[-1]) + 1)):
+        held = group.documents
+        inside = numbers[(numbers >= held.start) & (numbers < held.stop)]
+        if len(inside):
+            column = group.column("text")
+            yield from ((n, column[n - held.start].as_py()) for n in inside.tolist())
+
+
+def _texts_with(part: str, documents: SplitDocuments) -> Iterator[tuple[int, str]]:
+    """The number and text of each document that has the characters of `part`."""
+    for group in documents.row_groups(["text"]):
+        column = group.column("text")
+        # By pyarrow's own to_numpy pandas would be imported, which takes longer than all else.
+        for place in np.from_dlpack(pc.indices_nonzero(pc.match_substring(column, part))).tolist():
+            yield group.documents.start + place, column[place].as_py()
 
 
 def matches(sentence: str, split: str, document: int, text: str) -> list[Stretch]:
@@ -110,47 +139,57 @@ def _pattern(sentence: str) -> tuple[re.Pattern, int]:
     return re.compile(r"\s+".join(map(re.escape, sentence.split()))), len(words_of(sentence))
 
 
-def telling_words(wanted: Sequence[str]) -> list[str]:
-    """Those of the words `wanted` that choose the documents that are looked at closely."""
-    return sorted(set(wanted), key=lambda word: (-len(word), word))[:_TELLING_WORDS]
-
-
-def nearest_of(
-    documents: Iterable[tuple[str, int, str]],
-    wanted: Sequence[str],
-    weights: Mapping[str, float],
-    count: int,
-) -> list[Stretch]:
-    """The best stretch of each of `documents` (split, number, text) that shares a word with
-    `wanted`; the `count` best of them, of equals the first."""
-    stretches = []
-    for split, document, text in documents:
-        words = words_of(text)
-        first, last, shared, score = best_stretch([w for w, _, _ in words], wanted, weights)
-        if shared:
-            span = words[first][1], words[last - 1][2]
-            stretches.append((Stretch(split, document, text, *span, shared), score))
-    # Sorted stably: the order above decides between equals.
-    return [one for one, _ in sorted(stretches, key=lambda s: -s[1])[:count]]
-
-
-def _has(texts: pa.ChunkedArray, word: str) -> np.ndarray:
-    """Whether each text holds the characters of `word`, bool [texts]."""
-    having = np.zeros(len(texts), bool)
-    having[_true(pc.match_substring(texts, word))] = True
-    return having
-
-
-def _true(mask: pa.ChunkedArray) -> np.ndarray:
-    """The places where `mask` is true.
-
-    By pyarrow's own to_numpy, as by its making of arrays, pandas would be imported, which takes
-    longer than all else here.
-    """
-    return np.from_dlpack(pc.indices_nonzero(mask))
-
-
 def _inside_word(text: str, place: int) -> bool:
     """Whether a word goes on from before `place` to behind it."""
-    around = text[max(0, place - 1) : place + 1] if place else ""
-    return len(around) == 2 and all(unicodedata.category(c) in _SPACED for c in around)
+    return 0 < place < len(text) and is_spaced(text[place - 1]) and is_spaced(text[place])
+
+
+def words_of(text: str) -> list[tuple[str, int, int]]:
+    """The words of `text`, whatever their case, and the characters [start, end) of each."""
+    return [(found[0].casefold(), *found.span()) for found in _WORD.finditer(text)]
+
+
+def weight(count: int, total: int) -> float:
+    """What a word says that `count` of `total` documents have: the inverse document frequency of
+    Spärck Jones, "A statistical interpretation of term specificity" (1972), of numbers one larger.
+    """
+    return math.log((total + 1) / (count + 1)) + 1
+
+
+def likeliest(scores: np.ndarray) -> np.ndarray:
+    """The documents to look at closely, in order: those with the highest scores above 0."""
+    best = np.argsort(-scores, kind="stable")[:_LOOKED_AT]
+    return np.sort(best[scores[best] > 0])
+
+
+def best_stretch(
+    items: Sequence[Hashable], wanted: Sequence[Hashable], weights: Mapping[Hashable, float]
+) -> tuple[int, int, int, float]:
+    """Of all stretches of `items` as long as `wanted`, the one that shares the most with it.
+
+    Shared items count by `weights`, those without one as the lightest, and each of `wanted` once.
+    Gives the stretch's start and end, from its first shared item to behind the last, how many it
+    shares, and their weight; of equals the first. All 0 where nothing is shared.
+    """
+    asked, inside = Counter(wanted), Counter()
+    lightest = min(weights.values(), default=1.0)
+    score, best, start = 0.0, 0.0, 0
+    for end, item in enumerate(items):
+        if item in asked:
+            inside[item] += 1
+            if inside[item] <= asked[item]:
+                score += weights.get(item, lightest)
+        gone = items[end - len(wanted)] if end >= len(wanted) else None
+        if gone in asked:
+            if inside[gone] <= asked[gone]:
+                score -= weights.get(gone, lightest)
+            inside[gone] -= 1
+        # By more than sums of floating point numbers are off.
+        if score > best + 1e-9:
+            best, start = score, max(0, end + 1 - len(wanted))
+    if not best:
+        return 0, 0, 0, 0.0
+    end = min(start + len(wanted), len(items))
+    common = [place for place in range(start, end) if items[place] in asked]
+    shared = (Counter(items[start:end]) & asked).total()
+    return common[0], common[-1] + 1, shared, best

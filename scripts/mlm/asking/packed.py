@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.asking.nearness import best_stretch, likeliest, weights_of
+from mlm.asking.documents import best_stretch, likeliest, weight
 from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
 from mlm.samples.blocks import ShardBlocks
@@ -113,15 +113,16 @@ class PackedSplit:
     def nearest_ids(self, row: Sequence[int], count: int) -> list[tuple[list[Packed], int, float]]:
         """The `count` stretches of samples that share the most ids with `row`, each id weighing the
         more the rarer it is; best first, each with how many it shares, and their weight."""
-        wanted, having = sorted(set(row)), []
+        wanted, having, found = sorted(set(row)), [], []
         if not wanted:
             return []
         for shard in range(len(self._manifest.shards)):
             ids = self._samples(shard).input_ids
             having.append(np.stack([(ids == i).any(axis=1) for i in wanted]))
-        found, having = [], np.concatenate(having, axis=1)
-        weights = dict(zip(wanted, weights_of(having), strict=True))
-        for sample in likeliest(having):
+        having = np.concatenate(having, axis=1)
+        counts = having.sum(axis=1).tolist()
+        weights = {i: weight(n, having.shape[1]) for i, n in zip(wanted, counts, strict=True)}
+        for sample in likeliest(np.array(list(weights.values())) @ having).tolist():
             shard = int(np.searchsorted(self._first, sample, side="right")) - 1
             within = sample - int(self._first[shard])
             first, last, shared, score = best_stretch(

@@ -1,6 +1,5 @@
 """What a training was shown near the texts that its report shows: prompts and samples."""
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.asking.artefacts import Asked, AskedText, AskedWord, SeenPassage
-from mlm.asking.documents import Stretch
-from mlm.asking.index_building import IndexSources, build_index
-from mlm.asking.indexed_documents import IndexedDocuments
-from mlm.asking.nearness import words_of
+from mlm.asking.documents import Documents, Stretch, words_of
 from mlm.asking.packed import Packed, PackedSplit
 from mlm.asking.text_index import TextIndex
 from mlm.asking.uses import Batches, uses_in
@@ -58,26 +54,18 @@ def seen_near(run: str, records: Records, filters: dict) -> Asked:
     size = CorpusSplit.read(records.corpus).bytes
     if size > LARGEST_SEARCHED:
         return Asked(run, training.steps, (), size)
-    root = shards_root(Manifest.read(records.manifest), records.manifest)
-    sources = IndexSources(
-        SplitDocuments.described(records.corpus), records.manifest, records.tokenizer, root
-    )
-    # For many questions at once an index is worth its making, also on a small text.
-    with tempfile.TemporaryDirectory(prefix="asked-") as directory:
-        path = Path(directory) / "train.sqlite"
-        build_index("train", sources, path)
-        search = _Search(records, training, filters, TextIndex(path, "Run the same command again"))
-        texts = [search.prompt(prompt) for prompt in FillMask.read(records.fill_mask).prompts]
-        samples = EvaluationFigures.read(records.evaluation).samples
-        for kind, found in (("best", samples.best), ("worst", samples.worst)):
-            texts += [search.sample(kind, sample) for sample in found]
+    search = _Search(records, training, filters)
+    texts = [search.prompt(prompt) for prompt in FillMask.read(records.fill_mask).prompts]
+    samples = EvaluationFigures.read(records.evaluation).samples
+    for kind, found in (("best", samples.best), ("worst", samples.worst)):
+        texts += [search.sample(kind, sample) for sample in found]
     return Asked(run, training.steps, tuple(texts), None)
 
 
 class _Search:
     """Looks up texts in the train split, and what the training was shown there."""
 
-    def __init__(self, records: Records, training: Training, filters: dict, index: TextIndex):
+    def __init__(self, records: Records, training: Training, filters: dict):
         manifest = Manifest.read(records.manifest)
         self._encoder = Encoder.load(records.tokenizer)
         self._holes = None
@@ -85,11 +73,13 @@ class _Search:
             found = HolesOfRun.read(records.holes).holes
             self._holes = Holes.of(found, self._encoder.special_ids.pad)
         self._filters = Filters(**filters)
-        self._documents = IndexedDocuments(
-            {"train": SplitDocuments.described(records.corpus)}, {"train": index}
+        corpus = SplitDocuments.described(records.corpus)
+        # For many questions at once an index is worth its making, also on a small text.
+        self._documents = Documents(
+            {"train": corpus}, {"train": TextIndex.temporary("train", corpus)}
         )
         root = shards_root(manifest, records.manifest)
-        self._packed = PackedSplit(manifest, root, self._encoder, index.tokens)
+        self._packed = PackedSplit(manifest, root, self._encoder)
         self._batches = Batches(
             BatchOrder(
                 seed=training.seed,

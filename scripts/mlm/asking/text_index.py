@@ -1,92 +1,96 @@
-"""The file of an index: which terms stand in which passages of a split, and how its documents were
-packed.
+"""An index of the words of a split: SQLite's full-text search (FTS5) says which documents can hold
+a text, and their texts decide.
 
-An SQLite file. Terms stand sorted by their bytes in blocks, each with the numbers of the passages
-that hold them: differences, in bytes of seven bits each (Cutting and Pedersen, "Optimizations for
-dynamic inverted index maintenance", 1990). A term is looked up by its block; a part of a word, in
-the terms of all blocks, which are small beside what they point to.
+Each document is a row, with its number as the row's. A term is a run of letters and digits of a
+script that has spaces between words, case folded, as a match of the search begins and ends with
+whole ones (`mlm.asking.documents.matches`). Of other scripts each pair of neighbouring characters
+is a term, and the last character of a run: FTS5's own trigrams find nothing shorter than three.
 """
 
+import re
 import sqlite3
-from collections.abc import Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+import unicodedata
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from mlm.foundations.errors import MlmError
+from mlm.asking.artefacts import IndexRecord
+from mlm.corpus.split_documents import SplitDocuments
+from mlm.foundations.atomic import replacing
+from mlm.foundations.digests import FileMemory, file_sha256
+from mlm.foundations.errors import SAME_COMMAND, MlmError, remedy
+from mlm.foundations.progress_line import Progress
+from mlm.samples.document_spans import shard_tokens
+from mlm.samples.manifests import Manifest, shards_remedy, shards_root
+from mlm.samples.split_samples import read_samples
+from mlm.tokenizer.encoding import Encoder
 
-TABLES = """
-CREATE TABLE block (number INTEGER PRIMARY KEY, first BLOB, terms BLOB, counts BLOB, sizes BLOB);
-CREATE TABLE postings (block INTEGER PRIMARY KEY, passages BLOB);
-CREATE TABLE documents (passages BLOB);
-CREATE TABLE packed (shard INTEGER PRIMARY KEY, tokens BLOB);
-"""
-
-
-def encoded(numbers: np.ndarray) -> tuple[bytes, np.ndarray]:
-    """Non-negative `numbers` [n] below 2**35 as bytes, the last of each number below 128, and how
-    many bytes each takes, [n]."""
-    numbers = np.asarray(numbers, np.int64)
-    sizes = np.ones(len(numbers), np.int64)
-    for place in range(1, 5):
-        sizes += numbers >= 1 << 7 * place
-    ends = np.cumsum(sizes)
-    found = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-    starts = ends - sizes
-    for place in range(int(sizes.max(initial=0))):
-        longer = sizes > place
-        more = np.where(sizes[longer] > place + 1, 128, 0)
-        found[starts[longer] + place] = (numbers[longer] >> 7 * place & 127) | more
-    return found.tobytes(), sizes
-
-
-def decoded(data: bytes | np.ndarray) -> np.ndarray:
-    """The numbers that `encoded` gave `data` for, int64."""
-    read = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else data
-    ends = np.flatnonzero(read < 128)
-    if len(ends) == len(read):
-        return read.astype(np.int64)
-    starts = np.concatenate(([0], ends[:-1] + 1))
-    sizes = ends - starts + 1
-    found = read[starts].astype(np.int64) & 127
-    for place in range(1, int(sizes.max())):
-        longer = np.flatnonzero(sizes > place)
-        found[longer] |= (read[starts[longer] + place].astype(np.int64) & 127) << 7 * place
-    return found
+#: Categories of letters and digits that are in scripts with spaces between words.
+_SPACED = ("Lu", "Ll", "Lt", "Lm", "Nd")
+_WORD = re.compile(r"\w+")
+#: The bytes of an index follow from these, its documents and SQLite's version. Terms wait in
+#: 32 MiB of memory, are merged into one segment, and the file is packed.
+_CREATE = (
+    "PRAGMA page_size=4096",
+    "PRAGMA journal_mode=OFF",
+    "PRAGMA synchronous=OFF",
+    "CREATE TABLE packed (shard INTEGER PRIMARY KEY, tokens BLOB)",
+    "CREATE VIRTUAL TABLE words USING "
+    "fts5(terms, content='', detail='none', columnsize=0, tokenize='ascii')",
+    "INSERT INTO words(words, rank) VALUES ('hashsize', 33554432)",
+)
+_FINISH = ("INSERT INTO words(words) VALUES ('optimize')", "COMMIT", "VACUUM")
+#: Documents that are read at a time, words whose terms are remembered, and terms of a question.
+_READ, _REMEMBERED, _ASKED = 1024, 500_000, 64
 
 
-@dataclass(frozen=True)
-class _Block:
-    """The terms of a block, UTF-8 with a line feed before each and at the end."""
+def is_spaced(character: str) -> bool:
+    """Whether the character is a letter or digit of a script with spaces between words."""
+    return unicodedata.category(character) in _SPACED
 
-    number: int
-    terms: bytes
-    counts: bytes
-    sizes: bytes
 
-    @cached_property
-    def _ends(self) -> np.ndarray:
-        return np.flatnonzero(np.frombuffer(self.terms, np.uint8) == 10)
+class _Terms(dict):
+    """The terms of each word, divided by spaces."""
 
-    def containing(self, part: bytes) -> list[int]:
-        """The terms that hold `part`, by their place in the block."""
-        found, at = [], self.terms.find(part)
-        while at >= 0:
-            place = int(np.searchsorted(self._ends, at, side="right")) - 1
-            found.append(place)
-            at = self.terms.find(part, int(self._ends[place + 1]))
+    def __missing__(self, word: str) -> str:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        terms = []
+        for spaced, characters in groupby(word.replace("_", " "), is_spaced):
+            run = "".join(characters)
+            terms += [run] if spaced else [run[i : i + 2] for i in range(len(run))]
+        self[word] = found = " ".join(terms).casefold()
         return found
 
-    def place_of(self, term: bytes) -> int | None:
-        at = self.terms.find(b"\n%b\n" % term)
-        return None if at < 0 else self.terms.count(b"\n", 0, at + 1) - 1
+    def of(self, text: str) -> str:
+        # The tokenizer itself divides and folds ASCII just so.
+        return text if text.isascii() else " ".join(self[word] for word in _WORD.findall(text))
+
+
+def _query(text: str) -> str | None:
+    """What FTS5 is asked for documents that hold `text`; None where it has no terms.
+
+    The last character of a run may be followed by another in the document: there any term that
+    begins with it will do.
+    """
+    terms = set()
+    for word in _WORD.findall(text):
+        for spaced, characters in groupby(word.replace("_", " "), is_spaced):
+            run = "".join(characters).casefold()
+            if spaced or len(run) > 1:
+                pairs = [run] if spaced else [run[i : i + 2] for i in range(len(run) - 1)]
+                terms.update(f'"{pair}"' for pair in pairs if not pair.isspace())
+            elif not run.isspace():
+                terms.add(f'"{run}" *')
+    return " AND ".join(sorted(terms, key=lambda term: (-len(term), term))[:_ASKED]) or None
 
 
 class TextIndex:
-    """The index of a split, open to be read.
+    """An index that is open to be asked.
 
     Raises MlmError, from any of its methods, where the file is no index or is damaged; `remedy` is
     the sentence that says how to have it made again.
@@ -95,79 +99,151 @@ class TextIndex:
     def __init__(self, path: Path, remedy: str):
         self._path, self._remedy = path, remedy
         with self._reading():
-            self._file = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+            uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+            self._file = sqlite3.connect(uri, uri=True)
+
+    @classmethod
+    def temporary(cls, split: str, documents: SplitDocuments) -> "TextIndex":
+        """An index of `documents` that is gone when it is closed. It knows no tokens."""
+        index = cls.__new__(cls)
+        index._path, index._remedy = Path(f"temporary index of {split}"), "Ask again"
+        index._file = sqlite3.connect("", isolation_level=None)
+        _fill(index._file, split, documents)
+        return index
 
     @contextmanager
-    def _reading(self):
+    def _reading(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, ValueError, IndexError, TypeError) as error:
             raise MlmError(f"{self._path} is damaged: {error}. {self._remedy}") from None
 
-    def _rows(self, statement: str, *values) -> list[tuple]:
-        return self._file.execute(statement, values).fetchall()
-
-    @cached_property
-    def first_passage(self) -> np.ndarray:
-        """The first passage of each document and, at the end, the number of all passages."""
+    def holding(self, text: str) -> np.ndarray | None:
+        """The documents that can hold `text`, all that do among them, in order; None where the
+        index cannot tell."""
         with self._reading():
-            counts = decoded(self._rows("SELECT passages FROM documents")[0][0])
-        return np.concatenate(([0], np.cumsum(counts)))
+            if (query := _query(text)) is None:
+                return None
+            asked = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid"
+            rows = self._file.execute(asked, (query,))
+            return np.fromiter((number for (number,) in rows), np.int64)
+
+    def count(self, text: str) -> int:
+        """How many documents `holding` gives; 0 where the index cannot tell."""
+        with self._reading():
+            asked, query = "SELECT count(*) FROM words WHERE words MATCH ?", _query(text)
+            return self._file.execute(asked, (query,)).fetchone()[0] if query else 0
 
     def tokens(self, shard: int) -> np.ndarray:
         """How many tokens each document of a shard has there, those of its ends with them."""
         with self._reading():
-            return decoded(self._rows("SELECT tokens FROM packed WHERE shard = ?", shard)[0][0])
+            asked = "SELECT tokens FROM packed WHERE shard = ?"
+            return np.frombuffer(self._file.execute(asked, (shard,)).fetchone()[0], np.uint32)
 
-    def holding(self, terms: Sequence[str]) -> np.ndarray:
-        """Whether each passage has each of `terms`, bool [terms, passages]."""
-        having = self._none(len(terms))
-        with self._reading():
-            for row, term in enumerate(terms):
-                data = term.encode()
-                found = self._rows(
-                    "SELECT number, terms, counts, sizes FROM block WHERE first <= ? "
-                    "ORDER BY first DESC LIMIT 1",
-                    data,
+
+def _fill(file: sqlite3.Connection, split: str, documents: SplitDocuments) -> None:
+    for statement in _CREATE:
+        file.execute(statement)
+    file.execute("BEGIN")
+    progress = Progress(f"indexing {split}", len(documents), "documents")
+    terms, number = _Terms(), 0
+    for rows in documents.batches(["text"], _READ):
+        texts = enumerate(map(terms.of, rows.column("text").to_pylist()), number)
+        file.executemany("INSERT INTO words(rowid, terms) VALUES (?, ?)", texts)
+        number += len(rows)
+        progress.to(number)
+
+
+def build_index(
+    split: str, described: Path, manifest: Path, tokenizer: Path, path: Path
+) -> IndexRecord:
+    """Write the index of a split to `path`; its record, which the caller writes.
+
+    `described` is results/corpus/{split}.json. Raises MlmError where a file is damaged, or the
+    shards hold other documents than the corpus.
+    """
+    packed, corpus = Manifest.read(manifest), SplitDocuments.described(described)
+    corpus_sha256 = corpus.sha256()
+    if packed.corpus_sha256 != corpus_sha256:
+        raise MlmError(
+            f"{corpus.named}: is not the text that the {split} shards were made from. "
+            f"{shards_remedy(packed)}"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        temporary.unlink(missing_ok=True)
+        with closing(sqlite3.connect(temporary, isolation_level=None)) as file:
+            _fill(file, split, corpus)
+            documents = 0
+            for shard, counts in enumerate(_packed(packed, manifest, Encoder.load(tokenizer))):
+                documents += len(counts)
+                content = counts.astype("<u4").tobytes()
+                file.execute("INSERT INTO packed VALUES (?, ?)", (shard, content))
+            if documents != len(corpus):
+                raise MlmError(
+                    f"{manifest}: its shards hold {documents:,} documents, {corpus.named} has "
+                    f"{len(corpus):,}. {shards_remedy(packed)}"
                 )
-                place = _Block(*found[0]).place_of(data) if found else None
-                if place is not None:
-                    self._mark(having, _Block(*found[0]), {row: [place]})
-        return having
+            for statement in _FINISH:
+                file.execute(statement)
+    return IndexRecord(
+        split=split,
+        corpus_sha256=corpus_sha256,
+        manifest_sha256=file_sha256(manifest),
+        documents=documents,
+        num_bytes=path.stat().st_size,
+        sha256=file_sha256(path),
+    )
 
-    def containing(self, parts: Sequence[str]) -> np.ndarray:
-        """Whether each passage has a term that holds each of `parts`, bool [parts, passages]."""
-        having, texts = self._none(len(parts)), [part.encode() for part in parts]
-        with self._reading():
-            for row in self._file.execute(
-                "SELECT number, terms, counts, sizes FROM block ORDER BY number"
-            ):
-                block = _Block(*row)
-                places = {n: block.containing(t) for n, t in enumerate(texts) if t in block.terms}
-                if places:
-                    self._mark(having, block, places)
-        return having
 
-    def _none(self, rows: int) -> np.ndarray:
-        return np.zeros((rows, int(self.first_passage[-1])), bool)
+def _packed(manifest: Manifest, file: Path, encoder: Encoder) -> Iterator[np.ndarray]:
+    """How many tokens the documents of each shard have, shard by shard."""
+    special = encoder.special_ids
+    for entry in manifest.shards:
+        alone = replace(manifest, shards=(entry,), num_samples=entry.num_samples, group_by=None)
+        begins, tokens = [], 0
+        for samples in read_samples(alone, shards_root(manifest, file)):
+            stream = shard_tokens(samples)
+            begins.append(np.flatnonzero(stream == special.cls) + tokens)
+            tokens += len(stream)
+        found = np.concatenate(begins)
+        # One token may begin a document and end it.
+        yield np.diff(found[::2] if special.cls == special.sep else found, append=tokens)
 
-    def _mark(self, having: np.ndarray, block: _Block, places: dict[int, list[int]]) -> None:
-        """Set row by row of `having` the passages of the terms at `places` of `block`."""
-        (data,) = self._rows("SELECT passages FROM postings WHERE block = ?", block.number)[0]
-        counts, sizes = decoded(block.counts), decoded(block.sizes)
-        wanted = np.unique(np.concatenate(list(map(np.array, places.values()))))
-        read, ends = np.frombuffer(data, np.uint8), np.cumsum(sizes)
-        if len(wanted) < len(counts):
-            parts = [read[ends[place] - sizes[place] : ends[place]] for place in wanted]
-            read = np.concatenate(parts)
-        counts = counts[wanted]
-        steps = np.cumsum(decoded(read) + 1)
-        last = np.cumsum(counts)
-        before = np.concatenate(([0], steps[last[:-1] - 1]))
-        passages = steps - np.repeat(before, counts) - 1
-        for row, chosen in places.items():
-            if len(chosen) == len(wanted):
-                having[row, passages] = True
-                continue
-            for place in np.searchsorted(wanted, chosen):
-                having[row, passages[last[place] - counts[place] : last[place]]] = True
+
+def open_indexes(
+    splits: dict[str, SplitDocuments], results: Path, memory: FileMemory, command: str
+) -> tuple[dict[str, TextIndex], list[str]]:
+    """The indexes that there are of `splits`, and a sentence on each that is of other data.
+
+    `command` has them made. Raises MlmError for an index that is damaged.
+    """
+    indexes, notes = {}, []
+    for split, documents in splits.items():
+        record = results / "index" / f"{split}.json"
+        if not record.exists():
+            continue
+        try:
+            said = IndexRecord.read(record)
+        except MlmError as error:
+            raise MlmError(str(error).replace(SAME_COMMAND, command)) from None
+        manifest, path = results / "manifests" / f"{split}.json", record.with_suffix(".sqlite")
+        other = [documents.named] if documents.sha256(memory.sha256) != said.corpus_sha256 else []
+        if not manifest.exists() or memory.sha256(manifest) != said.manifest_sha256:
+            other.append(str(manifest))
+        if other:
+            notes.append(
+                f"{record}: is the index of another {' and another '.join(other)}, and was not "
+                f"used. To have it made again: {command}"
+            )
+            continue
+        again = remedy(path, record).replace(SAME_COMMAND, command)
+        if not path.exists():
+            raise MlmError(f"{path}: is missing, beside its record {record}. {again}")
+        if (digest := memory.sha256(path)) != said.sha256:
+            raise MlmError(
+                f"{path} is damaged: it is not what was written (sha256 {digest[:12]}…, recorded "
+                f"{said.sha256[:12]}…). {again}"
+            )
+        indexes[split] = TextIndex(path, again)
+    return indexes, notes
