@@ -33,7 +33,7 @@ ODD = [
 ]
 DOCUMENTS = {
     "one": [*TEXTS[:60], *ODD, " ".join(TEXTS[60:120]), "人民" * 40 + "共和国"],
-    "two": [*TEXTS[120:200], *reversed(ODD)],
+    "two": TEXTS[120:200],
     "validation": [*TEXTS[200:230], ODD[0][5:]],
     "test": [*TEXTS[230:260], ODD[3] + " again"],
 }
@@ -117,13 +117,15 @@ def test_an_answer_is_the_same_with_the_index_and_without(project, count):
 def test_every_character_is_found_through_the_index(project):
     """Alone, and with its neighbour: in each script, in the middle of a run and at its ends."""
     split, texts = "train", documents("train").column("text").to_pylist()
-    index = TextIndex(Path(f"results/index/{split}.sqlite"), "")
+    index, seen = TextIndex(Path(f"results/index/{split}.sqlite"), ""), 0
     for text in ODD:
         for piece in {*re.findall(r"\S", text), *re.findall(r"(?=(\S\S))", text)}:
             possible = index.holding(piece)
-            for number in range(len(texts) - 10, len(texts)) if possible is not None else ():
+            for number in range(58, 70) if possible is not None else ():
                 found = matches(piece, split, number, texts[number])
                 assert not found or number in possible, piece
+                seen += len(found)
+    assert seen > 200
 
 
 def test_a_document_is_found_whole_through_the_index(project):
