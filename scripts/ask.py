@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
     else:
         text = in_words(answer)
         if replayed:
-            from mlm.asking.replay_in_words import replay_in_words
+            from mlm.asking.in_words import replay_in_words
 
             text += f"\n\n{replay_in_words(replayed, answer)}"
     print(printable(text))

@@ -113,3 +113,59 @@ class Answer:
     training: TrainingSoFar
     notes: tuple[str, ...]
     format_version: int = 1
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A token that a model answers with, and its probability from 0 to 1."""
+
+    id: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class ReplayedToken:
+    """A token that a step asked for, and what stood in its place. Of the model before the step,
+    without dropout: the loss of the token, in nats, and the most probable answers, best first."""
+
+    token: Token
+    masked: Masked
+    loss: float
+    first: tuple[Guess, ...]
+
+
+@dataclass(frozen=True)
+class ReplayedUse:
+    """A part of the answer's passage number `passage`, from 0, in a sample that the step used."""
+
+    passage: int
+    sample: int
+    tokens: tuple[ReplayedToken, ...]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The step `step`, made again: `loss` is what it trained on, the mean over its `samples`.
+
+    It was made from the state after `begun_at` steps in the directory `state`, or, where that is
+    None, from the initial weights. `--json` has it below `replay`.
+    """
+
+    step: int
+    loss: float
+    samples: int
+    begun_at: int
+    state: str | None
+    uses: tuple[ReplayedUse, ...]
+
+
+def not_looked_at(answer: Answer) -> str:
+    """That only some of the passages were looked at, where it is so."""
+    shown = len(answer.passages)
+    if answer.found <= shown:
+        return ""
+    return (
+        f"Of the {answer.found:,} passages only the {shown:,} above were looked at: --most "
+        f"{answer.found} takes in all."
+    )

@@ -3,7 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from mlm.asking.answer import Answer, Masked, Part, Passage, Token, TrainingSoFar
+from mlm.asking.answer import (
+    Answer,
+    Masked,
+    Part,
+    Passage,
+    Replay,
+    Token,
+    TrainingSoFar,
+    not_looked_at,
+)
 from mlm.foundations.errors import on_one_line
 
 _KINDS = {"mask": "hidden", "random": "another in its place", "itself": "left to see"}
@@ -132,3 +141,32 @@ def _times(count: int) -> str:
 def _kinds(masked: Sequence[Masked]) -> str:
     counts = Counter(m.kind for m in masked)
     return ", ".join(f"{counts[kind]:,} {how}" for kind, how in _KINDS.items() if counts[kind])
+
+
+def replay_in_words(replay: Replay, answer: Answer) -> str:
+    """`replay` as text that ends without a line feed."""
+    steps = counted(replay.step - replay.begun_at, "step")
+    lines = [
+        f"Step {replay.step:,} made again, {steps} from {replay.state or 'the initial weights'}: "
+        f"its loss was {replay.loss:.6f}, the mean over its {replay.samples:,} samples.",
+    ]
+    if unseen := not_looked_at(answer):
+        lines.append(unseen)
+    for use in replay.uses:
+        number = f"Passage {use.passage + 1}, sample" if len(answer.passages) > 1 else "Sample"
+        if not use.tokens:
+            lines.append(f"{number} {use.sample:,}: none of its tokens was asked for.")
+            continue
+        lines.append(
+            f"{number} {use.sample:,}, as it was shown to step {replay.step:,}, and the answers "
+            "before it:"
+        )
+        for one in use.tokens:
+            shown = "itself" if one.masked.kind == "itself" else one.masked.shown
+            first = ", ".join(
+                f"“{on_one_line(g.text)}” {100 * g.probability:.1f} %" for g in one.first
+            )
+            lines.append(
+                f"  {on_one_line(one.token.text)} → {on_one_line(shown)}: loss {one.loss:.3f}; {first}"
+            )
+    return "\n".join(lines)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from mlm.asking.answer import Answer
 from mlm.asking.asking import RESULTS, Question, files_of_training, settings_of_run
 from mlm.config.run import RunConfiguration
@@ -26,8 +28,9 @@ from mlm.training.run import Run
 from mlm.training.run_inputs import read_checked_manifests, run_of
 from mlm.training.state_fingerprint import COMPUTING_PACKAGES, state_basis
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import TrainingLog
 
+#: (input_ids [sequence], attention_mask [sequence], places [asked]) -> [asked, vocabulary] float32
+Logits = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 #: So many steps are made from the initial weights without being asked for: as many as lie between
 #: two states by default.
 FEW_STEPS = 500
@@ -103,49 +106,30 @@ class PastTraining:
         """Raise MlmError where the training that `record` sums up is another."""
         run, devices = self.run, self.devices
         packages = package_versions(COMPUTING_PACKAGES[devices.framework])
-        then = {
-            "pretraining.engine": summary.engine,
-            "pretraining.attend": summary.attend,
-            "pretraining.optimizer": summary.optimizer,
-            "model.initialisation": summary.initialisation,
-            "device": {
-                "kind": summary.accelerator,
-                "strategy": summary.strategy,
-                "replicas": summary.replicas,
-                "processes": summary.processes or 1,
-                "precision": summary.precision,
-            },
-            "packages": {p: v for p, v in summary.packages.items() if p in packages},
-        }
         now = {
-            "pretraining.engine": devices.framework,
-            "pretraining.attend": run.pretraining.attend,
-            "pretraining.optimizer": run.pretraining.optimizer.model_dump(),
-            "model.initialisation": run.model.initialisation.model_dump(),
-            "device": {
-                "kind": devices.kind,
-                "strategy": devices.name,
-                "replicas": devices.replicas,
-                "processes": 1,
-                "precision": devices.precision,
-            },
-            "packages": {p: v for p, v in packages.items() if p in then["packages"]},
+            "engine": devices.framework,
+            "attend": run.pretraining.attend,
+            "optimizer": run.pretraining.optimizer.model_dump(),
+            "initialisation": run.model.initialisation.model_dump(),
+            "accelerator": devices.kind,
+            "strategy": devices.name,
+            "replicas": devices.replicas,
+            "precision": devices.precision,
         }
-        exported = self.exported / "config.json"
+        then = {name: getattr(summary, name) for name in now}
+        then["packages"] = {p: v for p, v in summary.packages.items() if p in packages}
+        now["packages"] = {p: v for p, v in packages.items() if p in then["packages"]}
+        then["processes"], now["processes"] = summary.processes or 1, 1
+        exported = RESULTS / "runs" / run.name / "model" / "config.json"
         if exported.exists():
             then["model.config"] = _fields(json.loads(exported.read_bytes()))
             now["model.config"] = _fields(json.loads(run.model_config.to_json_string(False)))
         if found := differences(then, now):
             raise _another(record, run, found)
 
-    @property
-    def exported(self) -> Path:
-        """Where the model is once the training has ended."""
-        return RESULTS / "runs" / self.run.name / "model"
-
-    def begin(self, step: int, from_start: bool) -> tuple[Engine, TrainingLog, str | None]:
-        """An engine at the nearest state before update `step`, the training's progress up to
-        there, and that state's directory; or at the initial weights, and None.
+    def begin(self, step: int, from_start: bool) -> tuple[Engine, str | None]:
+        """An engine at the nearest state before update `step`, and that state's directory; or at
+        the initial weights, and None.
 
         Raises MlmError where neither a state is there, nor are the steps from the first one few
         (with `from_start` they may be many).
@@ -157,20 +141,53 @@ class PastTraining:
         # Of two after the same step, its own.
         for at, source in sorted(found, key=lambda one: -one[0]):
             if restored := _restored(source.states, engine, at):
-                engine.step, record = restored[0], TrainingLog.of(restored[1])
-                return engine, record, f"{source.states.path}/step-{at:08d}"
+                engine.step = restored[0]
+                return engine, f"{source.states.path}/step-{at:08d}"
         self._require_start(step, from_start)
         if self.run.model.initialisation.embeddings == "cooccurrence":
             engine.start_from_counts()
-        return engine, TrainingLog(), None
+        return engine, None
 
-    def newest(self, engine: Engine, step: int) -> tuple[int, TrainingLog] | None:
-        """The newest whole state of its own, from `step` on, in `engine`; None: there is none."""
-        for at in self.states.steps():
-            if at >= step and (restored := _restored(self.states, engine, at)):
-                engine.step = restored[0]
-                return restored[0], TrainingLog.of(restored[1])
-        return None
+    def logits(self, engine: Engine) -> Logits:
+        """The logits of the model that `engine` holds, without dropout; it must make no step before
+        they are asked for.
+
+        As an evaluation computes them: in JAX in float32, in TensorFlow in the devices' precision.
+        """
+        names = ("input_ids", "attention_mask", "positions")
+        if self.devices.framework == "tensorflow":
+            from mlm.training.in_tensorflow.prediction import masked_logits, traceable
+
+            strategy, model = self.devices.strategy, engine.model
+
+            def step(*tensors):
+                return masked_logits(model, dict(zip(names, tensors, strict=True)), training=False)
+
+            step = traceable(model, step)
+            compiled = tf.function(lambda *batch: strategy.run(step, batch))
+
+            def logits(*arrays):
+                # Every replica is given the same.
+                given = (tf.constant(array[np.newaxis], tf.int32) for array in arrays)
+                return strategy.experimental_local_results(compiled(*given))[0].numpy()[0]
+
+            return logits
+
+        import jax
+
+        from mlm.evaluation.in_jax import masked_positions
+        from mlm.model.architecture import Architecture
+
+        config = self.run.model_config
+        begins_document = config.cls_token_id if self.run.pretraining.attend == "document" else None
+        step = jax.jit(masked_positions(Architecture.of(config.to_dict()), begins_document))
+        weights = engine.exported().weights
+
+        def logits_in_jax(*arrays):
+            given = (array[np.newaxis].astype(np.int32) for array in arrays)
+            return np.asarray(step(weights, dict(zip(names, given, strict=True))))[0]
+
+        return logits_in_jax
 
     def _require_start(self, step: int, from_start: bool) -> None:
         """Raise MlmError where the weights before `step` cannot be made from the initial ones."""

@@ -4,26 +4,26 @@ From the nearest saved state before it the same updates are made, on the same sa
 masks and dropouts, so that the weights on the way are those that the training had, bit for bit.
 """
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mlm.asking.answer import Answer, Masked, Part, Token, Use
-from mlm.asking.asking import RESULTS, Question, text_of
-from mlm.asking.in_words import counted
-from mlm.asking.replayed import (
-    Asked,
+from mlm.asking.answer import (
+    Answer,
     Guess,
-    LogRow,
+    Masked,
+    Part,
     Replay,
     ReplayedToken,
     ReplayedUse,
+    Token,
+    Use,
     not_looked_at,
 )
-from mlm.foundations.digests import file_sha256
+from mlm.asking.asking import RESULTS, Question, text_of
+from mlm.asking.in_words import counted
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.samples.masking import mask_batch
@@ -134,123 +134,58 @@ def replay(
     """
     chosen = chosen_uses(answer, step)
     # Not before: these imports take seconds.
-    from mlm.asking.first_answers import logits_of_engine, logits_of_exported
     from mlm.asking.past_training import PastTraining, say
 
     step = chosen[0].use.step
     past = PastTraining.opened(question, answer)
-    run, devices, section = past.run, past.devices, past.run.pretraining
-    engine, record, state = past.begin(step, from_start)
-    begun_at, means = engine.step, {}
+    run = past.run
+    engine, state = past.begin(step, from_start)
+    begun_at, progress = engine.step, None
     say(
         f"{run.name}: makes step {step:,} again, {counted(step - begun_at, 'step')} from "
         + (f"the state after step {begun_at:,}, {state}" if state else "the initial weights")
     )
-    questions = _Questions(chosen, run, step)
-    progress = before = None
-    while engine.step < step:
-        if engine.step == step - 1:
-            before = questions.asked_of(logits_of_engine(engine, run, devices))
-        sums = engine.advance(1)
-        record.add(sums, 1)
-        at = engine.step
-        if not (at % section.log_every and at % section.validation.every) or at == run.steps:
-            means[at] = record.means()["loss"]
+    while engine.step < step - 1:
+        engine.advance(1)
         # The first step is compiled, which says nothing of the rate.
         progress = progress or Progress(f"{run.name}: replay", step - begun_at, "steps")
-        progress.to(at - begun_at)
-
-    last = last_step = last_model = None
-    logged: dict[int, float] = {}
-    if past.summary is not None:
-        logged = _logged(RESULTS / "runs" / run.name / "training.csv")
-        weights = past.exported / "model.safetensors"
-        if weights.exists() and file_sha256(weights) == past.summary.digests.model:
-            last = questions.asked_of(logits_of_exported(past.exported, run, devices))
-            last_step, last_model = run.steps, str(past.exported)
-    if last is None and (newest := past.newest(engine, step)):
-        last_step, last_record = newest
-        last_model = f"{past.states.path}/step-{last_step:08d}"
-        logged = logged or {row.step: row.loss for row in last_record.rows}
-        last = questions.asked_of(logits_of_engine(engine, run, devices))
-    return Replay(
-        step=step,
-        loss=sums["loss"],
-        samples=engine.batch_size,
-        begun_at=begun_at,
-        state=state,
-        last_step=last_step,
-        last_model=last_model,
-        log=tuple(LogRow(at, logged[at], m) for at, m in means.items() if at in logged),
-        uses=tuple(questions.answered(before, last)),
-    )
+        progress.to(engine.step - begun_at)
+    uses = tuple(_answered(chosen, past.logits(engine), run, step))
+    loss = engine.advance(1)["loss"]
+    return Replay(step, loss, run.batch_size, begun_at, state, uses)
 
 
-def _logged(file: Path) -> dict[int, float]:
-    """Losses of training.csv by their steps; none where it is not there."""
-    if not file.exists():
-        return {}
-    with file.open(encoding="utf-8", newline="") as stream:
-        return {int(row["step"]): float(row["loss"]) for row in csv.DictReader(stream)}
-
-
-class _Questions:
-    """What a model is asked: the samples of the chosen uses as the step was shown them."""
-
-    def __init__(self, chosen: list[ChosenUse], run, step: int):
-        self._chosen = chosen
-        self._encoder = Encoder.load(RESULTS / "tokenizer" / "tokenizer.json")
-        # The model may have more rows than the tokenizer has ids.
-        self._ids = len(self._encoder.names())
-        # From the stream that the engines read.
-        batches = stored_batches(run.train, run.order_from(step - 1))
-        epochs, indices, records = next(batches)
-        batches.close()
-        self._inputs = []
-        for one in chosen:
-            epoch = one.use.epoch - 1
-            row = np.flatnonzero((indices == one.part.sample) & (epochs == epoch))[:1]
-            ids, attention = decode_samples(records[row], run.train.sequence_length)
-            batch = mask_batch(ids, attention, indices[row], run.plan, run.seed, epochs[row])
-            places = np.array([masked.place for masked in one.use.masked], np.int32)
-            self._inputs.append((batch["input_ids"][0], batch["attention_mask"][0], places))
-
-    def asked_of(self, logits) -> list[list[Asked]]:
-        """What a model, by its `logits`, says of each token, use by use."""
-        return [
-            [
-                self._said(row, token)
-                for row, (token, _) in zip(logits(*given), one.asked, strict=True)
-            ]
-            if one.asked
-            else []
-            for one, given in zip(self._chosen, self._inputs, strict=True)
-        ]
-
-    def _said(self, logits: np.ndarray, token: Token) -> Asked:
-        """The answers of one row of logits [vocabulary]."""
-        logits = logits.astype(np.float64)
-        highest = logits.max()
-        log_probabilities = logits - highest - np.log(np.exp(logits - highest).sum())
-        best = np.argsort(-log_probabilities[: self._ids], kind="stable")[:FIRST]
-        first = tuple(
-            Guess(i, text_of(self._encoder, i), float(np.exp(log_probabilities[i])))
-            for i in best.tolist()
+def _answered(chosen: list[ChosenUse], logits: Any, run: Any, step: int) -> Iterator[ReplayedUse]:
+    """What a model, by its `logits`, says of the chosen uses as the step was shown them."""
+    encoder = Encoder.load(RESULTS / "tokenizer" / "tokenizer.json")
+    # The model may have more rows than the tokenizer has ids.
+    ids_of_tokenizer = len(encoder.names())
+    # From the stream that the engines read.
+    batches = stored_batches(run.train, run.order_from(step - 1))
+    epochs, indices, records = next(batches)
+    batches.close()
+    for one in chosen:
+        epoch = one.use.epoch - 1
+        row = np.flatnonzero((indices == one.part.sample) & (epochs == epoch))[:1]
+        ids, attention = decode_samples(records[row], run.train.sequence_length)
+        batch = mask_batch(ids, attention, indices[row], run.plan, run.seed, epochs[row])
+        places = np.array([masked.place for masked in one.use.masked], np.int32)
+        given = batch["input_ids"][0], batch["attention_mask"][0], places
+        rows = logits(*given) if len(places) else ()
+        tokens = (
+            ReplayedToken(token, masked, *_said(row, token.id, ids_of_tokenizer, encoder))
+            for row, (token, masked) in zip(rows, one.asked, strict=True)
         )
-        return Asked(-float(log_probabilities[token.id]), first)
+        yield ReplayedUse(one.passage, one.part.sample, tuple(tokens))
 
-    def answered(
-        self, before: list[list[Asked]], last: list[list[Asked]] | None
-    ) -> Iterator[ReplayedUse]:
-        """The uses with what was said `before` the step, and by the `last` model."""
-        for number, one in enumerate(self._chosen):
-            yield ReplayedUse(
-                one.passage,
-                one.part.sample,
-                tuple(
-                    ReplayedToken(token, masked, said, last and last[number][place])
-                    for place, ((token, masked), said) in enumerate(
-                        zip(one.asked, before[number], strict=True)
-                    )
-                ),
-            )
+
+def _said(
+    logits: np.ndarray, token: int, ids: int, encoder: Encoder
+) -> tuple[float, tuple[Guess, ...]]:
+    """The loss of `token` by logits [vocabulary], and the first answers among so many ids."""
+    logits = logits.astype(np.float64)
+    highest = logits.max()
+    log_probabilities = logits - highest - np.log(np.exp(logits - highest).sum())
+    best = np.argsort(-log_probabilities[:ids], kind="stable")[:FIRST].tolist()
+    first = (Guess(i, text_of(encoder, i), float(np.exp(log_probabilities[i]))) for i in best)
+    return -float(log_probabilities[token]), tuple(first)
