@@ -22,8 +22,8 @@ from asked_project import (
 )
 
 from mlm.asking.asking import Question, ask
-from mlm.asking.forgetting import forgetting, forgetting_in_words
-from mlm.asking.in_words import in_words, training_in_words
+from mlm.asking.forgetting import forgetting
+from mlm.asking.in_words import forgetting_in_words, in_words
 from mlm.asking.replay import chosen_uses
 from mlm.config.model import Initialisation
 from mlm.config.problems import merged
@@ -237,10 +237,6 @@ def test_a_run_without_holes_belongs_to_the_states_that_it_always_did(unedited):
 # What is asked with --forget.
 
 
-def said(answer) -> str:
-    return forgetting_in_words(answer, training_in_words(answer.run, answer.training))
-
-
 def asked_to_forget(*what, config=CONFIG, run="base"):
     return forgetting(what, resolve(config), run, COMMAND)
 
@@ -272,7 +268,7 @@ def test_the_first_step_and_the_last_state_before_it_are_named(project):
     assert (answer.first_step, answer.go_on_from) == (first, ("base", first - 1))
     assert answer.states == (first - 3, first - 1, first, run.steps)
     assert answer.documents == 1 and answer.of_documents == 201
-    words = said(answer)
+    words = forgetting_in_words(answer)
     assert f"The weights depend on it from step {first} on." in words
     assert f"is that of run base after step {first - 1}." in words
     assert "the tokenizer learned its pieces from the train split" in words
@@ -289,8 +285,9 @@ def test_without_an_early_state_the_run_begins_anew(project):
     write_state(run, files, first_of(what))
     answer = asked_to_forget(what)
     assert answer.go_on_from is None
-    assert f"No saved state is from before that (states that are left: {first_of(what)})" in said(
-        answer
+    assert (
+        f"No saved state is from before that (states that are left: {first_of(what)})"
+        in forgetting_in_words(answer)
     )
     assert "continue_from" not in answer.configuration
 
@@ -304,7 +301,9 @@ def test_states_of_other_code_are_not_offered(project):
     place.write_text(json.dumps(content))
     answer = asked_to_forget(what)
     assert answer.states == () and answer.go_on_from is None
-    assert "The code that trains was edited since the states were saved" in said(answer)
+    assert "The code that trains was edited since the states were saved" in forgetting_in_words(
+        answer
+    )
 
 
 @pytest.mark.parametrize("damage", [b"", b"weights", None])
@@ -330,8 +329,8 @@ def test_counted_embeddings_depend_on_every_document_from_the_beginning(project)
     config = merged(CONFIG, {"model": {"initialisation": {"embeddings": "cooccurrence"}}})
     answer = asked_to_forget(late_document(), config=config)
     assert answer.first_step == 0 and answer.go_on_from is None
-    assert "from the beginning, before step 1" in said(answer)
-    assert "counts the others anew, and begins at its first step" in said(answer)
+    assert "from the beginning, before step 1" in forgetting_in_words(answer)
+    assert "counts the others anew, and begins at its first step" in forgetting_in_words(answer)
 
 
 def test_what_no_step_uses_needs_no_other_run(project):
@@ -339,7 +338,7 @@ def test_what_no_step_uses_needs_no_other_run(project):
     config = merged(CONFIG, {"pretraining": {"epochs": None, "steps": first_of(what) - 1}})
     answer = asked_to_forget(what, config=config)
     assert answer.first_step is None and answer.configuration is None
-    assert "No step of this run uses it" in said(answer)
+    assert "No step of this run uses it" in forgetting_in_words(answer)
 
 
 def with_holes(*forget):

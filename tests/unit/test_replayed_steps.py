@@ -177,8 +177,8 @@ def test_all_states_are_kept_where_keep_says_all():
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["--replay", "A sentence."], "'A sentence.'; the number of a step is expected, from 1"),
-        (["A sentence.", "--replay", "0"], "'0'; the number of a step is expected, from 1"),
+        (["--replay", "A sentence."], "'A sentence.'; expected a whole number, 1 or more"),
+        (["A sentence.", "--replay", "0"], "'0'; expected a whole number, 1 or more"),
         (["A sentence.", "--from-start"], "--from-start goes with --replay"),
     ],
 )

@@ -7,6 +7,8 @@ is the n-th update of the weights, and the n-th row of a log with `log_every: 1`
 from dataclasses import dataclass
 from typing import Literal
 
+from mlm.samples.artefacts import LeftOut
+
 
 @dataclass(frozen=True)
 class Token:
@@ -169,3 +171,31 @@ def not_looked_at(answer: Answer) -> str:
         f"Of the {answer.found:,} passages only the {shown:,} above were looked at: --most "
         f"{answer.found} takes in all."
     )
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """What it takes to have a run without some documents of the train split.
+
+    `left_out` are these, item by item; `documents`, `tokens` and `samples` count each once, and
+    `of_documents` and `of_tokens` the whole split. `first_step` is the first update that depends
+    on them, 0 where the initial weights do, None where the run never does. `states` are the steps
+    whose saved states can be gone on from, and `go_on_from` the run and the step of the last one
+    before `first_step`, None where there is none. `configuration` are the lines for a run without
+    them, None where the run is one already. `notes` are sentences on what that does not undo.
+    """
+
+    run: str
+    left_out: tuple[LeftOut, ...]
+    documents: int
+    tokens: int
+    samples: int
+    of_documents: int
+    of_tokens: int
+    training: TrainingSoFar
+    first_step: int | None
+    states: tuple[int, ...]
+    go_on_from: tuple[str, int] | None
+    configuration: str | None
+    notes: tuple[str, ...]
+    format_version: int = 1

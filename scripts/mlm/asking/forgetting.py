@@ -6,15 +6,14 @@ Order and shards are functions of seed, epoch and index, so that both are comput
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from mlm.asking.answer import TrainingSoFar
+from mlm.asking.answer import Forgetting
 from mlm.asking.asking import RESULTS, files_of_training, known_run, records_of, so_far
-from mlm.asking.in_words import counted
 from mlm.asking.origin import check_corpus, check_text
 from mlm.asking.past_run import PastRun, saved_by
 from mlm.config.problems import merged
@@ -24,42 +23,13 @@ from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.foundations.errors import MlmError, on_one_line
-from mlm.samples.artefacts import LeftOut
+from mlm.foundations.errors import MlmError
 from mlm.samples.holes import Holes
 from mlm.samples.making_holes import TrainSplit, holes_of
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.branching import first_difference
 from mlm.training.run_inputs import read_manifests
-
-
-@dataclass(frozen=True)
-class Forgetting:
-    """What it takes to have a run without some documents of the train split.
-
-    `left_out` are these, item by item; `documents`, `tokens` and `samples` count each once, and
-    `of_documents` and `of_tokens` the whole split. `first_step` is the first update that depends
-    on them, 0 where the initial weights do, None where the run never does. `states` are the steps
-    whose saved states can be gone on from, and `go_on_from` the run and the step of the last one
-    before `first_step`, None where there is none. `configuration` are the lines for a run without
-    them, None where the run is one already. `notes` are sentences on what that does not undo.
-    """
-
-    run: str
-    left_out: tuple[LeftOut, ...]
-    documents: int
-    tokens: int
-    samples: int
-    of_documents: int
-    of_tokens: int
-    training: TrainingSoFar
-    first_step: int | None
-    states: tuple[int, ...]
-    go_on_from: tuple[str, int] | None
-    configuration: str | None
-    notes: tuple[str, ...]
-    format_version: int = 1
 
 
 def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str) -> Forgetting:
@@ -201,57 +171,3 @@ def _notes(settings: Settings, section: dict, past: PastRun, edited: bool) -> li
     if "://" in section["checkpoint"]["directory"]:
         notes.append("States in a bucket are not looked at.")
     return notes
-
-
-def forgetting_in_words(answer: Forgetting, so_far_in_words: str) -> str:
-    """`answer` as text that ends without a line feed, after a line on the training."""
-    lines = [so_far_in_words]
-    share = 100 * answer.tokens / max(answer.of_tokens, 1)
-    lines.append(
-        f"To be forgotten: {counted(answer.documents, 'document')} of {answer.of_documents:,}, "
-        f"{counted(answer.tokens, 'token')} ({share:.2g} %), in "
-        f"{counted(answer.samples, 'sample')}."
-    )
-    if len(answer.left_out) > 1:
-        lines += [
-            f"  {on_one_line(one.what)}: {counted(one.documents, 'document')}, "
-            f"{counted(one.tokens, 'token')}"
-            for one in answer.left_out
-        ]
-    lines += [_depends(answer), *_begins(answer)]
-    if answer.configuration is not None:
-        lines += ["", answer.configuration]
-    return "\n".join([*lines, "", *answer.notes])
-
-
-def _depends(answer: Forgetting) -> str:
-    if answer.first_step is None:
-        return "No step of this run uses it: its weights do not depend on it."
-    if not answer.first_step:
-        return "The weights depend on it from the beginning, before step 1."
-    far = "" if answer.first_step <= answer.training.reached else ", which is not reached yet"
-    return f"The weights depend on it from step {answer.first_step:,} on{far}."
-
-
-def _begins(answer: Forgetting) -> list[str]:
-    """Where a run without it begins."""
-    if answer.first_step is None:
-        return []
-    begun = "A run without it, in an overlay to give to snakemake beside the others:"
-    if answer.go_on_from is not None:
-        run, step = answer.go_on_from
-        last = f"The last saved state before that is that of run {run} after step {step:,}."
-        return [last, begun]
-    if not answer.first_step:
-        return [begun]
-    kept = ", ".join(f"{step:,}" for step in answer.states) or "none"
-    lines = [
-        f"No saved state is from before that (states that are left: {kept}), so that a run without "
-        "it begins at its first step."
-    ]
-    if answer.first_step > 1:
-        lines.append(
-            f"pretraining.checkpoint.keep_steps: [{answer.first_step - 1}] would keep the state "
-            "that it could have gone on from."
-        )
-    return [*lines, begun]

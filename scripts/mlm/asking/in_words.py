@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from mlm.asking.answer import (
     Answer,
+    Forgetting,
     Masked,
     Part,
     Passage,
@@ -167,6 +168,60 @@ def replay_in_words(replay: Replay, answer: Answer) -> str:
                 f"“{on_one_line(g.text)}” {100 * g.probability:.1f} %" for g in one.first
             )
             lines.append(
-                f"  {on_one_line(one.token.text)} → {on_one_line(shown)}: loss {one.loss:.3f}; {first}"
+                f"  {on_one_line(f'{one.token.text} → {shown}')}: loss {one.loss:.3f}; {first}"
             )
     return "\n".join(lines)
+
+
+def forgetting_in_words(answer: Forgetting) -> str:
+    """`answer` as text that ends without a line feed."""
+    lines = [training_in_words(answer.run, answer.training)]
+    share = 100 * answer.tokens / max(answer.of_tokens, 1)
+    lines.append(
+        f"To be forgotten: {counted(answer.documents, 'document')} of {answer.of_documents:,}, "
+        f"{counted(answer.tokens, 'token')} ({share:.2g} %), in "
+        f"{counted(answer.samples, 'sample')}."
+    )
+    if len(answer.left_out) > 1:
+        lines += [
+            f"  {on_one_line(one.what)}: {counted(one.documents, 'document')}, "
+            f"{counted(one.tokens, 'token')}"
+            for one in answer.left_out
+        ]
+    lines += [_depends(answer), *_begins(answer)]
+    if answer.configuration is not None:
+        lines += ["", answer.configuration]
+    return "\n".join([*lines, "", *answer.notes])
+
+
+def _depends(answer: Forgetting) -> str:
+    if answer.first_step is None:
+        return "No step of this run uses it: its weights do not depend on it."
+    if not answer.first_step:
+        return "The weights depend on it from the beginning, before step 1."
+    far = "" if answer.first_step <= answer.training.reached else ", which is not reached yet"
+    return f"The weights depend on it from step {answer.first_step:,} on{far}."
+
+
+def _begins(answer: Forgetting) -> list[str]:
+    """Where a run without it begins."""
+    if answer.first_step is None:
+        return []
+    begun = "A run without it, in an overlay to give to snakemake beside the others:"
+    if answer.go_on_from is not None:
+        run, step = answer.go_on_from
+        last = f"The last saved state before that is that of run {run} after step {step:,}."
+        return [last, begun]
+    if not answer.first_step:
+        return [begun]
+    kept = ", ".join(f"{step:,}" for step in answer.states) or "none"
+    lines = [
+        f"No saved state is from before that (states that are left: {kept}), so that a run without "
+        "it begins at its first step."
+    ]
+    if answer.first_step > 1:
+        lines.append(
+            f"pretraining.checkpoint.keep_steps: [{answer.first_step - 1}] would keep the state "
+            "that it could have gone on from."
+        )
+    return [*lines, begun]

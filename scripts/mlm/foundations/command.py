@@ -17,12 +17,12 @@ class _Parser(argparse.ArgumentParser):
         super().error(printable(message))
 
 
-def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
-    """A parser for the command `name`, whose docstring is its help.
+def command_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """A parser for the command `name`, whose docstring is its help (None under python -OO).
 
     Has the options of snakemake that say which results are meant.
     """
-    described, _, usage = doc.partition("\n")
+    described, _, usage = (doc or "").partition("\n")
     parser = _Parser(
         prog=name,
         description=described,
