@@ -161,7 +161,8 @@ def test_validation_is_shown_what_its_pipeline_gives(root):
 @pytest.mark.parametrize("framework", ["tensorflow", "jax"])
 def test_a_thousand_tokens_are_asked_for_where_the_training_was(root, framework, case):
     """Steps, masks and replacements of tokens drawn at random, every one of them."""
-    from mlm.asking.uses import uses_of
+    from mlm.asking.uses import RunBatches
+    from mlm.training.run import read_manifests, run_of
 
     recorded = the_record(root, framework, case)
     run, _ = small_run(root, CASES[case], recorded["replicas"], with_model=False)
@@ -175,7 +176,7 @@ def test_a_thousand_tokens_are_asked_for_where_the_training_was(root, framework,
         trained.setdefault(numbers[tuple(was)], {})[step] = shown, sorted(asked)
 
     ones = np.ones_like(stored)
-    found = uses_of(run, np.arange(len(stored)), stored, ones)
+    found = RunBatches.of(run).uses(np.arange(len(stored)), stored, ones)
     for sample, uses in enumerate(found):
         assert [use.step for use in uses] == sorted(trained[sample])
     pairs = [(sample, use) for sample, uses in enumerate(found) for use in uses]

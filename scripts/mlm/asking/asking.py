@@ -1,10 +1,7 @@
 """A question about what a run was shown, from the sentence to the answer."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from mlm.asking.answer import (
     Answer,
@@ -17,20 +14,14 @@ from mlm.asking.answer import (
     Use,
 )
 from mlm.asking.documents import Documents, words_of
-from mlm.asking.origin import with_targets
+from mlm.asking.origin import check_corpus, check_text, sources_of, with_targets
 from mlm.asking.packed import Packed, PackedSplit
-from mlm.asking.past_run import PastRun, Record, holes_file, past_run, read_records
+from mlm.asking.past_run import RESULTS, PastRun, files_of_training, past_run
 from mlm.asking.text_index import open_indexes
-from mlm.asking.uses import (
-    Shown,
-    UseOfSample,
-    looked_at_in_validation,
-    shown_in_validation,
-    uses_of,
-)
+from mlm.asking.uses import RunBatches, Shown, looked_at_in_validation, shown_in_validation
 from mlm.config.fields import SPLITS
-from mlm.config.resolution import Settings, run_section
-from mlm.config.run import RunConfiguration
+from mlm.config.resolution import Settings
+from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
@@ -40,18 +31,15 @@ from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest, shards_root
 from mlm.samples.split_samples import evenly_spread
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.run import RunFiles
-from mlm.training.run_inputs import read_manifests, run_of
-
-RESULTS = Path("results")
+from mlm.training.run import RunFiles, read_manifests
 
 
 @dataclass(frozen=True)
 class Question:
     """What is asked of the results in the working directory.
 
-    Of what is found, the first `most` passages are answered, or so many of the nearest, at most
-    `nearest`. `command` is the snakemake command of the configuration, without targets.
+    The answer has the first `most` passages, or so many of the nearest, at most `nearest`.
+    `command` is the snakemake command of the configuration, without targets.
     """
 
     sentence: str
@@ -66,16 +54,13 @@ def ask(question: Question) -> Answer:
     """All that is known of the sentence.
 
     Raises MlmError for an empty sentence, a run that there is not, results that are not there yet,
-    and where configuration, code or data are not those of the training.
+    and if configuration, code or data are not those of the training.
     """
     settings = question.settings
     sentence = Filters(**settings["corpus"]["filters"]).prepared(question.sentence).text.strip()
     if not sentence:
         raise MlmError('The sentence is empty. Give one, in quotes: ask.py "A sentence."')
-    if question.run not in settings["runs"]:
-        raise MlmError(
-            f"No run is called {question.run!r}; there are: {', '.join(settings['runs'])}"
-        )
+    check_run(settings, question.run)
     inputs = _Inputs.read(question)
     if inputs.manifests["train"].corpus_sha256 is None:
         found = _in_tokens(sentence, inputs, question)
@@ -83,69 +68,33 @@ def ask(question: Question) -> Answer:
     else:
         found = _in_documents(sentence, inputs, question)
         words = len(words_of(sentence))
-    past = inputs.past
     return Answer(
         run=question.run,
         question=sentence,
         exact=found.exact,
         words=words,
         found=found.count,
-        passages=tuple(_Lookup(inputs).passages(found.located)),
-        training=so_far(past),
-        notes=(*past.notes, *found.notes, *_notes(past, inputs)),
+        passages=_with_parts(found.passages, inputs),
+        training=so_far(inputs.past),
+        notes=(*inputs.past.notes, *found.notes, *_notes(inputs)),
     )
 
 
-def settings_of_run(settings: Settings, run: str) -> RunConfiguration:
-    """What the configuration says of the training of `run`."""
-    own = RunConfiguration.of(settings, run)
-    parent = own.pretraining.continue_from.run
-    return own.with_values(
-        parent=settings_of_run(settings, parent) if parent else None,
-        holes=holes_file(RESULTS, run, own.pretraining.forget),
-    )
+def check_run(settings: Settings, run: str) -> None:
+    """Raise MlmError if the configuration has no such run."""
+    if run not in settings["runs"]:
+        raise MlmError(f"No run is called {run!r}; there are: {', '.join(settings['runs'])}")
 
 
-def files_of_training() -> RunFiles:
-    """What a training reads, where its stages leave it."""
-    manifests = {s: str(RESULTS / "manifests" / f"{s}.json") for s in ("train", "validation")}
-    return RunFiles(str(RESULTS / "tokenizer" / "tokenizer.json"), manifests)
-
-
-def records_of(settings: Settings, run: str) -> list[Record]:
-    """What is known of the training of `run`."""
-    checkpoint = run_section(settings, run, "pretraining")["checkpoint"]
-    return read_records(RESULTS, checkpoint["directory"], run)
-
-
-def known_run(
-    settings: Settings,
-    run: str,
-    files: RunFiles,
-    manifests: dict[str, Manifest],
-    encoder: Encoder,
-    records: list[Record],
-    memory: FileMemory,
-) -> PastRun:
-    """`past_run` of the configuration's `run`."""
-    wanted = settings_of_run(settings, run)
-    return past_run(
-        lambda replicas: run_of(
-            wanted, files, manifests, replicas, with_model=False, encoder=encoder
-        ),
-        files,
-        records,
-        (settings["accelerator"]["virtual_replicas"] or 1)
-        * (settings["accelerator"]["processes"] or 1),
-        memory,
-    )
+def opened_memory() -> FileMemory:
+    """What is remembered of the digests of files and modules."""
+    return FileMemory(".snakemake/remembered-digests.json")
 
 
 @dataclass(frozen=True)
 class _Inputs:
     """What an answer is computed from; `manifests` of the splits that are packed."""
 
-    settings: Settings
     manifests: dict[str, Manifest]
     encoder: Encoder
     packed: dict[str, PackedSplit]
@@ -155,68 +104,46 @@ class _Inputs:
 
     @classmethod
     def read(cls, question: Question) -> "_Inputs":
-        settings, run = question.settings, question.run
-        length = settings["shards"]["sequence_length"]
-        tokenizer = RESULTS / "tokenizer" / "tokenizer.json"
+        settings, run, trained = question.settings, question.run, files_of_training()
         paths = {split: RESULTS / "manifests" / f"{split}.json" for split in SPLITS}
-        needed = [tokenizer, paths["train"], paths["validation"]]
-        if missing := [str(path) for path in needed if not path.exists()]:
+        here = {split: str(path) for split, path in paths.items() if path.exists()}
+        needed = [trained.tokenizer, *trained.manifests.values()]
+        if missing := [path for path in needed if not Path(path).exists()]:
             raise MlmError(
                 f"{', '.join(missing)}: not there yet, so that nothing is known of what a training "
                 f"is shown. To have it made: {with_targets(question.command, missing)}"
             )
-        here = {split: str(path) for split, path in paths.items() if path.exists()}
-        files = RunFiles(str(tokenizer), here)
-        manifests = read_manifests(files, length)
-        encoder = Encoder.load(tokenizer)
-        memory = FileMemory(".snakemake/remembered-digests.json")
-        records = records_of(settings, run)
-        past = known_run(settings, run, files, manifests, encoder, records, memory)
+        files = RunFiles(trained.tokenizer, here)
+        manifests = read_manifests(files, settings["shards"]["sequence_length"])
+        encoder, memory = Encoder.load(files.tokenizer), opened_memory()
         evaluation = RESULTS / "runs" / run / "evaluation.json"
         return cls(
-            settings=settings,
             manifests=manifests,
             encoder=encoder,
             packed={
                 split: PackedSplit(manifest, shards_root(manifest, here[split]), encoder)
                 for split, manifest in manifests.items()
             },
-            past=past,
+            past=past_run(settings, run, files, manifests, encoder, memory),
             memory=memory,
             evaluation=read_artefact(evaluation)["settings"] if evaluation.exists() else None,
         )
 
 
 @dataclass(frozen=True)
-class _Located:
-    """A passage before its uses are looked up; `texts` are those of its tokens, part by part."""
-
-    split: str
-    document: int | None
-    source: str | None
-    text: str
-    shared: int
-    packed: list[Packed]
-    texts: list[str]
-
-
-@dataclass(frozen=True)
 class _Found:
-    """How many passages there are, whether they are exact, the first of them, and sentences on the
-    search."""
+    """How many passages there are, whether they are exact, the first of them with where they are
+    packed, and sentences on the search."""
 
     count: int
     exact: bool
-    located: list[_Located]
+    passages: list[tuple[Passage, list[Packed]]]
     notes: tuple[str, ...] = ()
 
 
 def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
-    """Where the sentence stands in the documents of the corpus, or what is nearest to it."""
-    from mlm.asking.origin import Origins, check_corpus, check_text
-    from mlm.corpus.artefacts import CorpusSplit
-
-    used = corpus_settings(inputs.settings)
+    """Where the sentence is in the documents of the corpus, or what is nearest to it."""
+    used, command = corpus_settings(question.settings), question.command
     described, texts = {}, {}
     for split in SPLITS:
         path = RESULTS / "corpus" / f"{split}.json"
@@ -225,167 +152,135 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
             if not file.exists():
                 raise MlmError(
                     f"{file}: is missing, so that no sentence can be looked up. To have it made: "
-                    f"{with_targets(question.command, [str(file)])}"
+                    f"{with_targets(command, [str(file)])}"
                 )
         described[split] = CorpusSplit.read(path)
         check_corpus(path, described[split], used)
-        check_text(path, texts[split], inputs.memory, question.command)
+        check_text(path, texts[split], inputs.memory, command)
         manifest = inputs.manifests.get(split)
         if manifest and described[split].sha256 != manifest.corpus_sha256:
             raise MlmError(
                 f"{texts[split].named}: is not the text that the {split} shards were made from. To "
-                f"have them made from it: {question.command}"
+                f"have them made from it: {command}"
             )
-    indexes, notes = open_indexes(
-        texts, RESULTS, inputs.memory, with_targets(question.command, ["index"])
-    )
-    documents = Documents(texts, indexes)
+    made = with_targets(command, ["index"])
+    indexes, notes = open_indexes(texts, RESULTS, inputs.memory, made)
     packed = {
         split: one.with_tokens(indexes[split].tokens) if split in indexes else one
         for split, one in inputs.packed.items()
     }
+    documents = Documents(texts, indexes)
     stretches = documents.exact(sentence)
-    exact, found = bool(stretches), len(stretches)
+    exact, count = bool(stretches), len(stretches)
     if exact:
         stretches = stretches[: question.most]
     else:
         stretches = documents.nearest(sentence, min(question.nearest, question.most))
-        found = len(stretches)
-    sources = Origins(documents, described, used).of(stretches)
-    located = []
+        count = len(stretches)
+    passages = []
+    sources = sources_of(stretches, documents, described, used)
     for one, source in zip(stretches, sources, strict=True):
-        parts, texts = [], []
-        if one.split in packed:
-            parts, texts = packed[one.split].of_characters(
-                one.document, one.text, one.start, one.end
-            )
         text = one.text[one.start : one.end]
-        located.append(_Located(one.split, one.document, source, text, one.shared, parts, texts))
-    return _Found(found, exact, located, tuple(notes))
+        parts = []
+        if one.split in packed:
+            place = one.document, one.text, one.start, one.end
+            parts = packed[one.split].of_characters(*place)
+        passages.append((Passage(one.split, one.document, source, text, one.shared, ()), parts))
+    return _Found(count, exact, passages, tuple(notes))
 
 
 def _in_tokens(sentence: str, inputs: _Inputs, question: Question) -> _Found:
-    """As `_in_documents`, of shards that came without text: the sentence's ids are looked for."""
+    """Where the sentence's ids are, of shards that came without text."""
     # As the first of a document and within one: byte-level tokenizers tell the two apart.
     rows = [ids[1:-1] for ids in inputs.encoder.encode([sentence, f" {sentence}"])]
     found = [
-        (split, parts, len(rows[0]))
-        for split, packed in inputs.packed.items()
-        for parts in packed.of_ids(rows)
+        (split, parts) for split, packed in inputs.packed.items() for parts in packed.of_ids(rows)
     ]
-    exact = bool(found)
-    total = len(found)
-    if not exact:
-        most = min(question.nearest, question.most)
-        nearest = [
-            (split, *one)
-            for split, packed in inputs.packed.items()
-            for one in packed.nearest_ids(rows[0], most)
-        ]
-        found = [one[:3] for one in sorted(nearest, key=lambda one: -one[3])[:most]]
-        total = len(found)
-    located = []
-    for split, parts, shared in found[: question.most]:
+    passages = []
+    for split, parts in found[: question.most]:
         ids = [int(i) for part in parts for i in part.input_ids[part.start : part.end]]
-        texts = [text_of(inputs.encoder, i) for i in ids]
         text = inputs.encoder.decode(ids)
-        located.append(_Located(split, None, None, text, shared, parts, texts))
-    return _Found(total, exact, located)
+        passages.append((Passage(split, None, None, text, len(rows[0]), ()), parts))
+    notes = () if found else (_TOKENS_ALONE,)
+    return _Found(len(found), bool(found), passages, notes)
 
 
-class _Lookup:
-    """Looks up what was shown of passages."""
+_TOKENS_ALONE = (
+    "The shards came without text (shards.source: prebuilt): just the tokens of the sentence were "
+    "looked for."
+)
 
-    def __init__(self, inputs: _Inputs):
-        self._inputs, self._past = inputs, inputs.past
 
-    def passages(self, located: Sequence[_Located]) -> list[Passage]:
-        """The passages with the uses of their parts; all samples are looked up at once."""
-        trained = {p.sample: p for one in located if one.split == "train" for p in one.packed}
-        uses = dict(zip(trained, self._uses(list(trained.values())), strict=True))
-        return [self._passage(one, uses) for one in located]
-
-    def _uses(self, packed: list[Packed]) -> list[list[UseOfSample]]:
-        if not packed:
-            return []
-        return uses_of(
-            self._past.run,
-            np.array([p.sample for p in packed], np.int64),
-            np.stack([p.input_ids for p in packed]),
-            np.stack([p.attention_mask for p in packed]),
-        )
-
-    def _passage(self, one: _Located, uses: dict[int, list[UseOfSample]]) -> Passage:
-        parts, texts = [], iter(one.texts)
-        for packed in one.packed:
+def _with_parts(
+    passages: list[tuple[Passage, list[Packed]]], inputs: _Inputs
+) -> tuple[Passage, ...]:
+    """The passages with their parts and the uses of these."""
+    batches = RunBatches.of(inputs.past.run)
+    found = []
+    for passage, packed in passages:
+        uses = batches.uses_of(packed) if passage.split == "train" else [[]] * len(packed)
+        parts = []
+        for one, of_sample in zip(packed, uses, strict=True):
             tokens = tuple(
-                Token(place, int(packed.input_ids[place]), self._token_text(packed, place, text))
-                for place, text in zip(range(packed.start, packed.end), texts, strict=False)
+                Token(place, i := int(one.input_ids[place]), text or text_of(inputs.encoder, i))
+                for place, text in zip(range(one.start, one.end), one.texts, strict=True)
             )
-            holes = self._past.run.plan.holes if one.split == "train" else None
-            left_out = holes is not None and holes.covers(packed.sample, packed.start)
-            of_sample = uses[packed.sample] if one.split == "train" and not left_out else []
+            shown_to_steps = tuple(
+                Use(
+                    use.step,
+                    use.epoch + 1,
+                    use.step <= inputs.past.reached,
+                    _masked(one, use.shown, inputs),
+                )
+                for use in of_sample or ()
+            )
             parts.append(
                 Part(
-                    sample=packed.sample,
-                    shard=packed.shard,
-                    shard_sample=packed.shard_sample,
+                    sample=one.sample,
+                    shard=one.shard,
+                    shard_sample=one.shard_sample,
                     tokens=tokens,
-                    uses=tuple(
-                        Use(
-                            use.step,
-                            use.epoch + 1,
-                            use.step <= self._past.reached,
-                            self._masked(packed, use.shown),
-                        )
-                        for use in of_sample
-                    ),
-                    checks=tuple(self._checks(one.split, packed)),
-                    left_out=left_out,
+                    uses=shown_to_steps,
+                    checks=tuple(_checks(passage.split, one, inputs)),
+                    left_out=of_sample is None,
                 )
             )
-        return Passage(one.split, one.document, one.source, one.text, one.shared, tuple(parts))
+        found.append(replace(passage, parts=tuple(parts)))
+    return tuple(found)
 
-    def _token_text(self, packed: Packed, place: int, text: str) -> str:
-        return text or text_of(self._inputs.encoder, int(packed.input_ids[place]))
 
-    def _masked(self, packed: Packed, shown: Shown) -> tuple[Masked, ...]:
-        """What stood in place of the passage's tokens that were asked for."""
-        found = []
-        for place in range(packed.start, packed.end):
-            if not shown.asked[place]:
-                continue
+def _masked(packed: Packed, shown: Shown, inputs: _Inputs) -> tuple[Masked, ...]:
+    """What was in place of the passage's tokens that were asked for."""
+    found, mask = [], inputs.past.run.plan.mask_id
+    for place in range(packed.start, packed.end):
+        if shown.asked[place]:
             was, now = int(packed.input_ids[place]), int(shown.input_ids[place])
-            mask = self._past.run.plan.mask_id
             kind = "mask" if now == mask else "itself" if now == was else "random"
-            found.append(Masked(place, kind, now, text_of(self._inputs.encoder, now)))
-        return tuple(found)
+            found.append(Masked(place, kind, now, text_of(inputs.encoder, now)))
+    return tuple(found)
 
-    def _checks(self, split: str, packed: Packed) -> list[Check]:
-        """Where the sample was looked at without training on it."""
-        run, evaluation = self._past.run, self._inputs.evaluation
-        if split == "validation" and looked_at_in_validation(run, packed.sample):
-            shown = shown_in_validation(run, packed.sample, packed.input_ids, packed.attention_mask)
-            where = (
-                f"in validation, every {run.pretraining.validation.every:,} steps and at the last"
-            )
-            return [Check(where, self._masked(packed, shown))]
-        if evaluation is None or split == "validation":
-            return []
-        manifest = self._inputs.manifests[split]
-        if split == "test":
-            from mlm.evaluation.evaluation_data import evaluated
 
-            count = evaluated(manifest, evaluation["max_tokens"])
-        else:
-            count = evaluation["train_samples"]
-        chosen = evenly_spread(manifest.num_samples, count)
-        of = "test loss" if split == "test" else "gap between train and test"
-        return [Check(f"in the evaluation, for the {of}")] if packed.sample in chosen else []
+def _checks(split: str, packed: Packed, inputs: _Inputs) -> list[Check]:
+    """Where the sample was looked at without training on it."""
+    run, evaluation = inputs.past.run, inputs.evaluation
+    if split == "validation" and looked_at_in_validation(run, packed.sample):
+        shown = shown_in_validation(run, packed.sample, packed.input_ids, packed.attention_mask)
+        where = f"in validation, every {run.pretraining.validation.every:,} steps and at the last"
+        return [Check(where, _masked(packed, shown, inputs))]
+    if evaluation is None or split == "validation":
+        return []
+    manifest = inputs.manifests[split]
+    of, count = "gap between train and test", evaluation["train_samples"]
+    if split == "test":
+        from mlm.evaluation.evaluation_data import evaluated
+
+        of, count = "test loss", evaluated(manifest, evaluation["max_tokens"])
+    chosen = evenly_spread(manifest.num_samples, count)
+    return [Check(f"in the evaluation, for the {of}")] if packed.sample in chosen else []
 
 
 def text_of(encoder: Encoder, token: int) -> str:
-    """How a token reads by itself; its name in the vocabulary where that is nothing."""
+    """How a token reads by itself; its name in the vocabulary if that is nothing."""
     text = encoder.decode([token], skip_special_tokens=False).strip()
     return text if text and "\ufffd" not in text else encoder.names()[token]
 
@@ -403,9 +298,9 @@ def so_far(past: PastRun) -> TrainingSoFar:
     )
 
 
-def _notes(past: PastRun, inputs: _Inputs) -> list[str]:
+def _notes(inputs: _Inputs) -> list[str]:
     notes = []
-    if past.run.model.initialisation.embeddings == "cooccurrence":
+    if inputs.past.run.model.initialisation.embeddings == "cooccurrence":
         notes.append(
             "Before step 1 the word embeddings were set from counts of the train split "
             "(model.initialisation.embeddings), where a sample may count that no step uses."

@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from mlm.asking.answer import Forgetting
-from mlm.asking.asking import RESULTS, files_of_training, known_run, records_of, so_far
+from mlm.asking.asking import check_run, opened_memory, so_far
 from mlm.asking.origin import check_corpus, check_text
-from mlm.asking.past_run import PastRun, saved_by
+from mlm.asking.past_run import RESULTS, PastRun, files_of_training, past_run
 from mlm.config.problems import merged
 from mlm.config.resolution import Settings, run_section
 from mlm.corpus.artefacts import CorpusSplit
@@ -39,22 +39,19 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str
     item that finds nothing, results that are not there yet, and where configuration, code or data
     are not those of the training.
     """
-    if run not in settings["runs"]:
-        raise MlmError(f"No run is called {run!r}; there are: {', '.join(settings['runs'])}")
+    check_run(settings, run)
     split, files = _train_split(settings, command), files_of_training()
     manifests = read_manifests(files, settings["shards"]["sequence_length"])
     encoder = Encoder.load(files.tokenizer)
-    memory = FileMemory(".snakemake/remembered-digests.json")
-    section, records = run_section(settings, run, "pretraining"), records_of(settings, run)
-    past = known_run(settings, run, files, manifests, encoder, records, memory)
+    memory, section = opened_memory(), run_section(settings, run, "pretraining")
+    past = past_run(settings, run, files, manifests, encoder, memory)
     items = list(dict.fromkeys([*section["forget"], *forget]))
     found, asked = holes_of(run, items, split), holes_of(run, forget, split)
     holes = Holes.of(found.holes, encoder.special_ids.pad)
     left_out = replace(past.run, plan=replace(past.run.plan, holes=holes))
     # Of what it does not leave out already.
     first = first_difference(past.run, left_out)
-    saved = [r for r in records if not r.finished and saved_by(r, past, files, memory)]
-    whole = [r for r in saved if r.reached and _is_whole(Path(r.file))]
+    whole = [r for r in past.states if r.reached and _is_whole(Path(r.file))]
     states = sorted(r.reached for r in whole if _of_todays_code(r.file, memory))
     start = _start(section["continue_from"], run, states, first)
     described = CorpusSplit.read(split.described)
@@ -94,7 +91,7 @@ def _train_split(settings: Settings, command: str) -> TrainSplit:
         )
     used = corpus_settings(settings)
     check_corpus(described, CorpusSplit.read(described), used)
-    memory = FileMemory(".snakemake/remembered-digests.json")
+    memory = opened_memory()
     check_text(described, SplitDocuments.described(described), memory, command)
     return TrainSplit(described, train, files.tokenizer, used)
 

@@ -43,19 +43,16 @@ def training_in_words(run: str, training: TrainingSoFar) -> str:
 
 
 def _found(answer: Answer) -> str:
-    place = "the shards" if _without_text(answer) else "the corpus"
     if answer.exact:
+        of_shards = answer.passages[0].document is None
+        place = "the shards" if of_shards else "the corpus"
         times = _times(answer.found)
         more = answer.found - len(answer.passages)
         left_out = f"; {more:,} more with --most {answer.found}" if more else ""
         return f"The sentence stands in {place} {times}{left_out}."
     if not answer.passages:
-        return f"The sentence stands nowhere in {place}, and nothing shares a word with it."
-    return f"The sentence stands nowhere in {place}. Nearest to it:"
-
-
-def _without_text(answer: Answer) -> bool:
-    return any(passage.document is None for passage in answer.passages)
+        return "The sentence stands nowhere, and nothing near it was found."
+    return "The sentence stands nowhere in the corpus. Nearest to it:"
 
 
 def _passage(number: int, passage: Passage, answer: Answer) -> Iterator[str]:
@@ -63,8 +60,7 @@ def _passage(number: int, passage: Passage, answer: Answer) -> Iterator[str]:
     source = f" ({on_one_line(passage.source)})" if passage.source else ""
     yield f"{number}. In {where}{passage.split}{source}"
     if not answer.exact:
-        unit = "tokens" if _without_text(answer) else "words"
-        yield f"   “{on_one_line(passage.text)}”: {passage.shared} of {answer.words} {unit}"
+        yield f"   “{on_one_line(passage.text)}”: {passage.shared} of {answer.words} words"
     if passage.split != "train":
         yield f"   Never trained on: the {passage.split} split is held out."
     for part in passage.parts:

@@ -1,10 +1,10 @@
 """Which file or source a document of the corpus came from."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from mlm.asking.documents import Documents, Stretch
-from mlm.corpus.artefacts import CorpusSplit, EmbeddedSource, HubSource, MixSource
+from mlm.corpus.artefacts import CorpusSource, CorpusSplit, EmbeddedSource, HubSource, MixSource
 from mlm.corpus.file_patterns import matched_files
 from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
@@ -56,61 +56,59 @@ def with_targets(command: str, targets: Sequence[str]) -> str:
     return " ".join([program, "--cores", cores, *targets, *rest])
 
 
-class Origins:
-    """Says where documents came from.
+def sources_of(
+    stretches: Sequence[Stretch], documents: Documents, splits: dict[str, CorpusSplit], used: dict
+) -> list[str]:
+    """The source of each document, in words.
 
-    `described` are the splits as the corpus stage describes them, `used` the settings that it was
-    made with.
+    `splits` are as the corpus stage describes them, `used` the settings that it was made with.
     """
+    files = {}
+    for split, described in splits.items():
+        texts = {s.text for s in stretches if s.split == split}
+        if texts and described.source.kind == "files" and described.group_by != "file":
+            files[split] = _files_of(texts, described.source.carved_from or split, used)
+    found = []
+    for one in stretches:
+        described = splits[one.split]
+        place = _in_words(described.source, files.get(one.split, {}).get(one.text))
+        if described.group_by != OWN:
+            group = documents.group(one.split, one.document)
+            # A file that is the group needs no second name.
+            of_file = described.group_by == "file"
+            place = str(group) if of_file else f"{described.group_by} {group}, {place}"
+        found.append(place)
+    return found
 
-    def __init__(self, documents: Documents, described: dict[str, CorpusSplit], used: dict):
-        self._documents, self._described, self._used = documents, described, used
 
-    def of(self, stretches: Iterable[Stretch]) -> list[str]:
-        """The source of each document, in words."""
-        stretches, files = list(stretches), {}
-        for split, described in self._described.items():
-            texts = {s.text for s in stretches if s.split == split}
-            if texts and described.source.kind == "files" and described.group_by != "file":
-                files[split] = self._files_of(texts, described.source.carved_from or split)
-        return [self._in_words(s, files.get(s.split, {}).get(s.text)) for s in stretches]
+def _in_words(source: CorpusSource, file: str | None) -> str:
+    if isinstance(source, EmbeddedSource):
+        return source.package
+    if isinstance(source, HubSource):
+        return f"{source.dataset}, split {source.split}, revision {source.revision}"
+    if isinstance(source, MixSource):
+        return f"one of the sources {', '.join(one.name for one in source.sources)}"
+    names = [f.path for f in source.files]
+    if file is None and len(names) > 1:
+        return f"one of {len(names)} files: {names[0]} to {names[-1]}"
+    return file or names[0]
 
-    def _in_words(self, stretch: Stretch, file: str | None) -> str:
-        described = self._described[stretch.split]
-        source = described.source
-        if isinstance(source, EmbeddedSource):
-            place = source.package
-        elif isinstance(source, HubSource):
-            place = f"{source.dataset}, split {source.split}, revision {source.revision}"
-        elif isinstance(source, MixSource):
-            place = f"one of the sources {', '.join(one.name for one in source.sources)}"
-        else:
-            names = [f.path for f in source.files]
-            file = file or (names[0] if len(names) == 1 else None)
-            place = file or f"one of {len(names)} files: {names[0]} to {names[-1]}"
-        if described.group_by == OWN:
-            return place
-        group = self._documents.group(stretch.split, stretch.document)
-        # A file that is the group needs no second name.
-        return (
-            str(group) if described.group_by == "file" else f"{described.group_by} {group}, {place}"
-        )
 
-    def _files_of(self, texts: set[str], split: str) -> dict[str, str]:
-        """The first file of `split` that holds each of `texts` as a document, where the files are
-        here, several, and not too large."""
-        try:
-            paths = matched_files({split: self._used["files"][split]})[split]
-        except MlmError:
-            return {}  # moved away since: the corpus is there all the same
-        if len(paths) < 2 or sum(Path(path).stat().st_size for path in paths) > _READ_THROUGH:
-            return {}
-        filters, found = Filters(**self._used["filters"]), {}
-        for path in paths:
-            for raw, _ in open_source(self._used, whole({"train": [path]})).streams["train"]():
-                text = filters.judged(raw).text
-                if text in texts:
-                    found.setdefault(text, path)
-            if len(found) == len(texts):
-                break
-        return found
+def _files_of(texts: set[str], split: str, used: dict) -> dict[str, str]:
+    """The first file of `split` that holds each of `texts` as a document, if the files are here,
+    several, and not too large."""
+    try:
+        paths = matched_files({split: used["files"][split]})[split]
+    except MlmError:
+        return {}  # moved away since: the corpus is there all the same
+    if len(paths) < 2 or sum(Path(path).stat().st_size for path in paths) > _READ_THROUGH:
+        return {}
+    filters, found = Filters(**used["filters"]), {}
+    for path in paths:
+        for raw, _ in open_source(used, whole({"train": [path]})).streams["train"]():
+            text = filters.judged(raw).text
+            if text in texts:
+                found.setdefault(text, path)
+        if len(found) == len(texts):
+            break
+    return found

@@ -1,4 +1,4 @@
-"""Where the tokens of a document, or a row of tokens, stand in the samples of a split."""
+"""Where the tokens of a document, or a row of tokens, are in the samples of a split."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,30 +6,24 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.asking.documents import best_stretch, likeliest, weight
 from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
 from mlm.samples.blocks import ShardBlocks
-from mlm.samples.document_spans import (
-    check_shard,
-    checked_samples,
-    document_begins,
-    shard_tokens,
-)
+from mlm.samples.document_spans import check_shard, checked_samples, document_begins, shard_tokens
 from mlm.samples.manifests import Manifest, place_of, shards_remedy
-from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.split_samples import Rows, Samples, joined
 from mlm.samples.tf_example import SampleError, decode_samples
+from mlm.samples.tfrecord import BLOCK_SAMPLES
 from mlm.tokenizer.encoding import Encoder
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Tokens that stand together in one sample.
+    """Tokens that follow one another in one sample, at the places `start` to `end` of it.
 
-    `sample` is its index in the split, `shard` its file's name, `shard_sample` its index there.
-    The tokens take the places `start` to `end` of it; `input_ids` and `attention_mask` are
-    those of the whole sample, [sequence].
+    `sample` is its index in the split, `shard` its file's name, `shard_sample` its index there;
+    `input_ids` and `attention_mask` [sequence] are those of the whole sample. `texts` are those of
+    the tokens.
     """
 
     sample: int
@@ -39,6 +33,7 @@ class Packed:
     end: int
     input_ids: np.ndarray
     attention_mask: np.ndarray
+    texts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -52,8 +47,8 @@ class _Rows(Rows):
 class PackedSplit:
     """The samples of a split, read shard by shard when they are asked for.
 
-    `root` is the directory that the manifest's paths are relative to. Where `tokens` gives how many
-    tokens each document of a shard has, no more of a shard is read than the blocks that hold the
+    `root` is the directory that the manifest's paths are relative to. If `tokens` gives how many
+    tokens each document of a shard has, no more of a shard is read than the blocks with the
     passage.
     """
 
@@ -74,64 +69,38 @@ class PackedSplit:
         """The same, which knows how many tokens each document of a shard has."""
         return PackedSplit(self._manifest, self._root, self._encoder, tokens)
 
-    def of_characters(
-        self, document: int, text: str, start: int, end: int
-    ) -> tuple[list[Packed], list[str]]:
-        """The parts that hold characters `start` to `end` of the document, and the text of each
-        of their tokens, in order.
+    def of_characters(self, document: int, text: str, start: int, end: int) -> list[Packed]:
+        """The parts that hold characters `start` to `end` of the document, in order.
 
-        Raises MlmError where the shard does not hold the document as it is tokenised.
+        Raises MlmError if the shard does not hold the document as it is tokenised.
         """
         ids, places = self._encoder.encode_with_places(text)
         inside = [
             i for i, (a, b) in enumerate(places[1:-1], 1) if a < end and max(a + 1, b) > start
         ]
         if not inside:
-            return [], []
+            return []
         shard, number = self._shard_of(document)
         begin = self._begin_of(shard, number)
         if begin is None or self._row_of(shard, begin, len(ids)) != ids:
-            name = self._manifest.shards[shard].path
             raise MlmError(
-                f"{name}: its document {number} is not document {document} of the "
-                f"{self._manifest.split} split as results/tokenizer/tokenizer.json divides it. "
+                f"{self._manifest.shards[shard].path}: its document {number} is not document "
+                f"{document} of the {self._manifest.split} split as "
+                "results/tokenizer/tokenizer.json divides it. "
                 f"{shards_remedy(self._manifest)}"
             )
         first, last = inside[0], inside[-1] + 1
         texts = [text[a:b].strip() for a, b in places[first:last]]
-        return self._parts(shard, begin + first, begin + last), texts
+        return self._parts(shard, begin + first, begin + last, texts)
 
     def of_ids(self, rows: Sequence[Sequence[int]]) -> list[list[Packed]]:
-        """Each place where one of `rows` of ids stands, as its parts; in order."""
+        """Each place where one of `rows` of ids is, as its parts; in order."""
         found = []
         for shard in range(len(self._manifest.shards)):
-            stream = self._stream(shard)
+            stream = shard_tokens(self._samples(shard))
             starts = sorted({(at, len(row)) for row in rows for at in _places_of(row, stream)})
-            found += [self._parts(shard, at, at + length) for at, length in starts]
+            found += [self._parts(shard, at, at + length, [""] * length) for at, length in starts]
         return found
-
-    def nearest_ids(self, row: Sequence[int], count: int) -> list[tuple[list[Packed], int, float]]:
-        """The `count` stretches of samples that share the most ids with `row`, each id weighing the
-        more the rarer it is; best first, each with how many it shares, and their weight."""
-        wanted, having, found = sorted(set(row)), [], []
-        if not wanted:
-            return []
-        for shard in range(len(self._manifest.shards)):
-            ids = self._samples(shard).input_ids
-            having.append(np.stack([(ids == i).any(axis=1) for i in wanted]))
-        having = np.concatenate(having, axis=1)
-        counts = having.sum(axis=1).tolist()
-        weights = {i: weight(n, having.shape[1]) for i, n in zip(wanted, counts, strict=True)}
-        for sample in likeliest(np.array(list(weights.values())) @ having).tolist():
-            shard = int(np.searchsorted(self._first, sample, side="right")) - 1
-            within = sample - int(self._first[shard])
-            first, last, shared, score = best_stretch(
-                self._samples(shard).input_ids[within].tolist(), list(row), weights
-            )
-            length = self._manifest.sequence_length
-            at = within * length
-            found.append((self._parts(shard, at + first, at + last), shared, score))
-        return sorted(found, key=lambda one: -one[2])[:count]
 
     def _shard_of(self, document: int) -> tuple[int, int]:
         """The shard of a document, and its number there."""
@@ -142,16 +111,15 @@ class PackedSplit:
                 return shard, document - held.start
         raise MlmError(
             f"results/manifests/{self._manifest.split}.json: its shards hold {documents} "
-            f"documents, so that there is no document {document}. "
-            f"{shards_remedy(self._manifest)}"
+            f"documents, so that there is no document {document}. {shards_remedy(self._manifest)}"
         )
 
     def _begin_of(self, shard: int, number: int) -> int | None:
-        """The first token of a shard's document, None where it has fewer documents."""
+        """The first token of a shard's document, None if it has fewer documents."""
         if self._tokens:
             counts = self._tokens(shard)
             return int(counts[:number].sum()) if number < len(counts) else None
-        begins = document_begins(self._stream(shard), self._encoder)
+        begins = document_begins(shard_tokens(self._samples(shard)), self._encoder)
         return int(begins[number]) if number < len(begins) else None
 
     def _row_of(self, shard: int, begin: int, count: int) -> list[int]:
@@ -171,7 +139,7 @@ class PackedSplit:
         return blocks[first - begin * BLOCK_SAMPLES : last - begin * BLOCK_SAMPLES]
 
     def _block(self, shard: int, number: int) -> _Rows:
-        """A block of a shard, which was compared with its manifest; MlmError where they differ."""
+        """A block of a shard; MlmError if the shard is not what its manifest says."""
         if (shard, number) not in self._blocks:
             entry = self._manifest.shards[shard]
             if not any(known == shard for known, _ in self._blocks):
@@ -191,35 +159,31 @@ class PackedSplit:
         return self._blocks[shard, number]
 
     def _samples(self, shard: int) -> Samples:
-        """The samples of a shard, which was compared with its manifest; MlmError where they differ.
-
-        `index` counts from the shard's first.
-        """
+        """The samples of a shard; MlmError if it is not what its manifest says."""
         if shard not in self._kept:
             self._kept[shard] = checked_samples(self._manifest, shard, self._root)
         return self._kept[shard]
 
-    def _stream(self, shard: int) -> np.ndarray:
-        """All tokens of a shard one after the other: only at its end is padding."""
-        return shard_tokens(self._samples(shard))
-
-    def _parts(self, shard: int, start: int, end: int) -> list[Packed]:
-        """Tokens `start` to `end` of a shard's stream, by sample."""
+    def _parts(self, shard: int, start: int, end: int, texts: Sequence[str]) -> list[Packed]:
+        """Tokens `start` to `end` of a shard's stream, with their texts, by sample."""
         length = self._manifest.sequence_length
         first, last = start // length, -(-end // length)
-        rows = self._rows(shard, first, last)
-        return [
-            Packed(
-                sample=int(self._first[shard]) + number,
-                shard=self._manifest.shards[shard].name,
-                shard_sample=number,
-                start=max(start, number * length) - number * length,
-                end=min(end, (number + 1) * length) - number * length,
-                input_ids=rows.input_ids[number - first],
-                attention_mask=rows.attention_mask[number - first],
+        rows, parts = self._rows(shard, first, last), []
+        for number in range(first, last):
+            begin, stop = max(start, number * length), min(end, (number + 1) * length)
+            parts.append(
+                Packed(
+                    sample=int(self._first[shard]) + number,
+                    shard=self._manifest.shards[shard].name,
+                    shard_sample=number,
+                    start=begin - number * length,
+                    end=stop - number * length,
+                    input_ids=rows.input_ids[number - first],
+                    attention_mask=rows.attention_mask[number - first],
+                    texts=tuple(texts[begin - start : stop - start]),
+                )
             )
-            for number in range(first, last)
-        ]
+        return parts
 
 
 def _places_of(row: Sequence[int], stream: np.ndarray) -> Iterator[int]:

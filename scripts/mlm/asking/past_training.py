@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from mlm.asking.answer import Answer
-from mlm.asking.asking import RESULTS, Question, files_of_training, settings_of_run
+from mlm.asking.asking import Question
+from mlm.asking.past_run import RESULTS, configuration_of, files_of_training
 from mlm.config.run import RunConfiguration
 from mlm.foundations.code_digests import training_code
 from mlm.foundations.differences import differences
@@ -69,7 +70,7 @@ class PastTraining:
         Raises MlmError where a device is not there, and where configuration, code, packages, data
         or devices are not those of the training.
         """
-        config = settings_of_run(question.settings, question.run)
+        config = configuration_of(question.settings, question.run)
         files = files_of_training()
         manifests = read_checked_manifests(files, config.sequence_length)
         asked = config.accelerator

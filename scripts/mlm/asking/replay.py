@@ -22,8 +22,9 @@ from mlm.asking.answer import (
     Use,
     not_looked_at,
 )
-from mlm.asking.asking import RESULTS, Question, text_of
+from mlm.asking.asking import Question, text_of
 from mlm.asking.in_words import counted
+from mlm.asking.past_run import RESULTS
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.samples.masking import mask_batch

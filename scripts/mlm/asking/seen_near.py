@@ -1,16 +1,14 @@
 """What a training was shown near the texts that its report shows: prompts and samples."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from mlm.asking.artefacts import Asked, AskedText, AskedWord, SeenPassage
 from mlm.asking.documents import Documents, Stretch, words_of
-from mlm.asking.packed import Packed, PackedSplit
+from mlm.asking.packed import PackedSplit
 from mlm.asking.text_index import TextIndex
-from mlm.asking.uses import Batches, uses_in
+from mlm.asking.uses import RunBatches
 from mlm.config.pretraining import Masking
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import Filters
@@ -67,36 +65,28 @@ class _Search:
 
     def __init__(self, records: Records, training: Training, filters: dict):
         manifest = Manifest.read(records.manifest)
-        self._encoder = Encoder.load(records.tokenizer)
-        self._holes = None
-        if records.holes:
-            found = HolesOfRun.read(records.holes).holes
-            self._holes = Holes.of(found, self._encoder.special_ids.pad)
-        self._filters = Filters(**filters)
+        root = shards_root(manifest, records.manifest)
         corpus = SplitDocuments.described(records.corpus)
+        self._encoder = encoder = Encoder.load(records.tokenizer)
+        self._filters = Filters(**filters)
         # For many questions at once an index is worth its making, also on a small text.
         self._documents = Documents(
             {"train": corpus}, {"train": TextIndex.temporary("train", corpus)}
         )
-        root = shards_root(manifest, records.manifest)
-        self._packed = PackedSplit(manifest, root, self._encoder)
-        self._batches = Batches(
-            BatchOrder(
-                seed=training.seed,
-                global_batch_size=training.global_batch_size,
-                shuffle_window=training.shuffle_window,
-                start_step=0,
-                steps=training.steps,
-            ),
-            ShardFiles.of(manifest, root),
-            masking_plan(
-                Masking.of_param(training.masking),
-                self._encoder,
-                str(records.tokenizer),
-                training.sequence_length,
-            ),
-            training.seed,
+        self._packed = PackedSplit(manifest, root, encoder)
+        order = BatchOrder(
+            seed=training.seed,
+            global_batch_size=training.global_batch_size,
+            shuffle_window=training.shuffle_window,
+            start_step=0,
+            steps=training.steps,
         )
+        masking = Masking.of_param(training.masking)
+        plan = masking_plan(masking, encoder, str(records.tokenizer), training.sequence_length)
+        if records.holes:
+            spans = HolesOfRun.read(records.holes).holes
+            plan = replace(plan, holes=Holes.of(spans, encoder.special_ids.pad))
+        self._batches = RunBatches(order, ShardFiles.of(manifest, root), plan, training.seed)
 
     def prompt(self, prompt: Prompt) -> AskedText:
         """Of a prompt, with the first answer in its place."""
@@ -127,22 +117,17 @@ class _Search:
         return AskedText(kind, text, index, len(words_of(text)), asked, passages)
 
     def _passage(self, one: Stretch, asked: Sequence[str], exact: bool) -> SeenPassage:
-        parts, texts = self._packed.of_characters(one.document, one.text, one.start, one.end)
-        tokens = list(_tokens(parts, texts))
+        parts = self._packed.of_characters(one.document, one.text, one.start, one.end)
         steps, epochs, hidden = set(), set(), dict.fromkeys(asked, 0)
-        for part, uses in zip(parts, self._uses(parts), strict=True):
-            # What a run forgets is nowhere shown to it.
-            if self._holes is not None and self._holes.covers(part.sample, part.start):
-                continue
-            own = [(place, text) for of, place, text in tokens if of is part]
-            for use in uses:
+        for part, uses in zip(parts, self._batches.uses_of(parts), strict=True):
+            for use in uses or ():
                 steps.add(use.step)
                 epochs.add(use.epoch)
-                for place, text in own:
+                for place, text in enumerate(part.texts, start=part.start):
                     away = use.shown.input_ids[place] != part.input_ids[place]
                     if text in hidden and use.shown.asked[place] and away:
                         hidden[text] += 1
-        standing = [text for _, _, text in tokens]
+        standing = [text for part in parts for text in part.texts]
         return SeenPassage(
             text=one.text[one.start : one.end],
             document=one.document,
@@ -156,23 +141,6 @@ class _Search:
                 if word in standing
             ),
         )
-
-    def _uses(self, parts: list[Packed]) -> list:
-        if not parts:
-            return []
-        return uses_in(
-            self._batches,
-            np.array([part.sample for part in parts], np.int64),
-            np.stack([part.input_ids for part in parts]),
-            np.stack([part.attention_mask for part in parts]),
-        )
-
-
-def _tokens(parts: list[Packed], texts: list[str]) -> Iterator[tuple[Packed, int, str]]:
-    """Each token of a passage: its part, its place in that part's sample, and its text."""
-    waiting = iter(texts)
-    for part in parts:
-        yield from ((part, place, next(waiting)) for place in range(part.start, part.end))
 
 
 def _running(texts: list[str]) -> str:

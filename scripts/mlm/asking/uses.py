@@ -1,15 +1,17 @@
-"""When a training uses a sample, and what it is shown of it: asked of what the engines run.
+"""When a training uses a sample, and what it is shown of it: computed by what the engines run.
 
 The order is that of `mlm.samples.stored_batches`, which feeds both engines, and the masks are those
 of `mlm.samples.masking`, which both apply to a batch with the run's plan, its seed, and the epoch
 and index of each sample.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.samples.masking import FIXED_EPOCH, VALIDATION_SEED, MaskingPlan, mask_batch
+from mlm.asking.packed import Packed
+from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.samples.split_samples import evenly_spread
 from mlm.samples.stored_batches import BatchOrder, ShardFiles
 from mlm.training.run import Run
@@ -34,7 +36,7 @@ class UseOfSample:
 
 
 @dataclass(frozen=True)
-class Batches:
+class RunBatches:
     """What decides the batches of a training, and what is shown of them: their order, the shards
     of the train split, the plan of the masks, and the seed."""
 
@@ -43,74 +45,64 @@ class Batches:
     plan: MaskingPlan
     seed: int
 
+    @classmethod
+    def of(cls, run: Run) -> "RunBatches":
+        """Those of a run."""
+        return cls(run.order_from(0), run.train, run.plan, run.seed)
 
-def uses_of(
-    run: Run,
-    index: np.ndarray,
-    input_ids: np.ndarray,
-    attention_mask: np.ndarray,
-) -> list[list[UseOfSample]]:
-    """As `uses_in`, of the batches of a run."""
-    order = run.order_from(0)
-    batches = Batches(order, run.train, run.plan, run.seed)
-    return uses_in(batches, index, input_ids, attention_mask)
+    def uses(
+        self, index: np.ndarray, input_ids: np.ndarray, attention_mask: np.ndarray
+    ) -> list[list[UseOfSample]]:
+        """For each of some samples of the train split, all updates that use it, in order.
 
+        `index` [samples] are their indices in the split, `input_ids` and `attention_mask`
+        [samples, sequence] what is stored.
+        """
+        samples = self.order.of_samples(self.shards)
+        end = self.order.steps * self.order.global_batch_size
+        found: list[list[UseOfSample]] = [[] for _ in index]
+        for epoch in range(-(-end // samples.num_samples)):
+            places = samples.places(index, epoch)
+            used = np.flatnonzero(places < end)
+            if not len(used):
+                continue
+            stored = input_ids[used], attention_mask[used], index[used]
+            epochs = np.full(len(used), epoch)
+            shown = _shown(mask_batch(*stored, self.plan, self.seed, epochs))
+            for row, step, one in zip(
+                used, self.order.updates_of(places[used]), shown, strict=True
+            ):
+                found[row].append(UseOfSample(int(step), epoch, one))
+        return found
 
-def uses_in(
-    batches: Batches,
-    index: np.ndarray,
-    input_ids: np.ndarray,
-    attention_mask: np.ndarray,
-) -> list[list[UseOfSample]]:
-    """For each of some samples of the train split, all updates that use it, in order.
-
-    `index` [samples] are their indices in the split, `input_ids` and `attention_mask`
-    [samples, sequence] what is stored.
-    """
-    order = batches.order
-    samples, end = order.of_samples(batches.shards), order.steps * order.global_batch_size
-    found: list[list[UseOfSample]] = [[] for _ in index]
-    for epoch in range(-(-end // samples.num_samples)):
-        places = samples.places(index, epoch)
-        used = np.flatnonzero(places < end)
-        if not len(used):
-            continue
-        epochs = np.full(len(used), epoch)
-        shown = _shown(
-            mask_batch(
-                input_ids[used],
-                attention_mask[used],
-                index[used],
-                batches.plan,
-                batches.seed,
-                epochs,
-            )
+    def uses_of(self, parts: Sequence[Packed]) -> list[list[UseOfSample] | None]:
+        """The uses of the sample of each of `parts`; None if it is in a hole of the run."""
+        if not parts:
+            return []
+        uses = self.uses(
+            np.array([part.sample for part in parts], np.int64),
+            np.stack([part.input_ids for part in parts]),
+            np.stack([part.attention_mask for part in parts]),
         )
-        for row, step, one in zip(used, order.updates_of(places[used]), shown, strict=True):
-            found[row].append(UseOfSample(int(step), epoch, one))
-    return found
+        holes = self.plan.holes
+        return [
+            None if holes is not None and holes.covers(part.sample, part.start) else one
+            for part, one in zip(parts, uses, strict=True)
+        ]
 
 
 def looked_at_in_validation(run: Run, index: int) -> bool:
     """Whether validation looks at the sample `index` of its split."""
     total = run.validation.num_samples
-    count = run.pretraining.validation.samples or total
-    return index in evenly_spread(total, count)
+    return index in evenly_spread(total, run.pretraining.validation.samples or total)
 
 
 def shown_in_validation(
     run: Run, index: int, input_ids: np.ndarray, attention_mask: np.ndarray
 ) -> Shown:
     """A sample of the validation split as each validation is shown it."""
-    batch = mask_batch(
-        input_ids[None],
-        attention_mask[None],
-        np.array([index]),
-        run.validation_plan,
-        VALIDATION_SEED,
-        FIXED_EPOCH,
-    )
-    return _shown(batch)[0]
+    stored = input_ids[None], attention_mask[None], np.array([index])
+    return _shown(mask_batch(*stored, run.validation_plan, VALIDATION_SEED, FIXED_EPOCH))[0]
 
 
 def _shown(batch: dict) -> list[Shown]:
