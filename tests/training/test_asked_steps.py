@@ -162,7 +162,6 @@ def test_validation_is_shown_what_its_pipeline_gives(root):
 def test_a_thousand_tokens_are_asked_for_where_the_training_was(root, framework, case):
     """Steps, masks and replacements of tokens drawn at random, every one of them."""
     from mlm.asking.uses import RunBatches
-    from mlm.training.run import read_manifests, run_of
 
     recorded = the_record(root, framework, case)
     run, _ = small_run(root, CASES[case], recorded["replicas"], with_model=False)

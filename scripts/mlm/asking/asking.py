@@ -31,7 +31,8 @@ from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest, shards_root
 from mlm.samples.split_samples import evenly_spread
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.run import RunFiles, read_manifests
+from mlm.training.run import RunFiles
+from mlm.training.run_inputs import read_manifests
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlm.asking.packed import Packed
-from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
+from mlm.samples.masking import FIXED_EPOCH, VALIDATION_SEED, MaskingPlan, mask_batch
 from mlm.samples.split_samples import evenly_spread
 from mlm.samples.stored_batches import BatchOrder, ShardFiles
 from mlm.training.run import Run
