@@ -403,7 +403,7 @@ def test_holes_of_another_list_are_refused(project):
         ("document:05", "'document:05': write document:5, without leading zeros"),
         ("pattern:Xyzzy", "matches nothing in the 201 documents"),
         ("pattern:.", "these are all 201 documents of the train split"),
-        ("zebra", "names nothing; expected something like document:247, group:1799-Adams-1"),
+        ("zebra", "names nothing; expected something like document:247, group:1799-Adams"),
     ],
 )
 def test_what_cannot_be_forgotten_is_told(unedited, what, words):

@@ -19,18 +19,14 @@ from .conftest import ROOT
 
 pytestmark = pytest.mark.workflow
 
-SAID = r"loss \d+\.\d{3}; (“.+” \d+\.\d %(, |$)){5}"
 #: The lines that `--replay` adds.
 FORMS = [
     r"Step [\d,]+ made again, [\d,]+ steps? from (the initial weights|state/\S+): its loss was "
     r"\d+\.\d{6}, the mean over its [\d,]+ samples\.",
-    r"(The one row|All \d+ rows) of the log on the way had the same loss\.",
-    r"No row of the log ends on the way, to compare with\.",
-    r"(Sample|Passage \d+, sample) [\d,]+, as it was shown to step [\d,]+:",
+    r"(Sample|Passage \d+, sample) [\d,]+, as it was shown to step [\d,]+, and the answers before "
+    r"it:",
     r"(Sample|Passage \d+, sample) [\d,]+: none of its tokens was asked for\.",
-    r"  .+ → .+",
-    rf"    before step [\d,]+: {SAID}",
-    rf"    after step [\d,]+: {SAID}",
+    r"  .+ → .+: loss \d+\.\d{3}; (“.+” \d+\.\d %(, |$)){5}",
 ]
 
 
@@ -49,11 +45,8 @@ def example() -> tuple[list[str], list[str]]:
 
 
 def test_the_example_of_the_page_has_the_lines_of_a_replay():
-    shown = example()[1]
-    assert shown.pop() == "  …"
-    kinds = kinds_of(shown)
-    assert kinds[:3] == [FORMS[0], FORMS[2], FORMS[3]]
-    assert kinds[3:] == FORMS[5:] * ((len(kinds) - 3) // 3)
+    kinds = kinds_of(example()[1])
+    assert kinds[:2] == FORMS[:2] and set(kinds[2:]) == {FORMS[3]}
 
 
 @pytest.mark.slow
@@ -88,7 +81,4 @@ def test_the_last_step_of_a_small_workflow_is_made_again_as_the_page_has_it(buil
     assert "from the state after step 8, state/base/" in ran.stderr
     _, replayed = ran.stdout.split("\nStep ")
     kinds = kinds_of(f"Step {replayed}".splitlines())
-    assert kinds[:2] == FORMS[:2]
-    # Three lines a token, below a line on its sample.
-    told = kinds[2:]
-    assert told.count(FORMS[5]) == told.count(FORMS[6]) == told.count(FORMS[7]) > 0
+    assert kinds[0] == FORMS[0] and FORMS[1] in kinds and FORMS[3] in kinds

@@ -32,7 +32,7 @@ LENGTHS = ("steps", "epochs", "tokens")
 #: The kinds of documents to forget, with an example of each.
 KINDS = {
     "document": "document:247",
-    "group": "group:1799-Adams-1",
+    "group": "group:1799-Adams",
     "file": "file:data/letters.txt",
     "pattern": "pattern:Monroe Doctrine",
 }
