@@ -246,7 +246,7 @@ def test_a_prompt_of_more_words_than_the_model_takes_tokens_is_refused():
 
 def test_a_minimal_pair_has_two_sentences_that_fit():
     assert problems({"evaluation": {"minimal_pairs": [["same", "same"]]}}) == [
-        "evaluation.minimal_pairs: 'same' stands on both sides of a pair, so that nothing is "
+        "evaluation.minimal_pairs: 'same' is on both sides of a pair, so that nothing is "
         "compared; change one, or leave the pair out"
     ]
     sentence = "word " * 62

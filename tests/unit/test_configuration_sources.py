@@ -195,9 +195,9 @@ def test_a_key_that_stands_twice_is_told_with_both_lines(tmp_path):
         "seed: 2\n"
     )
     assert repeated_keys([file, file]) == [
-        f"model.config.hidden_size: stands twice in {file}, both in line 3; keep one",
-        f"evaluation.top_k: stands twice in {file}, in lines 5 and 7; keep one",
-        f"seed: stands twice in {file}, in lines 1 and 8; keep one",
+        f"model.config.hidden_size: is set twice in {file}, both in line 3; keep one",
+        f"evaluation.top_k: is set twice in {file}, in lines 5 and 7; keep one",
+        f"seed: is set twice in {file}, in lines 1 and 8; keep one",
     ]
     assert repeated_keys([ROOT / "config.yaml", *(ROOT / "presets").glob("*.yaml")]) == []
 

@@ -68,7 +68,7 @@ def test_words_and_settings_of_one_name_are_told_apart():
         ({RATE: ["fast"]}, f"sweep: {RATE}: found 'fast', expected number"),
         ({SEED: []}, f"sweep.{SEED}: found [], expected list with at least one item"),
         ({SEED: 3}, f"sweep.{SEED}: found 3, expected list with at least one item"),
-        ({SEED: [1, 1]}, f"sweep: {SEED}: 1 stands twice; keep one"),
+        ({SEED: [1, 1]}, f"sweep: {SEED}: 1 is named twice; keep one"),
         ({"model.config_file": ["a/b.json"]}, "'a/b.json' cannot be part of a run's name"),
         ({"evaluation.prompts": [["a [MASK]"]]}, "['a [MASK]'] cannot be part of a run's name"),
         (3, "sweep: found 3, expected section of keys and values"),

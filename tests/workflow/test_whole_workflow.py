@@ -191,4 +191,4 @@ def test_what_snakemake_merges_away_is_still_known(tmp_path):
     ran = project.snakemake("--dry-run", check=False)
     assert ran.returncode != 0 and "Traceback" not in ran.stdout
     assert "The configuration has 2 problems:" in ran.stdout
-    assert "seed: stands twice in " in ran.stdout and "modle: unknown key" in ran.stdout
+    assert "seed: is set twice in " in ran.stdout and "modle: unknown key" in ran.stdout

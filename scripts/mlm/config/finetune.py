@@ -11,7 +11,7 @@ from mlm.config.fields import (
     Count,
     NotNegative,
     Positive,
-    Resamples,
+    ResampleCount,
     Section,
     Seed,
     Text,
@@ -41,7 +41,7 @@ class FinetuneData(Section):
     their target."""
 
 
-class AdamW(Section):
+class FinetuneOptimizer(Section):
     beta_1: BelowOne = 0.9
     """Decay rate of the first moment."""
     beta_2: BelowOne = 0.98
@@ -91,7 +91,7 @@ class Finetune(Section):
     """Share of the steps for a linear warmup to the peak."""
     dropout: BelowOne = 0.0
     """Dropout probability during fine-tuning."""
-    optimizer: AdamW = section(AdamW)
+    optimizer: FinetuneOptimizer = section(FinetuneOptimizer)
     cpu_threads: Threads = 1
     """Threads of a CPU's arithmetic in one fold. Folds run side by side."""
     wandb: Wandb = section(Wandb)
@@ -101,7 +101,7 @@ class Finetune(Section):
     """L2 penalties of the baseline, TF-IDF and ridge regression. Each fold chooses the best on its
     training part by leaving out one group at a time, and whether to count runs of characters
     beside words."""
-    resamples: Resamples = 2000
+    resamples: ResampleCount = 2000
     """Number of bootstrap resamples, over groups (or rows, without groups) and over the trainings
     of each fold."""
     confidence: Confidence = 0.95

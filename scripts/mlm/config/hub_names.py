@@ -19,7 +19,7 @@ def unpinned(path: str, revision: str | None) -> list[str]:
     found = f"{revision!r} is not a commit id" if revision else "missing"
     return [
         f"{path}: {found}; expected the 40 hexadecimal digits of a commit, since a branch or a tag "
-        "can move. They stand on the repository's page on the Hub, under Files, History"
+        "can move. They are on the repository's page on the Hub, under Files, History"
     ]
 
 

@@ -94,7 +94,7 @@ class Model(Section):
     def of_jobs(self) -> dict[str, Any]:
         """The section as jobs get it, in plain types.
 
-        In place of the config file's name stands its content, so that its edit trains again and
+        The content of the config file replaces its name, so that its edit trains again and
         its state is not taken for another's.
         """
         content = self.architecture() or None

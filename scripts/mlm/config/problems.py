@@ -114,7 +114,7 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
 
 
 def _hint(model: type[Section], way) -> tuple[Any, Any]:
-    """What stands at `way` below `model`: the bare type, and the annotation with its bounds."""
+    """What is at `way` below `model`: the bare type, and the annotation with its bounds."""
     bare, hint = model, model
     for part in way:
         hint = bare.hints()[part] if is_section(bare) else get_args(bare)[-1]

@@ -14,7 +14,7 @@ _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 RUN = "{run}"
 
 
-class PushedCheckpoints(Section):
+class CheckpointPushes(Section):
     every: Count | None = None
     """Steps between pushes of the model during training, in the background; null: never."""
     branch: Text = "checkpoints"
@@ -45,7 +45,7 @@ class Publish(Section):
     """Origin of the text on the cards, in words; null: what corpus.source says."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 5
     """Number of attempts, with growing pauses, if the Hub or the network fails for a moment."""
-    checkpoints: PushedCheckpoints = section(PushedCheckpoints)
+    checkpoints: CheckpointPushes = section(CheckpointPushes)
 
     def contradictions(self) -> list[str]:
         problems = named_twice("publish.runs", self.runs)

@@ -24,8 +24,8 @@ class Settings(dict):
 def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
     """The configuration with every default filled in, in canonical types.
 
-    `given` holds what the user set and nothing else: what stands in it counts as wanted, also
-    where it equals a default. `problems` are told together with those that are found here.
+    `given` holds what the user set and nothing else: it counts as wanted even
+    if it equals a default. `problems` are reported together with those found here.
 
     Raises ConfigError with every problem.
     """

@@ -147,7 +147,7 @@ def set_by_user(
 def _settle_length(edited: dict, whole: dict, over: dict) -> None:
     """The length of the training in `over`, if any, displaces the one that config.yaml has.
 
-    Two that stand in config.yaml are both set, also where one is the default.
+    Two set in config.yaml are both kept, even if one is the default.
     """
     there, laid = whole.get("pretraining"), over.get("pretraining", {})
     if not (isinstance(there, dict) and isinstance(laid, dict)):
@@ -202,7 +202,7 @@ def _undecided(whole: dict, over: dict, defaults: dict) -> list[str]:
 
 
 def repeated_keys(files: Iterable[str | Path]) -> list[str]:
-    """A line for each key that stands twice in one section of a configuration file.
+    """A line for each key that is set twice in one section of a configuration file.
 
     YAML readers take the last one and say nothing. Files that cannot be read are skipped, since
     Snakemake reported them before. Raises MlmError for a value that contains itself.
@@ -214,7 +214,7 @@ def repeated_keys(files: Iterable[str | Path]) -> list[str]:
         except (OSError, ValueError, yaml.YAMLError):
             continue
         problems += [
-            f"{path}: stands twice in {file}, {_lines(first, second)}; keep one"
+            f"{path}: is set twice in {file}, {_lines(first, second)}; keep one"
             for path, first, second in _repeated(root, f"--configfile {file}")
         ]
     return problems

@@ -48,7 +48,7 @@ _ABSENT = object()
 
 
 def _at(values: Any, path: str) -> Any:
-    """What stands in `values` at the dotted `path`."""
+    """The value in `values` at the dotted `path`."""
     for key in path.split("."):
         if not (isinstance(values, dict) and key in values):
             return _ABSENT
@@ -84,7 +84,7 @@ def _values(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
                 "letters, digits, '_', '-' and '.' can. Name such runs yourself, below runs"
             )
         elif name in found:
-            problems.append(f"sweep: {path}: {value!r} stands twice; keep one")
+            problems.append(f"sweep: {path}: {value!r} is named twice; keep one")
         found[name] = nested
     return found, list(dict.fromkeys(problems))
 

@@ -50,7 +50,7 @@ class SpecialTokens(Section):
         return problems
 
 
-class Pretrained(Section):
+class PretrainedTokenizer(Section):
     path: str | None = None
     """For kind pretrained: a directory, or a Hub id."""
     revision: str | None = None
@@ -94,7 +94,7 @@ class Tokenizer(Section):
     """Train on an even sample of this many bytes if the train split is larger."""
     training_threads: Annotated[int, Field(ge=1, le=256)] = 2
     """Threads of the trainer. They affect the result, so that --cores does not set them."""
-    pretrained: Pretrained = section(Pretrained)
+    pretrained: PretrainedTokenizer = section(PretrainedTokenizer)
 
     def contradictions(self) -> list[str]:
         problems = []
