@@ -67,6 +67,26 @@ class SpooledCorpus:
         removed = self.removed.counts(split).sum(axis=1).tolist()
         return [p.splits[split].documents - r for p, r in zip(self.parts, removed, strict=True)]
 
+    def read(
+        self,
+        part: int,
+        split: str,
+        verdicts: np.ndarray | None = None,
+        wanted: range | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The documents of `split` in `part`, batch by batch, as they were put aside.
+
+        Those that `verdicts` keep, of these those with the numbers `wanted`; None: all.
+        """
+        rows = self.parts[part].splits[split]
+        everything = range(rows.documents)
+        yield from kept_batches(
+            self.files[part].spool(split),
+            rows.batches,
+            np.broadcast_to(np.uint8(KEPT), rows.documents) if verdicts is None else verdicts,
+            everything if wanted is None else wanted,
+        )
+
     def segments(self, split: str) -> list[Segment]:
         """What is written of `split`, in order."""
         return segments(self.parts, self.kept(split), split)
@@ -83,12 +103,12 @@ class SpooledCorpus:
             own = range(max(wanted.start - start, 0), min(wanted.stop - start, size))
             start += size
             if own:
-                spool, read = self.files[number].spool(split), self.parts[number].splits[split]
-                check_outputs(self.files[number].record, [spool])
-                verdicts = self.removed.verdicts(number, split, read.documents, place)
+                check_outputs(self.files[number].record, [self.files[number].spool(split)])
+                documents = self.parts[number].splits[split].documents
+                verdicts = self.removed.verdicts(number, split, documents, place)
                 if segment.choice:
                     verdicts[np.flatnonzero(verdicts == KEPT)[~segment.choice.mask()]] = NOT_CHOSEN
-                yield from kept_batches(spool, read.batches, verdicts, own)
+                yield from self.read(number, split, verdicts, own)
                 place.unlink()
 
 

@@ -18,7 +18,6 @@ from mlm.corpus.artefacts import (
 )
 from mlm.corpus.corpus_writing import SpooledCorpus
 from mlm.corpus.deduplication import (
-    KEPT,
     NEAR_DUPLICATE,
     NEAR_LEAKED,
     PRECEDENCE,
@@ -26,7 +25,6 @@ from mlm.corpus.deduplication import (
     write_block,
 )
 from mlm.corpus.near_duplicates import LINK, Numbering
-from mlm.corpus.spooling import kept_batches
 from mlm.foundations.errors import MlmError
 
 #: Documents, or links, that are in memory together.
@@ -167,10 +165,7 @@ def _text(corpus: SpooledCorpus, numbering: Numbering, number: int) -> str:
     """The beginning of a document."""
     part, split, place = (int(found[0]) for found in numbering.places(np.array([number])))
     name = PRECEDENCE[split]
-    read = corpus.parts[part].splits[name]
-    everything = np.broadcast_to(np.uint8(KEPT), read.documents)
-    spool = corpus.files[part].spool(name)
-    (batch,) = kept_batches(spool, read.batches, everything, range(place, place + 1))
+    (batch,) = corpus.read(part, name, wanted=range(place, place + 1))
     text = batch.column("text")[0].as_py()
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 

@@ -14,10 +14,9 @@ import numpy as np
 
 from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import ReadPart
-from mlm.corpus.deduplication import KEPT, PRECEDENCE, Removed
+from mlm.corpus.corpus_writing import SpooledCorpus
+from mlm.corpus.deduplication import KEPT, PRECEDENCE
 from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
-from mlm.corpus.part_reading import PartFiles
-from mlm.corpus.spooling import kept_batches
 
 #: The number of values that the first bits of a key have, by which keys are gathered.
 KEY_BUCKETS = 1024
@@ -78,31 +77,22 @@ class Numbering:
 
 
 def write_signatures(
-    part: PartFiles,
-    number: int,
-    removed: Removed,
-    settings: NearDuplicates,
-    signatures: Path,
-    keys: Path,
+    corpus: SpooledCorpus, number: int, settings: NearDuplicates, signatures: Path, keys: Path
 ) -> int:
-    """Write to `signatures` and `keys` those of the documents of `part`, the one with `number`.
+    """Write to `signatures` and `keys` those of the documents of part `number`.
 
-    Documents that are `removed` and those without a word are like no other. Returns how many
+    Documents that are removed and those without a word are like no other. Returns how many
     documents have a signature.
     """
-    read = ReadPart.read(part.record)
     signed = row = 0
     with open(signatures, "wb") as file, open(keys, "wb") as key_file:
         runs = _KeyRuns(key_file)
         for split in PRECEDENCE:
-            of_split = read.splits[split]
+            documents = corpus.parts[number].splits[split].documents
             place = signatures.with_name(f"{signatures.name}.verdicts")
-            verdicts = removed.verdicts(number, split, of_split.documents, place)
-            everything = np.broadcast_to(np.uint8(KEPT), of_split.documents)
+            verdicts = corpus.removed.verdicts(number, split, documents, place)
             start = 0
-            for batch in kept_batches(
-                part.spool(split), of_split.batches, everything, range(of_split.documents)
-            ):
+            for batch in corpus.read(number, split):
                 kept = np.flatnonzero(verdicts[start : start + len(batch)] == KEPT)
                 words, counts = word_hashes(batch.column("text").take(kept).to_pylist())
                 ngrams, counts = ngram_hashes(words, counts, settings.words)

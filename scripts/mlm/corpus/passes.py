@@ -20,13 +20,22 @@ from mlm.corpus.artefacts import (
     WrittenFile,
 )
 from mlm.corpus.corpus_writing import SpooledCorpus, write_share
-from mlm.corpus.decontamination import held_out
-from mlm.corpus.deduplication import BUCKETS, Digests, Removed, write_removed
-from mlm.corpus.held_out_overlap import write_overlaps
+from mlm.corpus.decontamination import Decontamination, held_out, held_out_rule
+from mlm.corpus.deduplication import (
+    BUCKETS,
+    CONTAMINATED,
+    KEPT,
+    PRECEDENCE,
+    Digests,
+    Removed,
+    write_block,
+    write_removed,
+)
 from mlm.corpus.near_clusters import write_near_removed
 from mlm.corpus.near_duplicates import KEY_BUCKETS, LINK, SignedCorpus, write_signatures
 from mlm.corpus.part_reading import SPLITS, PartFiles, scratch_directory
 from mlm.corpus.parts import PARTITIONS
+from mlm.corpus.rule_counts import RuleCount, Taken
 from mlm.corpus.shares import document_range
 from mlm.corpus.split_descriptions import described_splits, refuse_empty_splits
 from mlm.corpus.word_overlap import HeldOutRuns
@@ -62,19 +71,39 @@ def deduplicate(
 def decontaminate(removed: Sequence[Path], number: int, settings: Mapping, record: Path) -> None:
     """Find the documents of train in part `number` that have words of held-out ones.
 
-    `removed` are the records of `deduplicate`, `settings` as of `write_overlaps`. Raises MlmError
-    if a spool is damaged.
+    `removed` are the records of `deduplicate`, `settings` are `also` and `words` of the section
+    `corpus.filters.decontamination`. All that was read of the held-out splits counts, duplicates
+    too. Raises MlmError for more n-grams than a job can hold, and if a spool is damaged.
     """
-    corpus = spooled_corpus(removed)
-    for split in held_out(settings):
-        for files in corpus.files:
+    corpus, splits = spooled_corpus(removed), held_out(settings)
+    known = Decontamination({"words": settings["words"]})
+    for split in splits:
+        for part, files in enumerate(corpus.files):
             check_outputs(files.record, [files.spool(split)])
+            for batch in corpus.read(part, split):
+                known.add(held_out_rule(split), batch.column("text").to_pylist())
     check_outputs(corpus.files[number].record, [corpus.files[number].spool("train")])
-    with replacing(record.with_suffix(".numbers")) as path:
-        place = record.with_name(f".{record.stem}-verdicts")
-        rules = write_overlaps(corpus, [number], settings, path, place)
-    taken = sum(rule.documents for rule in rules.values())
-    RemovedDocuments(number, len(corpus.parts), taken, rules).write(record)
+    counts = {held_out_rule(split): RuleCount() for split in splits}
+    documents = corpus.parts[number].splits["train"].documents
+    place = record.with_name(f".{record.stem}-verdicts")
+    verdicts = corpus.removed.verdicts(number, "train", documents, place)
+    kept, found, seen = np.flatnonzero(verdicts == KEPT), [], 0
+    for batch in corpus.read(number, "train", verdicts):
+        for text in batch.column("text").to_pylist():
+            taken: list[Taken] = []
+            if known.judged(text, taken)[1]:
+                found.append(int(kept[seen]))
+                counts[taken[0].rule].add(taken[0])
+            seen += 1
+    place.unlink(missing_ok=True)
+    with replacing(record.with_suffix(".numbers")) as path, open(path, "wb") as file:
+        if found:
+            train = PRECEDENCE.index("train")
+            same = (np.full(len(found), value) for value in (number, train, CONTAMINATED))
+            part, split, verdict = same
+            write_block(file, part, split, np.array(found), verdict)
+    rules = {rule: count.record() for rule, count in counts.items()}
+    RemovedDocuments(number, len(corpus.parts), len(found), rules).write(record)
 
 
 def sign(removed: Sequence[Path], number: int, near: NearDuplicates, record: Path) -> None:
@@ -84,13 +113,12 @@ def sign(removed: Sequence[Path], number: int, near: NearDuplicates, record: Pat
     a file beside the records, is damaged.
     """
     corpus = spooled_corpus(removed)
-    part = corpus.files[number]
-    check_outputs(part.record, map(part.spool, SPLITS))
+    check_outputs(corpus.files[number].record, map(corpus.files[number].spool, SPLITS))
     with (
         replacing(record.with_suffix(".signatures")) as signatures,
         replacing(record.with_suffix(".keys")) as keys,
     ):
-        signed = write_signatures(part, number, corpus.removed, near, signatures, keys)
+        signed = write_signatures(corpus, number, near, signatures, keys)
     SignedPart(signed).write(record)
 
 
