@@ -21,7 +21,7 @@ from mlm.training.in_jax.layout import UNDIVIDED, Division
 from mlm.training.in_jax.optimizers import clipped, hidden_parts, updated
 from mlm.training.run import Run
 
-#: The number of the sample that fills up a last batch: nothing of it is predicted.
+#: The index, -1 in 32 bits, of what fills up a last batch: nothing of it is predicted.
 FILLING = 2**32 - 1
 
 

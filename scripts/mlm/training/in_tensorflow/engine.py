@@ -4,6 +4,8 @@ What decides a bit of the weights is here and in the modules that this one uses;
 is logged, saved or pushed is told in mlm.training.loop.
 """
 
+import numpy as np
+
 from mlm.foundations.framework import tf, tf_keras
 from mlm.model.cooccurrence import begin_at_counts
 from mlm.model.export import ExportedModel
@@ -91,10 +93,10 @@ class Engine:
             self._validation_batches = self._distributed(
                 lambda: validation_batches(self._run, size), size
             )
-        sums = [0.0, 0.0, 0.0]
-        for batch in self._validation_batches:
-            addends = self._validation_step(batch)
-            sums = [s + float(a) for s, a in zip(sums, addends, strict=True)]
+        sums = np.zeros(3)
+        with reading_in_words():
+            for batch in self._validation_batches:
+                sums += [float(addend) for addend in self._validation_step(batch)]
         return sums[0] / max(sums[2], 1.0), sums[1] / max(sums[2], 1.0)
 
     def weights_are_finite(self) -> bool:
