@@ -1,4 +1,4 @@
-"""A training that goes on from a state of another one: `pretraining.continue_from`.
+"""A training that continues from a state of another one: `pretraining.continue_from`.
 
 Up to the step of that state both must be the same training, bit for bit. So a branch saves time
 and changes no weight: one run at a steady learning rate serves cool-downs of several lengths

@@ -3,7 +3,7 @@
 A state is a directory `step-00000200` with the variables, the progress so far, and
 `complete.json`, written last, which names every other file with its size and sha256 and says
 what the training was made from. Locally it is written under another name and renamed. What
-is incomplete or damaged is passed over.
+is incomplete or damaged is skipped.
 
 `tf.train.CheckpointManager` looks at the newest state alone: with one of its bytes changed, or cut,
 it raises an error and never goes back to the state before. Orbax's manager gives back other values
@@ -223,7 +223,7 @@ class StateDirectory:
             raise MlmError(
                 f"The state after step {step} could not be saved in {self.path}: "
                 f"{_reason(error)}. The states before it are untouched; free space "
-                "or rights there, and the same command goes on from the last one"
+                "or rights there, and the same command resumes from the last one"
             ) from error
         found = self.steps()
         kept = [other for other in found if other <= step][: self.keep]
