@@ -71,7 +71,7 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
 
     # The story, the log lines and the states are edited half-way.
     library.edit(f"{PACKAGE}/training_log.py", ": compiled in ", ": ready to train after ")
-    library.edit(f"{PACKAGE}/loop.py", "the same command goes on", "the command goes on")
+    library.edit(f"{PACKAGE}/loop.py", "the same command resumes", "the command resumes")
     library.edit(f"{PACKAGE}/states.py", "is passed over:", "is not taken:")
     status, log = library.train("edited")
     assert status == 0, log
@@ -97,7 +97,7 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
     status, log = library.train("edited", step=1, signal=signal.SIGTERM)
     assert status == 3 and "starts anew. States of other trainings are there" in log
     assert "code mlm.training.in_tensorflow.train_step is another" in log
-    assert "set back what differs to go on from one" in log
+    assert "restore those settings to resume, or delete them" in log
 
 
 def asked(root: Path, overrides: dict | None = None, engine: str = "tensorflow") -> tuple:
