@@ -7,7 +7,7 @@ from mlm.samples.manifests import Manifest, shards_remedy, shards_root
 from mlm.samples.verification import (
     SampleSchema,
     raise_problems,
-    summary,
+    verification_text,
     verify_split,
 )
 from mlm.tokenizer.encoding import Encoder
@@ -24,7 +24,7 @@ def main(job):
         verify_split(manifest, schema, tokenizer, shards_root(manifest, path))
         for path, manifest in manifests.items()
     ]
-    print(summary(results))
+    print(verification_text(results))
     raise_problems(results, shards_remedy(*manifests.values()))
     Verification({result.split: result for result in results}).write(job.output[0])
 

@@ -13,7 +13,7 @@ from mlm.samples.verification import (
     SampleSchema,
     raise_problems,
     scan_shard,
-    summary,
+    verification_text,
     verify_split,
 )
 
@@ -39,7 +39,9 @@ def test_shards_as_they_were_made_have_no_problem(made, tmp_path):  # noqa: F811
     assert result.problems == ()
     raise_problems([result], shards_remedy(manifest))
     assert (result.num_samples, result.num_tokens) == (manifest.num_samples, manifest.num_tokens)
-    assert "3 shards" in summary([result]) and "as the manifest says" in summary([result])
+    assert "3 shards" in verification_text(
+        [result]
+    ) and "as the manifest says" in verification_text([result])
     Verification({"train": result}).write(tmp_path / "verification.json")
     assert Verification.read(tmp_path / "verification.json").splits == {"train": result}
 

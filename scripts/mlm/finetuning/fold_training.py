@@ -56,12 +56,11 @@ def finetune_fold(
 ) -> list[EpochRow]:
     """Train or resume one fold as often as `seeds` says, write its results, and give its epochs.
 
-    `names` are the run, the start ("pretrained" or "random") and the fold. `examples` is the
-    table, `model` the run's exported model, `directory` is for the results and `state` for what an
-    interrupted job resumes from. The model that is written is that of the first training. Raises
-    MlmError if a training diverges, and after a signal, with the state saved.
+    `names` are the run, the start ("pretrained" or "random") and the fold; `directory` is for the
+    results, the model of the first training among them, and `state` for what a stopped job resumes
+    from. Raises MlmError if a training diverges, and after a signal, with the state saved.
     """
-    run, start, number = names
+    (run, start, number), rows, logits, described = names, [], [], []
     basis = {
         "fold": [start, number],
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
@@ -70,14 +69,13 @@ def finetune_fold(
         "code": code_digests(Path(__file__).parents[2], COMPUTING_MODULES),
     }
     fold = Fold(number, section, accelerator, examples, model)
-    label = f"{run}, {start}, fold {number}"
+    steps, label = section.epochs * fold.steps_per_epoch, f"{run}, {start}, fold {number}"
     print(
         f"{label}: {len(fold.train)} passages to learn from, {len(fold.test)} held out, "
         f"{fold.truncated} longer than {fold.input_ids.shape[1]} tokens; "
         f"{fold.mesh.devices.size} x {fold.platform}",
         file=sys.stderr,
     )
-    rows, logits, described = [], [], []
     for training in range(section.seeds):
         own = training_seed(seed, number, training)
         compiling = fold.begin(start, own)
@@ -85,7 +83,6 @@ def finetune_fold(
         epochs = _Epochs(fold, section, f"{label}, seed {training}", training, states, compiling)
         with states.held():
             epochs.resume()
-            steps = section.epochs * fold.steps_per_epoch
             for _ in updates(fold, steps, [epochs], epochs.record, epochs, _AT_ONCE):
                 pass
         rows += epochs.rows
@@ -93,14 +90,11 @@ def finetune_fold(
         described.append(_training_record(section.task, own, epochs.rows))
         if not training:
             kept = fold.state["parameters"]
-    directory = Path(directory)
-    write_predictions(directory / "predictions.csv", _named(fold, logits))
-    write_history(directory / "history.csv", rows)
+    write_predictions(f"{directory}/predictions.csv", _named(fold, logits))
+    write_history(f"{directory}/history.csv", rows)
     fold.model.write(directory, kept)
     FoldRecord(
-        run=run,
-        start=start,
-        fold=number,
+        *names,
         task=section.task,
         examples=LearnedAndHeldOut(len(fold.train), len(fold.test)),
         history=history_digest(rows),
@@ -108,7 +102,7 @@ def finetune_fold(
         device=Device(fold.platform, int(fold.mesh.devices.size)),
         precision=fold.precision,
         trainings=described,
-    ).write(directory / "fold.json")
+    ).write(f"{directory}/fold.json")
     shutil.rmtree(state, ignore_errors=True)
     return rows
 

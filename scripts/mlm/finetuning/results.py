@@ -171,21 +171,16 @@ def scores_of(
         for name, part in parts.items()
     }
 
-    def scores(means) -> list[float]:
-        return [round(float(score), 6) for score in (np.sqrt(means) if regression else means)]
-
     models = {}
     for name, rows in predictions.items():
-        folds = scores(
-            np.array([figures[name][fold_of == fold].mean() for fold in range(section.folds)])
-        )
-        history = histories.get(name)
+        by_fold = [figures[name][fold_of == fold].mean() for fold in range(section.folds)]
+        folds, history = _scores(by_fold, regression), histories.get(name)
         models[name] = ModelScores(
             **{part: comparison.of(name) for part, comparison in compared.items()},
             folds=folds,
             mean=round(statistics.fmean(folds), 6),
             spread=round(statistics.stdev(folds), 6),
-            seeds=scores(figures[name].mean(axis=0)) if history else None,
+            seeds=_scores(figures[name].mean(axis=0), regression) if history else None,
             curves=_curves(history) if history else None,
             macro_f1=None if regression else _mean_macro_f1(rows),
         )
@@ -195,10 +190,7 @@ def scores_of(
     judged = {
         "score": "rmse" if regression else "accuracy",
         "confidence": confidence,
-        "parts": {
-            name: PartSize(len(part), len({examples[i].group for i in part} - {""}))
-            for name, part in parts.items()
-        },
+        "parts": {name: _size(examples, part) for name, part in parts.items()},
         "differences": [
             ScoreDifference(
                 model=name,
@@ -215,6 +207,14 @@ def scores_of(
         "shown": _shown(examples, predictions, regression),
         "verdicts": finetuning_verdicts(**judged),
     }
+
+
+def _size(examples: Sequence[Example], part: np.ndarray) -> PartSize:
+    return PartSize(len(part), len({examples[i].group for i in part} - {""}))
+
+
+def _scores(means: Sequence[float], regression: bool) -> list[float]:
+    return [round(float(score), 6) for score in (np.sqrt(means) if regression else means)]
 
 
 def macro_f1(predictions: Sequence[str], targets: Sequence[str]) -> float:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest, place_of
-from mlm.samples.object_storage import local_copy, read_range
+from mlm.samples.object_storage import local_copy, read_part
 from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.tfrecord import framed_records, record_offsets
 
@@ -54,7 +54,7 @@ class ShardBlocks:
         last = number + 1 == self.num_blocks
         name = f"{self.name}: block {number}, from byte {start} on"
         try:
-            data = read_range(self.path, start, None if last else self.offsets[number + 1])
+            data = read_part(self.path, start, None if last else self.offsets[number + 1])
             if self.compression == "gzip":
                 # Without a header and, except in the last block, without the end of the stream.
                 data = zlib.decompressobj(-zlib.MAX_WBITS).decompress(data)

@@ -170,7 +170,7 @@ def verify_split(
     )
 
 
-def summary(results: list[SplitVerification]) -> str:
+def verification_text(results: list[SplitVerification]) -> str:
     """A line for each split."""
     return "\n".join(
         f"{r.split:<12}{r.shards:>6} shards  {r.num_samples:>12,} samples  "
