@@ -39,7 +39,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Part:
+class Subset:
     """Means over a part of the predictions; None where the part is empty."""
 
     loss: float | None
@@ -115,14 +115,14 @@ class Baseline(Difference):
     accuracy: float
     top5_accuracy: float
     bits_per_character: float | None
-    hidden: Part
+    hidden: Subset
     sees: str
     counted: Counted
     weights: dict[str, float] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
-class FrequencyBand(Part):
+class FrequencyBand(Subset):
     """Tokens of a range of ranks by frequency in the train split, the last open above (None)."""
 
     label: str
@@ -131,7 +131,7 @@ class FrequencyBand(Part):
 
 
 @dataclass(frozen=True)
-class PositionBin(Part):
+class PositionBin(Subset):
     """A stretch of the sequence, both ends included, places from 0."""
 
     first: int
@@ -241,8 +241,8 @@ class EvaluationFigures(_Rounded):
     baselines: dict[str, Baseline]
     frequency_bands: list[FrequencyBand]
     positions: list[PositionBin]
-    word_initial: dict[str, Part]
-    shown_as: dict[str, Part]
+    word_initial: dict[str, Subset]
+    shown_as: dict[str, Subset]
     calibration: Calibration
     samples: ExtremeSamples
     minimal_pairs: MinimalPairs | None

@@ -24,7 +24,7 @@ def load_model(directory: str | Path):
             f"{directory}: {' and '.join(missing)} not found. An exported model is expected "
             f"there. To have it made again: rm -r {directory}, then the same snakemake command."
         )
-    model_configuration(directory)
+    read_model_configuration(directory)
     with reading(weights, "the weights of the model in config.json"):
         model, info = TFAutoModelForMaskedLM.from_pretrained(
             directory, local_files_only=True, output_loading_info=True
@@ -40,7 +40,7 @@ def load_model(directory: str | Path):
     return model
 
 
-def model_configuration(directory: str | Path):
+def read_model_configuration(directory: str | Path):
     """The configuration in `directory`, as transformers' class; MlmError where it is damaged."""
     from transformers import AutoConfig
 
@@ -68,7 +68,7 @@ def load_tokenizer(directory: str | Path):
 
 def framework_of(directory: str | Path) -> str:
     """What opens the model in `directory`: "tensorflow", or "jax" for families that it has not."""
-    return engine_for("auto", model_configuration(directory).model_type)
+    return engine_for("auto", read_model_configuration(directory).model_type)
 
 
 def check_vocabulary(vocabulary: int, tokenizer, directory: str | Path) -> None:

@@ -11,7 +11,7 @@ from mlm.evaluation.exported_model import (
     framework_of,
     load_model,
     load_tokenizer,
-    model_configuration,
+    read_model_configuration,
 )
 from mlm.foundations.errors import MlmError, listed
 
@@ -45,7 +45,7 @@ def answers(
     """
     from mlm.config.families import first_position
 
-    tokenizer, config = load_tokenizer(model_directory), model_configuration(model_directory)
+    tokenizer, config = load_tokenizer(model_directory), read_model_configuration(model_directory)
     positions = getattr(config, "max_position_embeddings", None) or 2**31
     longest = positions - first_position(config.model_type)
     encoded, problems = _encoded(prompts, tokenizer, longest)

@@ -14,8 +14,8 @@ from mlm.evaluation.artefacts import (
     FrequencyBand,
     GroupSums,
     Hidden,
-    Part,
     PositionBin,
+    Subset,
     Summary,
 )
 from mlm.evaluation.bootstrap import (
@@ -123,12 +123,12 @@ def gap_between(test: Scored, train: Scored, resampling: Resampling) -> Differen
     )
 
 
-def part(scores: Ranked, chosen: np.ndarray) -> Part:
+def part(scores: Ranked, chosen: np.ndarray) -> Subset:
     """Means over the predictions at which `chosen` [predictions] is true."""
     count = int(np.count_nonzero(chosen))
     if not count:
-        return Part(None, None, 0)
-    return Part(
+        return Subset(None, None, 0)
+    return Subset(
         loss=float(np.mean(scores.loss[chosen])),
         accuracy=float(np.mean(scores.correct[chosen])),
         num_predictions=count,

@@ -12,7 +12,7 @@ from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import (
     EvaluationFigures,
     MinimalPairs,
-    Part,
+    Subset,
 )
 from mlm.evaluation.baselines import baselines
 from mlm.evaluation.bootstrap import Resampling
@@ -129,7 +129,7 @@ def evaluate(
     return replace(figures, verdicts=said)
 
 
-def _parts(test: Scored, mask_id: int, starts: np.ndarray) -> dict[str, dict[str, Part]]:
+def _parts(test: Scored, mask_id: int, starts: np.ndarray) -> dict[str, dict[str, Subset]]:
     """By whether a word starts (`starts` [vocabulary] says with which ids), and as what the model
     was shown the token."""
     initial, shown_as = starts[test.positions.truth], test.positions.shown_as(mask_id)

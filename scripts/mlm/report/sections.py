@@ -59,7 +59,7 @@ _BEYOND_CHANCE = {
 }
 
 
-def summary(results: Results) -> dict:
+def headlines(results: Results) -> dict:
     """Headline figures of the best run, its standing to the baselines, and the verdicts."""
     best = best_run(results.runs)
     evaluation, test = best.evaluation, best.evaluation.test
@@ -225,7 +225,7 @@ def preview(results: Results) -> dict | None:
     return {"groups": groups} if groups else None
 
 
-def preflight(results: Results) -> dict | None:
+def compiled_steps(results: Results) -> dict | None:
     """What the TPU compiler said of each run's steps, if it was asked."""
     found = [p for run in results.runs for p in (run.preflight, run.preflight_finetune) if p]
     if not found:
@@ -264,12 +264,12 @@ def provenance(results: Results) -> dict:
 
 #: By name: the heading, and the function that gives what the template shows.
 SECTIONS: dict[str, tuple[str, Callable[[Results], dict | None]]] = {
-    "summary": ("Summary", summary),
+    "summary": ("Summary", headlines),
     "pipeline": ("From text to report", pipeline),
     "corpus": ("Corpus", corpus),
     "tokenizer": ("Tokenizer", tokenizer),
     "shards": ("Shards", shards),
-    "preflight": ("Preflight", preflight),
+    "preflight": ("Preflight", compiled_steps),
     "preview": ("What the model is shown", preview),
     "training": ("Training", sections_of_runs.training),
     "runs": ("Runs compared", sections_of_runs.runs),

@@ -1,6 +1,6 @@
 """Sections of the report about the runs: training, comparison, evaluation, answers, fine-tuning."""
 
-from mlm.evaluation.artefacts import Part
+from mlm.evaluation.artefacts import Subset
 from mlm.finetuning.finetuning_metrics import NAMES
 from mlm.foundations.typed_artefacts import as_json
 from mlm.report.glossary import ordered_baselines
@@ -70,7 +70,7 @@ _PARTS = {
 }
 
 
-def _measured(parts: dict[str, Part], names: dict[str, str]) -> list[tuple[str, Part]]:
+def _measured(parts: dict[str, Subset], names: dict[str, str]) -> list[tuple[str, Subset]]:
     """Name and figures of those parts that hold any prediction."""
     return [(name, parts[key]) for key, name in names.items() if parts[key].num_predictions]
 

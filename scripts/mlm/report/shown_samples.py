@@ -9,14 +9,14 @@ from mlm.report.report_inputs import Results
 from mlm.report.visible_text import spaced
 from mlm.samples.artefacts import PreviewSample, PreviewToken
 
-Token = TypeVar("Token", PreviewToken, PredictedToken)
+Shown = TypeVar("Shown", PreviewToken, PredictedToken)
 
 #: Shown in place of a token that is nothing but a space.
 _BLANK = "␠"
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextPiece:
     """A run of text of one kind.
 
     `state` is plain or special; in a preview masked, random or kept; in a prediction right or
@@ -36,7 +36,7 @@ class ShownSample:
     turn in the first pass of a training."""
 
     index: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextPiece, ...]
     loss: float | None = None
     accuracy: float | None = None
     turn: int | None = None
@@ -45,7 +45,7 @@ class ShownSample:
 def preview_pieces(sample: PreviewSample, special: dict[str, str]) -> ShownSample:
     """A sample of preview.json: each chosen token with what the model is shown instead."""
 
-    def chosen(token: PreviewToken, text: str) -> Piece | None:
+    def chosen(token: PreviewToken, text: str) -> TextPiece | None:
         if (shown := token.masked) is None:
             return None
         kept = "kept" if shown == token.text else "random"
@@ -57,7 +57,7 @@ def preview_pieces(sample: PreviewSample, special: dict[str, str]) -> ShownSampl
 def prediction_pieces(sample: PredictedSample, special: dict[str, str]) -> ShownSample:
     """A sample of evaluation.json: each predicted token with the model's first guess."""
 
-    def chosen(token: PredictedToken, text: str) -> Piece | None:
+    def chosen(token: PredictedToken, text: str) -> TextPiece | None:
         if (guess := token.predicted) is None:
             return None
         state = "right" if guess.correct else "wrong"
@@ -73,18 +73,20 @@ def special_tokens(results: Results) -> dict[str, str]:
 
 
 def _pieces(
-    tokens: Sequence[Token], special: dict[str, str], chosen: Callable[[Token, str], Piece | None]
-) -> tuple[Piece, ...]:
+    tokens: Sequence[Shown],
+    special: dict[str, str],
+    chosen: Callable[[Shown, str], TextPiece | None],
+) -> tuple[TextPiece, ...]:
     """The tokens without padding; neighbours that are plain are one piece."""
     end = len(tokens)
     while end and tokens[end - 1].text == special["pad"]:
         end -= 1
-    pieces: list[Piece] = []
+    pieces: list[TextPiece] = []
     for token, text in zip(tokens[:end], spaced([t.text for t in tokens[:end]]), strict=True):
         state = "special" if text.strip() in special.values() else "plain"
-        piece = chosen(token, text) or Piece(text, state)
+        piece = chosen(token, text) or TextPiece(text, state)
         if pieces and piece.state == pieces[-1].state and piece.state in ("plain", "special"):
-            pieces[-1] = Piece(pieces[-1].text + piece.text, piece.state)
+            pieces[-1] = TextPiece(pieces[-1].text + piece.text, piece.state)
         else:
             pieces.append(piece)
     if pieces:
@@ -102,7 +104,7 @@ def _bare(text: str) -> str:
     return text.strip() or _BLANK
 
 
-def _chosen(text: str, state: str, shown: str, probability: float | None = None) -> Piece:
+def _chosen(text: str, state: str, shown: str, probability: float | None = None) -> TextPiece:
     bare = text.lstrip(" ")
     space = text[: len(text) - len(bare)]
-    return Piece(bare.strip() or _BLANK, state, _bare(shown), probability, space)
+    return TextPiece(bare.strip() or _BLANK, state, _bare(shown), probability, space)
