@@ -19,7 +19,7 @@ def test_every_quoted_figure_is_that_of_the_stored_results(page):
     assert figures.written(text) == text, "run: python benchmarks/figures.py"
 
 
-@pytest.mark.parametrize("name", ["default"])
+@pytest.mark.parametrize("name", ["default", "long"])
 def test_rows_of_a_comparison_subtract(name):
     _, _, model, *rows = figures.comparison(name, list(figures.NAMES)).splitlines()
 
