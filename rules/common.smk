@@ -208,14 +208,10 @@ def operational(**values):
     return of_job
 
 
-def forgotten_by(run):
-    """What of the train split `run` is trained without."""
-    return run_section(settings, run, "pretraining")["forget"]
-
-
 def holes_of(run):
     """The file that says which tokens `run` is trained without, for an input; none for most."""
-    return [f"results/holes/{run}.json"] if forgotten_by(run) else []
+    forgets = run_section(settings, run, "pretraining")["forget"]
+    return [f"results/holes/{run}.json"] if forgets else []
 
 
 def publish_of(repository, *keys, **others):
@@ -234,14 +230,6 @@ def corpus_files(split):
     """The declared Parquet files of the documents of `split`, in order."""
     count = settings["corpus"]["count"][split]
     return [f"results/corpus/{file_name(split, share, count)}" for share in range(count)]
-
-
-def corpus_files_of_shard(wildcards):
-    """Those with documents of the job's shard: both are shares of the split, so that it is known
-    without reading anything."""
-    split, count = wildcards.split, settings["corpus"]["count"][wildcards.split]
-    held = overlapping(int(wildcards.shard), int(wildcards.shards), count)
-    return [f"results/corpus/{file_name(split, share, count)}" for share in held]
 
 
 def shard_files(split, suffix="tfrecord"):
@@ -275,13 +263,6 @@ def staged_shards(*splits):
 def of_section(section, *keys):
     """The `keys` of a section that all runs share, for `params`."""
     return canonical({key: settings[section][key] for key in keys})
-
-
-def of_folds(start, name):
-    """The file `name` of every fold of `start`, in order."""
-    return expand(
-        f"results/runs/{{{{run}}}}/finetune/{start}/fold-{{fold}}/{name}", fold=FINETUNE_FOLDS
-    )
 
 
 def made_by(*names):

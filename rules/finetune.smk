@@ -23,6 +23,13 @@ FINETUNE_MODEL = [
 ]
 
 
+def of_folds(start, name):
+    """The file `name` of every fold of `start`, in order."""
+    return expand(
+        f"results/runs/{{{{run}}}}/finetune/{start}/fold-{{fold}}/{name}", fold=FINETUNE_FOLDS
+    )
+
+
 rule finetune_data:
     """Choose the labelled passages and deal them to the folds."""
     input:

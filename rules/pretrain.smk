@@ -70,7 +70,7 @@ rule holes:
         runtime=60,
     params:
         code=code("holes"),
-        forget=lambda wildcards: forgotten_by(wildcards.run),
+        forget=lambda wildcards: run_section(settings, wildcards.run, "pretraining")["forget"],
         settings=canonical(corpus_settings(settings)),
     script:
         "../scripts/jobs/holes.py"
