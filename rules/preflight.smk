@@ -16,6 +16,8 @@
 # Its jobs need libtpu, which is in envs/requirements-preflight.txt.
 from mlm.config.chips import replicas_of
 
+# What the jobs that compile have of section `preflight`.
+PREFLIGHT = canonical({key: settings["preflight"][key] for key in ("targets", "effort")})
 # evaluation.batch_size is for all replicas together, so a replica's part of it, and with it the
 # program, depends on the number of replicas in a target.
 PREFLIGHT_REPLICAS = sorted({replicas_of(t) for t in settings["preflight"]["targets"]})
@@ -119,9 +121,8 @@ rule compile_train_step:
         runtime=240,
     params:
         code=code("compile_train_step"),
-        targets=settings["preflight"]["targets"],
+        preflight=PREFLIGHT,
         replicas=PREFLIGHT_REPLICAS,
-        effort=settings["preflight"]["effort"],
         pretraining=of_run("pretraining", "steps", "epochs", "tokens"),
         tpu_name=settings["accelerator"]["tpu"]["name"],
         state_directory=lambda wildcards: run_section(settings, wildcards.run, "pretraining")[
@@ -150,8 +151,7 @@ rule preflight_finetune:
         runtime=240,
     params:
         code=code("preflight_finetune"),
-        targets=settings["preflight"]["targets"],
-        effort=settings["preflight"]["effort"],
+        preflight=PREFLIGHT,
         finetune=of_section("finetune", *FINETUNE_STEP),
         # What a TPU has where the choice is left to the accelerator.
         precision=("float32" if settings["accelerator"]["precision"] == "float32" else "bfloat16"),

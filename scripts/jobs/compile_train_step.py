@@ -4,13 +4,15 @@ from job_adapter import run
 
 
 def main(job):
-    from mlm.accelerators.checks import PreflightFiles, PreflightSettings, preflight
+    from mlm.accelerators.checks import PreflightFiles, preflight
     from mlm.accelerators.compiler import require_compiler
     from mlm.accelerators.data_readiness import Reach
+    from mlm.config.accelerator import Preflight
+    from mlm.config.pretraining import Pretraining
 
     require_compiler()
     verdict = preflight(
-        PreflightSettings(tuple(job.params.targets), job.params.effort),
+        Preflight.of_param(job.params.preflight),
         PreflightFiles(
             program=job.input.program,
             lowering=job.input.lowering,
@@ -20,7 +22,7 @@ def main(job):
             batches=job.input.batches[0] if job.input.batches else None,
         ),
         Reach(job.params.tpu_name, job.params.state_directory),
-        job.params.pretraining,
+        Pretraining.of_param(job.params.pretraining),
         at_once=job.threads,
     )
     verdict.write(job.output[0])

@@ -4,8 +4,9 @@ from job_adapter import run
 
 
 def main(job):
-    from mlm.accelerators.forward_steps import ForwardSteps
-    from mlm.accelerators.lowering_job import LoweringOptions, lower_run
+    from mlm.accelerators.described_steps import ForwardSteps
+    from mlm.accelerators.lowering_job import lower_run
+    from mlm.config.evaluation import Evaluation
     from mlm.config.run import RunConfiguration
     from mlm.training.run import RunFiles
 
@@ -24,13 +25,12 @@ def main(job):
         tokenizer=job.input.tokenizer,
         manifests={"train": job.input.train, "validation": job.input.validation},
     )
-    options = LoweringOptions()
     forward = ForwardSteps(
-        section=job.params.evaluation,
+        section=Evaluation.of_param(job.params.evaluation),
         validation=job.output.validation,
         evaluation=dict(zip(job.params.replicas, job.output.evaluation, strict=True)),
     )
-    lower_run(settings, files, options, job.output.program, job.output.summary, forward)
+    lower_run(settings, files, job.output.program, job.output.summary, forward)
 
 
 if __name__ == "__main__":

@@ -4,17 +4,18 @@ from job_adapter import run
 
 
 def main(job):
-    from mlm.accelerators.checks import PreflightSettings
     from mlm.accelerators.compiler import require_compiler
-    from mlm.accelerators.finetuning_checks import preflight_finetuning
+    from mlm.accelerators.finetuning_preflight import preflight_finetuning
+    from mlm.config.accelerator import Preflight
+    from mlm.config.finetune import Finetune
 
     require_compiler()
     verdict = preflight_finetuning(
-        PreflightSettings(tuple(job.params.targets), job.params.effort),
+        Preflight.of_param(job.params.preflight),
+        Finetune.of_param(job.params.finetune),
         job.input.lowering,
         job.input.examples,
-        job.params.finetune,
-        precision=job.params.precision,
+        job.params.precision,
     )
     verdict.write(job.output[0])
 

@@ -88,9 +88,9 @@ def test_the_figures_of_a_step_with_muon_hold_its_iterations(tmp_path):
 def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
     """The very functions that train, validate and evaluate, over a mesh of four devices."""
     from mlm.accelerators.artefacts import Lowering
-    from mlm.accelerators.described_steps import compile_step
-    from mlm.accelerators.forward_steps import ForwardSteps
-    from mlm.accelerators.lowering_job import LoweringOptions, lower_run
+    from mlm.accelerators.described_steps import ForwardSteps, compile_step
+    from mlm.accelerators.lowering_job import lower_run
+    from mlm.config.evaluation import Evaluation
 
     small_run.write_inputs(tmp_path)
     changes = {
@@ -100,8 +100,8 @@ def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
     settings, files = small_run.small_job(tmp_path, overrides=changes)
     section = {"batch_size": 16, "mlm_probability": 0.15, "mask_token": 1.0, "random_token": 0.0}
     program, validation, evaluation = (str(tmp_path / name) for name in ("t", "v", "e"))
-    forward = ForwardSteps(section, validation, {4: evaluation})
-    lower_run(settings, files, LoweringOptions(), program, str(tmp_path / "l.json"), forward)
+    forward = ForwardSteps(Evaluation.of_param(section), validation, {4: evaluation})
+    lower_run(settings, files, program, str(tmp_path / "l.json"), forward)
     lowering = Lowering.read(tmp_path / "l.json")
     assert (lowering.engine, lowering.lowered) == ("jax", True)
     assert lowering.inputs["tokens"] == [[8, small_run.LENGTH], "uint16"]
@@ -121,14 +121,14 @@ def test_moments_that_are_divided_take_their_share_of_a_chip(tmp_path):
     """By the compiler, for four chips: three quarters less of what divides, for each moment."""
     from mlm.accelerators.artefacts import Lowering
     from mlm.accelerators.described_steps import compile_step
-    from mlm.accelerators.lowering_job import LoweringOptions, lower_run
+    from mlm.accelerators.lowering_job import lower_run
 
     small_run.write_inputs(tmp_path)
     program, summary, arguments = str(tmp_path / "t"), str(tmp_path / "l.json"), {}
     for divided in (False, True):
         changes = {"pretraining": {"engine": "jax", "shard_optimizer": divided}}
         settings, files = small_run.small_job(tmp_path, overrides=changes)
-        lower_run(settings, files, LoweringOptions(), program, summary, None)
+        lower_run(settings, files, program, summary, None)
         found = compile_step("v5e:2x2", program, True)
         assert (found.outcome, found.replicas) == (COMPILED, 4), found.message
         arguments[divided] = found.arguments

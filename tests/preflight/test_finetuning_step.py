@@ -3,7 +3,8 @@
 import pytest
 
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET
-from mlm.accelerators.finetuning_compilation import compile_ahead
+from mlm.accelerators.finetuning_preflight import compile_ahead
+from mlm.config.finetune import Finetune
 from mlm.config.resolution import resolve
 
 pytestmark = pytest.mark.slow
@@ -31,8 +32,8 @@ SECTION = {
 }
 
 
-def compile_step(target="v5e:2x2", labels=1, **overrides):
-    return compile_ahead(target, CONFIG, SECTION | overrides, labels, bfloat16=True)
+def compile_step(target="v5e:2x2", **config):
+    return compile_ahead(target, CONFIG | config, Finetune.of_param(SECTION), 1, "bfloat16")
 
 
 def test_the_step_of_a_small_model_is_compiled_with_its_all_reduce():
@@ -46,9 +47,9 @@ def test_the_step_of_a_small_model_is_compiled_with_its_all_reduce():
 
 
 def test_a_model_beyond_the_memory_is_told_from_a_refused_one():
-    large = compile_ahead("v5e:2x2", CONFIG | {"vocab_size": 40_000_000}, SECTION, 1, True)
+    large = compile_step(vocab_size=40_000_000)
     assert large.outcome == NO_MEMORY
-    refused = compile_ahead("v5e:2x2", CONFIG | {"model_type": "gpt2"}, SECTION, 1, True)
+    refused = compile_step(model_type="gpt2")
     assert refused.outcome == REFUSED
     assert "gpt2" in refused.message
 

@@ -142,8 +142,9 @@ def lowered_forward(root: Path, section: dict, **overrides):
     """The programs of validation and evaluation on four replicas, and the rows of each."""
     from dataclasses import replace
 
-    from mlm.accelerators.forward_steps import ForwardSteps, lower_forward
-    from mlm.accelerators.lowering import train_step_of
+    from mlm.accelerators.described_steps import ForwardSteps
+    from mlm.accelerators.lowering import lower_forward, train_step_of
+    from mlm.config.evaluation import Evaluation
     from mlm.foundations.framework import tf_keras
     from mlm.training.run_inputs import run_of
 
@@ -153,14 +154,16 @@ def lowered_forward(root: Path, section: dict, **overrides):
     run = run_of(settings, files, manifests, replicas=1)
     run = replace(run, pretraining=run.pretraining.model_copy(update=overrides))
     paths = {name: str(root / f"{name}.stablehlo") for name in ("validation", "evaluation")}
-    steps = ForwardSteps(section, paths["validation"], {4: paths["evaluation"]})
+    steps = ForwardSteps(
+        Evaluation.of_param(section), paths["validation"], {4: paths["evaluation"]}
+    )
     policy = tf_keras.mixed_precision.global_policy()
     try:
-        rows, findings = lower_forward(run, train_step_of(run).model, steps)
+        findings = lower_forward(run, train_step_of(run).model, steps)
     finally:
         tf_keras.mixed_precision.set_global_policy(policy)
     assert findings == []
-    return paths, rows
+    return paths, steps.rows(run)
 
 
 EVALUATION = {"batch_size": 64, "mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}

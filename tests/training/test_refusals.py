@@ -14,7 +14,7 @@ from small_run import (
     write_tokenizer,
 )
 
-from mlm.accelerators.artefacts import Preflight, Step
+from mlm.accelerators.artefacts import PreflightVerdict, Step
 from mlm.accelerators.gate import require_passed
 from mlm.config.model import ModelOfRun
 from mlm.config.pretraining import Pretraining
@@ -247,7 +247,7 @@ def require(root, report: dict | None) -> None:
     run, _ = small_run(root)
     if report is not None:
         others = ("unseen", "rules", "findings", "targets", "chips")
-        Preflight(
+        PreflightVerdict(
             run="small",
             label="",
             effort="full",

@@ -7,12 +7,13 @@ import pytest
 from small_pretraining import LENGTH, write_manifest_of
 
 from mlm.accelerators.artefacts import Batches, ForwardRows, Lowering, Search, Survey
-from mlm.accelerators.checks import PreflightFiles, PreflightSettings, compile_all, preflight
+from mlm.accelerators.checks import PreflightFiles, compile_all, is_quick, preflight
 from mlm.accelerators.collectives import Collective
 from mlm.accelerators.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
 from mlm.accelerators.data_readiness import Reach, check_data
 from mlm.accelerators.findings import ADVICE, ERROR, RULES, Finding
 from mlm.accelerators.table import show_and_require, shown_seconds, table
+from mlm.config.accelerator import Preflight
 from mlm.config.pretraining import Pretraining
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
@@ -66,12 +67,12 @@ def judge(
         batches=str(tmp_path / "batches.json") if searched else None,
     )
     Batches("estimate", dict.fromkeys(targets, searched)).write(tmp_path / "batches.json")
-    settings = PreflightSettings(targets)
+    settings = Preflight.of_param({"targets": list(targets), "effort": "full"})
     verdict = preflight(
         settings,
         files,
         reach,
-        {"steps": 100},
+        Pretraining.of_param({"steps": 100, "epochs": None, "tokens": None}),
         lambda t, program, quick, others, others_quick: replace(compiler[t], others=forward or ()),
     )
     verdict.write(tmp_path / "preflight.json")
@@ -325,9 +326,9 @@ def test_updates_follow_the_length_of_the_training():
     [("auto", False, True), ("quick", True, True), ("full", False, False)],
 )
 def test_the_effort_follows_the_size_where_it_is_left_open(effort, small, large):
-    settings = PreflightSettings(("v5e:2x2",), effort)
-    assert settings.quick(large=False) is small
-    assert settings.quick(large=True) is large
+    settings = Preflight.of_param({"targets": ["v5e:2x2"], "effort": effort})
+    assert is_quick(settings, large=False) is small
+    assert is_quick(settings, large=True) is large
 
 
 @pytest.mark.parametrize(

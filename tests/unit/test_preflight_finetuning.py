@@ -1,13 +1,16 @@
 """The verdict on a fine-tuning's step, with a compiler whose answers are known."""
 
-from mlm.accelerators.artefacts import Lowering, Preflight
-from mlm.accelerators.checks import PreflightSettings
+from mlm.accelerators.artefacts import Lowering, PreflightVerdict
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, Compilation
-from mlm.accelerators.finetuning_checks import preflight_finetuning
+from mlm.accelerators.finetuning_preflight import preflight_finetuning
 from mlm.accelerators.table import table
+from mlm.config.accelerator import Preflight
+from mlm.config.finetune import Finetune
 from mlm.finetuning.examples import Example, write_examples
 
-SECTION = {"task": "classification", "epochs": 3, "per_device_batch_size": 8, "max_length": 64}
+SECTION = Finetune.of_param(
+    {"task": "classification", "epochs": 3, "per_device_batch_size": 8, "max_length": 64}
+)
 
 
 def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
@@ -21,9 +24,9 @@ def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
     ).write(tmp_path / "lowering.json")
     examples = [Example(str(i), "A passage.", "abc"[i % 3]) for i in range(100)]
     write_examples(tmp_path / "examples.csv", examples, [i % 5 for i in range(100)])
-    settings = PreflightSettings(targets)
+    asked = Preflight.of_param({"targets": list(targets), "effort": "full"})
     lowering, table = tmp_path / "lowering.json", tmp_path / "examples.csv"
-    verdict = preflight_finetuning(settings, lowering, table, SECTION, "bfloat16", compiler)
+    verdict = preflight_finetuning(asked, SECTION, lowering, table, "bfloat16", compiler)
     verdict.write(tmp_path / "preflight_finetune.json")
     return verdict
 
@@ -32,18 +35,18 @@ def test_a_step_that_fits_passes_with_the_figures_of_one_fold(tmp_path):
     asked = []
 
     def compiler(target, **request):
-        asked.append((target, request["labels"], request["bfloat16"], request["config"]))
+        asked.append((target, request["outputs"], request["precision"], request["config"]))
         shape = {"replicas": 4, "chips": 4, "hosts": 1}
         return Compilation(COMPILED, **shape, peak=2**30, flops=1e12)
 
     report = judge(tmp_path, compiler, config={"model_type": "roberta"})
     assert report.passed
-    assert asked == [("v5e:2x2", 3, True, {"model_type": "roberta"})]
+    assert asked == [("v5e:2x2", 3, "bfloat16", {"model_type": "roberta"})]
     (target,) = report.targets
     # 80 of 100 examples are learned from, 32 in a step, in 3 epochs.
     assert target.estimate.steps == 3 * 3
     assert target.flops_per_run == 1e12 * 4 * 9
-    written = Preflight.read(tmp_path / "preflight_finetune.json")
+    written = PreflightVerdict.read(tmp_path / "preflight_finetune.json")
     assert "base, a fold of fine-tuning: passed" in table(written)
 
 

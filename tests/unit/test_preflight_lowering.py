@@ -140,7 +140,7 @@ def test_the_step_that_trains_breaks_no_rule(small):
 
 def test_the_epoch_and_the_validation_pass_need_one_compilation_each(small):
     run, step, _ = small
-    survey, findings = survey_epoch(run, step, limit=None)
+    survey, findings = survey_epoch(run, step)
     assert findings == []
     assert (survey.training_batches, survey.validation_batches) == (7, 7)
     assert (survey.training_shapes, survey.validation_shapes) == (1, 1)

@@ -13,7 +13,7 @@ import report_artefacts as made
 from report_results import drawn_once, results_in, written
 from report_results import hostile as hostile_results
 
-from mlm.accelerators.artefacts import Memory, Preflight, Step, Target
+from mlm.accelerators.artefacts import Memory, PreflightVerdict, Step, Target
 from mlm.accelerators.findings import Finding
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile, WordOverlap
@@ -176,7 +176,7 @@ def test_a_report_on_shards_made_elsewhere_has_no_corpus(tmp_path):
     assert "shards made elsewhere" in found.text
 
 
-PREFLIGHT = Preflight(
+PREFLIGHT = PreflightVerdict(
     run="base",
     passed=False,
     label="compiler and datasheet estimate, not measured",

@@ -203,7 +203,7 @@ class RuleVerdict:
 
 
 @dataclass(frozen=True)
-class Preflight(Artefact):
+class PreflightVerdict(Artefact):
     """The verdict on a step: `findings` are those of its targets as well.
 
     `unseen` names what a compiler cannot see; `chips` are the datasheets' figures, as

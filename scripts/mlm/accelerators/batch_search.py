@@ -97,17 +97,15 @@ class Programs:
         """The StableHLO of the step. Raises MlmError where it cannot be lowered."""
         program = self._directory / f"{precision}-{batch}.stablehlo"
         if not program.exists():
-            options = {
-                "precision": precision,
-                "per_replica_batch_size": batch,
-                "survey": False,
-                "epoch_batches": None,
+            settings = self._request["settings"]
+            settings = settings | {
+                "accelerator": {"precision": precision},
+                "pretraining": settings["pretraining"] | {"per_replica_batch_size": batch},
             }
-            summary = str(program.with_suffix(".json"))
             request = self._request | {
-                "options": options,
+                "settings": settings,
                 "program": str(program),
-                "summary": summary,
+                "summary": str(program.with_suffix(".json")),
             }
             ran = subprocess.run(
                 [sys.executable, "-m", "mlm.accelerators.lowering_job"],

@@ -6,7 +6,7 @@ pipeline's speed and the network stay unseen.
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -15,7 +15,7 @@ from mlm.accelerators.artefacts import (
     Batches,
     Lowering,
     Memory,
-    Preflight,
+    PreflightVerdict,
     RuleVerdict,
     RunEstimate,
     Searches,
@@ -34,6 +34,7 @@ from mlm.accelerators.described_steps import compile_step
 from mlm.accelerators.findings import ADVICE, ERROR, RULES, WARNING, Finding, failed
 from mlm.accelerators.forward_checks import forward_programs, judge_forward
 from mlm.accelerators.roofline import LABEL, estimate
+from mlm.config.accelerator import Preflight
 from mlm.config.chips import CHIPS, ChipFacts, generation_of, hosts_of
 from mlm.config.pretraining import Pretraining
 from mlm.samples.manifests import Manifest
@@ -55,19 +56,9 @@ UNSEEN = (
 UTILISATION = (0.2, 0.6)
 
 
-@dataclass(frozen=True)
-class PreflightSettings:
-    """Targets, and the effort of the compiler.
-
-    `effort` is "full", "quick" (as in `compile_for`), or "auto", quick for a large program.
-    """
-
-    targets: tuple[str, ...]
-    effort: str = "full"
-
-    def quick(self, large: bool) -> bool:
-        """Whether a program, large or not, is compiled with the least effort."""
-        return self.effort == "quick" or (self.effort == "auto" and large)
+def is_quick(section: Preflight, large: bool) -> bool:
+    """Whether a program, large or not, is compiled with the least effort."""
+    return section.effort == "quick" or (section.effort == "auto" and large)
 
 
 @dataclass
@@ -204,16 +195,15 @@ class PreflightFiles:
 
 
 def preflight(
-    settings: PreflightSettings,
+    section: Preflight,
     files: PreflightFiles,
     reach: Reach,
-    pretraining: Mapping[str, float | None],
+    pretraining: Pretraining,
     compiler: Callable[..., Compilation] = compile_step,
     at_once: int = 1,
-) -> Preflight:
+) -> PreflightVerdict:
     """Compile for every target, and judge.
 
-    `pretraining` has the run's `steps`, `epochs` and `tokens`, one of which is its length.
     `at_once` compilations run side by side; their number changes no byte. A target that fails
     takes nothing from the others. Without a program (the step could not be lowered) no target
     is compiled for.
@@ -224,7 +214,7 @@ def preflight(
 
     def steps_for(global_batch: int) -> int:
         samples, length = manifest.num_samples, manifest.sequence_length
-        return Pretraining.of_param(pretraining).updates(samples, length, global_batch)
+        return pretraining.updates(samples, length, global_batch)
 
     def check(report: TargetReport) -> list[Finding]:
         return check_data(
@@ -241,7 +231,7 @@ def preflight(
     reports = []
     size = Path(files.program).stat().st_size
     large = size > _LARGE_PROGRAM or (lowering.parameters or 0) > _LARGE_MODEL
-    quick = settings.quick(large)
+    quick = is_quick(section, large)
     if size:
         if large:
             at_once = 1
@@ -254,7 +244,7 @@ def preflight(
         )
         forward = {
             target: forward_programs(target, lowering, files.validation, files.evaluation)
-            for target in settings.targets
+            for target in section.targets
         }
 
         def compiled(target: str) -> Compilation:
@@ -265,11 +255,11 @@ def preflight(
                 quick=quick,
                 others=others,
                 # Of the steps without gradients only the memory is asked.
-                others_quick=settings.effort != "full",
+                others_quick=section.effort != "full",
             )
 
-        answers = compile_all(settings.targets, compiled, at_once)
-        for target, found in zip(settings.targets, answers, strict=True):
+        answers = compile_all(section.targets, compiled, at_once)
+        for target, found in zip(section.targets, answers, strict=True):
             report = report_on(target, found, load, check, batches.get(target))
             for program, other in zip(forward[target], found.others, strict=True):
                 said, faults = judge_forward(target, program, other, report.hbm_per_replica)
@@ -278,22 +268,20 @@ def preflight(
             reports.append(report)
     findings += [f for r in reports for f in r.findings]
     rules = _verdicts(findings, _unasked(lowering, compiled=bool(reports)))
-    return verdict_on(
-        lowering.run, lowering.step, quick, settings.targets, findings, reports, rules
-    )
+    return verdict_on(lowering.run, lowering.step, quick, section.targets, findings, reports, rules)
 
 
 def verdict_on(
     run: str,
     step: Step,
     quick: bool,
-    targets: tuple[str, ...],
+    targets: Sequence[str],
     findings: list[Finding],
     reports: list[TargetReport],
     rules: list[RuleVerdict],
-) -> Preflight:
+) -> PreflightVerdict:
     """All that is said of one step; `findings` are those of its targets as well."""
-    return Preflight(
+    return PreflightVerdict(
         run=run,
         passed=not failed(findings),
         label=LABEL,
@@ -309,7 +297,7 @@ def verdict_on(
 
 
 def compile_all(
-    targets: tuple[str, ...], compiler: Callable[[str], Compilation], at_once: int
+    targets: Sequence[str], compiler: Callable[[str], Compilation], at_once: int
 ) -> list[Compilation]:
     """The compiler's answers in the order of `targets`, told as they come."""
 

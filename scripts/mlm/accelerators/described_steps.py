@@ -8,7 +8,7 @@ lowers nothing for another device in between.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from mlm.accelerators.artefacts import ForwardRows
 from mlm.accelerators.compiler import Compilation, answer, compile_for, compile_here
+from mlm.config.evaluation import Evaluation
 from mlm.config.pretraining import Optimizer
 from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.atomic import write_text
@@ -26,6 +27,36 @@ from mlm.training.optimisation import orthogonalising_flops
 from mlm.training.run import Run
 
 TRAINING, VALIDATION, EVALUATION = "training", "validation", "evaluation"
+
+
+@dataclass(frozen=True)
+class ForwardSteps:
+    """The steps without gradients, and where they are written to: a file for validation, and for
+    evaluation one for each number of replicas, which share `evaluation.batch_size`.
+
+    They have no gradients and no moments, but may take more samples at once, or logits for more
+    positions, than a train step; a training dies of them as surely.
+    """
+
+    section: Evaluation
+    validation: str
+    evaluation: dict[int, str]
+
+    @property
+    def files(self) -> list[str]:
+        return [self.validation, *self.evaluation.values()]
+
+    def plan(self, run: Run) -> MaskingPlan:
+        """How the evaluation masks."""
+        asked = ("mlm_probability", "mask_token", "random_token")
+        return replace(run.validation_plan, **{key: getattr(self.section, key) for key in asked})
+
+    def rows(self, run: Run) -> ForwardRows:
+        """The samples that a replica gets in each."""
+        plan = self.plan(run)
+        size, sizes = self.section.batch_size, (plan.slots, plan.vocabulary_size)
+        evaluation = {n: rows_of_a_replica(size, n, *sizes) for n in self.evaluation}
+        return ForwardRows(run.pretraining.per_replica_batch_size, evaluation)
 
 
 def describe_training(run: Run, precision: str, program: str) -> dict:
@@ -56,19 +87,12 @@ def describe_training(run: Run, precision: str, program: str) -> dict:
     }
 
 
-def describe_forward(run: Run, precision: str, steps) -> ForwardRows:
-    """Write the programs of `steps`, a ForwardSteps; the rows that a replica gets in each."""
-    size = run.validation_batch_size
-    _write(steps.validation, VALIDATION, run, run.validation_plan, precision, size)
-    asked = ("mlm_probability", "mask_token", "random_token")
-    plan = replace(run.validation_plan, **{key: steps.section[key] for key in asked})
-    rows = {}
-    for replicas, path in steps.evaluation.items():
-        rows[replicas] = rows_of_a_replica(
-            steps.section["batch_size"], replicas, plan.slots, plan.vocabulary_size
-        )
-        _write(path, EVALUATION, run, plan, "float32", rows[replicas])
-    return ForwardRows(run.pretraining.per_replica_batch_size, rows)
+def describe_forward(run: Run, precision: str, steps: ForwardSteps) -> None:
+    """Write the programs of `steps`."""
+    size, plan = run.validation_batch_size, run.validation_plan
+    _write(steps.validation, VALIDATION, run, plan, precision, size)
+    for replicas, rows in steps.rows(run).evaluation.items():
+        _write(steps.evaluation[replicas], EVALUATION, run, steps.plan(run), "float32", rows)
 
 
 def _write(path: str, step: str, run: Run, plan: MaskingPlan, precision: str, samples: int) -> None:

@@ -6,7 +6,7 @@ the machine that trains: there, a preflight that passed for the same step is ask
 
 from pathlib import Path
 
-from mlm.accelerators.artefacts import Preflight
+from mlm.accelerators.artefacts import PreflightVerdict
 from mlm.foundations.errors import MlmError
 
 
@@ -30,7 +30,7 @@ def require_passed(report: str, run: str, step: dict) -> None:
 def _fault(report: str, step: dict) -> str | None:
     if not Path(report).exists():
         return f"{report} does not exist"
-    found = Preflight.read(report)
+    found = PreflightVerdict.read(report)
     if not found.passed:
         return f"{report} says that it failed"
     for name, value in step.items():

@@ -6,17 +6,22 @@ all-reduce whose group the compiling process sets to the target's replicas.
 """
 
 import re
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from mlm.accelerators.described_steps import ForwardSteps
 from mlm.accelerators.findings import ERROR, Finding
 from mlm.accelerators.xla_rules import check_graph, source_line
-from mlm.foundations.framework import tf
+from mlm.evaluation.in_tensorflow import masked_answers
+from mlm.foundations.atomic import replacing
+from mlm.foundations.framework import tf, tf_keras
 from mlm.samples.input_pipeline import training_batches
 from mlm.samples.stored_batches import BatchOrder
+from mlm.training.in_tensorflow.engine import validation_batches
 from mlm.training.in_tensorflow.model import build_model, number_of_parameters
 from mlm.training.in_tensorflow.optimizers import build_optimizer, is_hidden_matrix
-from mlm.training.in_tensorflow.train_step import replica_train_step
+from mlm.training.in_tensorflow.train_step import replica_train_step, replica_validation_step
 from mlm.training.optimisation import orthogonalising_flops
 from mlm.training.run import Run
 
@@ -141,6 +146,41 @@ def lower(function: Callable, signature) -> Lowered:
             findings.append(refusal)
         return Lowered(None, tuple(findings))
     return Lowered(program, tuple(findings))
+
+
+def lower_forward(run: Run, model, steps: ForwardSteps) -> list[Finding]:
+    """Write the programs of `steps`; what was found.
+
+    `model` is the one that trains. Evaluation has one of its own, in float32 as `evaluate` does;
+    Keras' precision policy is float32 afterwards.
+    """
+    print(f"{run.name}: tracing the steps of validation and evaluation", file=sys.stderr)
+    signature = validation_batches(run, run.validation_batch_size).element_spec
+    step = one_of_many(replica_validation_step(model))
+    findings = _write("validation", steps.validation, step, signature)
+    tf_keras.mixed_precision.set_global_policy("float32")
+    answers = masked_answers(build_model(run.model_config, "standard", run.seed))
+    plan = steps.plan(run)
+    for replicas, rows in steps.rows(run).evaluation.items():
+        signature = {
+            name: tf.TensorSpec((rows, size), tf.int32)
+            for size, names in (
+                (plan.sequence_length, ("input_ids", "attention_mask")),
+                (plan.slots, ("positions", "labels")),
+            )
+            for name in names
+        }
+        path = steps.evaluation[replicas]
+        findings += _write("evaluation", path, lambda batch: answers(**batch), signature)
+    return findings
+
+
+def _write(name: str, path: str, step, signature) -> list[Finding]:
+    """Lower one step to `path`, an empty file if that fails; what was found."""
+    lowered = lower(step, signature)
+    with replacing(path) as temporary:
+        temporary.write_bytes(lowered.program or b"")
+    return [replace(f, message=f"{name}: {f.message}") for f in lowered.findings]
 
 
 def _untraceable(error: Exception) -> Finding:

@@ -2,13 +2,11 @@
 
 import json
 import sys
-from dataclasses import dataclass
 
 from mlm.accelerators.artefacts import Lowering
-from mlm.accelerators.described_steps import describe_forward, describe_training
+from mlm.accelerators.described_steps import ForwardSteps, describe_forward, describe_training
 from mlm.accelerators.findings import ERROR, Finding
-from mlm.accelerators.forward_steps import ForwardSteps, lower_forward
-from mlm.accelerators.lowering import lower, train_step_of
+from mlm.accelerators.lowering import lower, lower_forward, train_step_of
 from mlm.accelerators.shape_survey import position_is_restorable, survey_epoch
 from mlm.accelerators.tile_sizes import tile_advice
 from mlm.config.accelerator import Accelerator
@@ -23,42 +21,22 @@ from mlm.training.run import Run, RunFiles
 from mlm.training.run_inputs import run_of
 
 
-@dataclass(frozen=True)
-class LoweringOptions:
-    """What a lowering takes beyond the run itself.
-
-    `precision` and `per_replica_batch_size` override the run's where they are not None;
-    `survey` turns the look at the data off, for further lowerings of the same run.
-    `epoch_batches` is the number of the first epoch's batches looked at, None for all.
-    """
-
-    precision: str | None = None
-    per_replica_batch_size: int | None = None
-    survey: bool = True
-    epoch_batches: int | None = None
-
-
 def lower_run(
     settings: RunConfiguration,
     files: RunFiles,
-    options: LoweringOptions,
     program: str,
     summary: str,
     forward: ForwardSteps | None = None,
 ) -> None:
     """Write the run's step to `program` and what was found on the way to `summary`.
 
-    With `forward` the steps of validation and evaluation as well.
-
+    With `forward`, the steps of validation and evaluation as well, and a look at the data.
     A step that breaks a rule is an answer, not an error: `program` is then an empty file
-    where nothing could be lowered.
+    if nothing could be lowered.
     """
-    if options.per_replica_batch_size:
-        size = {"per_replica_batch_size": options.per_replica_batch_size}
-        settings = settings.with_values(pretraining=size)
-    # A TPU has bfloat16 where the choice is left to the accelerator.
-    asked = settings.accelerator.precision
-    precision = options.precision or ("bfloat16" if asked == "auto" else asked)
+    # A TPU has bfloat16 if the choice is left to the accelerator.
+    precision = settings.accelerator.precision
+    precision = "bfloat16" if precision == "auto" else precision
     if settings.engine == "tensorflow":
         # A CPU to trace on, with the precision that the TPU will have.
         open_strategy(Accelerator(kind="cpu", precision=precision))
@@ -81,16 +59,19 @@ def lower_run(
             written = True
             described |= describe_training(run, precision, program)
             if forward:
-                described["forward_rows"] = describe_forward(run, precision, forward)
+                describe_forward(run, precision, forward)
         else:
-            more, found, written = _lowered(run, options, program, forward)
+            more, found, written = _lowered(run, program, forward)
             described |= more
             findings += found
         findings += advice
+        if forward and written:
+            described["forward_rows"] = forward.rows(run)
     if not written:
-        write_text(program, "")
-    if "forward_rows" not in described:
-        for path in forward.files if forward else ():
+        for path in [
+            program,
+            *([forward.validation, *forward.evaluation.values()] if forward else []),
+        ]:
             write_text(path, "")
     Lowering(
         run=settings.name,
@@ -103,7 +84,7 @@ def lower_run(
 
 
 def _lowered(
-    run: Run, options: LoweringOptions, program: str, forward: ForwardSteps | None
+    run: Run, program: str, forward: ForwardSteps | None
 ) -> tuple[dict, list[Finding], bool]:
     """Lower TensorFlow's steps: fields of `Step`, what was found, and whether `program` is
     written."""
@@ -120,12 +101,10 @@ def _lowered(
         return described, findings, False
     with replacing(program) as temporary:
         temporary.write_bytes(lowered.program)
-    if options.survey:
-        described["survey"], found = survey_epoch(run, step, options.epoch_batches)
-        findings += found + position_is_restorable(run)
     if forward:
-        described["forward_rows"], found = lower_forward(run, step.model, forward)
-        findings += found
+        described["survey"], found = survey_epoch(run, step)
+        findings += found + position_is_restorable(run)
+        findings += lower_forward(run, step.model, forward)
     return described, findings, True
 
 
@@ -150,7 +129,6 @@ def main() -> None:
     lower_run(
         RunConfiguration.of_param(request["settings"]),
         RunFiles(**request["files"]),
-        LoweringOptions(**request["options"]),
         request["program"],
         request["summary"],
     )

@@ -94,11 +94,11 @@ def _shown(signature: tuple) -> str:
     return f"{first[1]}{list(first[0])}" if isinstance(first, tuple) else str(first)
 
 
-def survey_epoch(run: Run, step: TrainStep, limit: int | None) -> tuple[Survey, list[Finding]]:
-    """Read the first epoch's and the validation pass' batches, at most `limit` of each."""
+def survey_epoch(run: Run, step: TrainStep) -> tuple[Survey, list[Finding]]:
+    """Read the first epoch's and the validation pass' batches."""
     strategy = tf.distribute.get_strategy()
     expected = signature_of(step.signature)
-    train = _shapes(first_epoch(run), "first epoch", limit)
+    train = _shapes(first_epoch(run), "first epoch")
     # The loop around the step is traced for an iterator and a number of steps.
     loop = distributed_train_step(strategy, step.function)
     iterator = iter(strategy.experimental_distribute_dataset(first_epoch(run).take(1)))
@@ -107,7 +107,7 @@ def survey_epoch(run: Run, step: TrainStep, limit: int | None) -> tuple[Survey, 
     train.traces = count_traces(loop, ((iterator, tf.constant(n)) for n in counts)).traces
     validation_step = distributed_validation_step(strategy, step.model)
     passes = validation_batches(run, run.validation_batch_size)
-    passed = _told(passes, "validation pass", limit)
+    passed = _told(passes, "validation pass")
     validation = count_traces(validation_step, ((b,) for b in passed))
     survey = Survey(
         training_batches=train.calls,
@@ -121,18 +121,18 @@ def survey_epoch(run: Run, step: TrainStep, limit: int | None) -> tuple[Survey, 
     return survey, findings + check_calls("validation pass", validation)
 
 
-def _shapes(dataset, name: str, limit: int | None) -> Calls:
+def _shapes(dataset, name: str) -> Calls:
     counted = Calls()
-    for batch in _told(dataset, name, limit):
+    for batch in _told(dataset, name):
         counted.calls += 1
         counted.signatures[signature_of(batch)] += 1
     return counted
 
 
-def _told(dataset, name: str, limit: int | None) -> Iterator:
+def _told(dataset, name: str) -> Iterator:
     number = 0
     with reading_in_words():
-        for number, batch in enumerate(islice(dataset, limit), start=1):  # noqa: B007
+        for number, batch in enumerate(islice(dataset), start=1):  # noqa: B007
             yield batch
     print(f"{name}: looked at {number} batches", file=sys.stderr)
 

@@ -1,6 +1,6 @@
 """Preflight's answer for the terminal: a table of targets, and what is wrong in words."""
 
-from mlm.accelerators.artefacts import ForwardReport, Preflight, Target
+from mlm.accelerators.artefacts import ForwardReport, PreflightVerdict, Target
 from mlm.accelerators.findings import ADVICE, failed
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
@@ -38,7 +38,7 @@ def shown_seconds(seconds: float) -> str:
     return f"{seconds * 1000:.2g} ms"
 
 
-def table(report: Preflight) -> str:
+def table(report: PreflightVerdict) -> str:
     """All targets of one preflight.json, and its findings, as text."""
     rows = [HEADINGS, *(row(t) for t in report.targets)]
     widths = [max(len(r[i]) for r in rows) for i in range(len(HEADINGS))]
@@ -56,7 +56,7 @@ def table(report: Preflight) -> str:
     return "\n".join(lines)
 
 
-def muon_in_words(report: Preflight) -> str | None:
+def muon_in_words(report: PreflightVerdict) -> str | None:
     """What Muon's update costs, over all targets; None with adamw."""
     shares = sorted(t.muon_share for t in report.targets if t.muon_share is not None)
     if not shares:
@@ -104,7 +104,7 @@ def show_and_require(reports: list[str], passed: str) -> None:
     Raises MlmError with every reason where one did not pass; nothing is written then, so that
     asking again says so again.
     """
-    found = [Preflight.read(path) for path in reports]
+    found = [PreflightVerdict.read(path) for path in reports]
     text = "\n\n".join(map(table, found)) + "\n"
     print(text)
     reasons = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlm.accelerators.artefacts import Preflight
+from mlm.accelerators.artefacts import PreflightVerdict
 from mlm.asking.artefacts import Asked
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask
@@ -48,8 +48,8 @@ class RunResults:
     preview: Preview | None = None
     asked: Asked | None = None
     finetune: Finetuning | None = None
-    preflight: Preflight | None = None
-    preflight_finetune: Preflight | None = None
+    preflight: PreflightVerdict | None = None
+    preflight_finetune: PreflightVerdict | None = None
 
 
 #: A run's artefacts in the order of the stages.
@@ -60,8 +60,8 @@ OF_RUNS = {
     "fill_mask": FillMask,
     "asked": Asked,
     "finetune": Finetuning,
-    "preflight": Preflight,
-    "preflight_finetune": Preflight,
+    "preflight": PreflightVerdict,
+    "preflight_finetune": PreflightVerdict,
 }
 
 
