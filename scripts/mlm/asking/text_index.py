@@ -53,6 +53,12 @@ def is_spaced(character: str) -> bool:
     return unicodedata.category(character) in _SPACED
 
 
+def _runs(word: str) -> Iterator[tuple[bool, str]]:
+    """The parts of a word that are, and are not, in scripts with spaces between words."""
+    for spaced, characters in groupby(word.replace("_", " "), is_spaced):
+        yield spaced, "".join(characters)
+
+
 class _Terms(dict):
     """The terms of each word, divided by spaces."""
 
@@ -60,8 +66,7 @@ class _Terms(dict):
         if len(self) >= _REMEMBERED:
             self.clear()
         terms = []
-        for spaced, characters in groupby(word.replace("_", " "), is_spaced):
-            run = "".join(characters)
+        for spaced, run in _runs(word):
             terms += [run] if spaced else [run[i : i + 2] for i in range(len(run))]
         self[word] = found = " ".join(terms).casefold()
         return found
@@ -79,13 +84,12 @@ def _query(text: str) -> str | None:
     """
     terms = set()
     for word in _WORD.findall(text):
-        for spaced, characters in groupby(word.replace("_", " "), is_spaced):
-            run = "".join(characters).casefold()
+        for spaced, run in _runs(word):
             if spaced or len(run) > 1:
                 pairs = [run] if spaced else [run[i : i + 2] for i in range(len(run) - 1)]
-                terms.update(f'"{pair}"' for pair in pairs if not pair.isspace())
+                terms.update(f'"{pair.casefold()}"' for pair in pairs if not pair.isspace())
             elif not run.isspace():
-                terms.add(f'"{run}" *')
+                terms.add(f'"{run.casefold()}" *')
     return " AND ".join(sorted(terms, key=lambda term: (-len(term), term))[:_ASKED]) or None
 
 
