@@ -72,12 +72,7 @@ def model_configuration(
             [f"model.config: {family} does not take these fields: {error}"]
         ) from error
     given = base.keys() | asked.keys()
-    if "vocab_size" in given and config.vocab_size != tokenizer.vocabulary_size:
-        problems.append(
-            f"model.config.vocab_size: {config.vocab_size}, but the tokenizer has "
-            f"{tokenizer.vocabulary_size} ids; set it to {tokenizer.vocabulary_size}, or leave the "
-            "key out of your configuration and of the config.json to take the tokenizer's"
-        )
+    vocabulary = config.vocab_size
     config.vocab_size = tokenizer.vocabulary_size
     config.bos_token_id = config.cls_token_id = tokenizer.special_ids.cls
     config.eos_token_id = config.sep_token_id = tokenizer.special_ids.sep
@@ -87,24 +82,13 @@ def model_configuration(
         config.max_position_embeddings = sequence_length + first_position(family)
     elif problem := too_few_positions(family, config.max_position_embeddings, sequence_length):
         problems.append(problem)
-    if family in ROBERTA_FAMILY and tokenizer.special_ids.pad != 1:
+    if "vocab_size" in given and vocabulary != tokenizer.vocabulary_size:
         problems.append(
-            f"tokenizer: the pad token has id {tokenizer.special_ids.pad}; {config.model_type} in "
-            "TensorFlow treats id 1 as padding whatever its configuration says, so every "
-            "token with id 1 would lose its position. Give <pad> id 1, or choose "
-            "model.family: bert"
+            f"model.config.vocab_size: {vocabulary}, but the tokenizer has "
+            f"{tokenizer.vocabulary_size} ids; set it to {tokenizer.vocabulary_size}, or leave the "
+            "key out of your configuration and of the config.json to take the tokenizer's"
         )
-    width, heads = config.hidden_size, config.num_attention_heads
-    if heads < 1 or width % heads:
-        problems.append(f"model.config: {heads} attention heads do not divide width {width}")
-    if config.model_type in UNSAVED_DROPOUT:
-        problems += [
-            f"model.config.{name}: {getattr(config, name)}; the dropout of {config.model_type} "
-            "draws from a generator that no saved state holds, so that a resumed training would "
-            "end in other weights. Set it to 0.0"
-            for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
-            if getattr(config, name)
-        ]
+    problems += _misfits(config)
     if not problems and engine_for(engine, family) == "jax":
         try:
             Architecture.of(config.to_dict())
@@ -113,6 +97,29 @@ def model_configuration(
     if problems:
         raise ConfigError(problems)
     return config
+
+
+def _misfits(config) -> list[str]:
+    """What of a configuration with the tokenizer's ids its family cannot have, one line each."""
+    problems, family, pad = [], config.model_type, config.pad_token_id
+    if family in ROBERTA_FAMILY and pad != 1:
+        problems.append(
+            f"tokenizer: the pad token has id {pad}; {family} in TensorFlow treats id 1 as padding "
+            "whatever its configuration says, so every token with id 1 would lose its position. "
+            "Give <pad> id 1, or choose model.family: bert"
+        )
+    width, heads = config.hidden_size, config.num_attention_heads
+    if heads < 1 or width % heads:
+        problems.append(f"model.config: {heads} attention heads do not divide width {width}")
+    if family in UNSAVED_DROPOUT:
+        problems += [
+            f"model.config.{name}: {getattr(config, name)}; the dropout of {family} draws from a "
+            "generator that no saved state holds, so that a resumed training would end in other "
+            "weights. Set it to 0.0"
+            for name in ("hidden_dropout_prob", "attention_probs_dropout_prob")
+            if getattr(config, name)
+        ]
+    return problems
 
 
 def _architecture(model: ModelOfRun) -> dict:
