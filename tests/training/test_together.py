@@ -414,14 +414,16 @@ def test_five_kills_of_one_process_at_random_moments_change_nothing(root):
     overrides["pretraining"] |= {"per_replica_batch_size": 4, "steps": 40, "log_every": 10}
     overrides["pretraining"]["checkpoint"] = {"every": 2}
     moments, log = random.Random(5), root / "killed.log"
+
+    def newest() -> int:
+        states = (root / "state" / "killed").glob("*/step-????????/complete.json")
+        return max((int(s.parent.name[5:]) for s in states), default=-1)
+
     for number, step in enumerate((0, 7, 14, 21, 28)):
+        # Of its own: what it resumes from is there before it begins.
+        least = max(step, newest())
         process = job(request_of(root, "killed", overrides), log)
-
-        def saved(least=step):
-            states = (root / "state" / "killed").glob("*/step-????????/complete.json")
-            return max((int(s.parent.name[5:]) for s in states), default=-1) > least
-
-        until(process, log, saved)
+        until(process, log, lambda least=least: newest() > least)
         time.sleep(moments.random() / 2)
         victim = moments.randrange(2)
         members_of(process)[victim].kill()
