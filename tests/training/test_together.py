@@ -411,7 +411,7 @@ def until(process: subprocess.Popen, log: Path, condition) -> None:
 def test_five_kills_of_one_process_at_random_moments_change_nothing(root):
     """The others end with it, in words, and the same command resumes."""
     overrides = layout(2, 1)
-    overrides["pretraining"] |= {"per_replica_batch_size": 4, "steps": 40, "log_every": 10}
+    overrides["pretraining"] |= {"per_replica_batch_size": 4, "steps": 120, "log_every": 10}
     overrides["pretraining"]["checkpoint"] = {"every": 2}
     moments, log = random.Random(5), root / "killed.log"
 
