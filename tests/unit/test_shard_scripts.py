@@ -113,19 +113,3 @@ def test_shards_hold_the_documents_tokens_and_no_special_id_from_the_text(made):
     manifest = json.loads((directory / "1.json").read_text())
     assert manifest["special_literals"] == 1
     assert manifest["num_tokens"] == len(found)
-
-
-def test_verification_reads_them_without_tensorflow(made):
-    directory, _ = made
-    printed = run_script(
-        "verify",
-        directory,
-        params={"sequence_length": LENGTH},
-        input={"tokenizer": "tokenizer/tokenizer.json", "manifests": ["1.json", "3.json"]},
-        output={"report": "verification.json"},
-    )
-    assert printed.splitlines()[-1] == "[]"
-    assert printed.count("as the manifest says") == 2
-    assert (
-        json.loads((directory / "verification.json").read_text())["splits"]["train"]["shards"] == 2
-    )

@@ -60,7 +60,7 @@ def finetune_fold(
     results, the model of the first training among them, and `state` for what a stopped job resumes
     from. Raises MlmError if a training diverges, and after a signal, with the state saved.
     """
-    (run, start, number), rows, logits, described = names, [], [], []
+    (run, start, number), rows, logits, described, kept = names, [], [], [], None
     basis = {
         "fold": [start, number],
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
@@ -88,8 +88,7 @@ def finetune_fold(
         rows += epochs.rows
         logits.append(fold.predictions())
         described.append(_training_record(section.task, own, epochs.rows))
-        if not training:
-            kept = fold.state["parameters"]
+        kept = kept or fold.state["parameters"]
     write_predictions(f"{directory}/predictions.csv", _named(fold, logits))
     write_history(f"{directory}/history.csv", rows)
     fold.model.write(directory, kept)

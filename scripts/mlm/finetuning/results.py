@@ -184,8 +184,7 @@ def scores_of(
             curves=_curves(history) if history else None,
             macro_f1=None if regression else _mean_macro_f1(rows),
         )
-    # The model that a fold keeps is that of its first training.
-    kept = figures["pretrained"][:, 0]
+    kept = figures["pretrained"][:, 0]  # The model that a fold keeps is its first training's.
     by_fold = [kept[fold_of == fold].mean() for fold in range(section.folds)]
     judged = {
         "score": "rmse" if regression else "accuracy",
