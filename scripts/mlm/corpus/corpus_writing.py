@@ -24,7 +24,7 @@ from mlm.corpus.deduplication import KEPT, Removed
 from mlm.corpus.groups import OWN
 from mlm.corpus.mix_weights import Segment, segments
 from mlm.corpus.part_reading import PartFiles
-from mlm.corpus.rule_counts import together
+from mlm.corpus.rule_counts import rules_together
 from mlm.corpus.shares import document_range, file_name
 from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, kept_batches
 from mlm.corpus.word_overlap import HeldOutRuns
@@ -55,7 +55,7 @@ class SpooledCorpus:
     def rules(self, split: str) -> dict[str, TakenByRule] | None:
         """What each rule took of `split`; None: no rule was on."""
         of_train = self.overlaps if split == "train" else ()
-        return together([*(part.splits[split].rules for part in self.parts), *of_train])
+        return rules_together([*(part.splits[split].rules for part in self.parts), *of_train])
 
     @property
     def group_by(self) -> str:

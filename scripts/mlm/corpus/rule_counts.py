@@ -44,7 +44,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= SAMPLE_CHARACTERS else text[:SAMPLE_CHARACTERS] + "…"
 
 
-def together(parts: Iterable[dict[str, TakenByRule] | None]) -> dict[str, TakenByRule] | None:
+def rules_together(parts: Iterable[dict[str, TakenByRule] | None]) -> dict[str, TakenByRule] | None:
     """What the rules took of all parts of a corpus, which are given in order; None: no rule."""
     found = [part for part in parts if part is not None]
     rules = dict.fromkeys(rule for part in found for rule in part)

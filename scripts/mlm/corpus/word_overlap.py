@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from mlm.corpus.artefacts import WordOverlap, WrittenFile
 
 #: Words in a row that count as shared.
-RUN = 13
+RUN_WORDS = 13
 #: Words in a row by which places are found that may have a run, and the distance of the places.
 _PROBE, _STRIDE = 6, 8
 #: Words of a held-out split that are looked for, in documents at equal distances.
@@ -41,7 +41,7 @@ class HeldOutRuns:
         everything, probes = [np.empty(0, np.uint64)], []
         for split in files:
             for words, sizes in self._words(split):
-                everything.append(_n_grams(words, _inside(np.arange(len(words)), sizes), RUN))
+                everything.append(_n_grams(words, _inside(np.arange(len(words)), sizes), RUN_WORDS))
                 probes.append(_n_grams(words, np.arange(len(words) - _PROBE + 1), _PROBE))
         # Much faster than `np.unique`.
         hashes = np.sort(np.concatenate(everything))
@@ -78,7 +78,7 @@ class HeldOutRuns:
             probes = _mixed(_n_grams(words, places, _PROBE))
             found = places[self._probes[probes >> self._shift]]
             near = (found[:, None] - np.arange(_STRIDE)).ravel()
-            self.add(_n_grams(words, _inside(near[near >= 0], sizes), RUN))
+            self.add(_n_grams(words, _inside(near[near >= 0], sizes), RUN_WORDS))
 
     def looking_into(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """`batches` as they are, while another thread looks into the texts of each."""
@@ -108,11 +108,11 @@ class HeldOutRuns:
         words = shared = documents = 0
         for hashes, sizes in self._words(split):
             begins = _inside(np.arange(len(hashes)), sizes)
-            runs = np.searchsorted(self._hashes, _n_grams(hashes, begins, RUN))
+            runs = np.searchsorted(self._hashes, _n_grams(hashes, begins, RUN_WORDS))
             known = begins[self._shared[runs]]
             change = np.zeros(sizes.sum() + 1, np.int64)
             np.add.at(change, known, 1)
-            np.add.at(change, known + RUN, -1)
+            np.add.at(change, known + RUN_WORDS, -1)
             covered = np.cumsum(change[:-1]) > 0
             words += len(covered)
             shared += int(covered.sum())
@@ -125,7 +125,7 @@ def _inside(places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Those of `places` at which 13 words of one document begin; documents have `sizes` words."""
     ends = np.cumsum(sizes)
     document = np.searchsorted(ends, places, side="right")
-    return places[places + RUN <= ends[document]]
+    return places[places + RUN_WORDS <= ends[document]]
 
 
 def _n_grams(words: np.ndarray, places: np.ndarray, n: int) -> np.ndarray:
