@@ -76,11 +76,8 @@ def evaluate(
         manifests, paths.root, section.max_tokens, section.train_samples, len(tokenizer), special
     )
     encoded = encoded_pairs(section.minimal_pairs, tokenizer, data.sequence_length)
-    # Whatever the precision of the training, figures are computed in float32.
-    exact = {"precision": "float32", "deterministic": True}
-    devices = Accelerator.of_param({**accelerator, **exact})
-    begins_document = tokenizer.cls_token_id if attend == "document" else None
-    model = _opened(paths.model, begins_document, devices, section.seed)
+    within = tokenizer.cls_token_id if attend == "document" else None
+    model = _opened(paths.model, within, accelerator, section.seed)
     check_vocabulary(model.vocabulary, tokenizer, paths.model)
     test, train, pairs = _scored(model, tokenizer, special, data, encoded, section)
 
@@ -119,11 +116,7 @@ def evaluate(
             "bootstrap": how.model_dump(),
             "train_samples": 0 if data.train is None else len(data.train),
         },
-        digests={
-            "model": file_sha256(paths.model / "model.safetensors"),
-            "tokenizer": file_sha256(paths.model / "tokenizer.json"),
-            "manifest": file_sha256(paths.manifests["test"]),
-        },
+        digests=_digests(paths),
     )
     said = verdicts_on(figures, carved, len(data.test), manifests["test"].num_samples)
     return replace(figures, verdicts=said)
@@ -142,13 +135,25 @@ def _parts(test: Scored, mask_id: int, starts: np.ndarray) -> dict[str, dict[str
     }
 
 
+def _digests(paths: Paths) -> dict[str, str]:
+    """The sha256 of the weights, the tokenizer, and the test split's manifest."""
+    return {
+        "model": file_sha256(paths.model / "model.safetensors"),
+        "tokenizer": file_sha256(paths.model / "tokenizer.json"),
+        "manifest": file_sha256(paths.manifests["test"]),
+    }
+
+
 def _opened(
-    directory: Path, begins_document: int | None, devices: Accelerator, seed: int
+    directory: Path, begins_document: int | None, accelerator: Mapping[str, Any], seed: int
 ) -> AnsweringModel:
     """The model in `directory`, in the framework that has it.
 
     With `begins_document`, the token that each document begins with, attention stays within.
     """
+    # Whatever the precision of the training, figures are computed in float32.
+    exact = {"precision": "float32", "deterministic": True}
+    devices = Accelerator.of_param({**accelerator, **exact})
     if begins_document is not None or framework_of(directory) == "jax":
         from mlm.evaluation import in_jax
 
