@@ -1,6 +1,6 @@
 """Where the configuration comes from: files and the command line, and which values a user set.
 
-Snakemake merges config.yaml, which contains every default, the files of `--configfile` and
+Snakemake merges config.yaml, which contains defaults, the files of `--configfile` and
 `--config` before the workflow sees any of it. Commands without Snakemake do the same here.
 """
 

@@ -54,7 +54,7 @@ GLOSSARY = {
     "sample": Term("Sample", "What the model reads at once: a fixed number of tokens. From the manifest of the split."),
     "score": Term("Score of fine-tuning", "Accuracy, or the root of the mean squared error (RMSE), on passages held out; a difference is the first model's score less the second's. From metrics.json."),
     "seed": Term("Seed", "Number that all draws of a run depend on. From the configuration."),
-    "setting": Term("Setting", "A key of the configuration, or what a run resolved from it; config.yaml explains each. From training.json."),
+    "setting": Term("Setting", "A key of the configuration, or what a run resolved from it; docs/configuration.md explains each. From training.json."),
     "shard": Term("Shard", "File of packed samples. From the manifest of the split."),
     "share": Term("Share", "Documents of the split, in percent of those of all splits."),
     "size": Term("Size", "Bytes, in kB, MB or GB of powers of 1000: of the text in the corpus, of the files in shards."),

@@ -14,7 +14,7 @@ BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 @dataclass(frozen=True)
 class TokenizerSettings:
-    """The section `tokenizer` of the configuration; config.yaml says what each key is.
+    """The section `tokenizer` of the configuration; docs/configuration.md describes each key.
 
     `by_itself`: the text decides on the size, and `vocabulary_size` is the first to be tried.
     """
