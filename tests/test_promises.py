@@ -208,7 +208,7 @@ PROMISES = {
         "tests/finetuning/test_finetuning_runs.py::"
         "test_200_rows_in_the_commonlit_layout_run_from_end_to_end",
         "tests/finetuning/test_finetuning_runs.py::"
-        "test_a_fold_run_again_or_killed_and_resumed_leaves_the_same_bytes",
+        "test_a_fold_run_again_or_stopped_and_resumed_leaves_the_same_bytes",
     ],
     "docs/report.md": [
         UNIT + "test_report.py::test_the_page_asks_for_nothing_from_outside",
