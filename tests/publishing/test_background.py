@@ -193,6 +193,7 @@ def test_a_pushing_process_that_dies_is_a_warning_and_the_next_push_goes_through
         pushes.act(2, Engine(2))
         until(lambda: hub.count("POST", "batch") == 1)
         (process,) = pushing_processes()
+        assert process.nice() == 19, "the training goes first"
         process.kill()
         hub.receiving.set()
         pushes.act(4, Engine(4))
@@ -223,10 +224,9 @@ def test_the_pushing_process_ends_with_the_training_and_knows_no_token_by_its_ar
         stdin=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "scripts")},
     )
-    until(lambda: os.getpriority(os.PRIO_PROCESS, worker.pid) == 19)
+    until(lambda: hub.count("POST", "batch") == 1)
     assert TOKEN.encode() not in Path(f"/proc/{worker.pid}/cmdline").read_bytes()
     worker.send_signal(signal.SIGINT)
-    until(lambda: hub.count("POST", "batch") == 1)
     assert worker.poll() is None, "Ctrl-C is for the training to decide"
     worker.stdin.close()
     worker.wait(60)

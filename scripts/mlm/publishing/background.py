@@ -128,7 +128,8 @@ class BackgroundPushes:
             if self._stopped:
                 raise MlmError("the training has ended")
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "mlm.publishing.uploads", request],
+                # nice, so that its imports are of the lowest priority as well.
+                ["nice", "-n", "19", sys.executable, "-m", "mlm.publishing.uploads", request],
                 # The process ends with this one, which holds the other end.
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

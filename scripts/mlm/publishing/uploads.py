@@ -5,8 +5,8 @@ after a failure and a rerun after a kill are the same thing.
 
     python -m mlm.publishing.uploads REQUEST < pipe
 
-is the process that pushes a checkpoint during a training (see `background`): at the lowest
-priority, without Ctrl-C, and no longer than its standard input is open.
+is the process that pushes a checkpoint during a training (see `background`): it ignores Ctrl-C, and
+ends when its standard input does.
 """
 
 import hashlib
@@ -226,7 +226,6 @@ def _end_with_standard_input() -> None:
 def main(request: str) -> int:
     """Push as `request_of` says; prints the commit, or what failed with status 1."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.setpriority(os.PRIO_PROCESS, 0, 19)
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     asked = json.loads(request)
     try:
