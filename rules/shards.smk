@@ -9,6 +9,8 @@
 #          results/verification.json (target `verify`),
 #          results/runs/{run}/preview.json and results/preview.txt (target `preview`)
 
+import time
+
 
 def corpus_files_of_shard(wildcards):
     """Those with documents of the job's shard: both are shares of the split, so that it is known

@@ -7,6 +7,9 @@ test starts as a user would does not see them.
 """
 
 import os
+
+# As in mlm.foundations.framework: some tests import TensorFlow first.
+import sqlite3  # noqa: F401
 import sys
 
 import pytest

@@ -79,7 +79,7 @@ def test_a_hub_id_must_be_pinned_and_is_the_only_source(config_file):
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"hidden_size": -8}, "hidden_size: found -8, expected integer, 1 or more"),
+        ({"hidden_size": -8}, "hidden_size: found -8, expected integer from 1 to 1000000000"),
         ({"num_hidden_layers": 2.5}, "num_hidden_layers: found 2.5, expected integer"),
         (
             {"hidden_dropout_prob": 1.5},

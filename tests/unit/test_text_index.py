@@ -1,9 +1,12 @@
 """An index of the corpus answers as the texts themselves do."""
 
+import os
 import random
 import re
 import shutil
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -204,3 +207,16 @@ def test_an_index_is_not_made_of_shards_of_another_text(project):
     with pytest.raises(MlmError, match=r"test\.parquet: is not the text that the train shards"):
         write_index("train", "new", corpus="test")
     assert not Path("new").exists()
+
+
+def test_the_index_works_in_a_process_that_has_imported_tensorflow():
+    """TensorFlow exports an SQLite of its own, which has no FTS5."""
+    program = (
+        "from mlm.foundations.framework import tf\n"
+        "import sqlite3\n"
+        "sqlite3.connect(':memory:').execute('CREATE VIRTUAL TABLE texts USING fts5(words)')"
+    )
+    place = str(Path(__file__).parents[2] / "scripts")
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env=os.environ | {"PYTHONPATH": place}
+    )

@@ -115,7 +115,9 @@ class Project:
                 snakemake.cli.main(["--cores=2", "--configfile=tiny.yaml", *arguments])
                 status = 0
             except SystemExit as end:
-                status = int(end.code or 0)
+                if isinstance(end.code, str):
+                    print(end.code, file=sys.stderr)
+                status = 1 if isinstance(end.code, str) else int(end.code or 0)
             finally:
                 sys.stdout.flush()
                 sys.stderr.flush()

@@ -8,6 +8,9 @@ know, so it is told.
 import importlib.util
 import os
 
+# TensorFlow exports an SQLite of its own, without FTS5: whichever is loaded first serves both.
+import sqlite3  # noqa: F401
+
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
