@@ -103,12 +103,11 @@ def test_data_of_ones_own_claims_nothing_about_pretraining(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "groups", "units"),
-    [("embedded", 4, "speeches"), ("csv", 4, "groups"), ("csv", 0, "rows")],
+    [("embedded", 4, "groups"), ("csv", 4, "groups"), ("csv", 0, "rows")],
 )
 def test_the_page_says_what_is_resampled(tmp_path, kind, groups, units):
     _, _, page = page_with(tmp_path, metrics(parts=("all",), kind=kind, groups=groups))
     said = {
-        "speeches": "bootstrap over whole speeches and",
         "groups": "bootstrap over whole groups (no fold divides one) and",
         "rows": "bootstrap over single rows and",
     }

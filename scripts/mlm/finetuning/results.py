@@ -43,7 +43,7 @@ STARTS = ("pretrained", "random")
 _PAIRS = (("pretrained", "random"), ("pretrained", "tfidf_ridge"), ("random", "tfidf_ridge"))
 #: Points kept for a plot of predicted against true.
 _POINTS = 600
-_PACKAGES = ("jax", "jaxlib", "numpy", "optax", "scipy", "tokenizers")
+_PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "tokenizers")
 
 
 def write_results(

@@ -35,7 +35,7 @@ GLOSSARY = {
     "f1": Term("Macro F1", "Harmonic mean of precision and recall for each label, averaged over labels; 1 is perfect. From metrics.json."),
     "folds": Term("Folds, mean ± spread", "Mean and sample standard deviation of the score over the parts held out in turn. From metrics.json."),
     "filters": Term("Read, removed and kept", "Documents that were read, that each filter removed, and that stayed. Duplicate: the same text again in its split; leaked: the same text in another split; empty, too short, too long: by their length. From the corpus's file of the split."),
-    "groups": Term("Groups", "Documents that belong together, such as parts of one speech, and are never divided between splits. Intervals draw whole groups. From the corpus's file of the split."),
+    "groups": Term("Groups", "Documents that belong together, such as versions of one address, and are never divided between splits. Intervals draw whole groups. From the corpus's file of the split."),
     "interval": Term("Interval", "What the figure could be on another test text like this: a bootstrap draws groups of test text anew and again, and the interval holds the middle of the outcomes (95 % unless configured). From evaluation.json."),
     "learning_rate": Term("Learning rate", "Size of an update at each step, no unit. From the run's log."),
     "loss": Term("Loss", "Mean of −ln p over the predictions, in nats, where p is what the model gives to the true token; less is better. Test loss is over the test split, train and validation loss over theirs; “where hidden” leaves out tokens the model could see. From evaluation.json or the run's log."),

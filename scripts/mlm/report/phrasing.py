@@ -158,7 +158,7 @@ def _seen(results: Results) -> str:
 
 
 def groups_in_words(evaluation: EvaluationFigures) -> str:
-    """What the intervals of an evaluation resample, such as "12 groups (speech)"."""
+    """What the intervals of an evaluation resample, such as "12 groups (address)"."""
     if evaluation.group_by is None or evaluation.test.num_groups == 1:
         return plural(evaluation.test.num_samples, "sample")
     return f"{plural(evaluation.test.num_groups, 'group')} ({evaluation.group_by})"
