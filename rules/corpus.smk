@@ -11,13 +11,14 @@ from mlm.corpus.planning import filter_files, planned_parts, source_files
 
 # Jobs read this rule file as well, and need not print the same lines again.
 told = logger.info if workflow.is_main_process else lambda _: None
-try:
-    FILES_OF_SOURCES = source_files(settings["corpus"], told)
-except MlmError as error:
-    # Beside prebuilt shards the text may be elsewhere, as long as the tokenizer is here.
-    if FROM_CORPUS:
-        raise WorkflowError(str(error))
-    FILES_OF_SOURCES = {}
+with errors_in_words():
+    try:
+        FILES_OF_SOURCES = source_files(settings["corpus"], told)
+    except MlmError:
+        # With prebuilt shards the text may be elsewhere, as long as the tokenizer is here.
+        if FROM_CORPUS:
+            raise
+        FILES_OF_SOURCES = {}
 CORPUS_FILES = {
     split: sorted({path for files in FILES_OF_SOURCES.values() for path in files[split]})
     for split in SPLITS
