@@ -167,7 +167,10 @@ class Together(Peers):
 
         try:
             yield
-        except jax.errors.JaxRuntimeError as error:
+        # A collective that fails as it is dispatched, and not as it is awaited, is a ValueError.
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            if not _is_loss(error):
+                raise
             raise _lost(error) from error
 
     def leave(self) -> None:
