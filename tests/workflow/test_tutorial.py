@@ -36,7 +36,7 @@ SMALLER = {
 #: What another machine, or a smaller model, prints otherwise: in lines that begin so, and anywhere.
 VARIES = {
     r"Disk: |corpus |tokenizer |shards |pretrain \[libros\] |evaluate |in all |Times are ": [
-        (r"[\d.]+ (s|min|kB|MB|GB)\b", "N"),
+        (r"([\d.]+ to )?[\d.]+ (s|min|kB|MB|GB)\b", "N"),
         (r" {2,}", "  "),
     ],
     r"libros: step \d+/\d+, ": [(r"(?<=[ ,])\d[\d.,:e%-]*( min| s)?", "N")],
