@@ -3,6 +3,8 @@
 .venv/bin/python scripts/generate_config.py
 """
 
+import argparse
+import sys
 from pathlib import Path
 
 from mlm.config.generation import config_yaml, configuration_md, schema_yaml
@@ -10,6 +12,11 @@ from mlm.config.generation import config_yaml, configuration_md, schema_yaml
 BASE = Path(__file__).resolve().parents[1]
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        description="Write config.yaml, docs/configuration.md and schemas/config.schema.yaml."
+    ).parse_args()
+    if sys.flags.optimize >= 2:
+        sys.exit("Python drops the descriptions of the keys here: unset PYTHONOPTIMIZE, omit -OO")
     (BASE / "config.yaml").write_text(config_yaml(), encoding="utf-8")
     (BASE / "docs" / "configuration.md").write_text(configuration_md(), encoding="utf-8")
     (BASE / "schemas" / "config.schema.yaml").write_text(schema_yaml(), encoding="utf-8")

@@ -1,9 +1,4 @@
-"""Say what `snakemake` would do now and why, without doing it.
-
-    .venv/bin/python scripts/status.py [--configfile my.yaml] [any option of snakemake]
-
-Takes the options and targets that would be given to snakemake.
-"""
+"""Say what `snakemake` would do now and why, without doing it."""
 
 import argparse
 import subprocess
@@ -17,6 +12,12 @@ from mlm.foundations.errors import printable
 from mlm.foundations.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
+HELP = """\
+Say what `snakemake` would do now and why, without doing it.
+
+    .venv/bin/python scripts/status.py [--configfile my.yaml] [any option of snakemake]
+
+Takes the options and targets that would be given to snakemake."""
 #: Options of snakemake that ask another question; those that begin with --list as well.
 OTHER_QUESTIONS = {"--dag", "--rulegraph", "--filegraph", "--d3dag", "--summary", "-S"}
 OTHER_QUESTIONS |= {"--detailed-summary", "-D", "-l", "--version", "-v"}
@@ -25,7 +26,7 @@ OTHER_QUESTIONS |= {"--detailed-summary", "-D", "-l", "--version", "-v"}
 def main(arguments: list[str]) -> int:
     """Print a line for each stage that would run; the status is snakemake's own."""
     if {"--help", "-h"} & set(arguments):
-        print(__doc__.strip())
+        print(HELP)
         return 0
     if forgotten := [printable(n) for n in configurations_among_targets(arguments)]:
         print(

@@ -11,10 +11,12 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+DESCRIPTION = "Convert a trained model to ONNX. Needs torch, transformers, onnx and onnxscript."
+
 
 def main(arguments: list[str]) -> int:
     """Write the ONNX file; the status is 1 if that is not possible."""
-    parser = argparse.ArgumentParser(prog="to_onnx.py", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="to_onnx.py", description=DESCRIPTION)
     parser.add_argument("model", type=Path, help="the directory of the model")
     parser.add_argument("onnx", type=Path, help="the file to write")
     given = parser.parse_args(arguments)
