@@ -1,6 +1,7 @@
 """Say what `snakemake` would do now and why, without doing it."""
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -44,7 +45,11 @@ def main(arguments: list[str]) -> int:
     if named & OTHER_QUESTIONS or any(option.startswith("--list") for option in named):
         return subprocess.run([*command, *cores, *arguments], check=False).returncode
     ran = subprocess.run(
-        [*command, "--dry-run", *cores, *arguments], capture_output=True, text=True, check=False
+        [*command, "--dry-run", *cores, *arguments],
+        env=os.environ | {"PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
     )
     if ran.returncode:
         sys.stderr.write(ran.stdout + ran.stderr)

@@ -1,5 +1,6 @@
 """What the commands of scripts/ print in an unusual environment, or for unusual arguments."""
 
+import json
 import os
 import subprocess
 import sys
@@ -42,3 +43,29 @@ def test_what_the_configuration_is_generated_from_is_not_left_out():
     assert ran("generate_config.py", "--zzz").returncode == 2
     assert ran("generate_config.py", "--help").returncode == 0
     assert schema.stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_an_encoding_lacks_is_printed_as_escapes(encoding):
+    program = """
+from mlm.foundations.command import print_json, run_command
+from mlm.foundations.errors import MlmError
+def main(_):
+    print_json(["\u010d\u202e", "\xe9"])
+    print("\u010d")
+    raise MlmError("\u2026")
+run_command("x", main)"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONIOENCODING": encoding, "PYTHONPATH": str(SCRIPTS)},
+        capture_output=True,
+    )
+    assert done.stderr == b"x: \\u2026\n"
+    *answer, last = done.stdout.decode(encoding).splitlines()
+    assert json.loads("".join(answer)) == ["\u010d\u202e", "\xe9"] and last == "\\u010d"
+
+
+def test_status_reads_what_snakemake_prints_in_any_encoding(tmp_path):
+    done = ran("status.py", "\u010d\u2026", "--directory", tmp_path, PYTHONIOENCODING="ascii")
+    assert "No rule to produce \\u010d\\u2026" in done.stderr
+    assert "Traceback" not in done.stderr and "Logging error" not in done.stderr

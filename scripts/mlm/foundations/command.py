@@ -1,6 +1,7 @@
 """What the commands of scripts/ share: their options, and how they end."""
 
 import argparse
+import codecs
 import json
 import signal
 import sys
@@ -38,8 +39,12 @@ def command_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
 def run_command(name: str, main: Callable[[list[str]], int | None]) -> None:
     """Call `main` with the arguments and end the process with the status that it returns.
 
-    If a reader such as `head` stops reading, the process ends without a traceback.
+    If a reader such as `head` stops reading, the process ends without a traceback. Characters that
+    the encoding of the output lacks (PYTHONIOENCODING) are printed as escapes.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # closed by the shell
+            stream.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(status_of(name, main, sys.argv[1:]))
 
@@ -60,6 +65,10 @@ def status_of(name: str, main: Callable[[list[str]], int | None], arguments: lis
 
 
 def print_json(value: Any) -> None:
-    """Print `value`, of dataclasses and plain values, as JSON; hidden characters as its escapes."""
-    text = json.dumps(as_json(value), ensure_ascii=False, indent=2)
+    """Print `value`, of dataclasses and plain values, as JSON.
+
+    Hidden characters become its escapes, and if the output is not UTF-8, all beyond ASCII.
+    """
+    has_all = codecs.lookup(getattr(sys.stdout, "encoding", "ascii")).name == "utf-8"
+    text = json.dumps(as_json(value), ensure_ascii=not has_all, indent=2)
     print(HIDDEN.sub(lambda hidden: json.dumps(hidden[0])[1:-1], text))

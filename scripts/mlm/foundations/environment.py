@@ -66,7 +66,7 @@ def installed_version(package: str) -> str | None:
 
 
 def check_encoding() -> None:
-    """Raise MlmError if Python takes file names and what it prints for another encoding than UTF-8.
+    """Raise MlmError if Python reads file names in another encoding than UTF-8.
 
     Only PYTHONUTF8=0 and locales such as en_US.ISO-8859-1 do that.
     """
