@@ -13,7 +13,7 @@ from mlm.config.resolution import resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.formats import Reading, read_range
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import ConfigError, MlmError
 
 
 @pytest.fixture(autouse=True)
@@ -231,6 +231,62 @@ def test_a_file_that_may_not_be_read_is_named_with_the_command_that_allows_it(tm
             matched_files({"train": ["a.txt"]})
     finally:
         os.seteuid(user)
+
+
+@pytest.mark.parametrize("rights", [0, 0o300, 0o600])
+@pytest.mark.parametrize("pattern", ["d/**/*.txt", "d/*/*.txt", "**/b.txt", "d/secret/*.txt"])
+def test_a_directory_that_may_not_be_read_is_named_with_the_command(pattern, rights, tmp_path):
+    said = refused_to_a_user(pattern, rights, tmp_path)
+    assert said.count("d/secret may not be read by this user (") == 1
+    assert "chmod u+rx d/secret" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("rights", [0, 0o300, 0o600])
+def test_a_file_is_read_by_its_name_from_a_directory_that_may_be_entered(rights, tmp_path):
+    for pattern in ("d/secret/b.txt", "d/*/b.txt"):
+        said = refused_to_a_user(pattern, rights, tmp_path)
+        assert ("chmod u+rx" in said) == (rights != 0o300), (pattern, said)
+
+
+def refused_to_a_user(pattern: str, rights: int, directory: Path) -> str:
+    """What is said of a pattern where d/secret has these rights; "" where the files are taken."""
+    Path("d/secret").mkdir(parents=True, exist_ok=True)
+    for name in ("d/a.txt", "d/b.txt", "d/secret/b.txt"):
+        Path(name).write_text("one\n")
+        os.chmod(name, 0o644)
+    # Root may read everything.
+    user = os.geteuid()
+    directory.chmod(0o777)
+    os.chown("d/secret", user or 65534, -1)
+    os.chmod("d/secret", rights)
+    os.seteuid(user or 65534)
+    try:
+        matched_files({"train": [pattern]})
+    except MlmError as error:
+        return str(error)
+    finally:
+        os.seteuid(user)
+        os.chmod("d/secret", 0o755)
+    return ""
+
+
+def test_a_file_name_with_a_control_character_is_refused_in_escapes():
+    for character, shown in (("\x1b", r"\x1b"), ("\n", r"\n"), ("\t", r"\t"), ("\x85", r"\x85")):
+        Path(f"a{character}b.txt").write_text("text\n")
+        with pytest.raises(MlmError) as caught:
+            matched_files({"train": ["*.txt"]})
+        expected = f"train: a{shown}b.txt has a control character in its name; rename it"
+        assert expected in str(caught.value)
+        Path(f"a{character}b.txt").unlink()
+
+
+def test_of_a_directory_the_pattern_of_its_files_is_named():
+    with pytest.raises(
+        ConfigError, match=r"train\[0\]: found '', expected string that is not empty"
+    ):
+        resolve({"corpus": {"source": "files", "files": {"train": [""]}}})
+    with pytest.raises(MlmError, match=r"'/' is a directory; name files: /\*\.txt"):
+        matched_files({"train": ["/"]})
 
 
 def test_a_file_name_that_is_not_utf8_is_refused_in_printable_words(tmp_path):

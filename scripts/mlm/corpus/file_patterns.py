@@ -6,21 +6,24 @@ that an edited source file reruns, and a pattern without a match stops before th
 
 import getpass
 import os
+import re
 import shlex
 from collections.abc import Callable, Mapping
-from glob import glob
+from glob import glob, has_magic
 from pathlib import Path
 
 from mlm.config.corpus import encoding_name
 from mlm.config.filters import quality_rules
 from mlm.config.resolution import Settings, run_section
-from mlm.foundations.errors import MlmError, listed
+from mlm.foundations.errors import MlmError, listed, printable
 
 #: Where the workflow writes, below the working directory.
 _OWN_PLACES = ("results", "state", "logs", ".snakemake")
 #: What `_READERS` of mlm.corpus.formats reads; named here without its libraries.
 FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def file_format(path: str) -> tuple[str, str | None]:
@@ -52,8 +55,9 @@ def matched_files(
     relative and an absolute path, is read once; `note` is told of the other names.
 
     Raises MlmError with every problem at once: a pattern without a match and where was
-    looked, one that meets this workflow's results, a link to nothing, a name that is not UTF-8,
-    an unknown ending, an empty file, a file in two splits.
+    looked, one that meets this workflow's results, a directory or file that may not be read, a link
+    to nothing, a name that is not UTF-8 or has a control character, an unknown ending, an empty
+    file, a file in two splits.
     """
     files, problems, owner = {}, [], {}
     for split, globs in patterns.items():
@@ -68,14 +72,15 @@ def matched_files(
         for path in files[split]:
             problems += _file_problems(split, path, owner)
     if problems:
-        raise MlmError(f"The files of the corpus:\n{listed(problems)}")
+        raise MlmError(f"The files of the corpus:\n{listed(dict.fromkeys(problems))}")
     return files
 
 
 def _matches(pattern: str) -> tuple[set[str], list[str]]:
     """The files that `pattern` matches, and what is wrong with the rest."""
     # pathlib's own glob takes no absolute pattern and shows hidden files.
-    named = [pattern] if os.path.isfile(pattern) else glob(pattern, recursive=True)
+    is_file = os.path.isfile(pattern)
+    named = [pattern] if is_file else glob(pattern, recursive=True)
     paths = {os.path.normpath(path) for path in named}
     problems = [
         f"{_printable(path)} is a link to {_printable(os.readlink(path))}, which does not exist. "
@@ -96,6 +101,11 @@ def _matches(pattern: str) -> tuple[set[str], list[str]]:
         for path in sorted(files)
         if not os.access(path, os.R_OK, effective_ids=True)
     ]
+    problems += [
+        f"The directory {_printable(path)} may not be read by this user ({getpass.getuser()}), so "
+        f"{pattern!r} finds no file in it. Allow it: chmod u+rx {shlex.quote(_printable(path))}"
+        for path in ([] if is_file else _closed_directories(pattern))
+    ]
     places = tuple(os.path.realpath(place) + os.sep for place in _OWN_PLACES)
     own = sorted(path for path in files if os.path.realpath(path).startswith(places))
     if own:
@@ -105,6 +115,23 @@ def _matches(pattern: str) -> tuple[set[str], list[str]]:
             "pattern to your texts (data/*.txt), or run elsewhere (snakemake --directory)"
         )
     return files - set(own), problems
+
+
+def _closed_directories(pattern: str) -> list[str]:
+    """The directories on the way of `pattern` that this user may not search: glob skips them."""
+    parts = pattern.split("/") if os.path.isabs(pattern) else [".", *pattern.split("/")]
+    closed = set()
+    for n, part in enumerate(parts):
+        following = parts[n + 1] if n + 1 < len(parts) else None
+        if following is None and part != "**":
+            break
+        # A name is found without listing its directory.
+        lists = part == "**" or has_magic(following)
+        needed = os.X_OK | (os.R_OK if lists else 0)
+        for path in glob("/".join(parts[: n + 1]) + "/", recursive=True):
+            if not os.access(path, needed, effective_ids=True):
+                closed.add(os.path.normpath(path))
+    return sorted(closed)
 
 
 def _each_once(paths: set[str], note: Callable[[str], None]) -> list[str]:
@@ -122,16 +149,19 @@ def _through_a_link(path: str) -> bool:
 
 
 def _printable(path: str) -> str:
-    """`path` as text that every stream takes: bytes that are no UTF-8 are escaped."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    """`path` on one line that every stream takes: bytes that are no UTF-8 are escaped."""
+    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    return printable(text.replace("\n", r"\n").replace("\t", r"\t"))
 
 
 def _no_match(split: str, pattern: str) -> str:
+    # pathlib's exists() and is_dir() raise where a directory may not be entered.
     where = Path.cwd() / pattern
-    while any(c in str(where) for c in "*?[") or not where.exists():
+    while any(c in str(where) for c in "*?[") or not os.path.exists(where):
         where = where.parent
-    if Path(pattern).is_dir():
-        return f"corpus.files.{split}: {pattern!r} is a directory; name files: {pattern}/*.txt"
+    if os.path.isdir(pattern):
+        files = os.path.join(pattern, "*.txt")
+        return f"corpus.files.{split}: {pattern!r} is a directory; name files: {files}"
     return (
         f"corpus.files.{split}: no file matches {pattern!r} (looked in {where}). To see what is "
         f"there: ls {where}. Patterns are relative to the directory that Snakemake works in"
@@ -140,10 +170,15 @@ def _no_match(split: str, pattern: str) -> str:
 
 def _file_problems(split: str, path: str, owner: dict[str, str]) -> list[str]:
     problems = []
-    if path != _printable(path):
+    if any("\ud800" <= character <= "\udfff" for character in path):
         return [
             f"corpus.files.{split}: the name {_printable(path)} is not UTF-8, so that no record "
             "can hold it; rename the file"
+        ]
+    if _CONTROL.search(path):
+        return [
+            f"corpus.files.{split}: {_printable(path)} has a control character in its name; "
+            "rename it"
         ]
     try:
         file_format(path)
