@@ -10,7 +10,12 @@ import pytest
 from loaded_script import loaded
 
 from mlm.foundations import environment
-from mlm.foundations.environment import check_environment, check_place, pinned_versions
+from mlm.foundations.environment import (
+    check_environment,
+    check_place,
+    pinned_versions,
+    refuse_future_dates,
+)
 from mlm.foundations.errors import MlmError
 
 REQUIREMENTS = Path(__file__).parents[2] / "envs" / "requirements.txt"
@@ -94,3 +99,21 @@ def test_a_full_disk_is_told_before_anything_is_begun(tmp_path, monkeypatch):
     with pytest.raises(MlmError, match="MB of free disk space"):
         check_place(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_link_of_the_future_is_refused_and_its_own_date_mended(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    future = (2_000_000_000, 2_000_000_000)
+    (tmp_path / "a.txt").touch()
+    (tmp_path / "link.txt").symlink_to("a.txt")
+    refuse_future_dates(["a.txt", "link.txt", "absent.txt"])
+    os.utime("link.txt", future, follow_symlinks=False)
+    with pytest.raises(MlmError, match=rf"link.txt is dated .*: touch -h {tmp_path}/link\.txt$"):
+        refuse_future_dates(["a.txt", "link.txt"])
+    os.utime("a.txt", future)
+    with pytest.raises(MlmError) as caught:
+        refuse_future_dates(["a.txt", "link.txt"])
+    command = str(caught.value).rpartition("today: ")[2]
+    assert "2033" in str(caught.value)
+    subprocess.run(command, shell=True, check=True, cwd="/")
+    refuse_future_dates(["a.txt", "link.txt"])

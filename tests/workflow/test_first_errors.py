@@ -191,5 +191,25 @@ def test_a_file_of_the_future(tmp_path):
     os.utime(file, (2_000_000_000, 2_000_000_000))
     own = "corpus: {source: files, files: {train: [a.txt]}}"
     answer = snakemake(tmp_path, "results/corpus/train.json", config=own)
-    assert "a.txt is dated in the future" in answer and "touch a.txt" in answer
+    assert "a.txt is dated in the future" in answer and f"touch {file}\n" in answer
+    assert "Execute 1 jobs" not in answer, "refused before the work"
+
+
+def test_a_result_of_the_future(tmp_path):
+    """As one that was copied from a machine whose clock is wrong."""
+    (tmp_path / "a.txt").write_text("\n".join(f"The {n} rivers of the land" for n in range(99)))
+    own = "corpus: {source: files, files: {train: [a.txt]}}"
+    (tmp_path / "own.yaml").write_text(own)
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "-s", str(ROOT / "Snakefile")]
+    subprocess.run(
+        [*command, "results/corpus/train.json", "--configfile", "own.yaml"],
+        cwd=tmp_path,
+        env=users_environment(),
+        check=True,
+        timeout=300,
+    )
+    result = tmp_path / "results/corpus/train.parquet"
+    os.utime(result, (2_000_000_000, 2_000_000_000))
+    answer = snakemake(tmp_path, "results/tokenizer/tokenizer.json", config=own, left=True)
+    assert "train.parquet is dated in the future" in answer and f"touch {result}\n" in answer
     assert "Execute 1 jobs" not in answer, "refused before the work"

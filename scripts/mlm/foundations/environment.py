@@ -129,19 +129,31 @@ def check_place(directory: Path) -> None:
         )
 
 
-def refuse_future_dates(sources: Iterable[str]) -> None:
-    """Raise MlmError if some of the files `sources` are dated in the future.
+def refuse_future_dates(paths: Iterable[str]) -> None:
+    """Raise MlmError if some of the files `paths` are dated in the future.
 
-    Only content counts, yet Snakemake deletes what a job has made if an input's date is later.
+    Only content counts, yet Snakemake deletes what a job has made if an input's date is later. Of a
+    link, its own date counts, too.
     """
-    now = time.time()
-    ahead = sorted({s for s in sources if os.path.exists(s) and os.path.getmtime(s) > now + 1})
+    latest, ahead = time.time() + 1, {}
+    for path in sorted(set(paths)):
+        if os.path.exists(path):
+            stats = {"touch": os.stat(path)}
+            if os.path.islink(path):
+                stats["touch -h"] = os.lstat(path)
+            # Absolute: Snakemake may work in another directory than the user.
+            place = os.path.abspath(path)
+            ahead |= {(c, place): s.st_mtime for c, s in stats.items() if s.st_mtime > latest}
     if ahead:
+        (_, first), date = next(iter(ahead.items()))
+        named: dict[str, list[str]] = {}
+        for command, place in [*ahead][:10]:
+            named.setdefault(command, []).append(place)
+        commands = " && ".join(f"{command} {shlex.join(named[command])}" for command in named)
         others = f" and {len(ahead) - 10} more files" if len(ahead) > 10 else ""
         raise MlmError(
-            f"{ahead[0]} is dated in the future ({time.ctime(os.path.getmtime(ahead[0]))}), and "
-            "Snakemake would delete what is made from it. Give it the date of today: "
-            f"touch {shlex.join(ahead[:10])}{others}"
+            f"{first} is dated in the future ({time.ctime(date)}), and Snakemake would delete what "
+            f"is made from it. Give it the date of today: {commands}{others}"
         )
 
 
