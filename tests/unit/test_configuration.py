@@ -1,5 +1,6 @@
 """The configuration tells all its problems at once and is canonical when it has none."""
 
+import datetime
 from pathlib import Path
 from typing import get_args, get_origin
 
@@ -441,12 +442,41 @@ def test_keys_that_are_no_text_are_told_once():
     ]
 
 
+def test_keys_are_quoted_once():
+    assert problems({"runs": {datetime.date(2024, 1, 1): {}}}) == [
+        'runs: a key must be text, found 2024-01-01; write "2024-01-01"'
+    ]
+
+
+def test_numbers_too_long_for_python_to_write_are_told():
+    huge = 1 << 20_000
+    found = problems(
+        {
+            "seed": huge,
+            "pretraining": {"optimizer": {"learning_rate": huge}},
+            "model": {"config": {"hidden_size": huge, "layer_norm_eps": huge, "other": [huge]}},
+        }
+    )
+    assert len(found) >= 4 and all("a number of more than 4,300 digits" in f for f in found)
+
+
+def test_runs_are_not_compared_beside_another_problem():
+    runs = {"ko": {"pretraining": {"seed": -1}}, "small": {"pretraining": {"seed": "x"}}}
+    found = problems({"runs": runs})
+    assert len(found) == 2 and not any("same settings" in line for line in found)
+
+
 @pytest.mark.parametrize(
     "runs",
     [
         {"ko": {}, "small": {}, "wide": {"model": {"config": {"hidden_size": 256}}}},
         {"ko": {"pretraining": {"seed": 0}}, "small": {"pretraining": {"epochs": None}}},
         {"ko": {"pretraining": {"checkpoint": {"keep": 9}}}, "small": None},
+        {"ko": {"pretraining": {"engine": "tensorflow"}}, "small": {}},
+        {
+            "ko": {"pretraining": {"forget": ["document:7", "document:8"]}},
+            "small": {"pretraining": {"forget": ["document:8", "document:7"]}},
+        },
     ],
 )
 def test_runs_of_the_same_settings_are_refused_with_their_names(runs):

@@ -1,6 +1,7 @@
 """The section `model`: families, config files, and what of the defaults applies to them."""
 
 import json
+import os
 
 import pytest
 
@@ -86,6 +87,12 @@ def test_a_hub_id_must_be_pinned_and_is_the_only_source(config_file):
             "hidden_dropout_prob: found 1.5, expected number from 0 to less",
         ),
         ({"layer_norm_eps": float("nan")}, "layer_norm_eps: found nan, expected finite number"),
+        ({"type_vocab_size": 0}, "type_vocab_size: found 0, expected integer from 1 to"),
+        ({"layer_norm_eps": -1}, "layer_norm_eps: found -1, expected number above 0 and below 1"),
+        ({"layer_norm_eps": 1e300}, "layer_norm_eps: found 1e[+]300, expected number above 0"),
+        ({"id2label": {"0": [float("inf")]}}, "id2label: found .*, expected finite numbers"),
+        ({"norm_eps": 0}, "norm_eps: found 0, expected number above 0 and below 1"),
+        ({"initializer_range": 1e30}, "initializer_range: found 1e[+]30, expected number from 0"),
         ({"is_decoder": True}, "is_decoder: True makes another kind of model"),
         ({"pad_token_id": 7}, "pad_token_id: the workflow sets it itself"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings: the workflow sets it itself"),
@@ -94,6 +101,29 @@ def test_a_hub_id_must_be_pinned_and_is_the_only_source(config_file):
 def test_fields_that_no_model_can_have_are_named(config, problem):
     with pytest.raises(ConfigError, match=problem):
         model({"config": config})
+
+
+def test_deberta_may_have_no_token_types():
+    initialisation = {"attention": "standard"}
+    found = model(
+        {"family": "deberta", "config": {"type_vocab_size": 0}, "initialisation": initialisation}
+    )
+    assert found["config"]["type_vocab_size"] == 0
+
+
+def test_a_config_file_that_is_no_regular_file_is_refused_unread(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(ConfigError, match=r"is not a regular file; a config\.json of"):
+            model({"config_file": str(path)})
+
+
+@pytest.mark.parametrize("depth", [500, 5000])
+def test_a_config_file_nested_too_deeply_is_refused(tmp_path, depth):
+    file = tmp_path / "deep.json"
+    file.write_text('{"model_type": "bert", "x": ' + "[" * depth + "]" * depth + "}")
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        model({"config_file": str(file)})
 
 
 def test_what_is_set_beside_a_config_file_is_honoured_though_it_equals_the_default(

@@ -35,6 +35,9 @@ BRANCHING_FAMILIES = ("longformer",)
 #: Families whose dropout draws from a generator that no saved state can hold.
 UNSAVED_DROPOUT = ("deberta", "deberta-v2")
 
+#: Families that may have no embedding of token types.
+NO_TOKEN_TYPES = ("deberta", "deberta-v2")
+
 #: Families that `model.initialisation.attention: neighbour_heads` is made for: a table of
 #: absolute positions, or rotary ones, and a first layer of its own.
 NEIGHBOUR_FAMILIES = (

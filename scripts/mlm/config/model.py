@@ -1,19 +1,32 @@
 """Section `model`: the architecture, and how its weights begin."""
 
 import json
-import math
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ConfigDict
 
 from mlm.config.families import (
+    NO_TOKEN_TYPES,
     too_few_positions,
     unfit_family,
     unfit_for_neighbour_heads,
 )
-from mlm.config.fields import LARGEST, BelowOne, Count, Section, Text, expected, section
+from mlm.config.fields import (
+    LARGEST,
+    BelowOne,
+    Count,
+    ProperFraction,
+    Section,
+    Text,
+    expected,
+    section,
+)
 from mlm.config.hub_names import unpinned
+from mlm.config.problems import DEEPEST, depth_of, in_words
 
 #: Fields of the transformers configuration that the workflow itself sets.
 SET_BY_THE_WORKFLOW = (
@@ -149,7 +162,7 @@ class Model(Section):
             return problems + _field_problems(fields)
         if reason := unfit_family(family, engine):
             return [*problems, where + reason]
-        if wrong := _field_problems(fields):
+        if wrong := _field_problems(fields, family):
             return problems + wrong
         if self.initialisation.attention == "neighbour_heads":
             problem = unfit_for_neighbour_heads(family, fields)
@@ -166,8 +179,11 @@ class ModelOfRun(Model):
         return self.config_file or {}
 
 
-def _field_problems(fields: dict[str, Any]) -> list[str]:
-    """Fields that no masked language model has in this form, from `config` and a config file."""
+def _field_problems(fields: dict[str, Any], family: str | None = None) -> list[str]:
+    """Fields that no masked language model has in this form, from `config` and a config file.
+
+    `family` is None if only the Hub knows it.
+    """
     hints, problems = ModelFields.hints(), []
     counts = [n for n, hint in hints.items() if hint == hints["hidden_size"]]
     for name in (*counts, *_COUNTS):
@@ -177,18 +193,47 @@ def _field_problems(fields: dict[str, Any]) -> list[str]:
         value = fields.get(name, 0)
         if type(value) not in (int, float) or not 0 <= value < 1:
             problems.append((name, expected(BelowOne)))
+    least = 0 if family is None or family in NO_TOKEN_TYPES else 1
+    types = fields.get("type_vocab_size")
+    if types is not None and not (type(types) is int and least <= types <= LARGEST):
+        problems.append(("type_vocab_size", f"integer from {least} to {LARGEST}"))
+    deviation = fields.get("initializer_range")
+    if deviation is not None and not (_is_finite(deviation) and 0 <= deviation <= 10):
+        problems.append(("initializer_range", "number from 0 to 10"))
     problems += [
-        (name, "finite number")
+        (name, expected(ProperFraction))
         for name, value in fields.items()
-        if isinstance(value, float) and not math.isfinite(value)
+        if name.endswith("_eps") and value is not None
+        if type(value) not in (int, float) or (_is_finite(value) and not 0 < value < 1)
     ]
-    lines = [f"model.config.{name}: found {fields[name]!r}, expected {e}" for name, e in problems]
+    problems += [
+        (name, "finite numbers" if isinstance(value, dict | list) else "finite number")
+        for name, value in fields.items()
+        if name != "initializer_range" and not all(map(_is_finite, _numbers_in(value)))
+    ]
+    lines = [
+        f"model.config.{name}: found {in_words(fields[name])}, expected {e}" for name, e in problems
+    ]
     return lines + [
-        f"model.config.{name}: {fields[name]!r} makes another kind of model of it; a masked "
-        "language model is an encoder. Leave it out"
+        f"model.config.{name}: {in_words(fields[name])} makes another kind of model of it; a "
+        "masked language model is an encoder. Leave it out"
         for name in _DECODERS
         if fields.get(name)
     ]
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether `value` is a number that a float can hold."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max
+
+
+def _numbers_in(value: Any) -> Iterator[int | float]:
+    """Every number in `value`, at any depth."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _numbers_in(inner)
+    elif type(value) in (int, float):
+        yield value
 
 
 def _size_problems(family: str, fields: dict[str, Any], sequence_length: int) -> list[str]:
@@ -205,12 +250,18 @@ def _size_problems(family: str, fields: dict[str, Any], sequence_length: int) ->
 def _read(path: str) -> tuple[dict, str | None]:
     """The config file's content, and what is wrong with it, in words."""
     where = f"model.config_file: {path}: "
+    if os.path.exists(path) and not os.path.isfile(path):
+        return {}, f"{where}is not a regular file; a config.json of transformers is expected"
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}, f"{where}no such file; a config.json of transformers is expected"
+    except RecursionError:
+        return {}, f"{where}nested too deeply; a config.json of transformers is expected"
     except (OSError, ValueError) as error:
         return {}, f"{where}is not readable as JSON ({error})"
+    if depth_of(content) > DEEPEST:
+        return {}, f"{where}nested too deeply; a config.json of transformers is expected"
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         return {}, f"{where}names no model_type; a config.json of transformers is expected"
     return content, None

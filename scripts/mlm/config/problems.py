@@ -13,6 +13,8 @@ from pydantic_core import ErrorDetails
 from mlm.config.fields import Section, expected, is_section, taken_apart
 
 _Model = TypeVar("_Model", bound=Section)
+#: So many sections and lists inside one another; beyond, readers run out of stack.
+DEEPEST = 100
 
 
 def canonical(value: Any, hint: Any) -> Any:
@@ -33,7 +35,8 @@ def canonical(value: Any, hint: Any) -> Any:
     if isinstance(value, str):
         value = _from_text(value, kinds, nullable or bare is Any)
     if kinds == {float} and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        with contextlib.suppress(OverflowError):
+            return float(value)
     if kinds == {int} and isinstance(value, float) and value.is_integer():
         return int(value)
     return value
@@ -47,8 +50,8 @@ def with_text_keys(value: Any, path: str = "") -> tuple[Any, list[str]]:
     if not isinstance(value, dict):
         return value, []
     kept, problems = {}, []
-    if wrong := [json.dumps(key, default=str) for key in value if not isinstance(key, str)]:
-        quoted = ", ".join(f'"{key}"' for key in wrong)
+    if wrong := [_key_in_words(key) for key in value if not isinstance(key, str)]:
+        quoted = ", ".join(map(json.dumps, wrong))
         problems.append(
             f"{path or 'the top level'}: a key must be text, found {', '.join(wrong)}; "
             f"write {quoted}"
@@ -61,6 +64,30 @@ def with_text_keys(value: Any, path: str = "") -> tuple[Any, list[str]]:
             if held or not lines:
                 kept[key] = held
     return kept, problems
+
+
+def depth_of(value: Any) -> int:
+    """How many sections and lists lie inside one another in `value`."""
+    levels, level = 0, [value]
+    while level := [inner for inner in level if isinstance(inner, dict | list)]:
+        levels += 1
+        level = [v for held in level for v in (held.values() if isinstance(held, dict) else held)]
+    return levels
+
+
+def _key_in_words(key: Any) -> str:
+    try:
+        return json.dumps(key) if key is None or isinstance(key, int | float) else str(key)
+    except ValueError:
+        return in_words(key)
+
+
+def in_words(value: Any) -> str:
+    """`value` as Python writes it; Python refuses to write the longest numbers."""
+    try:
+        return repr(value)
+    except ValueError:
+        return "a number of more than 4,300 digits"
 
 
 def _from_text(text: str, kinds: set, nullable: bool) -> Any:
@@ -104,7 +131,7 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
     value = detail["input"]
     if isinstance(value, float) and not math.isfinite(value):
         return f"{path}: {value} is not a finite number"
-    found = "null" if value is None else repr(value)
+    found = "null" if value is None else in_words(value)
     hint, wanted = _hint(model, detail["loc"])
     words = expected(wanted)
     if get_origin(hint) is Literal and isinstance(value, str):

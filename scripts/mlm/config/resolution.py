@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mlm.config.configuration import RUN_SECTIONS, Configuration, Overrides
+from mlm.config.families import engine_for
 from mlm.config.pretraining import with_its_length_alone
 from mlm.config.problems import checked, merged, with_text_keys
 from mlm.config.sweep import swept
-from mlm.foundations.errors import ConfigError
+from mlm.foundations.errors import ConfigError, printable
 
 
 class Settings(dict):
@@ -47,8 +48,7 @@ def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
         where = f"runs.{name}: " if plain["runs"][name] else ""
         found += [where + line for line in configuration.contradictions_of_run(run)]
     found += configuration.contradictions_between_runs(runs)
-    found += _identical(runs, configuration.seed)
-    if found:
+    if found := found or _identical(runs, configuration.seed):
         raise ConfigError(list(dict.fromkeys(found)))
     settings = Settings(configuration.model_dump() | {"runs": plain["runs"]})
     settings["model"]["config"] = configuration.model.shown_fields()
@@ -61,13 +61,17 @@ def _identical(runs: Mapping[str, Overrides], seed: int) -> list[str]:
     alike: dict[str, list[str]] = {}
     for name, run in runs.items():
         settings = run.model_dump() | {"model": run.model.of_jobs()}
-        if settings["pretraining"]["seed"] is None:
-            settings["pretraining"]["seed"] = seed
-        del settings["pretraining"]["checkpoint"]
+        pretraining = settings["pretraining"]
+        if pretraining["seed"] is None:
+            pretraining["seed"] = seed
+        pretraining["engine"] = engine_for(pretraining["engine"], run.model.model_type)
+        pretraining["forget"].sort()
+        del pretraining["checkpoint"]
         alike.setdefault(json.dumps(settings, sort_keys=True, default=str), []).append(name)
     return [
-        f"runs: {', '.join(names)} have the same settings, so that one model would be trained "
-        f"{len(names)} times; keep one of them. The runs of several overlays are added up"
+        f"runs: {', '.join(map(printable, names))} have the same settings, so that one model "
+        f"would be trained {len(names)} times; keep one of them. The runs of several overlays are "
+        "added up"
         for names in alike.values()
         if len(names) > 1
     ]
