@@ -37,8 +37,7 @@ def main(arguments: list[str]) -> int:
         )
         return 2
     for file in configfiles(arguments):
-        if Path(file).is_file():
-            read_overlay(Path(file))
+        read_overlay(Path(file))
     cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(BASE / "Snakefile")]
     named = {argument.split("=")[0] for argument in arguments}
@@ -70,14 +69,14 @@ def main(arguments: list[str]) -> int:
 
 def working_directory(arguments: list[str]) -> str:
     """Where the results are: what --directory says, or here."""
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--directory", "-d", default=".")
     return parser.parse_known_args(arguments)[0].directory
 
 
 def configfiles(arguments: list[str]) -> list[str]:
     """The files of --configfile, in which Snakemake finds errors without saying where."""
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
     return parser.parse_known_args(arguments)[0].configfile
 

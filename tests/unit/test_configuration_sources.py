@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 import re
 import subprocess
 import sys
@@ -25,6 +26,10 @@ ROOT = Path(__file__).parents[2]
 DEFAULTS = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
 
 DEFAULT_STEPS = DEFAULTS["pretraining"]["steps"]
+#: Ten levels of ten aliases each.
+ALIASES = b"a0: &a0 [1]\n" + b"".join(
+    b"a%d: &a%d [%s]\n" % (n, n, b", ".join([b"*a%d" % (n - 1)] * 10)) for n in range(1, 11)
+)
 
 
 def started_with(overlay: dict, edits: dict | None = None):
@@ -223,6 +228,15 @@ def test_a_file_without_keys_or_sense_is_left_to_snakemake(tmp_path, text):
         (b"seed: !!python/name:os.sep\n", "line 1: could not determine a constructor for the tag"),
         (b"seed: [1\nreport: {}\n", "line 2: not valid YAML: did not find expected ',' or ']'"),
         (b"- 1\n", "holds no keys"),
+        (b"? [a, b]\n: 1\n", "line 1: a key must be text, found a list or a section"),
+        (b"{a: 1}: 2\n", "line 1: a key must be text, found a list or a section"),
+        (b"seed: 1\nreport:\n  <<: 1\n", "line 3: << merges a section, found another value"),
+        ("seed: 1\n".encode("utf-16"), "iconv -f utf-16 -t utf-8"),
+        (b"a: " + b"[" * 3000 + b"]" * 3000, "line 1: nested too deeply"),
+        (b"a: " + b"[" * 200_000, "line 1: nested too deeply"),
+        (b'{"a": ' + b"[" * 500 + b"]" * 500 + b"}", "nested too deeply"),
+        (b'{"a": ' + b"[" * 3000 + b"]" * 3000 + b"}", "nested too deeply"),
+        (ALIASES, "holds more than 100,000 values with its aliases (*) written out"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, content, words):
@@ -231,6 +245,49 @@ def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, cont
     with pytest.raises(MlmError, match=re.escape(f"--configfile {file}")) as caught:
         read_overlay(file)
     assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", ["[1", "*x", "!!python/name:os.system", "\x1b", "[" * 3000, "{[1]: 2}"]
+)
+def test_a_value_of_the_command_line_that_is_no_yaml_is_named(value):
+    with pytest.raises(MlmError, match=r"^--config seed=") as caught:
+        read_settings(ROOT / "config.yaml", [], [f"seed={value}"])
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to("absent.yaml")
+    for file, words in (
+        (tmp_path / "pipe", "is not a regular file"),
+        (tmp_path, "is not a regular file"),
+        (Path("/dev/null"), "is not a regular file"),
+        (tmp_path / "dangling", "links to absent.yaml, which does not exist"),
+    ):
+        with pytest.raises(MlmError, match=f"^--configfile {file}: {words}"):
+            read_overlay(file)
+        assert repeated_keys([file]) == []
+
+
+def test_many_aliases_and_deep_lists_are_told_to_snakemake_too(tmp_path):
+    for content, words in ((ALIASES, "100,000 values"), (b"[" * 3000, "nested too deeply")):
+        (tmp_path / "mine.yaml").write_bytes(content)
+        with pytest.raises(MlmError, match=words):
+            repeated_keys([tmp_path / "mine.yaml"])
+
+
+def test_the_status_refuses_a_directory_before_snakemake_reads_it(tmp_path):
+    command = [sys.executable, str(ROOT / "scripts" / "status.py"), "--configfile", "."]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 1 and "--configfile .: is not a regular file" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_the_status_takes_values_of_the_command_line_as_snakemake_does(tmp_path):
+    command = [sys.executable, str(ROOT / "scripts" / "status.py"), "--config", "seed=[1"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 1 and "seed: found '[1', expected integer" in ran.stderr
 
 
 def test_a_value_that_contains_itself_is_told_to_snakemake_too(tmp_path):

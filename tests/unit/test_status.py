@@ -81,7 +81,12 @@ def test_a_configuration_without_its_option_is_told(status, snakemake, capsys, a
     "arguments",
     [["--configfile", "a.yaml", "b.yaml"], ["--configfile=a.yaml"], ["report.html", "-n"]],
 )
-def test_what_belongs_to_snakemake_is_given_to_it(status, snakemake, arguments):
+def test_what_belongs_to_snakemake_is_given_to_it(
+    status, snakemake, arguments, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text("seed: 1\n")
     snakemake[1][0] = "Nothing to be done"
     assert status.main(arguments) == 0
     assert snakemake[0][0][-len(arguments) :] == arguments

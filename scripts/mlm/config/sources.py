@@ -4,6 +4,7 @@ Snakemake merges config.yaml, which contains defaults, the files of `--configfil
 `--config` before the workflow sees any of it. Commands without Snakemake do the same here.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,13 +15,15 @@ import yaml
 
 from mlm.config.configuration import Configuration
 from mlm.config.pretraining import LENGTHS, with_its_length_alone
-from mlm.config.problems import canonical, merged
+from mlm.config.problems import DEEPEST, canonical, depth_of, merged
 from mlm.config.resolution import Settings, resolve
 from mlm.foundations.errors import MlmError
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: Snakemake runs the Python in a file with this key.
 _PROGRAM = "__use_yte__"
+#: Values in a file with every alias written out; for more, readers take minutes or for ever.
+_MOST_VALUES = 100_000
 
 
 def read_settings(
@@ -40,7 +43,7 @@ def read_settings(
         key, equals, value = assignment.partition("=")
         if not (key and equals):
             raise MlmError(f"--config {assignment}: expected KEY=VALUE")
-        overlay = merged(overlay, {key: yaml.load(value, _LOADER)})
+        overlay = merged(overlay, {key: _read_yaml(value, f"--config {assignment}")})
     whole = merged(read_overlay(defaults), overlay)
     return settings_from(whole, overlay, [defaults, *overlays])
 
@@ -66,7 +69,8 @@ def settings_from(
     """The resolved configuration of the merged `config`.
 
     `overlay` is the part from `--configfile` and `--config`; `files` are all that were merged.
-    Raises ConfigError with every problem, and MlmError for a value that contains itself.
+    Raises ConfigError with every problem, and MlmError for a value that contains itself or
+    is too deep or too large.
     """
     problems = repeated_keys(files)
     given, undecided = set_by_user(config, overlay)
@@ -76,15 +80,23 @@ def settings_from(
 def read_overlay(file: Path) -> dict[str, Any]:
     """The content of a configuration file; MlmError with file, line and remedy if it has none."""
     where = f"--configfile {file}"
+    if os.path.islink(file) and not os.path.exists(file):
+        raise MlmError(
+            f"{where}: links to {os.readlink(file)}, which does not exist; restore it, or name "
+            "another file"
+        )
+    if os.path.exists(file) and not os.path.isfile(file):
+        raise MlmError(f"{where}: is not a regular file; write the configuration to a file")
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise MlmError(f"{where}: there is no such file") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
+        encoding = "utf-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
         raise MlmError(
             f"{where}, line {line}: not UTF-8 (byte 0x{error.object[error.start]:02x}). Convert "
-            f"it, for instance: iconv -f latin1 -t utf-8 {file} > utf8.yaml"
+            f"it, for instance: iconv -f {encoding} -t utf-8 {file} > utf8.yaml"
         ) from None
     except OSError as error:
         raise MlmError(f"{where}: cannot be read ({error.strerror})") from None
@@ -92,6 +104,10 @@ def read_overlay(file: Path) -> dict[str, Any]:
         content = json.loads(text)
     except ValueError:
         content = _read_yaml(text, where)
+    except RecursionError:
+        raise _too_deep(where) from None
+    if depth_of(content) > DEEPEST:
+        raise _too_deep(where)
     if not isinstance(content, dict):
         raise MlmError(f"{where}: holds no keys; expected sections as in config.yaml")
     if _PROGRAM in content:
@@ -103,7 +119,7 @@ def read_overlay(file: Path) -> dict[str, Any]:
 
 def _read_yaml(text: str, where: str) -> Any:
     try:
-        list(_repeated(yaml.compose(text, _LOADER), where))
+        list(_repeated(_composed(text, where), where))
         return yaml.load(text, _LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -113,13 +129,37 @@ def _read_yaml(text: str, where: str) -> Any:
             remedy = "YAML is indented with spaces; replace the tab"
         elif "single document" in str(error.context):
             remedy = "a second document begins there (---); put each into a file of its own"
-        elif isinstance(error, yaml.constructor.ConstructorError):
+        elif "tag" in str(error.problem):
             remedy = f"{error.problem}; write the value itself, without a tag"
+        elif "unhashable" in str(error.problem):
+            remedy = "a key must be text, found a list or a section; write a name"
+        elif "merging" in str(error.context) or "merging" in str(error.problem):
+            remedy = "<< merges a section, found another value; write a section or its alias"
         else:
             remedy = f"not valid YAML: {error.problem}"
         raise MlmError(f"{where}: {remedy}") from None
     except (ValueError, yaml.YAMLError) as error:
         raise MlmError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
+
+
+def _composed(text: str, where: str) -> yaml.Node | None:
+    """The nodes of a YAML document. MlmError if it is nested too deeply for the composer, which
+    would end the process.
+    """
+    depth = 0
+    for event in yaml.parse(text, _LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise _too_deep(f"{where}, line {event.start_mark.line + 1}")
+    return yaml.compose(text, _LOADER)
+
+
+def _too_deep(where: str) -> MlmError:
+    return MlmError(
+        f"{where}: nested too deeply; expected at most {DEEPEST} sections and lists inside one "
+        "another, as in config.yaml"
+    )
 
 
 def set_by_user(
@@ -205,12 +245,15 @@ def repeated_keys(files: Iterable[str | Path]) -> list[str]:
     """A line for each key that is set twice in one section of a configuration file.
 
     YAML readers take the last one and say nothing. Files that cannot be read are skipped, since
-    Snakemake reported them before. Raises MlmError for a value that contains itself.
+    Snakemake reported them before. Raises MlmError for a value that contains itself
+    or is too deep or too large.
     """
     problems = []
     for file in dict.fromkeys(map(str, files)):
+        if not os.path.isfile(file):
+            continue
         try:
-            root = yaml.compose(Path(file).read_text(encoding="utf-8"), Loader=_LOADER)
+            root = _composed(Path(file).read_text(encoding="utf-8"), f"--configfile {file}")
         except (OSError, ValueError, yaml.YAMLError):
             continue
         problems += [
@@ -225,17 +268,27 @@ def _lines(first: int, second: int) -> str:
 
 
 def _repeated(
-    node: yaml.Node | None, where: str, path: str = "", above: tuple = ()
+    node: yaml.Node | None,
+    where: str,
+    path: str = "",
+    above: tuple = (),
+    visited: Iterator[int] | None = None,
 ) -> Iterator[tuple[str, int, int]]:
+    visited = itertools.count() if visited is None else visited
     if node in above:
         raise MlmError(
             f"{where}, line {node.start_mark.line + 1}: the value of {path} contains itself, by "
             "an alias (*); write it out without the alias"
         )
+    if next(visited) >= _MOST_VALUES:
+        raise MlmError(
+            f"{where}: holds more than {_MOST_VALUES:,} values with its aliases (*) written out; "
+            "remove aliases of aliases"
+        )
     above = (*above, node)
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
-            yield from _repeated(item, where, f"{path}[{number}]", above)
+            yield from _repeated(item, where, f"{path}[{number}]", above, visited)
     if not isinstance(node, yaml.MappingNode):
         return
     lines: dict[str, int] = {}
@@ -248,4 +301,4 @@ def _repeated(
         if key.value in lines and key.value != "<<":
             yield here, lines[key.value], line
         lines[key.value] = line
-        yield from _repeated(value, where, here, above)
+        yield from _repeated(value, where, here, above, visited)
