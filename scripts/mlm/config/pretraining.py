@@ -291,7 +291,7 @@ def parsed(what: str) -> Forgotten:
         raise ValueError(
             f"{what!r} names nothing; expected something like {', '.join(KINDS.values())}"
         )
-    if kind == "document" and not (value.isascii() and value.isdecimal()):
+    if kind == "document" and not (value.isascii() and value.isdecimal() and len(value) <= 18):
         raise ValueError(
             f"{what!r}: {value!r} is not the number of a document, counted from 0 in the train "
             "split"
