@@ -23,7 +23,8 @@ def main(arguments: list[str]) -> None:
     settings = read_settings_in(
         given.directory, BASE / "config.yaml", given.configfile, given.config
     )
-    model = _checked_model(given.run or next(iter(settings["runs"])), settings)
+    run = next(iter(settings["runs"])) if given.run is None else given.run
+    model = _checked_model(run, settings)
     from mlm.evaluation.fill_mask import answers, use_cpu
 
     use_cpu(settings["accelerator"]["cpu_threads"])
