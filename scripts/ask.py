@@ -40,7 +40,7 @@ def _answer(given: argparse.Namespace, command: str) -> None:
 
     overlays, values = given.configfile, given.config
     settings = read_settings_in(given.directory, BASE / "config.yaml", overlays, values)
-    run = given.run or next(iter(settings["runs"]))
+    run = next(iter(settings["runs"])) if given.run is None else given.run
     if given.forget:
         from mlm.asking.forgetting import forgetting
 
@@ -103,9 +103,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
 
 
 def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
+    if not text.isdecimal() or len(text) > 18 or not int(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r}; expected a whole number, 1 or more (give the sentence before it)"
+            f"{text!r}; expected an integer, 1 or more, of at most 18 digits (give the sentence "
+            "before it)"
         )
     return int(text)
 

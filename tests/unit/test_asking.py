@@ -572,7 +572,7 @@ def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
     for number in ("0", "-1", "many"):
         with pytest.raises(SystemExit):
             script(["x", f"--most={number}"])
-        assert f"'{number}'; expected a whole number, 1 or more" in capsys.readouterr().err
+        assert f"'{number}'; expected an integer, 1 or more" in capsys.readouterr().err
     shutil.rmtree("results/manifests")
     assert script(["x", "--configfile", "my.yaml", "--config", "seed=1"]) == 1
     command = "results/manifests/validation.json --configfile my.yaml --config seed=1\n"

@@ -7,8 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from loaded_script import loaded
+
+from mlm.config.pretraining import parsed
+from mlm.foundations.command import status_of
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
+LONG = "9" * 5000
 
 
 def ran(name, *arguments, **environment):
@@ -69,3 +74,30 @@ def test_status_reads_what_snakemake_prints_in_any_encoding(tmp_path):
     done = ran("status.py", "\u010d\u2026", "--directory", tmp_path, PYTHONIOENCODING="ascii")
     assert "No rule to produce \\u010d\\u2026" in done.stderr
     assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["x", "--most", LONG], "left out) … 999"),
+        (["x", "--most", LONG], "expected an integer, 1 or more, of at most 18 digits"),
+        (["x", f"--zzz{LONG}"], "characters left out) … 999"),
+    ],
+)
+def test_a_long_argument_is_shortened(capsys, arguments, words):
+    with pytest.raises(SystemExit):
+        loaded("ask").main(arguments)
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert words in said and len(said) < 1000 and "_positive" not in said
+
+
+def test_a_number_of_a_document_has_few_digits():
+    with pytest.raises(ValueError, match="is not the number of a document"):
+        parsed(f"document:{LONG}")
+
+
+@pytest.mark.parametrize("name", ["ask", "fill"])
+def test_an_empty_name_of_a_run_is_unknown(capsys, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    assert status_of("x", loaded(name).main, ["A [MASK].", "--run", ""]) == 1
+    assert "o run is called ''; there are: base" in capsys.readouterr().err

@@ -177,8 +177,8 @@ def test_all_states_are_kept_where_keep_says_all():
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["--replay", "A sentence."], "'A sentence.'; expected a whole number, 1 or more"),
-        (["A sentence.", "--replay", "0"], "'0'; expected a whole number, 1 or more"),
+        (["--replay", "A sentence."], "'A sentence.'; expected an integer, 1 or more"),
+        (["A sentence.", "--replay", "0"], "'0'; expected an integer, 1 or more"),
         (["A sentence.", "--from-start"], "--from-start goes with --replay"),
     ],
 )

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from mlm.foundations.environment import check_encoding
-from mlm.foundations.errors import HIDDEN, error_in_words, printable
+from mlm.foundations.errors import HIDDEN, MlmError, error_in_words
 from mlm.foundations.typed_artefacts import as_json
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        super().error(printable(message))
+        super().error(str(MlmError(message)))
 
 
 def command_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
