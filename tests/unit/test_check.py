@@ -2,16 +2,20 @@
 
 import gzip
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 from collections import namedtuple
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from mlm.check import sample
-from mlm.check.check import Forecast, check, in_time, judge_machine, show, timed_steps
+from mlm.check.check import Forecast, check, in_time, judge_machine, show
 from mlm.check.estimate import Size, StageEstimate, sizes_of, stages_of_run, together, updates
 from mlm.check.rehearsal import Steps, TimeRange, rehearse_data
 from mlm.check.sample import sample_of
@@ -170,9 +174,20 @@ def test_a_time_is_a_range(span, words):
 
 @pytest.mark.slow
 def test_a_tpu_that_is_not_here_is_left_to_the_preflight():
-    settings, forecast = resolve({"accelerator": {"kind": "tpu"}}), Forecast()
-    assert timed_steps(settings, run_in(settings), None, {}, None, forecast) is None
-    assert "snakemake --cores 2 preflight" in forecast.warnings[0] and not forecast.problems
+    # In a process of its own: TensorFlow takes its number of threads once.
+    program = """
+from mlm.check.check import Forecast, timed_steps
+from mlm.config.resolution import resolve
+from mlm.config.run import RunConfiguration
+settings, forecast = resolve({"accelerator": {"kind": "tpu"}}), Forecast()
+run = RunConfiguration.of(settings, "base")
+assert timed_steps(settings, run, None, {}, None, forecast) is None
+assert "snakemake --cores 2 preflight" in forecast.warnings[0] and not forecast.problems
+"""
+    scripts = str(Path(__file__).parents[2] / "scripts")
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, env=os.environ | {"PYTHONPATH": scripts}
+    )
 
 
 @pytest.mark.parametrize("free, fits", [(10**12, True), (120_000_000, False)])
