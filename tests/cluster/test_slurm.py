@@ -110,8 +110,9 @@ def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(on_slurm, tmp_
     on_slurm(projects["srun"], model, *tasks).finished()
     found = {name: digests(project.path / "results") for name, project in projects.items()}
     assert found["srun"] == found["here"] and model.removeprefix("results/") in found["here"]
-    log = (projects["srun"].path / "logs" / "pretrain" / "base.log").read_text()
-    assert "Mesh with 2 replica(s)" in log and log.count("step 20/20") == 1
+    for project in projects.values():
+        log = (project.path / "logs" / "pretrain" / "base.log").read_text()
+        assert "Mesh with 2 replica(s)" in log and log.count("step 20/20") == 1
 
 
 SLOW = """\

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -271,6 +271,11 @@ def run_together(script: str, request: dict, processes: int | None, start: str) 
         held.enter_context(stop.heard())
         for of_process in environments:
             stop.started.append(_started(command, of_process))
+        printing = [
+            threading.Thread(target=_print, args=[p.stderr], daemon=True) for p in stop.started
+        ]
+        for thread in printing:
+            thread.start()
         if stop.by is not None:
             stop.pass_on()
         for process in stop.started:
@@ -279,6 +284,8 @@ def run_together(script: str, request: dict, processes: int | None, start: str) 
                 process.stdin.write(json.dumps(request) + "\n")
                 process.stdin.flush()
         stop.wait()
+        for thread in printing:
+            thread.join(_LAST_WORDS)
     said = [line for process in stop.started for line in process.stdout.read().splitlines()]
     for process in stop.started:
         with suppress(OSError):
@@ -287,12 +294,19 @@ def run_together(script: str, request: dict, processes: int | None, start: str) 
         raise _failure(stop, said, start)
 
 
+def _print(lines: Iterable[str]) -> None:
+    """Here, since the log of the job has what this process prints."""
+    for line in lines:
+        sys.stderr.write(line)
+
+
 def _started(command: list[str], environment: Mapping) -> subprocess.Popen:
     return subprocess.Popen(
         command,
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
         # Ctrl-C at a terminal goes to them as well, also while they are Python's to set up.
