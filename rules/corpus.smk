@@ -75,14 +75,12 @@ if IN_PARTS:
     }
 
 
-def files_of(stems, *endings):
-    """The files of jobs of parts, by the stems of their names."""
-    return [f"{stem}.{ending}" for stem in stems for ending in endings]
-
-
-def held_out_records(held_out, split):
-    """The records of split `held_out`, with which a job that writes some of train compares."""
-    return files_of(WRITTEN[held_out] if split == "train" else [], "json")
+# The files of jobs of parts, by the stems of their names.
+files_of = lambda stems, *endings: [f"{stem}.{ending}" for stem in stems for ending in endings]
+# The records of split `held_out`, with which a job that writes some of train compares.
+held_out_records = lambda held_out, split: files_of(
+    WRITTEN[held_out] if split == "train" else [], "json"
+)
 
 
 if IN_PARTS:

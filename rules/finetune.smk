@@ -23,11 +23,10 @@ FINETUNE_MODEL = [
 ]
 
 
-def of_folds(start, name):
-    """The file `name` of every fold of `start`, in order."""
-    return expand(
-        f"results/runs/{{{{run}}}}/finetune/{start}/fold-{{fold}}/{name}", fold=FINETUNE_FOLDS
-    )
+# The file `name` of every fold of `start`, in order.
+of_folds = lambda start, name: expand(
+    f"results/runs/{{{{run}}}}/finetune/{start}/fold-{{fold}}/{name}", fold=FINETUNE_FOLDS
+)
 
 
 rule finetune_data:

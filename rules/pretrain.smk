@@ -11,44 +11,6 @@
 # Pushes    checkpoints to the Hub meanwhile, where publish.checkpoints.every asks for it
 
 
-def start_of(run):
-    """Which state of another run `run` begins with: that run and the step; None twice for none."""
-    return run_section(settings, run, "pretraining")["continue_from"]
-
-
-def checkpointing_of(wildcards):
-    """Where and when the training of the job's run saves its state."""
-    own = run_section(settings, wildcards.run, "pretraining")["checkpoint"]
-    asked = {start["step"] for start in map(start_of, RUNS) if start["run"] == wildcards.run}
-    return own | {"keep_steps": sorted(asked.union(own["keep_steps"]))}
-
-
-def continuation_of(wildcards):
-    """The settings of the run that the job's run continues, or None."""
-    run = start_of(wildcards.run)["run"]
-    if run is None:
-        return None
-    pretraining = run_section(settings, run, "pretraining")
-    return {"name": run, "model": model_of_run(settings, run), "pretraining": pretraining}
-
-
-def summary_of_continued_run(wildcards):
-    """The end of the training that the job's run continues; what it was matters, not its date.
-
-    After it, what that run forgets, if anything.
-    """
-    run = start_of(wildcards.run)["run"]
-    if run is None:
-        return []
-    return [ancient(path) for path in [f"results/runs/{run}/training.json", *holes_of(run)]]
-
-
-def pushing_of(wildcards):
-    """Where and how often the training of the job's run pushes checkpoints to the Hub."""
-    repository = {"model": model_repository(PUBLISH, wildcards.run)}
-    return publish_of(repository, "private", "attempts", "checkpoints")
-
-
 rule holes:
     """Find where the documents that a run forgets stand in the samples of the train split."""
     input:

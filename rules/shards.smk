@@ -11,15 +11,6 @@
 
 import time
 
-
-def corpus_files_of_shard(wildcards):
-    """Those with documents of the job's shard: both are shares of the split, so that it is known
-    without reading anything."""
-    split, count = wildcards.split, settings["corpus"]["count"][wildcards.split]
-    held = overlapping(int(wildcards.shard), int(wildcards.shards), count)
-    return [f"results/corpus/{file_name(split, share, count)}" for share in held]
-
-
 if not FROM_CORPUS:
     from mlm.samples.prebuilt import manifests_beside
 
