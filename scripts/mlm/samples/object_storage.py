@@ -147,7 +147,7 @@ def _google_store(storage) -> _Store:
 
 def _tensorflow_store() -> _Store:
     try:
-        from mlm.foundations.framework import tf
+        import tensorflow as tf
     except ImportError:
         tf = None
     if tf is None or "gs" not in tf.io.gfile.get_registered_schemes():
