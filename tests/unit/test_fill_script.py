@@ -2,7 +2,10 @@
 
 import json
 import os
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import pytest
 from loaded_script import loaded
@@ -69,11 +72,19 @@ def test_a_damaged_model_is_not_asked(fill, model, capsys):
     assert "results/runs/base/model/model.safetensors is damaged" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not os.getuid(), reason="root may read everything")
-def test_a_model_that_may_not_be_read_is_told_with_what_to_do(fill, model, capsys):
+def test_a_model_that_may_not_be_read_is_told_with_what_to_do(model, tmp_path):
     (model / "config.json").chmod(0)
-    assert fill(["A [MASK]."]) == 1
-    assert "config.json: Permission denied. Give this user access" in capsys.readouterr().err
+    # Root may read everything, unless that right is taken from it.
+    as_a_user = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid() == 0 else []
+    script = str(Path(__file__).parents[2] / "scripts" / "fill.py")
+    ran = subprocess.run(
+        [*as_a_user, sys.executable, script, "A [MASK]."],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 1
+    assert "config.json: Permission denied. Give this user access" in ran.stderr
 
 
 def test_what_a_model_answers_cannot_control_the_terminal(fill, model, capsys):
