@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -88,21 +88,15 @@ def _give_up(member: Member, seconds: int) -> None:
     os._exit(1)
 
 
-def _is_loss(error: Exception) -> bool:
-    """Whether an error of a step tells that another process does not answer any more."""
-    said = str(error).lower()
-    return any(sign in said for sign in _SIGNS_OF_LOSS)
-
-
-def _lost(error: Exception) -> Exception:
-    """The error of a step in words, where it is another process's end."""
-    if not _is_loss(error):
-        return error
-    reason = str(error).splitlines()[0][:200]
-    return MlmError(
-        f"{LOST} ({reason}). Its own output says why; the same command resumes from the last saved "
-        "state"
-    )
+def _raise_in_words(error: Exception) -> NoReturn:
+    """Raise the error of a step: in words if it is another process's end."""
+    said = str(error)
+    if not any(sign in said.lower() for sign in _SIGNS_OF_LOSS):
+        raise error
+    raise MlmError(
+        f"{LOST} ({said.splitlines()[0][:200]}). Its own output says why; the same command resumes "
+        "from the last saved state"
+    ) from error
 
 
 class Together(Peers):
@@ -169,9 +163,7 @@ class Together(Peers):
             yield
         # A collective that fails as it is dispatched, and not as it is awaited, is a ValueError.
         except (jax.errors.JaxRuntimeError, ValueError) as error:
-            if not _is_loss(error):
-                raise
-            raise _lost(error) from error
+            _raise_in_words(error)
 
     def leave(self) -> None:
         import jax
@@ -203,4 +195,4 @@ class Together(Peers):
                 return self._store.blocking_key_value_get(key, _WAIT)
             except jax.errors.JaxRuntimeError as error:
                 if "DEADLINE_EXCEEDED" not in str(error):
-                    raise _lost(error) from error
+                    _raise_in_words(error)
