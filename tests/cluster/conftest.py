@@ -1,7 +1,6 @@
 """Services that a test starts and stops itself, and environments with the plugins for them."""
 
 import copy
-import hashlib
 import os
 import signal
 import subprocess
@@ -34,15 +33,6 @@ def not_here(reason: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
-
-
-def digests(results: Path) -> dict[str, str]:
-    """sha256 of every result, by its path below `results`."""
-    return {
-        str(file.relative_to(results)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in sorted(results.rglob("*"))
-        if file.is_file() and file.name not in DIFFERS and not file.name.startswith(".")
-    }
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from mlm.foundations.artefacts import write_artefact
-from tests.cluster.conftest import DIFFERS, SMALL, digests, start
+from tests.cluster.conftest import DIFFERS, SMALL, start
 from tests.workflow.conftest import ROOT, Project
 
 # Beside the workflow, a service of its own: run with -m slow.
@@ -63,7 +63,7 @@ def test_everything_in_a_bucket_gives_the_bytes_of_a_local_run(
         for name in storage_server.names()
         if name.startswith("tiny/results/") and name.rsplit("/", 1)[-1] not in DIFFERS
     }
-    assert found == digests(local_run.path / "results")
+    assert found == local_run.digests()
     assert not (first.path / "results").exists()
 
     # From another empty directory: the bucket alone says that all is done.

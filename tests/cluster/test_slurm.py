@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.cluster.conftest import IMPATIENT, SMALL, Run, digests, start
+from tests.cluster.conftest import IMPATIENT, SMALL, Run, start
 from tests.workflow.conftest import ROOT, Project, copy_of_the_repository, speeches
 
 # Beside the workflow, a service of its own: run with -m slow.
@@ -66,7 +66,7 @@ def test_a_cancelled_and_a_requeued_training_end_in_the_bytes_of_a_local_run(
     output = run.finished()
     assert cancelled != requeued
     assert "CANCELLED" in output
-    assert digests(tmp_path / "results") == digests(local_run.path / "results")
+    assert project.digests() == local_run.digests()
     # The shards were one job of the cluster.
     assert len(set(re.findall(r"slurm_logs/group_shards_shard/\d+\.log", output))) == 1
 
@@ -93,7 +93,7 @@ def test_a_cancelled_part_of_a_corpus_is_read_again_to_the_bytes_of_one_job(
             output = run.finished()
             assert "CANCELLED" in output
             assert not (project.path / "results/corpus/parts").exists()
-        made[parts] = digests(project.path / "results")
+        made[parts] = project.digests()
     assert made[1] == made[3]
 
 
@@ -108,7 +108,7 @@ def test_two_tasks_of_srun_end_in_the_bytes_of_two_processes_here(on_slurm, tmp_
     start(projects["here"], sys.executable, "--cores", "2", model).finished()
     tasks = ("--set-resources", "pretrain:mpi=srun", "pretrain:tasks=2")
     on_slurm(projects["srun"], model, *tasks).finished()
-    found = {name: digests(project.path / "results") for name, project in projects.items()}
+    found = {name: project.digests() for name, project in projects.items()}
     assert found["srun"] == found["here"] and model.removeprefix("results/") in found["here"]
     for project in projects.values():
         log = (project.path / "logs" / "pretrain" / "base.log").read_text()

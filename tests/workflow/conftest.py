@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import hashlib
 import importlib.resources
 import os
 import re
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +72,45 @@ class Project:
 
     def write_config(self, config: dict) -> None:
         (self.path / "tiny.yaml").write_text(yaml.safe_dump(config))
+
+    @contextlib.contextmanager
+    def configured(self, config: dict):
+        """Inside, this is the configuration; afterwards, TINY."""
+        self.write_config(config)
+        try:
+            yield
+        finally:
+            self.write_config(TINY)
+
+    @contextlib.contextmanager
+    def edited(self, *files: str | Path, by: Callable[[bytes], bytes | None], date: str = "new"):
+        """Inside, the content of `files` is `by` of it (None: deleted), of "new", "same" or "1970".
+
+        Afterwards, content and dates are as before.
+        """
+        paths = [self.path / file for file in files]
+        kept = [(path, path.read_bytes(), path.stat()) for path in paths]
+        try:
+            for path, content, stat in kept:
+                dates = {"same": stat.st_mtime_ns, "1970": 0, "new": time.time_ns()}
+                path.unlink()
+                if (changed := by(content)) is not None:
+                    path.write_bytes(changed)
+                    os.utime(path, ns=2 * (dates[date],))
+            yield
+        finally:
+            for path, content, stat in kept:
+                path.write_bytes(content)
+                os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    def digests(self) -> dict[str, str]:
+        """sha256 of each file below results/, except training.csv, which contains timings."""
+        results = self.path / "results"
+        return {
+            str(file.relative_to(results)): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(results.rglob("*"))
+            if file.is_file() and file.name != "training.csv" and not file.name.startswith(".")
+        }
 
     def snakemake(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
         """Run `snakemake` on the tiny configuration; the output is in `stdout`."""

@@ -3,8 +3,6 @@
 None of the cases may end in "nothing to be done" with a result missing or wrong.
 """
 
-import hashlib
-import os
 import re
 import shutil
 
@@ -42,8 +40,6 @@ RESULTS = [
     "results/report.json",
     "results/figures/test_loss.svg",
 ]
-#: Holds speeds, which differ from run to run: checked against the steps it should have.
-VARYING = ("training.csv",)
 
 
 def flipped(content: bytes) -> bytes:
@@ -58,22 +54,13 @@ DAMAGES = {
     "flipped byte": flipped,
     "cut": lambda content: content[: len(content) // 2],
     "empty": lambda content: b"",
-    "flipped byte, old date": flipped,
+    "flipped byte, same date": flipped,
 }
-
-
-def digests(project) -> dict[str, str]:
-    """sha256 of every result, but of what holds speeds."""
-    return {
-        str(path.relative_to(project.path)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted((project.path / "results").rglob("*"))
-        if path.is_file() and path.name not in VARYING
-    }
 
 
 @pytest.fixture(scope="module")
 def intact(built):
-    return digests(built)
+    return built.digests()
 
 
 #: Artefacts vouch for the files beside them: damaged apart from these.
@@ -87,19 +74,8 @@ OTHERS = [r for r in RESULTS if not is_artefact(r)]
     [pytest.param(d, marks=[] if "flipped" in d else [pytest.mark.slow]) for d in DAMAGES],
 )
 def test_damage_is_named_with_the_command_that_mends_it(built, results, damage):
-    kept = {}
-    for result in results:
-        path = built.path / result
-        kept[path] = path.read_bytes(), path.stat()
-        path.write_bytes(DAMAGES[damage](kept[path][0]))
-        if "old date" in damage:
-            os.utime(path, ns=(kept[path][1].st_atime_ns, kept[path][1].st_mtime_ns))
-    try:
+    with built.edited(*results, by=DAMAGES[damage], date="same" if "same" in damage else "new"):
         output = built.dry_run()
-    finally:
-        for path, (content, times) in kept.items():
-            path.write_bytes(content)
-            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert "Nothing to be done" not in output
     named = set(re.findall(r"(\S+) is damaged: .* To have it made again: rm \1,", output))
     assert set(results) - named == set(), output[-3000:]
@@ -122,13 +98,8 @@ def test_undone_damage_leaves_nothing_to_be_done(built):
 @pytest.mark.parametrize("of", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_deleted_result_is_made_again(built, of):
     for result in RESULTS[::of]:
-        path = built.path / result
-        kept = path.with_name(path.name + ".kept")
-        path.rename(kept)
-        try:
+        with built.edited(result, by=lambda content: None):
             assert built.would_run(), result
-        finally:
-            kept.rename(path)
 
 
 @pytest.mark.slow
@@ -137,37 +108,29 @@ def test_all_results_deleted_one_after_another_come_back_in_the_same_bytes(built
     for result in RESULTS[::4]:
         (built.path / result).unlink()
         built.snakemake()
-        assert digests(built) == intact, result
+        assert built.digests() == intact, result
         assert built.would_run() == set()
 
 
-def test_a_result_of_other_settings_with_an_old_date_is_noticed(built, intact):
+def test_a_result_of_other_settings_with_an_old_date_is_noticed(built, intact, tmp_path):
     """Whole and consistent, but not what the report was made from: as after `cp -a`."""
-    path = built.path / "results/runs/base/evaluation.json"
-    content, times = path.read_bytes(), path.stat()
-    changed = read_artefact(path)
+    result, elsewhere = "results/runs/base/evaluation.json", tmp_path / "evaluation.json"
+    changed = read_artefact(built.path / result)
     changed["test"]["loss"] = 0.1
-    write_artefact(path, changed)
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    try:
+    write_artefact(elsewhere, changed)
+    with built.edited(result, by=lambda content: elsewhere.read_bytes(), date="same"):
         assert built.would_run() == {"asked", "report"}
         assert "evaluation.json is another than" in (built.path / "dry-run.txt").read_text()
-    finally:
-        path.write_bytes(content)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert digests(built) == intact
+    assert built.digests() == intact
 
 
 @pytest.mark.slow
 def test_a_damaged_shard_stops_before_anything_is_deleted(built, intact):
-    shard = built.path / "results/shards/train/train-00000-of-00002.tfrecord"
-    content, times = shard.read_bytes(), shard.stat()
-    shard.write_bytes(flipped(content))
-    ran = built.snakemake("-R", "pretrain", check=False)
-    assert ran.returncode == 1 and "train-00000-of-00002.tfrecord is damaged" in ran.stdout
-    shard.write_bytes(content)
-    os.utime(shard, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert digests(built) == intact
+    shard = "results/shards/train/train-00000-of-00002.tfrecord"
+    with built.edited(shard, by=flipped):
+        ran = built.snakemake("-R", "pretrain", check=False)
+        assert ran.returncode == 1 and "train-00000-of-00002.tfrecord is damaged" in ran.stdout
+    assert built.digests() == intact
     assert built.would_run() == set()
 
 
@@ -179,32 +142,27 @@ def test_a_retraining_that_fails_leaves_the_old_model(built, intact, tmp_path):
     (copy.path / "state").write_text("not a directory")
     ran = copy.snakemake("-R", "pretrain", check=False)
     assert ran.returncode == 1 and "checkpoint.directory" in ran.stdout, ran.stdout[-3000:]
-    model = "results/runs/base/model/"
+    model = "runs/base/model/"
     kept = {name: digest for name, digest in intact.items() if name.startswith(model)}
-    assert kept and kept.items() <= digests(copy).items()
+    assert kept and kept.items() <= copy.digests().items()
     # Without being forced any more: what is missing is made.
     assert "pretrain" in copy.would_run()
 
 
 @pytest.mark.slow
 def test_a_retraining_that_failed_twice_is_made_up_for(built, intact):
-    model = built.path / "results/runs/base/model/model.safetensors"
     state = built.path / "state"
     state.rename(built.path / "state-kept")
     state.write_text("not a directory")
-    before = model.read_bytes()
     for _ in range(2):
         ran = built.snakemake("-R", "pretrain", check=False)
-        assert ran.returncode == 1
-        assert model.read_bytes() == before
-        state_error = "checkpoint.directory" in ran.stdout
-        assert state_error, ran.stdout[-3000:]
+        assert ran.returncode == 1 and "checkpoint.directory" in ran.stdout, ran.stdout[-3000:]
     # Without being forced any more: what is missing is made.
     assert "pretrain" in built.would_run()
     state.unlink()
     (built.path / "state-kept").rename(state)
     built.snakemake()
-    assert digests(built) == intact
+    assert built.digests() == intact
     assert built.would_run() == set()
 
 
@@ -212,14 +170,13 @@ def test_without_snakemakes_notes_results_of_other_settings_are_refused(built):
     """As in a fresh clone beside results that somebody else's settings made."""
     notes = built.path / ".snakemake"
     notes.rename(built.path / ".snakemake-kept")
-    config = (built.path / "tiny.yaml").read_text()
+    sixteen = [b"steps: 12", b"steps: 16"]
     try:
         assert built.would_run() == set()
-        (built.path / "tiny.yaml").write_text(config.replace("steps: 12", "steps: 16"))
-        output = built.dry_run()
+        with built.edited("tiny.yaml", by=lambda content: content.replace(*sixteen)):
+            output = built.dry_run()
         assert "trained/training.json was made with another pretraining" in output
         assert "rm results/runs/base/trained/training.json" in output
     finally:
-        (built.path / "tiny.yaml").write_text(config)
         shutil.rmtree(notes, ignore_errors=True)
         (built.path / ".snakemake-kept").rename(notes)
