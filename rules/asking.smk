@@ -22,17 +22,10 @@ rule asked:
         staged=staged_shards("train"),
     output:
         "results/runs/{run}/asked.json",
-    log:
-        "logs/asked/{run}.log",
-    benchmark:
-        "logs/benchmarks/asked/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=2000,
         runtime=30,
     params:
-        code=code("asked"),
         filters=canonical(settings["corpus"]["filters"]),
     script:
         "../scripts/jobs/asked.py"
@@ -49,17 +42,9 @@ rule index_split:
     output:
         index="results/index/{split}.sqlite",
         record="results/index/{split}.json",
-    log:
-        "logs/index_split/{split}.log",
-    benchmark:
-        "logs/benchmarks/index_split/{split}.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=240,
-    params:
-        code=code("index_split"),
     script:
         "../scripts/jobs/index_split.py"
 

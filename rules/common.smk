@@ -153,14 +153,6 @@ wildcard_constraints:
 MEMORY = FileMemory(".snakemake/remembered-digests.json")
 
 
-def code(*scripts):
-    """Digests of what `scripts/jobs/{script}.py` and the modules that it imports do, for `params`.
-
-    An edit of meaning reruns; comments, docstrings, formatting, dates and places do not.
-    """
-    return job_digests(scripts, MEMORY)
-
-
 def source(paths):
     """Files from outside the workflow, as inputs whose dates do not count: see `identities`."""
     return [ancient(local(str(path))) for path in paths]

@@ -96,17 +96,10 @@ if IN_PARTS:
             train=temp("results/corpus/parts/{parts}/read-{part}-train.arrow"),
             validation=temp("results/corpus/parts/{parts}/read-{part}-validation.arrow"),
             test=temp("results/corpus/parts/{parts}/read-{part}-test.arrow"),
-        log:
-            "logs/corpus_read/{part}-of-{parts}.log",
-        benchmark:
-            "logs/benchmarks/corpus_read/{part}-of-{parts}.tsv"
-        conda:
-            "../envs/environment.yaml"
         resources:
             mem_mb=1000,
             runtime=240,
         params:
-            code=code("corpus_read"),
             part=lambda wildcards: canonical(CORPUS_PARTS[int(wildcards.part)]),
             files=lambda wildcards: identities(FILES_OF_PART[int(wildcards.part)] + FILTER_FILES),
             settings=USED_BY_CORPUS | {"filters": FIRST_FILTERS},
@@ -120,17 +113,10 @@ if IN_PARTS:
         output:
             record=temp("results/corpus/parts/{parts}/removed-{partition}.json"),
             removed=temp("results/corpus/parts/{parts}/removed-{partition}.numbers"),
-        log:
-            "logs/corpus_deduplicate/{partition}-of-{parts}.log",
-        benchmark:
-            "logs/benchmarks/corpus_deduplicate/{partition}-of-{parts}.tsv"
-        conda:
-            "../envs/environment.yaml"
         resources:
             mem_mb=1000,
             runtime=120,
         params:
-            code=code("corpus_deduplicate"),
             filters=FIRST_FILTERS,
         script:
             "../scripts/jobs/corpus_deduplicate.py"
@@ -145,17 +131,10 @@ if IN_PARTS and HELD_OUT:
         output:
             record=temp("results/corpus/parts/{parts}/overlap-{part}.json"),
             removed=temp("results/corpus/parts/{parts}/overlap-{part}.numbers"),
-        log:
-            "logs/corpus_decontaminate/{part}-of-{parts}.log",
-        benchmark:
-            "logs/benchmarks/corpus_decontaminate/{part}-of-{parts}.tsv"
-        conda:
-            "../envs/environment.yaml"
         resources:
             mem_mb=1500,
             runtime=240,
         params:
-            code=code("corpus_decontaminate"),
             settings={
                 key: USED_BY_CORPUS["filters"]["decontamination"][key] for key in ("also", "words")
             },
@@ -175,17 +154,10 @@ if IN_PARTS and NEAR_DUPLICATES:
             record=temp("results/corpus/parts/{parts}/signed-{part}.json"),
             signatures=temp("results/corpus/parts/{parts}/signed-{part}.signatures"),
             bands=temp("results/corpus/parts/{parts}/signed-{part}.keys"),
-        log:
-            "logs/corpus_sign/{part}-of-{parts}.log",
-        benchmark:
-            "logs/benchmarks/corpus_sign/{part}-of-{parts}.tsv"
-        conda:
-            "../envs/environment.yaml"
         resources:
             mem_mb=1000,
             runtime=240,
         params:
-            code=code("corpus_sign"),
             near={key: NEAR_DUPLICATES[key] for key in ("words", "bands", "rows")},
         script:
             "../scripts/jobs/corpus_sign.py"
@@ -198,17 +170,10 @@ if IN_PARTS and NEAR_DUPLICATES:
         output:
             record=temp("results/corpus/parts/{parts}/linked-{partition}.json"),
             links=temp("results/corpus/parts/{parts}/linked-{partition}.links"),
-        log:
-            "logs/corpus_link/{partition}-of-{parts}.log",
-        benchmark:
-            "logs/benchmarks/corpus_link/{partition}-of-{parts}.tsv"
-        conda:
-            "../envs/environment.yaml"
         resources:
             mem_mb=1000,
             runtime=240,
         params:
-            code=code("corpus_link"),
             near={key: NEAR_DUPLICATES[key] for key in ("threshold", "words", "bands", "rows")},
             leaks=FIRST_FILTERS["remove_leakage"],
         script:
@@ -223,17 +188,10 @@ if IN_PARTS and NEAR_DUPLICATES:
         output:
             record=temp("results/corpus/parts/{parts}/near.json"),
             removed=temp("results/corpus/parts/{parts}/near.numbers"),
-        log:
-            "logs/corpus_cluster/{parts}.log",
-        benchmark:
-            "logs/benchmarks/corpus_cluster/{parts}.tsv"
-        conda:
-            "../envs/environment.yaml"
         resources:
             mem_mb=1000,
             runtime=240,
         params:
-            code=code("corpus_cluster"),
             near={key: NEAR_DUPLICATES[key] for key in ("threshold", "words", "largest_share")},
         script:
             "../scripts/jobs/corpus_cluster.py"
@@ -254,17 +212,9 @@ if IN_PARTS:
             record=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.json"),
             groups=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.groups"),
             shared=temp("results/corpus/parts/written/{split}-{share}-of-{shares}.shared"),
-        log:
-            "logs/corpus_write/{split}-{share}-of-{shares}.log",
-        benchmark:
-            "logs/benchmarks/corpus_write/{split}-{share}-of-{shares}.tsv"
-        conda:
-            "../envs/environment.yaml"
         resources:
             mem_mb=1000,
             runtime=240,
-        params:
-            code=code("corpus_write"),
         script:
             "../scripts/jobs/corpus_write.py"
 
@@ -289,17 +239,9 @@ if IN_PARTS:
             train=temp("results/corpus/parts/train.json"),
             validation=temp("results/corpus/parts/validation.json"),
             test=temp("results/corpus/parts/test.json"),
-        log:
-            "logs/corpus_counts/corpus_counts.log",
-        benchmark:
-            "logs/benchmarks/corpus_counts/corpus_counts.tsv"
-        conda:
-            "../envs/environment.yaml"
         resources:
             mem_mb=1000,
             runtime=60,
-        params:
-            code=code("corpus_counts"),
         script:
             "../scripts/jobs/corpus_counts.py"
 
@@ -323,19 +265,12 @@ rule corpus:
         train_json="results/corpus/train.json",
         validation_json="results/corpus/validation.json",
         test_json="results/corpus/test.json",
-    log:
-        "logs/corpus/corpus.log",
-    benchmark:
-        "logs/benchmarks/corpus/corpus.tsv"
-    conda:
-        "../envs/environment.yaml"
     # Files of parts are checked side by side.
     threads: 4 if IN_PARTS else 1
     resources:
         mem_mb=2000,
         runtime=240,
     params:
-        code=code("corpus"),
         files={
             part: identities(paths)
             for part, paths in (CORPUS_FILES | {"filters": FILTER_FILES}).items()

@@ -17,12 +17,6 @@ rule evaluate:
         ),
     output:
         "results/runs/{run}/evaluation.json",
-    log:
-        "logs/evaluate/{run}.log",
-    benchmark:
-        "logs/benchmarks/evaluate/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     threads: 2
     resources:
         mem_mb=lambda wildcards, input: memory_of_evaluation(
@@ -30,7 +24,6 @@ rule evaluate:
         ),
         runtime=120,
     params:
-        code=code("evaluate"),
         evaluation=of_run("evaluation", without=("prompts", "top_k")),
         pretraining=of_run("pretraining", "attend"),
         accelerator=of_section("accelerator", "cpu_threads", "kind", "virtual_replicas"),
@@ -45,17 +38,10 @@ rule fill_mask:
         **MODEL_FILES,
     output:
         "results/runs/{run}/fill_mask.json",
-    log:
-        "logs/fill_mask/{run}.log",
-    benchmark:
-        "logs/benchmarks/fill_mask/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=2000,
         runtime=15,
     params:
-        code=code("fill_mask"),
         evaluation=of_run("evaluation", "prompts", "top_k"),
         cpu_threads=settings["accelerator"]["cpu_threads"],
     script:

@@ -36,17 +36,10 @@ rule finetune_data:
     output:
         table="results/finetune/examples.csv",
         summary="results/finetune/examples.json",
-    log:
-        "logs/finetune_data/finetune_data.log",
-    benchmark:
-        "logs/benchmarks/finetune_data/finetune_data.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=15,
     params:
-        code=code("finetune_data"),
         files=identities(FINETUNE_FILES),
         finetune=of_section("finetune", "data", "folds", "task"),
         seed=FINETUNE_SEED,
@@ -67,17 +60,10 @@ rule finetune_ridge:
     output:
         predictions="results/finetune/tfidf_ridge.csv",
         record="results/finetune/tfidf_ridge.json",
-    log:
-        "logs/finetune_ridge/finetune_ridge.log",
-    benchmark:
-        "logs/benchmarks/finetune_ridge/finetune_ridge.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=3000,
         runtime=60,
     params:
-        code=code("finetune_ridge"),
         task=FINETUNE["task"],
         folds=FINETUNE["folds"],
         penalties=FINETUNE["ridge_penalties"],
@@ -96,23 +82,16 @@ rule finetune_fold:
         weights="results/runs/{run}/finetune/{start}/fold-{fold}/model.safetensors",
         config="results/runs/{run}/finetune/{start}/fold-{fold}/config.json",
         record="results/runs/{run}/finetune/{start}/fold-{fold}/fold.json",
-    log:
-        "logs/finetune_fold/{run}/{start}-{fold}.log",
-    benchmark:
-        "logs/benchmarks/finetune_fold/{run}/{start}-{fold}.tsv"
     # Here and not for all rules: global constraints given a second time make Snakemake forget those
     # of rules/common.smk for outputs in a bucket.
     wildcard_constraints:
         start="|".join(FINETUNE_STARTS),
         fold=r"\d+",
-    conda:
-        "../envs/environment.yaml"
     threads: FINETUNE["cpu_threads"]
     resources:
         mem_mb=2000,
         runtime=240,
     params:
-        code=code("finetune_fold"),
         finetune=of_section("finetune", *FINETUNE_STEP, "cpu_threads", "folds", "seeds"),
         seed=FINETUNE_SEED,
         accelerator=of_section("accelerator", "kind", "precision", "virtual_replicas"),
@@ -146,17 +125,10 @@ rule finetune_merge:
         history="results/runs/{run}/finetune/history.csv",
         history_random="results/runs/{run}/finetune/history_random.csv",
         model=[f"results/runs/{{run}}/finetune/model/{name}" for name in FINETUNE_MODEL],
-    log:
-        "logs/finetune_merge/{run}.log",
-    benchmark:
-        "logs/benchmarks/finetune_merge/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=15,
     params:
-        code=code("finetune_merge"),
         finetune=of_section(
             "finetune",
             *("confidence", "epochs", "folds", "learning_rate", "max_length"),

@@ -39,18 +39,11 @@ rule lower_train_step:
         validation="results/runs/{run}/preflight/validation_step.stablehlo",
         evaluation=EVALUATION_STEPS,
         summary="results/runs/{run}/preflight/lowering.json",
-    log:
-        "logs/lower_train_step/{run}.log",
-    benchmark:
-        "logs/benchmarks/lower_train_step/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     threads: 2
     resources:
         mem_mb=5000,
         runtime=60,
     params:
-        code=code("lower_train_step"),
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],
@@ -73,18 +66,11 @@ rule find_batch:
         record=TOKENIZER_RECORD,
     output:
         "results/runs/{run}/preflight/batches.json",
-    log:
-        "logs/find_batch/{run}.log",
-    benchmark:
-        "logs/benchmarks/find_batch/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     threads: 2
     resources:
         mem_mb=5000,
         runtime=1440,
     params:
-        code=code("find_batch"),
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],
@@ -109,18 +95,11 @@ rule compile_train_step:
         ),
     output:
         "results/runs/{run}/preflight.json",
-    log:
-        "logs/compile_train_step/{run}.log",
-    benchmark:
-        "logs/benchmarks/compile_train_step/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     threads: 2
     resources:
         mem_mb=5000,
         runtime=240,
     params:
-        code=code("compile_train_step"),
         preflight=PREFLIGHT,
         replicas=PREFLIGHT_REPLICAS,
         pretraining=of_run("pretraining", "steps", "epochs", "tokens"),
@@ -140,17 +119,10 @@ rule preflight_finetune:
         record="results/finetune/examples.json",
     output:
         "results/runs/{run}/preflight_finetune.json",
-    log:
-        "logs/preflight_finetune/{run}.log",
-    benchmark:
-        "logs/benchmarks/preflight_finetune/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=5000,
         runtime=240,
     params:
-        code=code("preflight_finetune"),
         preflight=PREFLIGHT,
         finetune=of_section("finetune", *FINETUNE_STEP),
         # What a TPU has where the choice is left to the accelerator.
@@ -165,17 +137,9 @@ rule preflight_passed:
         reports=["results/runs/{run}/preflight.json"],
     output:
         "results/runs/{run}/preflight/passed.txt",
-    log:
-        "logs/preflight_passed/{run}.log",
-    benchmark:
-        "logs/benchmarks/preflight_passed/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=200,
         runtime=5,
-    params:
-        code=code("preflight"),
     script:
         "../scripts/jobs/preflight.py"
 
@@ -191,16 +155,8 @@ rule preflight:
         ),
     output:
         "results/preflight.txt",
-    log:
-        "logs/preflight/preflight.log",
-    benchmark:
-        "logs/benchmarks/preflight/preflight.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=200,
         runtime=5,
-    params:
-        code=code("preflight"),
     script:
         "../scripts/jobs/preflight.py"

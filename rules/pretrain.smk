@@ -21,17 +21,10 @@ rule holes:
         described="results/corpus/train.json",
     output:
         "results/holes/{run}.json",
-    log:
-        "logs/holes/{run}.log",
-    benchmark:
-        "logs/benchmarks/holes/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=2000,
         runtime=60,
     params:
-        code=code("holes"),
         forget=lambda wildcards: run_section(settings, wildcards.run, "pretraining")["forget"],
         settings=canonical(corpus_settings(settings)),
     script:
@@ -59,12 +52,6 @@ rule pretrain:
         holes=lambda wildcards: holes_of(wildcards.run),
     output:
         **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
-    log:
-        "logs/pretrain/{run}.log",
-    benchmark:
-        "logs/benchmarks/pretrain/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     threads: 2
     resources:
         mem_mb=lambda wildcards, input: memory_of_training(
@@ -72,7 +59,6 @@ rule pretrain:
         ),
         runtime=720,
     params:
-        code=code("pretrain"),
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],
@@ -110,16 +96,8 @@ rule keep_model:
         **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
     output:
         **{name: f"results/runs/{{run}}/{file}" for name, file in TRAINED_FILES.items()},
-    log:
-        "logs/keep_model/{run}.log",
-    benchmark:
-        "logs/benchmarks/keep_model/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=500,
         runtime=30,
-    params:
-        code=code("keep_model"),
     script:
         "../scripts/jobs/keep_model.py"

@@ -35,18 +35,11 @@ rule publish_tokenizer:
         record=TOKENIZER_RECORD,
     output:
         "results/publish/tokenizer.json",
-    log:
-        "logs/publish_tokenizer/publish_tokenizer.log",
-    benchmark:
-        "logs/benchmarks/publish_tokenizer/publish_tokenizer.tsv"
     localrule: True
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=500,
         runtime=60,
     params:
-        code=code("publish_tokenizer"),
         of_corpus=FROM_CORPUS,
         publish=publish_of({"tokenizer": PUBLISH["tokenizer"]}, *PUBLISH_CARD),
         corpus=PUBLISHED_CORPUS,
@@ -64,18 +57,11 @@ rule publish_dataset:
         record=TOKENIZER_RECORD,
     output:
         "results/publish/dataset.json",
-    log:
-        "logs/publish_dataset/publish_dataset.log",
-    benchmark:
-        "logs/benchmarks/publish_dataset/publish_dataset.tsv"
     localrule: True
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=1440,
     params:
-        code=code("publish_dataset"),
         publish=publish_of({"dataset": PUBLISH["dataset"]}, *PUBLISH_CARD),
         corpus=PUBLISHED_CORPUS,
         operational=operational(attempts=PUBLISH["attempts"]),
@@ -91,18 +77,11 @@ rule publish_model:
         evaluation="results/runs/{run}/evaluation.json",
     output:
         "results/publish/model-{run}.json",
-    log:
-        "logs/publish_model/{run}.log",
-    benchmark:
-        "logs/benchmarks/publish_model/{run}.tsv"
     localrule: True
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=240,
     params:
-        code=code("publish_model"),
         publish=lambda wildcards: publish_of(
             {"model": model_repository(PUBLISH, wildcards.run)},
             *PUBLISH_CARD,

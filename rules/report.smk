@@ -41,17 +41,10 @@ rule report:
             )
             for name, (category, title) in REPORT_FIGURES.items()
         ],
-    log:
-        "logs/report/report.log",
-    benchmark:
-        "logs/benchmarks/report/report.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=1000,
         runtime=10,
     params:
-        code=code("report"),
         report=canonical(settings["report"]),
         runs=REPORTED_RUNS,
         overrides=canonical({run: settings["runs"][run] for run in REPORTED_RUNS}),

@@ -67,19 +67,29 @@ TEMPORARY = [
 # Without an output, not even a benchmark, it is made whenever it is asked for.
 rule check:
     """Say what stands in the way of a run and what it will take, from a sample. A target."""
-    log:
-        "logs/check/check.log",
-    conda:
-        "../envs/environment.yaml"
     threads: 2
     resources:
         mem_mb=4000,
         runtime=10,
     params:
-        code=code("check"),
         given=canonical(settings.given),
     script:
         "../scripts/jobs/check.py"
+
+
+# Every job logs, is timed, names its environment and depends on its code alike. What only answers has
+# no benchmark, which Snakemake would take for its result.
+for own in workflow.rules:
+    if own.norun or own.log or Path(own.snakefile).parent != BASE / "rules":
+        continue
+    names = re.findall(r"\{([a-z]+)", str(own.output[0])) if own.output else []
+    place = f"{own.name}/{'-'.join(f'{{{name}}}' for name in dict.fromkeys(names)) or own.name}"
+    own.log_modifier = own.benchmark_modifier = workflow.modifier.path_modifier
+    own.set_log(f"logs/{place}.log")
+    if own.output:
+        own.benchmark = f"logs/benchmarks/{place}.tsv"
+    own.conda_env = "../envs/environment.yaml"
+    own.set_params(code=job_digests([Path(own.script).stem], MEMORY))
 
 
 # The results themselves say what they were made from. They are checked once, before planning.

@@ -28,17 +28,10 @@ if not FROM_CORPUS:
             beside=lambda wildcards: MANIFESTS_BESIDE[wildcards.split],
         output:
             "results/manifests/{split}.json",
-        log:
-            "logs/manifest/{split}.log",
-        benchmark:
-            "logs/benchmarks/manifest/{split}.tsv"
-        conda:
-            "../envs/environment.yaml"
         resources:
             mem_mb=2000,
             runtime=240,
         params:
-            code=code("prebuilt"),
             files=lambda wildcards: identities(
                 [*SHARD_FILES[wildcards.split], *MANIFESTS_BESIDE[wildcards.split]]
             ),
@@ -58,21 +51,14 @@ else:
         output:
             shard="results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord",
             summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
-        log:
-            "logs/shard/{split}-{shard}-of-{shards}.log",
-        benchmark:
-            "logs/benchmarks/shard/{split}-{shard}-of-{shards}.tsv"
         wildcard_constraints:
             shards=r"\d{5}",
-        conda:
-            "../envs/environment.yaml"
         # Alike for all shards, so that a cluster can take several as one group:
         # --groups shard=shards --group-components shards=20
         resources:
             mem_mb=2000,
             runtime=120,
         params:
-            code=code("shard"),
             samples=canonical(
                 {k: settings["shards"][k] for k in ("sequence_length", "compression")}
             ),
@@ -90,17 +76,9 @@ else:
             record=TOKENIZER_RECORD,
         output:
             "results/manifests/{split}.json",
-        log:
-            "logs/manifest/{split}.log",
-        benchmark:
-            "logs/benchmarks/manifest/{split}.tsv"
-        conda:
-            "../envs/environment.yaml"
         resources:
             mem_mb=500,
             runtime=30,
-        params:
-            code=code("manifest"),
         script:
             "../scripts/jobs/manifest.py"
 
@@ -113,17 +91,10 @@ rule verify:
         shards=[file for split in SPLITS for file in SHARD_FILES[split]],
     output:
         "results/verification.json",
-    log:
-        "logs/verify/verify.log",
-    benchmark:
-        "logs/benchmarks/verify/verify.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=2000,
         runtime=240,
     params:
-        code=code("verify"),
         sequence_length=settings["shards"]["sequence_length"],
         # A new value each time: who asks again wants the shards to be read again.
         asked=lambda wildcards: time.time_ns(),
@@ -140,17 +111,10 @@ rule masked_samples:
         holes=lambda wildcards: holes_of(wildcards.run),
     output:
         "results/runs/{run}/preview.json",
-    log:
-        "logs/masked_samples/{run}.log",
-    benchmark:
-        "logs/benchmarks/masked_samples/{run}.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=2000,
         runtime=30,
     params:
-        code=code("preview"),
         pretraining=of_run("pretraining", "masking", "seed", "shuffle_window"),
         evaluation=of_run("evaluation", "samples"),
         seed=settings["seed"],
@@ -165,17 +129,10 @@ rule preview:
         samples=expand("results/runs/{run}/preview.json", run=RUNS),
     output:
         "results/preview.txt",
-    log:
-        "logs/preview/preview.log",
-    benchmark:
-        "logs/benchmarks/preview/preview.tsv"
-    conda:
-        "../envs/environment.yaml"
     resources:
         mem_mb=200,
         runtime=10,
     params:
-        code=code("show_preview"),
         # A new value each time: who asks again wants to see them again.
         asked=lambda wildcards: time.time_ns(),
     script:

@@ -23,12 +23,6 @@ rule tokenizer:
         config="results/tokenizer/tokenizer_config.json",
         special="results/tokenizer/special_tokens_map.json",
         stats="results/tokenizer/tokenizer_stats.json",
-    log:
-        "logs/tokenizer/tokenizer.log",
-    benchmark:
-        "logs/benchmarks/tokenizer/tokenizer.tsv"
-    conda:
-        "../envs/environment.yaml"
     threads: settings["tokenizer"]["training_threads"]
     resources:
         # For text without spaces; Parquet is about a third of the text. Words that repeat
@@ -39,7 +33,6 @@ rule tokenizer:
         ),
         runtime=240,
     params:
-        code=code("tokenizer"),
         files=identities(PRETRAINED_TOKENIZER),
         tokenizer=canonical(settings["tokenizer"]),
         # Model types that will read the ids; those of a tokenizer trained here suit all.
