@@ -59,9 +59,7 @@ else:
             mem_mb=2000,
             runtime=120,
         params:
-            samples=canonical(
-                {k: settings["shards"][k] for k in ("sequence_length", "compression")}
-            ),
+            samples=of_section("shards", "sequence_length"),
             operational=operational(read_batch=settings["shards"]["read_batch"]),
         script:
             "../scripts/jobs/shard.py"

@@ -39,9 +39,9 @@ _FIRST = ("publishing", "training", "finetuning", "workflow")
 @pytest.fixture(autouse=True)
 def no_bucket_is_remembered():
     """Each test has the object storage that it says."""
-    from mlm.samples.object_storage import _store
+    from mlm.samples.object_storage import _client
 
-    _store.cache_clear()
+    _client.cache_clear()
 
 
 def users_environment() -> dict[str, str]:

@@ -65,7 +65,6 @@ def write_split(
     counts: tuple[int, ...],
     *,
     length: int = LENGTH,
-    compression: str = "none",
     tokenizer_sha256: str = "0" * 64,
     samples: np.ndarray | None = None,
 ) -> Manifest:
@@ -77,7 +76,7 @@ def write_split(
     directory.mkdir(parents=True, exist_ok=True)
     for i, count in enumerate(counts):
         name = f"{split}-{i:05d}-of-{len(counts):05d}.tfrecord"
-        writer = SampleWriter(directory / name, compression)
+        writer = SampleWriter(directory / name)
         writer.write(samples[first : first + count], np.full(count, length))
         writer.close()
         first += count
@@ -96,7 +95,6 @@ def write_split(
     return Manifest(
         split=split,
         sequence_length=length,
-        compression=compression,
         tokenizer_sha256=tokenizer_sha256,
         corpus_sha256=None,
         documents=None,

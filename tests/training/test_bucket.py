@@ -1,6 +1,5 @@
-"""Shards and state under gs://, through TensorFlow's own file system for it."""
+"""State under gs://, through TensorFlow's own file system for it."""
 
-import dataclasses
 import signal
 
 import pytest
@@ -8,25 +7,12 @@ from fake_bucket import fake_bucket
 from small_run import run_child, write_inputs
 
 from mlm.foundations.digests import file_sha256
-from mlm.samples.manifests import Manifest
 
 
 @pytest.fixture
 def bucket(tmp_path):
     with fake_bucket(tmp_path) as served:
         yield served
-
-
-def move_shards(root, objects) -> None:
-    """Put the shards into the bucket and let the manifests name them there."""
-    for split in ("train", "validation"):
-        manifest, shards = Manifest.read(root / f"{split}.json"), []
-        for shard in manifest.shards:
-            local = root / "shards" / shard.name
-            objects[f"shards/{shard.name}"] = local.read_bytes()
-            local.unlink()
-            shards.append(dataclasses.replace(shard, path=f"gs://bucket/shards/{shard.name}"))
-        dataclasses.replace(manifest, shards=tuple(shards)).write(root / f"{split}.json")
 
 
 @pytest.mark.slow
@@ -36,7 +22,6 @@ def test_a_killed_training_in_a_bucket_ends_like_one_on_the_disk(tmp_path, bucke
     # Whatever the number of steps in one execution, an epoch is exported where it ends.
     local = {"pretraining": {"export_every_epochs": 1, "steps_per_execution": 10}}
     assert run_child(tmp_path, "local", local) == 0
-    move_shards(tmp_path, objects)
     remote = {
         "pretraining": {"export_every_epochs": 1, "checkpoint": {"directory": "gs://bucket/state"}}
     }

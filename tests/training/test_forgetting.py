@@ -112,7 +112,7 @@ def test_what_stood_in_a_hole_changes_no_weight(root, tmp_path):
         first += len(ids)
         file = other / "shards" / entry.name
         assert file.exists()
-        writer = SampleWriter(file, "none")
+        writer = SampleWriter(file)
         writer.write(ids, np.full(len(ids), LENGTH))
         writer.close()
         entries.append(
@@ -124,6 +124,7 @@ def test_what_stood_in_a_hole_changes_no_weight(root, tmp_path):
                 num_padding=0,
                 num_bytes=file.stat().st_size,
                 sha256=file_sha256(file),
+                block_offsets=writer.block_offsets,
             )
         )
     manifest = Manifest.read(root / "train.json").__dict__ | totals(entries)

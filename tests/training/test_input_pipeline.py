@@ -133,12 +133,6 @@ def test_a_part_of_a_split_is_spread_over_it_and_keeps_its_masks(shards, count):
             np.testing.assert_array_equal(flat(batches, key)[real], whole[key][chosen])
 
 
-def test_compressed_shards_give_the_same_stream(shards, tmp_path):
-    zipped = ShardFiles.of(write_split(tmp_path, "train", COUNTS, compression="gzip"))
-    for one, other in zip(stream(shards, steps=10), stream(zipped, steps=10), strict=True):
-        np.testing.assert_array_equal(one["input_ids"], other["input_ids"])
-
-
 def test_a_shard_that_is_damaged_while_it_is_read_is_reported_in_words(tmp_path):
     shards = ShardFiles.of(write_split(tmp_path, "train", COUNTS))
     for file in map(Path, shards.files):

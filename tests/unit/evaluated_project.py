@@ -9,7 +9,6 @@ import numpy as np
 
 from mlm.foundations.digests import file_sha256
 from mlm.samples.manifests import Manifest, ShardEntry, totals
-from mlm.samples.packing import Spans
 from mlm.samples.tfrecord import SampleWriter
 
 LENGTH = 16
@@ -58,12 +57,10 @@ def samples(split: str, directory: Path) -> tuple[np.ndarray, np.ndarray]:
     return rows, real
 
 
-def spans_of(real: np.ndarray, groups: int, first: int) -> Spans:
-    """Two spans for each sample: the first half of its `real` tokens, and the rest."""
-    index = np.arange(first, first + len(real))
-    lengths = np.stack([real // 2, real - real // 2], axis=1)
-    groups_of = np.stack([index % groups, (index + 1) % groups], axis=1)
-    return Spans(groups_of.reshape(-1), lengths.reshape(-1), np.full(len(real), 2))
+def groups_of(real: np.ndarray, groups: int, first: int) -> np.ndarray:
+    """One group for the first half of each sample's `real` tokens, and the next for the rest."""
+    index = np.arange(first, first + len(real))[:, None]
+    return (index + (np.arange(LENGTH) >= real[:, None] // 2)) % groups
 
 
 def write_split(root: Path, split: str, directory: Path, groups: int | None = None) -> Path:
@@ -77,8 +74,8 @@ def write_split(root: Path, split: str, directory: Path, groups: int | None = No
         path = f"shards/{split}-{shard}.tfrecord"
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         with SampleWriter(root / path) as writer:
-            spans = spans_of(real[part], groups, int(part[0])) if groups else None
-            writer.write(rows[part], real[part], spans)
+            of_tokens = groups_of(real[part], groups, int(part[0])) if groups else None
+            writer.write(rows[part], real[part], of_tokens)
         entries.append(
             ShardEntry(
                 name=Path(path).name,
@@ -88,12 +85,12 @@ def write_split(root: Path, split: str, directory: Path, groups: int | None = No
                 num_padding=writer.num_padding,
                 num_bytes=writer.num_bytes,
                 sha256=writer.sha256,
+                block_offsets=writer.block_offsets,
             )
         )
     manifest = Manifest(
         split=split,
         sequence_length=LENGTH,
-        compression="none",
         tokenizer_sha256=file_sha256(directory / "tokenizer.json"),
         corpus_sha256=None,
         documents=len(rows),

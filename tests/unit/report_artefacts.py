@@ -118,7 +118,6 @@ def manifest(split: str, **other) -> Manifest:
         "sequence_length": 64,
         "tokenizer_sha256": sha("tokenizer"),
         "corpus_sha256": sha("corpus" + split),
-        "compression": "none",
         "documents": SPLITS[split][0] * 41,
         "special_literals": 0,
         "shards": [
@@ -130,6 +129,7 @@ def manifest(split: str, **other) -> Manifest:
                 "num_padding": 20,
                 "num_bytes": samples // shards * 400,
                 "sha256": sha(f"{split}{i}"),
+                "block_offsets": [0],
             }
             for i in range(shards)
         ],

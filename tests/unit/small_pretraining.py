@@ -31,11 +31,11 @@ def small_pretraining(
 
     file = root / "train.tfrecord"
     if not file.exists():
-        writer = SampleWriter(file, "none")
+        writer = SampleWriter(file)
         ids = np.random.default_rng(0).integers(5, VOCABULARY, (SAMPLES, LENGTH))
         writer.write(ids, np.full(SAMPLES, LENGTH))
         writer.close()
-    shards = ShardFiles((ShardBlocks(str(file), file.name, SAMPLES, "none", None),), LENGTH)
+    shards = ShardFiles((ShardBlocks(str(file), file.name, SAMPLES, (0,)),), LENGTH)
     plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, LENGTH)
     config = RobertaConfig(
         vocab_size=VOCABULARY,
@@ -90,13 +90,13 @@ def write_manifest_of(path: Path, *, samples: int = SAMPLES, shards: int = 4, pl
             num_padding=0,
             num_bytes=1,
             sha256="0" * 64,
+            block_offsets=(0,),
         )
         for i in range(shards)
     )
     Manifest(
         split="train",
         sequence_length=LENGTH,
-        compression="none",
         tokenizer_sha256="0" * 64,
         corpus_sha256=None,
         documents=None,

@@ -51,7 +51,7 @@ from mlm.samples.manifests import Manifest
 from mlm.samples.masking import FIXED_EPOCH, mask_batch
 from mlm.samples.split_samples import evenly_spread, spread_samples
 from mlm.samples.stored_batches import stored_batches
-from mlm.samples.tf_example import decode_samples
+from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "ask.py"

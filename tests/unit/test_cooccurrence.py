@@ -23,9 +23,9 @@ LENGTH, WORDS = 32, 1500
 def shards_of(path, ids):
     from mlm.samples.stored_batches import ShardFiles
 
-    with SampleWriter(path, "none") as writer:
+    with SampleWriter(path) as writer:
         writer.write(ids, np.full(len(ids), ids.shape[1]))
-    shard = ShardBlocks(str(path), path.name, len(ids), "none", writer.block_offsets)
+    shard = ShardBlocks(str(path), path.name, len(ids), writer.block_offsets)
     return ShardFiles((shard,), ids.shape[1])
 
 

@@ -39,7 +39,7 @@ from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch
 from mlm.samples.split_samples import spread_samples
 from mlm.samples.stored_batches import stored_batches
-from mlm.samples.tf_example import decode_samples
+from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import WithoutDocuments
 from mlm.training.branching import first_difference

@@ -61,7 +61,6 @@ COMPUTES_NO_BITS = {
     "mlm.samples.object_storage": "copies files",
     "mlm.samples.packing": "the manifests' digests are part of the state",
     "mlm.samples.split_samples": "reads samples, and says which of them validation looks at",
-    "mlm.samples.tf_example": "the manifests' digests are part of the state",
     "mlm.samples.tfrecord": "the manifests' digests are part of the state",
     "mlm.tokenizer.encoding": "the tokenizer's digest is part of the state",
     "mlm.tokenizer.pieces": "so is the mark of a space in it",

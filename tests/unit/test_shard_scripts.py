@@ -12,8 +12,7 @@ from test_manifests import described
 from test_tokenizer_files import TEXTS, make
 
 from mlm.foundations.artefacts import read_artefact
-from mlm.samples.tf_example import decode_samples
-from mlm.samples.tfrecord import read_records
+from mlm.samples.tfrecord import decode_samples, read_records
 from mlm.tokenizer.encoding import Encoder
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +61,7 @@ def make_shards(directory, threads, shards=2):
             threads=threads,
             wildcards={"split": "train", "shard": f"{i:05d}", "shards": f"{shards:05d}"},
             params={
-                "samples": {"sequence_length": LENGTH, "compression": "none"},
+                "samples": {"sequence_length": LENGTH},
                 "operational": {"read_batch": 2 * threads},
             },
             input=inputs,

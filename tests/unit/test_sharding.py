@@ -14,8 +14,7 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.samples.packing import Packer
 from mlm.samples.sharding import write_shard
-from mlm.samples.tf_example import decode_grouped_samples, decode_samples
-from mlm.samples.tfrecord import read_records
+from mlm.samples.tfrecord import decode_grouped_samples, decode_samples, read_records
 
 LENGTH = 8
 
@@ -28,10 +27,10 @@ def corpus_of(directory: Path, texts, row_group_size=3, groups=None) -> Path:
     return path
 
 
-def make(directory: Path, corpus: Path, shard=0, shards=1, compression="none", batch=2):
+def make(directory: Path, corpus: Path, shard=0, shards=1, batch=2):
     tokenizer = directory / "tokenizer.json"
     tokenizer.write_text("{}")
-    section = Shards(sequence_length=LENGTH, compression=compression, read_batch=batch)
+    section = Shards(sequence_length=LENGTH, read_batch=batch)
     file = directory / f"train-{shard:05d}-of-{shards:05d}.tfrecord"
     encoder = CharacterTokenizer()
     documents = SplitDocuments.of_files([corpus])
@@ -84,10 +83,9 @@ def test_tokens_into_packing_are_the_tokens_out_of_the_shards(tmp_path, data):
     assert sum(s.documents for s in summaries) == len(texts)
 
 
-@pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_the_read_batch_changes_no_byte(tmp_path, compression):
+def test_the_read_batch_changes_no_byte(tmp_path):
     corpus = corpus_of(tmp_path, [f"document {i} " * (i % 5) for i in range(40)])
-    made = [make(tmp_path, corpus, compression=compression, batch=b) for b in (1, 7, 1000)]
+    made = [make(tmp_path, corpus, batch=b) for b in (1, 7, 1000)]
     assert len({summary.sha256 for _, summary in made}) == 1
 
 
@@ -145,7 +143,7 @@ def test_a_failing_shard_leaves_nothing_behind(tmp_path, monkeypatch):
 def test_a_token_lost_on_the_way_is_no_shard(tmp_path, monkeypatch):
     corpus = corpus_of(tmp_path, ["some words", "b"])
     whole = Packer.add
-    monkeypatch.setattr(Packer, "add", lambda self, tokens: whole(self, tokens[1:]))
+    monkeypatch.setattr(Packer, "add", lambda self, *of: whole(self, *(a[1:] for a in of)))
     with pytest.raises(RuntimeError, match="tokens came in"):
         make(tmp_path, corpus)
 
@@ -153,7 +151,7 @@ def test_a_token_lost_on_the_way_is_no_shard(tmp_path, monkeypatch):
 def groups_of(file: Path) -> list[int]:
     with file.open("rb") as stream:
         records = list(read_records(stream, file.name))
-    found = decode_grouped_samples(records, LENGTH)[2].of_tokens(LENGTH).reshape(-1)
+    found = decode_grouped_samples(records, LENGTH)[2].reshape(-1)
     return [g for g in found.tolist() if g >= 0]
 
 

@@ -15,7 +15,7 @@ from mlm.config.pretraining import Masking
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch, masking_plan
 from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
-from mlm.samples.tf_example import decode_samples
+from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
 from tests.conftest import users_environment
 

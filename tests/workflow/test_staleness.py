@@ -74,7 +74,6 @@ SETTINGS = [
     ("tokenizer.kind", "bpe", downstream("tokenizer")),
     ("shards.sequence_length", 64, downstream("shard")),
     ("shards.count.train", 3, downstream("shard")),
-    ("shards.compression", "gzip", downstream("shard")),
     ("corpus.filters.min_characters", 20, ALL),
     ("corpus.filters.normalisation", "NFC", ALL),
     ("corpus.count.train", 2, ALL),

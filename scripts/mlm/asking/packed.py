@@ -11,9 +11,9 @@ from mlm.foundations.errors import MlmError
 from mlm.samples.blocks import ShardBlocks
 from mlm.samples.document_spans import check_shard, checked_samples, document_begins, shard_tokens
 from mlm.samples.manifests import Manifest, place_of, shards_remedy
+from mlm.samples.shuffling import BLOCK_SAMPLES
 from mlm.samples.split_samples import Rows, Samples, joined
-from mlm.samples.tf_example import SampleError, decode_samples
-from mlm.samples.tfrecord import BLOCK_SAMPLES
+from mlm.samples.tfrecord import SampleError, decode_samples
 from mlm.tokenizer.encoding import Encoder
 
 
@@ -148,7 +148,6 @@ class PackedSplit:
                 place_of(entry, self._root),
                 entry.path,
                 entry.num_samples,
-                self._manifest.compression,
                 entry.block_offsets,
             )
             try:

@@ -29,7 +29,7 @@ from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.samples.masking import mask_batch
 from mlm.samples.stored_batches import stored_batches
-from mlm.samples.tf_example import decode_samples
+from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
 
 #: Answers of a model in one place.

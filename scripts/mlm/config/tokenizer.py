@@ -170,8 +170,6 @@ class Shards(Section):
     sequence_length: Annotated[int, Field(ge=8, le=65_536)] = 64
     """Tokens in a sample, special tokens and padding included."""
     count: ShardCount = section(ShardCount)
-    compression: Literal["none", "gzip"] = "none"
-    """Compression of the files."""
     read_batch: Annotated[int, Field(ge=1, le=1_000_000)] = 1000
     """Documents tokenised at a time: bounds a job's memory, and changes no byte."""
 

@@ -31,8 +31,7 @@ from mlm.model.initialisation import (
 )
 from mlm.samples.holes import Holes
 from mlm.samples.object_storage import local_copy
-from mlm.samples.tf_example import SampleError, decode_samples
-from mlm.samples.tfrecord import read_records
+from mlm.samples.tfrecord import SampleError, decode_samples, read_records
 
 #: Variables that set the number of threads of the linear algebra below NumPy and SciPy.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -118,8 +118,7 @@ def dataset_card(publish: Publish, source: str, manifests: dict[str, Manifest]) 
 
 def _reading(repository: str, manifest: Manifest) -> str:
     """Code that reads the train split; a test runs it."""
-    length, gzip = manifest.sequence_length, manifest.compression == "gzip"
-    compression = ', compression_type="GZIP"' if gzip else ""
+    length = manifest.sequence_length
     return f"""```python
 import json
 from pathlib import Path
@@ -132,6 +131,6 @@ manifest = json.loads((root / "manifests" / "train.json").read_text())
 files = [str(root / shard["path"]) for shard in manifest["shards"]]
 feature = tf.io.FixedLenFeature(({length},), tf.int64)
 features = {{"input_ids": feature, "attention_mask": feature}}
-records = tf.data.TFRecordDataset(files{compression})
+records = tf.data.TFRecordDataset(files)
 samples = records.map(lambda record: tf.io.parse_single_example(record, features))
 ```"""

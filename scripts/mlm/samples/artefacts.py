@@ -1,6 +1,7 @@
 """The artefacts of the samples: summaries of shards, verification, a run's masks and holes."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from mlm.foundations.typed_artefacts import Artefact
 
@@ -20,7 +21,6 @@ class ShardSummary(Artefact):
     documents: int
     corpus_documents: int
     sequence_length: int
-    compression: str
     tokens_in: int
     num_samples: int
     num_tokens: int
@@ -30,6 +30,7 @@ class ShardSummary(Artefact):
     block_offsets: tuple[int, ...]
     special_literals: int
     tokenizer_sha256: str
+    compression: Literal["none"] = "none"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed, remedy
@@ -22,7 +22,7 @@ class ShardEntry:
 
     `num_tokens` counts real tokens (mask 1), `num_padding` the others; `num_bytes` and
     `sha256` are those of the file. `block_offsets` are the bytes at which its blocks start
-    (`mlm.samples.blocks`), None where they are not known.
+    (`mlm.samples.blocks`).
     """
 
     name: str
@@ -32,7 +32,7 @@ class ShardEntry:
     num_padding: int
     num_bytes: int
     sha256: str
-    block_offsets: tuple[int, ...] | None = None
+    block_offsets: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,6 @@ class Manifest(Artefact):
 
     split: str
     sequence_length: int
-    compression: str
     tokenizer_sha256: str | None
     corpus_sha256: str | None
     documents: int | None
@@ -57,6 +56,7 @@ class Manifest(Artefact):
     num_padding: int
     shards: tuple[ShardEntry, ...]
     group_by: str | None = None
+    compression: Literal["none"] = "none"
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> Self:

@@ -20,8 +20,8 @@ from mlm.foundations.progress_line import Progress
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.object_storage import list_files, local_copy
 from mlm.samples.shuffling import BLOCK_SAMPLES
-from mlm.samples.tfrecord import compression_of, record_offsets
-from mlm.samples.verification import SampleSchema, scan_shard
+from mlm.samples.tfrecord import framed_records
+from mlm.samples.verification import SampleSchema, Scan, scan_shard
 
 _NAME = re.compile(r"(?P<name>.+)-(?P<shard>\d+)-(?P<samples>\d+)\.tfrecord")
 
@@ -101,18 +101,15 @@ def prebuilt_manifest(
             file=sys.stderr,
         )
     progress = Progress(f"{split}: read", len(shards), "shards")
-    entries, compressions, problems = [], set(), []
+    entries, problems = [], []
     for number, shard in enumerate(shards, 1):
-        entry, compression, found = _described(shard, schema)
+        entry, found = _described(shard, schema)
         expected = digests.get(entry.name, entry.sha256)
         if expected != entry.sha256:
             found.append(f"sha256 {entry.sha256[:12]}…, but {beside} says {expected[:12]}…")
         entries.append(entry)
-        compressions.add(compression)
         problems += [f"{shard.path}: {problem}" for problem in found]
         progress.to(number)
-    if len(compressions) > 1:
-        problems.append(f"{place}: some shards are compressed by gzip and some are not")
     if problems:
         raise MlmError(
             f"shards.prebuilt.{split}: these shards cannot be trained on:\n{listed(problems)}\n"
@@ -122,7 +119,6 @@ def prebuilt_manifest(
     return Manifest(
         split=split,
         sequence_length=schema.sequence_length,
-        compression=compressions.pop(),
         tokenizer_sha256=tokenizer,
         corpus_sha256=None,
         documents=None,
@@ -154,16 +150,22 @@ def _given(place: str, split: str) -> tuple[str | None, str | None, dict[str, st
         ) from None
 
 
-def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, str, list[str]]:
-    """A shard's manifest entry, its compression, and every problem found in it."""
+def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, list[str]]:
+    """A shard's manifest entry, and every problem found in it."""
+    offsets, problems = (), []
     with local_copy(shard.path) as file, file.open("rb") as stream:
-        compression, scan, offsets = compression_of(stream), scan_shard(file, schema), None
-        if compression == "none" and not scan.problems:
-            offsets = record_offsets(stream, file.name)[::BLOCK_SAMPLES]
+        if stream.read(2) == b"\x1f\x8b":
+            scan, problems = Scan(), ["is compressed by gzip; unpack it (gunzip), and name that"]
+        else:
+            scan = scan_shard(file, schema)
+            problems = scan.named_problems()
+            stream.seek(0)
+            if not problems:
+                starts = [start for start, _ in framed_records(stream, file.name)]
+                offsets = tuple(starts[::BLOCK_SAMPLES])
+            if scan.num_samples != shard.samples:
+                problems.append(f"holds {scan.num_samples} samples; its name says {shard.samples}")
         size, sha256 = file.stat().st_size, file_sha256(file)
-    problems = scan.named_problems()
-    if scan.num_samples != shard.samples:
-        problems.append(f"holds {scan.num_samples} samples; its name says {shard.samples}")
     entry = ShardEntry(
         name=_base(shard.path),
         path=shard.path,
@@ -174,7 +176,7 @@ def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, 
         sha256=sha256,
         block_offsets=offsets,
     )
-    return entry, compression, problems
+    return entry, problems
 
 
 def _base(path: str) -> str:

@@ -18,7 +18,7 @@ from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.samples.artefacts import ShardSummary
 from mlm.samples.manifests import Manifest, ShardEntry, totals
-from mlm.samples.packing import GroupPacker, Packer
+from mlm.samples.packing import Packer
 from mlm.samples.tfrecord import SampleWriter
 from mlm.tokenizer.encoding import Encoder
 
@@ -48,7 +48,7 @@ def write_shard(
     documents = document_range(len(corpus), number, shards)
     name = f"{split} shard {number} of {shards}"
     with replacing(shard_file) as temporary:
-        with SampleWriter(temporary, section.compression) as writer:
+        with SampleWriter(temporary) as writer:
             tokens_in, literals = _write_documents(
                 name, section, encoder, corpus, documents, writer
             )
@@ -62,7 +62,6 @@ def write_shard(
         documents=len(documents),
         corpus_documents=len(corpus),
         sequence_length=section.sequence_length,
-        compression=section.compression,
         tokens_in=tokens_in,
         num_samples=writer.num_samples,
         num_tokens=writer.num_tokens,
@@ -115,7 +114,6 @@ def _write_documents(
 ) -> tuple[int, int]:
     """Tokenise, pack and write `documents`: the tokens that came in, and special literals."""
     packer = Packer(section.sequence_length, encoder.special_ids.pad)
-    group_packer = GroupPacker(section.sequence_length)
     progress = Progress(name, len(documents), "documents")
     done = tokens_in = literals = 0
     for rows in corpus.batches(["text", "group"], section.read_batch, documents):
@@ -126,15 +124,15 @@ def _write_documents(
             portion = texts[part[0] : part[-1] + 1]
             literals += encoder.count_special_literals(portion)
             encoded = encoder.encode(portion)
-            lengths = np.fromiter(map(len, encoded), np.int64)
-            tokens_in += int(lengths.sum())
-            samples = packer.add(np.fromiter(itertools.chain.from_iterable(encoded), np.int32))
-            spans = group_packer.add(groups[part[0] : part[-1] + 1], lengths)
-            writer.write(samples, np.full(len(samples), section.sequence_length), spans)
+            tokens = np.fromiter(itertools.chain.from_iterable(encoded), np.int32)
+            of_tokens = np.repeat(groups[part], list(map(len, encoded)))
+            samples, of_samples = packer.add(tokens, of_tokens)
+            writer.write(samples, np.full(len(samples), section.sequence_length), of_samples)
+            tokens_in += len(tokens)
             done += len(portion)
             progress.to(done)
-    last, tokens = packer.finish()
-    writer.write(last, np.full(len(last), tokens), group_packer.finish())
+    last, of_last, tokens = packer.finish()
+    writer.write(last, np.full(len(last), tokens), of_last)
     return tokens_in, literals
 
 
@@ -164,7 +162,6 @@ def merged_manifest(
     return Manifest(
         split=split,
         sequence_length=first.sequence_length,
-        compression=first.compression,
         tokenizer_sha256=tokenizer_sha256,
         corpus_sha256=corpus.sha256,
         documents=corpus.documents,
@@ -185,7 +182,6 @@ def _check_belonging(
             "shards": len(summaries),
             "split": first.split,
             "sequence_length": first.sequence_length,
-            "compression": first.compression,
             "corpus_documents": documents,
             "first_document": next_document,
             "tokenizer_sha256": tokenizer,

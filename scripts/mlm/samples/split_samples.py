@@ -9,10 +9,10 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.samples.blocks import ReadableBlocks, ShardFiles
+from mlm.samples.blocks import ShardFiles
 from mlm.samples.manifests import Manifest
 from mlm.samples.shuffling import BLOCK_SAMPLES
-from mlm.samples.tf_example import SampleError, decode_grouped_samples, decode_samples
+from mlm.samples.tfrecord import SampleError, decode_grouped_samples, decode_samples
 
 
 class Rows:
@@ -59,15 +59,15 @@ def samples_in_order(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Indices and records [samples] of a split block by block: all, or those `chosen`, ascending.
     Blocks without one of them are not read."""
-    blocks, first = ReadableBlocks(shards.blocks), 0
+    first = 0
     chosen = np.arange(shards.num_samples) if chosen is None else chosen
-    for number, shard in enumerate(shards.blocks):
+    for shard in shards.blocks:
         for block in range(shard.num_blocks):
             samples = min(BLOCK_SAMPLES, shard.num_samples - block * BLOCK_SAMPLES)
             start, end = np.searchsorted(chosen, [first, first + samples])
             if start < end:
                 records = np.empty(samples, object)
-                records[:] = blocks[number].read(block)
+                records[:] = shard.read(block)
                 yield chosen[start:end], records[chosen[start:end] - first]
             first += samples
 
@@ -117,8 +117,7 @@ def _decoded(index: np.ndarray, records: list[bytes], manifest: Manifest) -> Sam
             ids, mask = decode_samples(records, length)
             group = np.where(mask == 1, index[:, None], -1)
         else:
-            ids, mask, spans = decode_grouped_samples(records, length)
-            group = spans.of_tokens(length)
+            ids, mask, group = decode_grouped_samples(records, length)
     except SampleError as error:
         number = index[error.place]
         raise MlmError(f"{manifest.split}, sample {number}: a record {error}.") from None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.samples.blocks import ReadableBlocks, ShardFiles
+from mlm.samples.blocks import ShardFiles
 from mlm.samples.shuffling import SampleOrder
 
 
@@ -59,14 +59,13 @@ def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
     if place >= end:
         return
     with ThreadPoolExecutor(1) as reader:
-        blocks = ReadableBlocks(shards.blocks)
         groups = samples.groups_from(place, end)
-        coming = reader.submit(_read_group, blocks, samples, *next(groups))
+        coming = reader.submit(_read_group, shards, samples, *next(groups))
         waiting: list[tuple] = []
         while coming is not None:
             epoch, first, indices, records = coming.result()
             following = next(groups, None)
-            coming = following and reader.submit(_read_group, blocks, samples, *following)
+            coming = following and reader.submit(_read_group, shards, samples, *following)
             start = max(0, place - first)
             epochs = np.full(len(indices) - start, epoch)
             waiting.append((epochs, indices[start:], records[start:]))
@@ -84,7 +83,7 @@ def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
 
 
 def _read_group(
-    blocks: ReadableBlocks, order: SampleOrder, epoch: int, number: int
+    shards: ShardFiles, order: SampleOrder, epoch: int, number: int
 ) -> tuple[int, int, np.ndarray, np.ndarray]:
     """The epoch, the place of a group's first sample in the stream, and the indices and records
     [samples] of all, in their order."""
@@ -92,6 +91,6 @@ def _read_group(
     records = np.empty(group.samples, object)
     for block, start, end in zip(group.blocks, group.starts, group.ends, strict=True):
         shard, within = order.block(int(block))
-        records[start:end] = blocks[shard].read(within)
+        records[start:end] = shards.blocks[shard].read(within)
     indices = order.group_indices(group)
     return epoch, epoch * order.num_samples + group.first, indices, records[group.shuffled()]

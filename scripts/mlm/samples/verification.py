@@ -1,6 +1,5 @@
 """Reading shards again, record by record, to see that they are what their manifest says."""
 
-import itertools
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,8 +9,12 @@ from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.samples.artefacts import SplitVerification
 from mlm.samples.manifests import Manifest, ShardEntry, shard_file, shard_problem
-from mlm.samples.tf_example import SampleError, decode_grouped_samples, decode_samples
-from mlm.samples.tfrecord import read_records
+from mlm.samples.tfrecord import (
+    SampleError,
+    decode_grouped_samples,
+    decode_samples,
+    read_records,
+)
 
 _BATCH = 2048
 #: Problems of one shard that are named; more are counted.
@@ -33,28 +36,18 @@ class SampleSchema:
 
 @dataclass
 class Scan:
-    """What a shard's records held.
-
-    Each of `problems` names its record; `unnamed` counts those beyond the first few, since a
-    shard of the wrong kind has one in every record.
-    """
+    """What a shard's records held; each of `problems` names its record."""
 
     num_samples: int = 0
     num_tokens: int = 0
     num_padding: int = 0
     problems: list[str] = field(default_factory=list)
-    unnamed: int = 0
-
-    def note(self, problem: str) -> None:
-        """Add a problem, by name as long as there are few."""
-        if len(self.problems) < _NAMED:
-            self.problems.append(problem)
-        else:
-            self.unnamed += 1
 
     def named_problems(self) -> list[str]:
-        """The first problems, and how many there are besides."""
-        return self.problems + ([f"and {self.unnamed} problems more"] if self.unnamed else [])
+        """The first problems, and how many there are besides: a shard of the wrong kind has one in
+        every record."""
+        others = len(self.problems) - _NAMED
+        return self.problems[:_NAMED] + ([f"and {others} problems more"] if others > 0 else [])
 
 
 def scan_shard(file: Path, schema: SampleSchema) -> Scan:
@@ -62,20 +55,19 @@ def scan_shard(file: Path, schema: SampleSchema) -> Scan:
 
     Nothing can be read of a file after a record whose frame is damaged.
     """
-    scan, damage = Scan(), None
+    scan, batch = Scan(), []
     with file.open("rb") as stream:
-        records = read_records(stream, file.name)
-        while damage is None:
-            batch: list[bytes] = []
-            try:
-                batch.extend(itertools.islice(records, _BATCH))
-            except MlmError as error:
-                damage = str(error).removeprefix(f"{file.name}: ")
-            if batch:
-                _scan_batch(batch, schema, scan)
-            elif damage is None:
-                return scan
-    scan.note(damage)
+        try:
+            for record in read_records(stream, file.name):
+                batch.append(record)
+                if len(batch) == _BATCH:
+                    _scan_batch(batch, schema, scan)
+                    batch = []
+            damage = []
+        except MlmError as error:
+            damage = [str(error).removeprefix(f"{file.name}: ")]
+    _scan_batch(batch, schema, scan)
+    scan.problems += damage
     return scan
 
 
@@ -90,27 +82,25 @@ def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
                 _scan_batch([record], schema, scan)
         else:
             scan.num_samples += 1
-            scan.note(f"record {first}: {error}")
+            scan.problems.append(f"record {first}: {error}")
         return
     scan.num_samples += len(records)
     scan.num_tokens += int((mask == 1).sum())
     scan.num_padding += int((mask == 0).sum())
+    size, pad = schema.vocabulary_size, schema.pad_id
+    outside, neither = (ids < 0) | (ids >= size), (mask != 0) & (mask != 1)
     for wrong, found, what in (
+        (outside, ids, f"input_ids holds {{}}, outside the vocabulary of {size} ids"),
+        (neither, mask, "attention_mask holds {}, which is neither 0 nor 1"),
         (
-            (ids < 0) | (ids >= schema.vocabulary_size),
+            (mask == 0) & (ids != pad),
             ids,
-            f"input_ids holds {{}}, outside the vocabulary of {schema.vocabulary_size} ids",
-        ),
-        ((mask != 0) & (mask != 1), mask, "attention_mask holds {}, which is neither 0 nor 1"),
-        (
-            (mask == 0) & (ids != schema.pad_id),
-            ids,
-            f"input_ids holds {{}} where the mask is 0; the padding id is {schema.pad_id}",
+            f"input_ids holds {{}} where the mask is 0; the padding id is {pad}",
         ),
     ):
         for row in np.flatnonzero(wrong.any(axis=1)):
             value = int(found[row][wrong[row]][0])
-            scan.note(f"record {first + int(row)}: {what.format(value)}")
+            scan.problems.append(f"record {first + int(row)}: {what.format(value)}")
 
 
 def verify_shard(

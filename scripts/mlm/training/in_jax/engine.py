@@ -21,7 +21,7 @@ from mlm.model.weights import initial_parameters
 from mlm.samples.masking import VALIDATION_SEED
 from mlm.samples.split_samples import evaluation_samples
 from mlm.samples.stored_batches import stored_batches
-from mlm.samples.tf_example import SampleError, decode_samples
+from mlm.samples.tfrecord import SampleError, decode_samples
 from mlm.training.in_jax.devices import MeshDevices
 from mlm.training.in_jax.framework import shardings
 from mlm.training.in_jax.layout import UNDIVIDED, Division, OwnRows, of_the_first
