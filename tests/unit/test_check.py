@@ -14,11 +14,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mlm.check import sample
-from mlm.check.check import Forecast, check, in_time, judge_machine, show
-from mlm.check.estimate import Size, StageEstimate, sizes_of, stages_of_run, together, updates
-from mlm.check.rehearsal import Steps, TimeRange, rehearse_data
-from mlm.check.sample import sample_of
+from mlm.check import rehearsal
+from mlm.check.check import (
+    Forecast,
+    check,
+    in_time,
+    judge_machine,
+    show,
+    stages_of_run,
+    together,
+    updates,
+)
+from mlm.check.rehearsal import Size, Stage, Steps, rehearse_data
 from mlm.config.resolution import resolve
 from mlm.config.run import RunConfiguration
 from mlm.corpus.embedded import paragraphs, speeches
@@ -42,12 +49,6 @@ def of_files(pattern, **others):
     return resolve({"corpus": {"source": "files", "files": {"train": [pattern]}}, **others})
 
 
-def sizes(settings, directory):
-    """The splits of the whole corpus, as they are estimated."""
-    found = sample_of(settings["corpus"], 0, directory / "cut")
-    return found, sizes_of(found, rehearse_data(settings, found, directory))
-
-
 SMALL = {"tokenizer": {"vocabulary_size": 600}}
 
 
@@ -60,7 +61,7 @@ def test_a_vocabulary_too_large_is_told_with_one_that_works(here, texts):
         show(forecast)
     proposed = int(forecast.problems[0].split("set ")[1].split()[0])
     settings = of_files("small.txt", tokenizer={"vocabulary_size": proposed})
-    assert sizes(settings, here)[1]["train"].tokens > 1000
+    assert rehearse_data(settings, here).sizes["train"].tokens > 1000
 
 
 @pytest.mark.parametrize(
@@ -77,14 +78,14 @@ def test_a_corpus_that_is_not_there_or_unreadable_is_a_problem(here, pattern, wo
 
 def test_of_a_small_corpus_the_documents_after_deduplication_are_known(here, texts):
     (here / "twice.txt").write_text("\n".join(texts[:500] + texts[:200] + texts[:100]))
-    found, splits = sizes(of_files("twice.txt", **SMALL), here)
+    data = rehearse_data(of_files("twice.txt", **SMALL), here)
     kept = set(texts[:500])
-    assert found.is_all and sum(size.documents for size in splits.values()) == len(kept)
+    assert data.whole and sum(size.documents for size in data.sizes.values()) == len(kept)
 
 
 @pytest.mark.parametrize("ending", ["txt", "jsonl.gz", "csv", "parquet"])
 def test_the_size_of_a_large_corpus_is_seen_from_parts_of_it(here, texts, monkeypatch, ending):
-    monkeypatch.setattr(sample, "READ_WHOLE", 1000)
+    monkeypatch.setattr(rehearsal, "READ_WHOLE", 1000)
     path = here / f"text.{ending}"
     if ending == "txt":
         path.write_text("\n".join(texts))
@@ -95,10 +96,11 @@ def test_the_size_of_a_large_corpus_is_seen_from_parts_of_it(here, texts, monkey
     else:
         rows = "\n".join(json.dumps({"text": text, "other": 1}) for text in texts).encode()
         path.write_bytes(gzip.compress(rows, 1) if ending.endswith("gz") else rows)
-    found, splits = sizes(of_files(path.name, **SMALL), here)
+    data = rehearse_data(of_files(path.name, **SMALL), here)
+    splits = data.sizes
     kept = set(texts)
     expected = sum(len(text.encode()) for text in kept)
-    assert not found.is_all
+    assert not data.whole
     assert sum(size.text for size in splits.values()) == pytest.approx(expected, rel=0.2)
     documents = sum(size.documents for size in splits.values())
     assert documents == pytest.approx(len(kept), rel=0.2)
@@ -123,9 +125,8 @@ def run_in(settings, name="base"):
 @pytest.mark.parametrize("keep, states", [({"keep_steps": [150]}, 3), ({"keep": "all"}, 24)])
 def test_models_and_kept_states_are_counted(keep, states):
     settings = resolve({"pretraining": {"checkpoint": {"every": 100, **keep}}})
-    made = steps(state_bytes=1000, model_bytes=100)
-    trained, _ = stages_of_run(settings, run_in(settings), SIZES, made)
-    assert trained.disk == states * 1000 + 2 * 100
+    trained, _ = stages_of_run(settings, run_in(settings), SIZES, steps(parameters=100))
+    assert trained.disk == 400 * (2 + 3 * states)
 
 
 def test_updates_follow_from_what_the_configuration_and_the_corpus_say():
@@ -138,38 +139,26 @@ def test_updates_follow_from_what_the_configuration_and_the_corpus_say():
 
 
 def test_a_step_s_time_is_that_of_all_steps_and_runs_side_by_side_share_the_clock():
-    settings = resolve({"runs": {"a": {}, "b": {"pretraining": {"seed": 1}}}})
-    made = steps(step=TimeRange(1.0, 2.0))
-    of_runs = [
-        stage
-        for run in "ab"
-        for stage in stages_of_run(settings, run_in(settings, run), SIZES, made)
-    ]
-    assert of_runs[0].time.least < 2400 and of_runs[0].time.most > 4800
-    two, four = (together(settings, of_runs, cores).time for cores in (2, 4))
-    assert two.least == pytest.approx(2 * four.least, rel=0.05)
-    assert two.most == pytest.approx(2 * four.most, rel=0.05)
+    settings = resolve({})
+    stages = stages_of_run(settings, run_in(settings), SIZES, steps(step=1.0))
+    assert 2400 < stages[0].seconds < 2500
+    one, two = (together(stages, beside).seconds for beside in (1, 2))
+    assert one == pytest.approx(2 * two, rel=0.05)
 
 
 def test_what_is_not_known_is_said_and_not_guessed():
-    settings = resolve(
-        {
-            "corpus": {"source": "hub", "hub": {"dataset": "a/b", "revision": "0" * 40}},
-            "pretraining": {"epochs": 1},
-        }
-    )
+    settings = resolve({"pretraining": {"epochs": 1}})
     stages = stages_of_run(settings, run_in(settings), None, steps())
-    assert [stage.time for stage in stages] == [None, None]
-    total = together(settings, stages, 2)
-    assert total.time is None and total.disk is None
+    assert [stage.seconds for stage in stages] == [None, None]
+    total = together(stages, 1)
+    assert total.seconds is None and total.disk is None
 
 
 @pytest.mark.parametrize(
-    "span, words",
-    [((0.2, 0.4), "1 s"), ((3, 4), "3 to 4 s"), ((61, 120), "1 to 2 min"), ((7200, 7210), "2 h")],
+    "seconds, words", [(0.3, "1 s"), (4, "4 s"), (120, "2 min"), (7210, "2 h"), (2e5, "2.3 days")]
 )
-def test_a_time_is_a_range(span, words):
-    assert in_time(TimeRange(*span)) == words
+def test_a_time_has_the_unit_that_suits_it(seconds, words):
+    assert in_time(seconds) == words
 
 
 @pytest.mark.slow
@@ -181,7 +170,7 @@ from mlm.config.resolution import resolve
 from mlm.config.run import RunConfiguration
 settings, forecast = resolve({"accelerator": {"kind": "tpu"}}), Forecast()
 run = RunConfiguration.of(settings, "base")
-assert timed_steps(settings, run, None, {}, None, forecast) is None
+assert timed_steps(settings, run, None, {}, forecast) is None
 assert "snakemake --cores 2 preflight" in forecast.warnings[0] and not forecast.problems
 """
     scripts = str(Path(__file__).parents[2] / "scripts")
@@ -194,7 +183,7 @@ assert "snakemake --cores 2 preflight" in forecast.warnings[0] and not forecast.
 def test_a_full_disk_is_told_before_anything_is_written(here, monkeypatch, capsys, free, fits):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 0, free))
-    forecast = Forecast(stages=[StageEstimate("in all", TimeRange(1, 1), 1e8)])
+    forecast = Forecast(stages=[Stage("in all", 1, 1e8)])
     judge_machine(resolve({}), forecast)
     assert bool(forecast.problems) is not fits
     if fits:
@@ -207,8 +196,8 @@ def test_a_full_disk_is_told_before_anything_is_written(here, monkeypatch, capsy
 
 def test_a_model_beyond_the_memory_is_told(here):
     stages = [
-        StageEstimate("pretrain [base]", TimeRange(1, 1), 1e6, 10**8),
-        StageEstimate("in all", TimeRange(1, 1), 1e6),
+        Stage("pretrain [base]", 1, 1e6, 10**8),
+        Stage("in all", 1, 1e6),
     ]
     forecast = Forecast(stages=stages)
     judge_machine(resolve({}), forecast)

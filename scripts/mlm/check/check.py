@@ -1,38 +1,30 @@
-"""Target `check`: what stands in the way of a run, and what it will take, before it begins."""
+"""Target `check`: what would make a run fail, and its time, disk and memory, before it begins."""
 
 import gc
+import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import psutil
 
-from mlm.check.estimate import (
-    Size,
-    StageEstimate,
-    sizes_of,
-    stages_of_data,
-    stages_of_run,
-    together,
-)
 from mlm.check.rehearsal import (
     Data,
+    Size,
+    Stage,
     Steps,
-    TimeRange,
     bytes_below,
+    in_bytes,
     rehearse_data,
     rehearse_steps,
-    shape_of,
 )
-from mlm.check.sample import Sample, in_bytes, sample_of
-from mlm.config.resolution import Settings, resolve
+from mlm.config.memory import memory_of_evaluation, memory_of_training
+from mlm.config.resolution import Settings, run_section
 from mlm.config.run import RunConfiguration
 from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.training.engine import Devices, open_devices
@@ -41,7 +33,12 @@ from mlm.training.engine import Devices, open_devices
 _MOST_TIMED = 4
 #: Free disk that is left over at least.
 _LEFT_OVER = 100_000_000
-_HEADINGS = ("stage", "time", "disk", "memory, at most")
+#: Seconds of processes to start, import and open a model; of Snakemake itself with the report.
+_START_PRETRAIN, _START_EVALUATE, _START_ALL = 8, 15, 8
+#: Seconds for each byte of train that the baselines of an evaluation count and look up.
+_COUNTED = 3.2e-7
+#: Bytes of a report with its figures, and of the small files of a run.
+_REPORT, _FILES_OF_RUN = 570_000, 330_000
 
 
 @dataclass
@@ -51,7 +48,7 @@ class Forecast:
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    stages: list[StageEstimate] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
 
 
 def check(settings: Settings) -> Forecast:
@@ -61,52 +58,41 @@ def check(settings: Settings) -> Forecast:
     """
     forecast = Forecast()
     with tempfile.TemporaryDirectory(prefix="check-") as directory:
-        _look_at(settings, Path(directory), forecast)
+        try:
+            # What the stages print while they work is not asked for here.
+            with redirect_stderr(StringIO()):
+                _look_at(settings, Path(directory), forecast)
+        except (MlmError, OSError) as error:
+            if (words := error_in_words(error)) is None:
+                raise
+            forecast.problems.append(words)
     return forecast
 
 
 def _look_at(settings: Settings, directory: Path, forecast: Forecast) -> None:
-    corpus = settings["corpus"]
-    if settings["shards"]["source"] != "corpus":
-        corpus = resolve({})["corpus"]
-    sample = _tried(lambda: sample_of(corpus, settings["seed"], directory / "cut"), forecast)
-    data = sample and _tried(lambda: rehearse_data(settings, sample, directory), forecast)
-    if not sample or not data:
-        return
-    sizes = sizes_of(sample, data) if settings["shards"]["source"] == "corpus" else None
-    forecast.lines += _data_in_words(settings, sample, data, sizes)
-    _judge_data(settings, data, sizes, forecast)
+    data = rehearse_data(settings, directory)
+    forecast.lines += _data_in_words(settings, data)
+    _judge_data(settings, data, forecast)
     if forecast.problems:
         return
-    cores = len(os.sched_getaffinity(0))
-    forecast.stages = stages_of_data(settings, sizes, data, cores)
+    stages, cores = [*data.stages], len(os.sched_getaffinity(0))
     timed: list[tuple[object, Steps | None]] = []
     devices: dict[str, Devices] = {}
     for name in settings["runs"]:
         run = RunConfiguration.of(settings, name)
         run = run.with_values(accelerator={"processes": None, "start": "here"})
-        shape = shape_of(run)
+        section = run.pretraining
+        shape = run.engine, run.model, section.per_replica_batch_size, section.attend
+        shape = *shape, section.optimizer.name, section.optimizer.gradient_accumulation_steps
         steps = next((s for other, s in timed if other == shape), None)
         if steps is None and len(timed) < _MOST_TIMED:
-            steps = timed_steps(settings, run, data, devices, directory / f"run-{name}", forecast)
+            steps = timed_steps(settings, run, data, devices, forecast)
             timed.append((shape, steps))
-        stages = _tried(lambda: stages_of_run(settings, run, sizes, steps), forecast)  # noqa: B023
-        forecast.stages += stages or []
-    forecast.stages.append(together(settings, forecast.stages, cores))
+        stages += stages_of_run(settings, run, data.sizes, steps)
+    # Runs go side by side if there are cores for more than one.
+    beside = min(len(settings["runs"]), cores // max(2, settings["accelerator"]["cpu_threads"]))
+    forecast.stages = [*stages, together(stages, max(1, beside))]
     judge_machine(settings, forecast)
-
-
-def _tried(do: Callable[[], Any], forecast: Forecast) -> Any:
-    """What `do` gives; None if it raises an error that the user can mend, which is a problem."""
-    try:
-        # What the stages print while they work is not asked for here.
-        with redirect_stderr(StringIO()):
-            return do()
-    except (MlmError, OSError) as error:
-        if (words := error_in_words(error)) is None:
-            raise
-        forecast.problems.append(words)
-        return None
 
 
 def timed_steps(
@@ -114,7 +100,6 @@ def timed_steps(
     run: RunConfiguration,
     data: Data,
     devices: dict[str, Devices],
-    directory: Path,
     forecast: Forecast,
 ) -> Steps | None:
     """The time of some steps of `run`; None, with a warning, if this machine cannot make them."""
@@ -128,47 +113,110 @@ def timed_steps(
             f"them for a TPU or GPU and says whether they fit. {error}"
         )
         return None
-    steps = _tried(
-        lambda: rehearse_steps(settings, run, data, devices[run.engine], directory), forecast
-    )
+    steps = rehearse_steps(settings, run, data.files, devices[run.engine])
     # Left to the end of the process, TensorFlow's iterators complain that Python is gone.
     gc.collect()
     return steps
 
 
-def _data_in_words(
-    settings: Settings, sample: Sample, data: Data, sizes: dict[str, Size] | None
-) -> list[str]:
-    if sizes is None:
-        source = sample.source if settings["shards"]["source"] == "corpus" else "prebuilt shards"
-        return [f"Corpus: {source}. Its size is not known here, nor what follows from it."]
-    about = "" if sample.is_all else "up to "
+def updates(run: RunConfiguration, sizes: dict[str, Size] | None, batch: int) -> int | None:
+    """Updates that `run` makes, less those that another run has made for it.
+
+    None if that depends on a size that is not known. `batch` is the global batch. Raises MlmError
+    if the split has too few samples for one.
+    """
+    section, length = run.pretraining, run.sequence_length
+    if sizes is None and section.epochs:
+        return None
+    samples = sizes["train"].samples if sizes else 0
+    if sizes and batch > samples:
+        raise MlmError(
+            f"{run.name}: one step takes {batch:,} samples (batch × replicas × accumulation), and "
+            f"the train split will have about {samples:,} of {length} tokens. Lower "
+            "pretraining.per_replica_batch_size, or add text"
+        )
+    return section.updates(samples, length, batch) - (section.continue_from.step or 0)
+
+
+def stages_of_run(
+    settings: Settings, run: RunConfiguration, sizes: dict[str, Size] | None, steps: Steps | None
+) -> list[Stage]:
+    """Training and evaluation of `run`; `steps` is None if nothing could be timed."""
+    names = f"pretrain [{run.name}]", f"evaluate [{run.name}]"
+    if steps is None:
+        return [Stage(name) for name in names]
+    section, length = run.pretraining, run.sequence_length
+    tokens = {split: size.samples * length for split, size in (sizes or {}).items()}
+    train, test = tokens.get("train"), tokens.get("test")
+    on_host = steps.kind == "cpu"
+    trained_mb = memory_of_training(settings, run.name, train, steps.replicas, on_host)
+    evaluated_mb = memory_of_evaluation(settings, run.name, train, test)
+    number = updates(run, sizes, steps.batch)
+    if number is None:
+        return [Stage(names[0], memory_mb=trained_mb), Stage(names[1], memory_mb=evaluated_mb)]
+    checkpoint, saves = section.checkpoint, math.ceil(number / section.checkpoint.every)
+    kept = min(saves, checkpoint.keep or saves) + len(checkpoint.keep_steps)
+    # float32: the model, which is there twice, and states with two moments.
+    disk = 4 * steps.parameters * (2 + 3 * kept)
+    seconds = _START_PRETRAIN + steps.begun + steps.step * number
+    evaluated = None
+    if sizes:
+        validated = min(sizes["validation"].samples, section.validation.samples or math.inf)
+        seconds += steps.validated * validated * math.ceil(number / section.validation.every)
+        evaluation = run_section(settings, run.name, "evaluation")
+        scored = min(sizes["test"].samples, evaluation["max_tokens"] // length)
+        scored += min(evaluation["train_samples"] or scored, sizes["train"].samples)
+        counted = _COUNTED * sizes["train"].text
+        evaluated = _START_EVALUATE + steps.validated * scored + counted
+    return [
+        Stage(names[0], seconds, disk, trained_mb),
+        Stage(names[1], evaluated, _FILES_OF_RUN, evaluated_mb),
+    ]
+
+
+def together(stages: list[Stage], beside: int) -> Stage:
+    """All stages, with `beside` runs side by side; what is missing in one is not known."""
+    seconds = [
+        s.seconds and s.seconds / (beside if s.name.startswith(("pretrain", "evaluate")) else 1)
+        for s in stages
+    ]
+    disks = [stage.disk for stage in stages]
+    return Stage(
+        "in all",
+        None if None in seconds else sum(seconds) + _START_ALL,
+        None if None in disks else sum(disks) + _REPORT,
+        max((stage.memory_mb or 0 for stage in stages), default=0) or None,
+    )
+
+
+def _data_in_words(settings: Settings, data: Data) -> list[str]:
+    if data.sizes is None:
+        return [f"Corpus: {data.source}. Its size is not known here, nor what follows from it."]
+    sizes, train = data.sizes, data.sizes["train"]
+    about = "" if data.whole else "up to "
     splits = ", ".join(f"{split} {in_bytes(size.text)}" for split, size in sizes.items())
     documents = sum(size.documents for size in sizes.values())
-    train = sizes["train"]
     lines = [
-        f"Corpus: {sample.source}; {about}{in_bytes(sum(s.text for s in sizes.values()))} of text "
+        f"Corpus: {data.source}; {about}{in_bytes(sum(s.text for s in sizes.values()))} of text "
         f"in {about}{documents:,.0f} documents after filters and duplicates ({splits}).",
         f"Tokenizer: {settings['tokenizer']['kind']} of {data.vocabulary:,} ids; about "
         f"{train.text / train.tokens:.1f} bytes a token, so that train has {about}"
         f"{train.tokens / 1e6:.3g} million tokens in {train.samples:,} samples of "
         f"{settings['shards']['sequence_length']}.",
     ]
-    if not sample.is_all:
+    if not data.whole:
         lines.append("Duplicates were looked for within a sample: the whole may lose more to them.")
     return lines
 
 
-def _judge_data(
-    settings: Settings, data: Data, sizes: dict[str, Size] | None, forecast: Forecast
-) -> None:
+def _judge_data(settings: Settings, data: Data, forecast: Forecast) -> None:
     if data.enough is not None:
         forecast.warnings.append(
             f"tokenizer.vocabulary_size: {settings['tokenizer']['vocabulary_size']:,} may be more "
             f"than the text of the train split gives; {data.enough:,} ids are safe"
         )
-    for split, count in settings["shards"]["count"].items() if sizes else ():
-        documents = sizes[split].documents
+    for split, count in settings["shards"]["count"].items() if data.sizes else ():
+        documents = data.sizes[split].documents
         if count > 1.5 * documents:
             forecast.problems.append(
                 f"shards.count.{split}: {count} shards, and the split has about {documents:.0f} "
@@ -221,7 +269,23 @@ def show(forecast: Forecast) -> None:
     for line in forecast.lines:
         print(line)
     if forecast.stages:
-        print("", table(forecast.stages), "", sep="\n")
+        rows = [("stage", "time, about", "disk", "memory, at most")]
+        rows += [
+            (
+                stage.name,
+                "not known" if stage.seconds is None else in_time(stage.seconds),
+                "not known" if stage.disk is None else in_bytes(stage.disk),
+                in_bytes(stage.memory_mb * 1e6) if stage.memory_mb else "",
+            )
+            for stage in forecast.stages
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        print()
+        for row in rows:
+            print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+        cores = len(os.sched_getaffinity(0))
+        print(f"Times are of a run from nothing with --cores {cores}, on a machine as busy as now.")
+        print()
     for warning in forecast.warnings:
         print(f"Note: {warning}.")
     if forecast.problems:
@@ -234,32 +298,9 @@ def show(forecast: Forecast) -> None:
     print("Nothing was found that stands in the way.")
 
 
-def table(stages: list[StageEstimate]) -> str:
-    """All stages, and their sum, aligned."""
-    rows = [_HEADINGS, *map(_row, stages)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
-    cores = len(os.sched_getaffinity(0))
-    note = (
-        f"Times are of a run from nothing with --cores {cores}: with the machine to itself to as "
-        "busy as now."
-    )
-    return "\n".join([*lines, note])
-
-
-def _row(stage: StageEstimate) -> tuple[str, ...]:
-    return (
-        stage.name,
-        in_time(stage.time) if stage.time else "not known",
-        "not known" if stage.disk is None else in_bytes(stage.disk),
-        in_bytes(stage.memory_mb * 1e6) if stage.memory_mb else "",
-    )
-
-
-def in_time(span: TimeRange) -> str:
-    """A span in the unit that suits it."""
+def in_time(seconds: float) -> str:
+    """A time in the unit that suits it."""
     for unit, size in (("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)):
-        if span.most >= 1.5 * size:
-            least, most = f"{span.least / size:.2g}", f"{span.most / size:.2g}"
-            return f"{most if least == most else f'{least} to {most}'} {unit}"
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}"
     return "1 s"

@@ -1,100 +1,105 @@
-"""A rehearsal: a sample of the corpus goes through the stages, and a run makes a few steps."""
+"""A sample of the corpus goes through the stages, and a run makes a few steps."""
 
+import json
+import math
 import os
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-from mlm.check.sample import Sample
+import pyarrow.parquet as pq
+
 from mlm.config.fields import SPLITS
 from mlm.config.memory import parameters
-from mlm.config.resolution import Settings
+from mlm.config.resolution import Settings, resolve
 from mlm.config.run import RunConfiguration
 from mlm.config.tokenizer import Shards, expected_vocabulary
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
+from mlm.corpus.decompression import ReadingPosition
+from mlm.corpus.embedded import PACKAGE
+from mlm.corpus.file_patterns import file_format, matched_files, used_settings
+from mlm.corpus.formats import Reading, read_documents
 from mlm.corpus.split_documents import SplitDocuments
+from mlm.samples.artefacts import ShardSummary
 from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_building import make_tokenizer
 from mlm.tokenizer.tokenizer_settings import CorpusTooSmall
-from mlm.training.engine import Devices, Engine, engine_of
+from mlm.training.engine import Devices, engine_of
 from mlm.training.run import RunFiles
 from mlm.training.run_inputs import read_manifests, run_of
 
-#: Seconds, and steps, for which steps are timed.
-_TIMED_SECONDS, _TIMED_STEPS = 1.0, 50
-#: Samples of a timed validation.
-_VALIDATED = 100
+#: A corpus of at most so many bytes on disk goes through the stages as it is.
+READ_WHOLE = 16_000_000
+#: Files of a larger one that are looked into, of each split; characters of each that go through the
+#: stages, and that are read, since a file's readers are some megabytes ahead.
+_FILES, _BEGINNING, _LOOKED_AT = 5, 400_000, 16_000_000
+#: Seconds, and steps, for which steps are timed, and samples of the timed validation.
+_TIMED_SECONDS, _TIMED_STEPS, _VALIDATED = 1.0, 50, 100
 #: Floating-point operations of the largest step that is timed: some seconds of two processors.
 _LARGEST_STEP = 2e11
 
 
 @dataclass(frozen=True)
-class TimeRange:
-    """Seconds: at least, as if nothing else ran here; at most, beside what runs here now."""
+class Stage:
+    """A stage with its time in seconds, its bytes on disk and its memory; None: not known here."""
 
-    least: float = 0.0
-    most: float = 0.0
-
-    def __add__(self, other: "TimeRange") -> "TimeRange":
-        return TimeRange(self.least + other.least, self.most + other.most)
-
-    def __mul__(self, times: float) -> "TimeRange":
-        return TimeRange(self.least * times, self.most * times)
+    name: str
+    seconds: float | None = None
+    disk: float | None = None
+    memory_mb: int | None = None
 
 
-class Stopwatch:
-    """Measures the time since it was made."""
+@dataclass(frozen=True)
+class Size:
+    """A split of the whole corpus: bytes of text, documents, tokens and samples."""
 
-    def __init__(self):
-        self._began, self._processors = time.monotonic(), sum(os.times()[:4])
-
-    def span(self, threads: int | None = 1) -> TimeRange:
-        """The time of work that keeps `threads` processors busy; None: a device is waited for."""
-        passed = time.monotonic() - self._began
-        busy = sum(os.times()[:4]) - self._processors
-        return TimeRange(min(passed, busy / threads) if threads else passed, passed)
+    text: float
+    documents: float
+    tokens: float
+    samples: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Data:
-    """The sample after corpus, tokenizer and shards, and the time of each stage.
+    """What the sample says of the whole corpus.
 
-    `enough` is the largest vocabulary that the sample's text gives, if that is less than asked for.
+    `sizes` are None if they are not known. `whole` says that the sample is all of the corpus,
+    `enough` is the largest vocabulary that its text gives, if less than asked for.
     """
 
-    splits: dict[str, CorpusSplit]
+    source: str
+    whole: bool
+    sizes: dict[str, Size] | None
+    stages: list[Stage]
     files: RunFiles
-    tokens: dict[str, int]
-    samples: dict[str, int]
-    shard_bytes: int
-    tokenizer_bytes: int
     vocabulary: int
     enough: int | None
-    corpus: TimeRange
-    tokenizer: TimeRange
-    shards: TimeRange
 
 
-def rehearse_data(settings: Settings, sample: Sample, directory: Path) -> Data:
-    """Make corpus, tokenizer and shards of the sample below `directory`, as the rules do.
+def rehearse_data(settings: Settings, directory: Path) -> Data:
+    """Make corpus, tokenizer and shards of a sample below `directory`, as the rules do.
 
     Raises MlmError as they do, except if only the sample is too small for the vocabulary.
     """
+    corpus, from_corpus = settings["corpus"], settings["shards"]["source"] == "corpus"
+    if not from_corpus:
+        corpus = resolve({})["corpus"]
+    used, files, scale, source = _sample_of(corpus, settings["seed"], directory / "cut")
+    whole = scale is not None and set(scale.values()) == {1.0}
     results = directory / "results"
-    place = results / "corpus"
-    place.mkdir(parents=True)
-    described = {split: str(place / f"{split}.json") for split in SPLITS}
-    parquet = {split: [str(place / f"{split}.parquet")] for split in SPLITS}
-    watch = Stopwatch()
-    splits = build_corpus(sample.settings, sample.files, parquet, described)
-    corpus = watch.span()
+    (results / "corpus").mkdir(parents=True)
+    described = {split: str(results / "corpus" / f"{split}.json") for split in SPLITS}
+    parquet = {split: [str(results / "corpus" / f"{split}.parquet")] for split in SPLITS}
+    began = time.monotonic()
+    made = build_corpus(used, files, parquet, described)
     corpora = {split: SplitDocuments.described(described[split]) for split in SPLITS}
 
-    section, enough, watch = settings["tokenizer"], None, Stopwatch()
+    section, enough, read = settings["tokenizer"], None, time.monotonic()
     tokenizer = results / "tokenizer" / "tokenizer.json"
     outputs = SimpleNamespace(tokenizer=tokenizer, stats=results / "tokenizer_stats.json")
     families = [RunConfiguration.of(settings, run).model.model_type for run in settings["runs"]]
@@ -103,66 +108,173 @@ def rehearse_data(settings: Settings, sample: Sample, directory: Path) -> Data:
     try:
         make_tokenizer(corpora, section, families, outputs)
     except CorpusTooSmall as error:
-        if sample.is_all:
+        if whole:
             raise
         enough = error.ids
         make_tokenizer(corpora, section | {"vocabulary_size": enough}, families, outputs)
-    tokenizing, watch = watch.span(), Stopwatch()
 
-    encoder, shards = Encoder.load(tokenizer), Shards.of_param(settings["shards"])
+    trained, encoder = time.monotonic(), Encoder.load(tokenizer)
     manifests = {split: str(results / "manifests" / f"{split}.json") for split in SPLITS}
-    tokens, samples, shard_bytes = {}, {}, 0
+    shards = {}
     for split in SPLITS:
         name = f"results/shards/{split}/{split}-00000-of-00001.tfrecord"
-        file = directory / name
-        file.parent.mkdir(parents=True)
-        made = write_shard(split, 0, 1, shards, encoder, tokenizer, corpora[split], file)
-        manifest = merged_manifest(split, [(name, made)], splits[split], tokenizer, directory)
-        manifest.write(manifests[split])
-        tokens[split], samples[split] = made.num_tokens, made.num_samples
-        shard_bytes += made.num_bytes
+        (directory / name).parent.mkdir(parents=True)
+        own = Shards.of_param(settings["shards"])
+        shards[split] = write_shard(
+            split, 0, 1, own, encoder, tokenizer, corpora[split], directory / name
+        )
+        merged_manifest(split, [(name, shards[split])], made[split], tokenizer, directory).write(
+            manifests[split]
+        )
+    times = read - began, trained - read, time.monotonic() - trained
+    known = scale is not None and from_corpus
+    sizes = _whole_sizes(made, shards, scale) if known else None
     return Data(
-        splits=splits,
+        source=source if from_corpus else "prebuilt shards",
+        whole=whole,
+        sizes=sizes,
+        stages=_stages_of_data(settings, sizes, made, shards, times),
         files=RunFiles(str(tokenizer), {s: manifests[s] for s in ("train", "validation")}),
-        tokens=tokens,
-        samples=samples,
-        shard_bytes=shard_bytes,
-        tokenizer_bytes=bytes_below(tokenizer.parent),
         vocabulary=encoder.vocabulary_size,
         enough=enough,
-        corpus=corpus,
-        tokenizer=tokenizing,
-        shards=watch.span(),
     )
+
+
+def _whole_sizes(
+    made: Mapping[str, CorpusSplit], shards: Mapping[str, ShardSummary], scale: Mapping[str, float]
+) -> dict[str, Size]:
+    return {
+        split: Size(
+            text=made[split].bytes * scale[split],
+            documents=made[split].documents * scale[split],
+            tokens=shards[split].num_tokens * scale[split],
+            samples=math.ceil(shards[split].num_samples * scale[split]),
+        )
+        for split in SPLITS
+    }
+
+
+def _stages_of_data(
+    settings: Settings,
+    sizes: dict[str, Size] | None,
+    made: Mapping[str, CorpusSplit],
+    shards: Mapping[str, ShardSummary],
+    seconds: tuple[float, float, float],
+) -> list[Stage]:
+    """Corpus, tokenizer and shards of the whole, from the seconds of each for the sample."""
+    if sizes is None:
+        return [Stage(name) for name in ("corpus", "tokenizer", "shards")]
+    times = sum(size.text for size in sizes.values()) / sum(split.bytes for split in made.values())
+    text = min(sizes["train"].text, settings["tokenizer"]["max_training_bytes"])
+    # The trainers see each word once: new ones become rarer (Heaps' law).
+    words = max(1.0, text / made["train"].bytes) ** 0.6
+    read = sum(file.bytes for split in made.values() for file in split.files)
+    packed = sum(shard.num_bytes for shard in shards.values())
+    beside = min(len(os.sched_getaffinity(0)), sum(settings["shards"]["count"].values()))
+    return [
+        Stage("corpus", 1 + seconds[0] * times, read * times, 2000),
+        Stage("tokenizer", 1 + seconds[1] * words, 500_000, 2000 + int(20 * text / 1e6)),
+        Stage("shards", 3 + seconds[2] * times / beside, packed * times, 2000),
+    ]
+
+
+def _sample_of(
+    corpus: dict, seed: int, directory: Path
+) -> tuple[dict, dict[str, list[str]], dict[str, float] | None, str]:
+    """What `build_corpus` is given, how many times larger each whole split is, and the source.
+
+    The embedded text stands in for that of the Hub and of a mix, whose size is not known.
+    """
+    whole = dict.fromkeys(SPLITS, 1.0)
+    if corpus["source"] != "files":
+        known = corpus["source"] == "embedded"
+        source = f"the addresses of {PACKAGE}" if known else f"{corpus['source']}, not looked at"
+        settings = used_settings(corpus | {"source": "embedded"}, seed)
+        return settings, {}, whole if known else None, source
+    files = matched_files({split: corpus["files"][split] for split in SPLITS})
+    on_disk = sum(_size(path) for paths in files.values() for path in paths)
+    number = sum(map(len, files.values()))
+    source = f"{number:,} file{'s' if number > 1 else ''} of {in_bytes(on_disk)}"
+    settings = used_settings(corpus, seed)
+    if on_disk <= READ_WHOLE:
+        return settings, files, whole, source
+    cut: dict[str, list[str]] = {}
+    directory.mkdir()
+    for split, paths in files.items():
+        cut[split], whole[split] = _beginnings(paths, directory / f"{split}.jsonl", corpus)
+    for split in settings["held_out"]:
+        whole[split] = whole["train"]
+    # A few files may have too few groups to divide.
+    settings |= {"text_column": "text", "encoding": "utf-8", "group_by": None, "group_per": None}
+    return settings, cut, whole, source
+
+
+def _beginnings(paths: Sequence[str], copy: Path, corpus: dict) -> tuple[list[str], float]:
+    """A file of the first documents of some of `paths`, and how many times larger all are."""
+    reading = Reading(
+        text_column=corpus["text_column"],
+        errors=corpus["encoding_errors"],
+        encoding=corpus["encoding"],
+        document_per=corpus["files"]["document_per"],
+        quoted_fields=corpus["files"]["quoted_fields"],
+    )
+    sampled = paths[:: max(1, -(-len(paths) // _FILES))]
+    lines, kept, in_sampled = [], 0, 0.0
+    for path in sampled:
+        kind, compression = file_format(path)
+        position, documents, characters, share = ReadingPosition(_size(path)), 0, 0, 1.0
+        with position.opened(path, compression) as stream:
+            for document in read_documents(stream, path, kind, reading):
+                if characters < _BEGINNING:
+                    lines.append(json.dumps({"text": document.text}))
+                    kept += len(document.text)
+                documents, characters = documents + 1, characters + len(document.text)
+                if characters >= _LOOKED_AT:
+                    share = position.share() or 1.0
+                    break
+        if kind == "parquet":
+            share = documents / max(1, pq.read_metadata(path).num_rows)
+        in_sampled += characters / share
+    if not paths:
+        return [], 1.0
+    copy.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    others = sum(map(_size, paths)) / sum(map(_size, sampled))
+    return [str(copy)], others * in_sampled / max(1, kept)
+
+
+def _size(path: str) -> int:
+    return Path(path).stat().st_size
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The time of a run's training: `begun` once, `step` for an update, `validated` for a sample
-    of validation, `saved` for a state; and the bytes of a state and of the model."""
+    """Seconds of a run's training: `begun` once, `step` for an update, `validated` for a sample of
+    validation; and what the devices and the model turned out to be."""
 
     kind: str
     replicas: int
     batch: int
-    begun: TimeRange = TimeRange()
-    step: TimeRange = TimeRange()
-    validated: TimeRange = TimeRange()
-    saved: TimeRange = TimeRange()
-    state_bytes: int = 0
-    model_bytes: int = 0
+    begun: float = 0.0
+    step: float = 0.0
+    validated: float = 0.0
+    parameters: int = 0
 
 
 def rehearse_steps(
-    settings: Settings, run: RunConfiguration, data: Data, devices: Devices, directory: Path
+    settings: Settings, run: RunConfiguration, files: RunFiles, devices: Devices
 ) -> Steps:
-    """Make a few updates of `run` on `devices`, one validation and one save.
+    """Make a few updates of `run` on `devices`, and one validation.
 
     If a batch is too large for moments, or for the sample, a part of it is timed. Raises MlmError
     as the training does if the model cannot be built.
     """
-    section = run.pretraining
+    section, length = run.pretraining, run.sequence_length
     accumulated = section.optimizer.gradient_accumulation_steps
-    size = _fitting(settings, run, data, devices.replicas)
+    manifests = read_manifests(files, length)
+    vocabulary = expected_vocabulary(settings["tokenizer"])
+    operations = 6 * parameters(run.model.model_dump(), vocabulary, length) * length
+    most = min(int(_LARGEST_STEP / operations), manifests["train"].num_samples // devices.replicas)
+    size = max(1, min(section.per_replica_batch_size, most))
     if devices.framework == "tensorflow" and devices.kind == "cpu":
         # The devices may have been opened for another run's batch.
         devices = replace(devices, lanes=run.accelerator.lanes(size))
@@ -175,65 +287,41 @@ def rehearse_steps(
             **{"steps": 1_000_000, "epochs": None, "tokens": None},
         },
     )
-    # A device that is waited for keeps no processor busy.
-    threads = settings["accelerator"]["cpu_threads"] if devices.kind == "cpu" else None
-    watch = Stopwatch()
-    manifests = read_manifests(data.files, run.sequence_length)
-    engine = engine_of(run_of(timed, data.files, manifests, devices.replicas), devices)
+    times = [time.monotonic()]
+    engine = engine_of(run_of(timed, files, manifests, devices.replicas), devices)
     if run.model.initialisation.embeddings == "cooccurrence":
         engine.start_from_counts()
     engine.advance(1)
     engine.validate()
-    begun = watch.span()
-    step = _of_one_step(engine, section.steps_per_execution, threads)
-    watch = Stopwatch()
+    times.append(time.monotonic())
+    made = 0
+    while made < _TIMED_STEPS and time.monotonic() - times[-1] < _TIMED_SECONDS:
+        engine.advance(1)
+        made += 1
+    times.append(time.monotonic())
     engine.validate()
-    samples = min(_VALIDATED, manifests["validation"].num_samples)
-    validated, watch = watch.span(threads) * (1 / max(1, samples)), Stopwatch()
-    state, model = directory / "state", directory / "model"
-    state.mkdir(parents=True)
-    engine.write(str(state))
-    saved = watch.span()
-    engine.exported().write(str(model))
+    times.append(time.monotonic())
+    begun, stepped, validated = (after - before for before, after in pairwise(times))
+    whole = section.per_replica_batch_size * accumulated
     return Steps(
         kind=devices.kind,
         replicas=devices.replicas,
-        batch=section.per_replica_batch_size * accumulated * devices.replicas,
+        batch=whole * devices.replicas,
         begun=begun,
-        step=step * (section.per_replica_batch_size * accumulated / size),
-        validated=validated,
-        saved=saved,
-        state_bytes=bytes_below(state),
-        model_bytes=bytes_below(model),
+        step=stepped / made * whole / size,
+        validated=validated / max(1, min(_VALIDATED, manifests["validation"].num_samples)),
+        parameters=engine.parameters,
     )
-
-
-def shape_of(run: RunConfiguration) -> Any:
-    """What decides how long a step of `run` takes; runs of the same shape are timed once."""
-    own = run.pretraining.model_dump()
-    names = ("masking", "per_replica_batch_size", "attend", "rematerialise", "shard_optimizer")
-    optimizer = own["optimizer"]["name"], own["optimizer"]["gradient_accumulation_steps"]
-    return run.engine, run.model.model_dump(), optimizer, *(own[name] for name in names)
-
-
-def _fitting(settings: Settings, run: RunConfiguration, data: Data, replicas: int) -> int:
-    """How many samples of a replica's batch are timed."""
-    vocabulary = expected_vocabulary(settings["tokenizer"])
-    weights = parameters(run.model.model_dump(), vocabulary, run.sequence_length)
-    most = int(_LARGEST_STEP / (6 * weights * run.sequence_length))
-    whole = run.pretraining.per_replica_batch_size
-    return max(1, min(whole, most, data.samples["train"] // replicas))
-
-
-def _of_one_step(engine: Engine, at_once: int, threads: int | None) -> TimeRange:
-    """The mean of as many updates as there is time for."""
-    begun, made, watch = time.monotonic(), 0, Stopwatch()
-    while made < _TIMED_STEPS and time.monotonic() - begun < _TIMED_SECONDS:
-        engine.advance(at_once)
-        made += at_once
-    return watch.span(threads) * (1 / made)
 
 
 def bytes_below(directory: Path) -> int:
     """The sizes of all files below `directory`; 0 if it is not there."""
     return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
+
+
+def in_bytes(size: float) -> str:
+    """A size in kB, MB, GB or TB."""
+    for unit, least in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if size >= least:
+            return f"{size / least:.3g} {unit}"
+    return f"{size / 1e3:.0f} kB"
