@@ -27,6 +27,7 @@ import pyarrow.parquet
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 from mlm.config.resolution import resolve
+from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.counts import count_tokens
 from mlm.corpus.embedded import paragraphs, speeches
 from mlm.corpus.groups import carve
@@ -34,7 +35,6 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.neighbour_mixture import NeighbourMixture
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.tokenizer.encoding import Encoder
-from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
 
 WAYS, LAYOUTS = ("documents", "groups"), ("packed", "joined")
@@ -60,7 +60,7 @@ def text_of(config: dict) -> tuple[Text, Encoder]:
     """The embedded corpus, and the tokenizer of `config`, trained on all of it."""
     found = [(p, name) for name, speech in speeches().items() for p in paragraphs(speech)]
     documents, groups = map(list, zip(*found, strict=True))
-    settings = TokenizerSettings.of(config["tokenizer"])
+    settings = Tokenizer.of_param(config["tokenizer"])
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "text.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"text": documents}), file)

@@ -66,16 +66,15 @@ def write_corpus(path: Path, megabytes: float) -> None:
 def write_default_tokenizer(corpus: Path, directory: Path) -> None:
     """Train the tokenizer that config.yaml describes, on a sample, and save it."""
     from mlm.config.resolution import resolve
+    from mlm.config.tokenizer import Tokenizer
     from mlm.corpus.split_documents import SplitDocuments
-    from mlm.tokenizer.encoding import SPECIAL_NAMES
     from mlm.tokenizer.tokenizer_files import tokenizer_files, write_tokenizer
-    from mlm.tokenizer.tokenizer_settings import TokenizerSettings
     from mlm.tokenizer.training import train_tokenizer
 
     sampled = {"tokenizer": {"max_training_bytes": 5_000_000}}
     config = resolve(sampled)
-    settings = TokenizerSettings.of(config["tokenizer"])
-    special = dict(zip(SPECIAL_NAMES, settings.special_tokens, strict=True))
+    settings = Tokenizer.of_param(config["tokenizer"])
+    special = settings.special_tokens.model_dump()
     trained = train_tokenizer(SplitDocuments.of_files([corpus]), settings)
     write_tokenizer(directory, tokenizer_files(trained.tokenizer, special, None))
 

@@ -26,13 +26,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from mlm.config.resolution import resolve  # noqa: E402
+from mlm.config.tokenizer import Tokenizer  # noqa: E402
 from mlm.corpus.embedded import paragraphs, speeches_by_split  # noqa: E402
 from mlm.corpus.split_documents import SplitDocuments  # noqa: E402
 from mlm.foundations.atomic import canonical_json  # noqa: E402
-from mlm.tokenizer.encoding import SPECIAL_NAMES  # noqa: E402
-from mlm.tokenizer.tokenizer_settings import TokenizerSettings  # noqa: E402
-from mlm.tokenizer.training import train_tokenizer  # noqa: E402
-from mlm.tokenizer.unigram_training import imported_sentencepiece  # noqa: E402
+from mlm.tokenizer.training import suitable_size, train_tokenizer  # noqa: E402
 
 
 def write_corpus(directory: Path, config: dict) -> dict[str, SplitDocuments]:
@@ -46,12 +44,12 @@ def write_corpus(directory: Path, config: dict) -> dict[str, SplitDocuments]:
     return files
 
 
-def train_here(corpus: SplitDocuments, settings: TokenizerSettings) -> str:
+def train_here(corpus: SplitDocuments, settings: Tokenizer) -> str:
     """A tokenizer.json from the stage's own training."""
     return canonical_json(train_tokenizer(corpus, settings).tokenizer)
 
 
-def train_there(corpus: SplitDocuments, settings: TokenizerSettings) -> str:
+def train_there(corpus: SplitDocuments, settings: Tokenizer) -> str:
     """A tokenizer.json from `UnigramTrainer`, with the same text before the model."""
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers, trainers
@@ -62,9 +60,9 @@ def train_there(corpus: SplitDocuments, settings: TokenizerSettings) -> str:
     )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     trainer = trainers.UnigramTrainer(
-        vocab_size=settings.vocabulary_size,
-        special_tokens=list(settings.special_tokens),
-        unk_token=settings.special_tokens[SPECIAL_NAMES.index("unk")],
+        vocab_size=settings.vocabulary_size or suitable_size(corpus.bytes),
+        special_tokens=list(settings.special_tokens.texts),
+        unk_token=settings.special_tokens.unk,
         show_progress=False,
     )
     tokenizer.train_from_iterator(corpus.texts(), trainer)
@@ -88,8 +86,8 @@ def main() -> int:
     arguments = parser.parse_args()
     given = yaml.safe_load(Path(arguments.config).read_text(encoding="utf-8"))
     config = resolve(given)
-    settings = TokenizerSettings.of(config["tokenizer"])
-    trainers: dict[str, Callable[[Path, TokenizerSettings], str]] = {
+    settings = Tokenizer.of_param(config["tokenizer"])
+    trainers: dict[str, Callable[[Path, Tokenizer], str]] = {
         f"this project ({settings.kind})": train_here,
         "UnigramTrainer": train_there,
     }
@@ -98,9 +96,8 @@ def main() -> int:
     made: dict[str, list[str]] = {name: [] for name in trainers}
     with tempfile.TemporaryDirectory() as directory:
         corpus = write_corpus(Path(directory), config)
-        import tokenizers  # noqa: F401  (so that no round pays for an import)
-
-        imported_sentencepiece()
+        import sentencepiece  # noqa: F401  (so that no round pays for an import)
+        import tokenizers  # noqa: F401
 
         for number in range(arguments.rounds):
             for name, train in trainers.items():

@@ -8,6 +8,7 @@ from job_adapter import run
 def main(job):
     # Before the library of that name is loaded: the jobs beside this one have cores as well.
     os.environ.setdefault("RAYON_NUM_THREADS", str(job.threads))
+    from mlm.config.tokenizer import Tokenizer
     from mlm.corpus.split_documents import SplitDocuments
     from mlm.tokenizer.tokenizer_building import make_tokenizer
 
@@ -17,7 +18,7 @@ def main(job):
             split: SplitDocuments.described(record)
             for split, record in zip(splits, job.input.records, strict=True)
         },
-        section=job.params.tokenizer,
+        section=Tokenizer.of_param(job.params.tokenizer),
         families=job.params.families,
         outputs=job.output,
     )

@@ -17,14 +17,14 @@ from hypothesis import settings as tries
 from hypothesis import strategies as st
 
 from mlm.config.resolution import resolve
+from mlm.config.tokenizer import Tokenizer
 from mlm.corpus import split_documents
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.tokenizer import statistics
+from mlm.tokenizer import tokenizer_building
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
-from mlm.tokenizer.statistics import tokenizer_statistics
-from mlm.tokenizer.tokenizer_settings import TokenizerSettings
-from mlm.tokenizer.training import train_tokenizer
+from mlm.tokenizer.tokenizer_building import tokenizer_statistics
+from mlm.tokenizer.training import suitable_size, train_tokenizer
 from mlm.tokenizer.training_text import TrainingText
 from mlm.tokenizer.unigram_training import sentencepiece_model
 
@@ -66,8 +66,8 @@ def corpus(folder: Path, texts: list[str]) -> SplitDocuments:
     return SplitDocuments.of_files([path])
 
 
-def settings(**changes) -> TokenizerSettings:
-    return TokenizerSettings.of(SECTION | changes)
+def settings(**changes) -> Tokenizer:
+    return Tokenizer.of_param(SECTION).model_copy(update=changes)
 
 
 def trained(folder: Path, texts: list[str], **changes) -> Encoder:
@@ -166,10 +166,10 @@ TRAIN_ONCE = """
 import json, sys
 from mlm.corpus import split_documents
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.tokenizer.tokenizer_settings import TokenizerSettings
+from mlm.config.tokenizer import Tokenizer
 from mlm.tokenizer.training import train_tokenizer
 corpus, section = SplitDocuments.of_files([sys.argv[1]]), json.loads(sys.argv[2])
-sys.stdout.write(json.dumps(train_tokenizer(corpus, TokenizerSettings.of(section)).tokenizer))
+sys.stdout.write(json.dumps(train_tokenizer(corpus, Tokenizer.of_param(section)).tokenizer))
 """
 
 
@@ -216,10 +216,7 @@ def test_the_text_decides_on_the_size_of_its_vocabulary(tmp_path, kind, script):
     own = {"korean": KOREAN, "japanese": JAPANESE, "english": addresses(300)}
     texts = own[script]
     size = sum(len(text.encode()) for text in texts)
-    section = SECTION | {"kind": kind, "vocabulary_size": None}
-    chosen = TokenizerSettings.of(section, size)
-    found = train_tokenizer(corpus(tmp_path, texts), chosen).tokenizer
-    encoder = Encoder(found, SPECIAL, chosen.unknown_literal)
+    encoder = trained(tmp_path, texts, kind=kind, vocabulary_size=None)
     assert not any(encoder.special_ids.unk in one for one in encoder.encode(texts))
     suited = round(2.5 * math.sqrt(size) / 100) * 100
     if script == "english":
@@ -230,29 +227,19 @@ def test_the_text_decides_on_the_size_of_its_vocabulary(tmp_path, kind, script):
 
 
 def test_a_large_text_has_8000_ids_by_itself():
-    section = SECTION | {"vocabulary_size": None}
-    for size in (None, 10.3e6, 1e12):
-        assert TokenizerSettings.of(section, size).vocabulary_size == 8000
-    assert TokenizerSettings.of(section, 260_000).vocabulary_size == 1300
-    named = SECTION | {"vocabulary_size": 16_000}
-    assert TokenizerSettings.of(named, 260_000).vocabulary_size == 16_000
+    assert [suitable_size(size) for size in (None, 10.3e6, 1e12)] == [8000] * 3
+    assert suitable_size(260_000) == 1300
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
-def test_too_small_a_corpus_names_the_size_that_works(tmp_path, kind):
+def test_a_size_that_does_not_suit_the_text_is_refused_with_one_that_does(tmp_path, kind):
     path = corpus(tmp_path, KOREAN)
     with pytest.raises(MlmError, match=r"too small .*: 8000.* set (\d+) or less") as error:
         train_tokenizer(path, settings(kind=kind, vocabulary_size=8000))
     size = size_to_set(error.value)
-    encoder = trained(tmp_path, KOREAN, kind=kind, vocabulary_size=size)
-    assert encoder.vocabulary_size == size
+    assert trained(tmp_path, KOREAN, kind=kind, vocabulary_size=size).vocabulary_size == size
     with pytest.raises(MlmError, match="too small"):
         train_tokenizer(path, settings(kind=kind, vocabulary_size=size + 1))
-
-
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
-def test_too_large_an_alphabet_names_the_size_that_works(tmp_path, kind):
-    path = corpus(tmp_path, KOREAN)
     with pytest.raises(MlmError, match=r"alphabet .*: 30\..* need (\d+) ids") as error:
         train_tokenizer(path, settings(kind=kind, vocabulary_size=30))
     size = int(str(error.value).split(" need ")[1].split()[0])
@@ -300,9 +287,11 @@ def test_spaces_at_the_ends_of_lines_do_not_part_the_mark_from_its_word(tmp_path
 
 def test_an_unknown_literal_that_was_learned_is_the_unknown_token_all_the_same(tmp_path):
     texts = ["many unknown words are unknown to many"] * 20
-    encoder = trained(tmp_path, texts, kind="bpe", vocabulary_size=35)
+    chosen = settings(kind="bpe", vocabulary_size=35)
+    tokenizer = train_tokenizer(corpus(tmp_path, texts), chosen).tokenizer
+    encoder = Encoder(tokenizer, SPECIAL)
     assert "▁many" in encoder.pieces()
-    second = Encoder(encoder._json, SPECIAL, "many")
+    second = Encoder(tokenizer, SPECIAL, "many")
     first, between = second.encode(["many", "to many words"])
     assert first == [0, 3, 2]
     assert between == [0, *encoder.encode(["to"])[0][1:-1], 3, *second.encode([" words"])[0][1:]]
@@ -356,7 +345,7 @@ def test_the_figures_of_a_large_split_are_those_of_a_sample_and_say_so(
     all_of_it = tokenizer_statistics(encoder, {"train": split}, origin).splits["train"]
     assert all_of_it.sampled is None
     monkeypatch.setattr(split_documents, "_TOGETHER", 10)
-    monkeypatch.setattr(statistics, "MOST_BYTES", split.bytes // 4)
+    monkeypatch.setattr(tokenizer_building, "MOST_BYTES", split.bytes // 4)
     sample = tokenizer_statistics(encoder, {"train": split}, origin).splits["train"]
     assert sample.sampled and 0.1 * split.bytes < sample.bytes < 0.5 * split.bytes
     assert sample.tokens_per_byte == pytest.approx(all_of_it.tokens_per_byte, rel=0.1)

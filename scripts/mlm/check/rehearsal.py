@@ -16,7 +16,7 @@ from mlm.config.fields import SPLITS
 from mlm.config.memory import parameters
 from mlm.config.resolution import Settings, resolve
 from mlm.config.run import RunConfiguration
-from mlm.config.tokenizer import Shards, expected_vocabulary
+from mlm.config.tokenizer import Shards, Tokenizer, expected_vocabulary
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.decompression import ReadingPosition
@@ -28,7 +28,7 @@ from mlm.samples.artefacts import ShardSummary
 from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_building import make_tokenizer
-from mlm.tokenizer.tokenizer_settings import CorpusTooSmall
+from mlm.tokenizer.training_text import CorpusTooSmall
 from mlm.training.engine import Devices, engine_of
 from mlm.training.run import RunFiles
 from mlm.training.run_inputs import read_manifests, run_of
@@ -99,11 +99,11 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
     made = build_corpus(used, files, parquet, described)
     corpora = {split: SplitDocuments.described(described[split]) for split in SPLITS}
 
-    section, enough, read = settings["tokenizer"], None, time.monotonic()
+    section, enough, read = Tokenizer.of_param(settings["tokenizer"]), None, time.monotonic()
     tokenizer = results / "tokenizer" / "tokenizer.json"
     outputs = SimpleNamespace(tokenizer=tokenizer, stats=results / "tokenizer_stats.json")
     families = [RunConfiguration.of(settings, run).model.model_type for run in settings["runs"]]
-    if section["kind"] != "pretrained":
+    if section.kind != "pretrained":
         families = []
     try:
         make_tokenizer(corpora, section, families, outputs)
@@ -111,7 +111,8 @@ def rehearse_data(settings: Settings, directory: Path) -> Data:
         if whole:
             raise
         enough = error.ids
-        make_tokenizer(corpora, section | {"vocabulary_size": enough}, families, outputs)
+        section = section.model_copy(update={"vocabulary_size": enough})
+        make_tokenizer(corpora, section, families, outputs)
 
     trained, encoder = time.monotonic(), Encoder.load(tokenizer)
     manifests = {split: str(results / "manifests" / f"{split}.json") for split in SPLITS}

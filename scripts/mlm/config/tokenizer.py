@@ -31,6 +31,11 @@ class SpecialTokens(Section):
     mask: Text = "[MASK]"
     """Text of the mask token, id 4."""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """In the order of their ids."""
+        return tuple(self.model_dump().values())
+
     def contradictions(self) -> list[str]:
         problems, tokens = [], self.model_dump()
         for name, text in tokens.items():
@@ -96,6 +101,11 @@ class Tokenizer(Section):
     """Threads of the trainer. They affect the result, so that --cores does not set them."""
     pretrained: PretrainedTokenizer = section(PretrainedTokenizer)
 
+    @property
+    def reserved(self) -> int:
+        """Ids that are not learned: the special tokens and the bytes."""
+        return _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
+
     def contradictions(self) -> list[str]:
         problems = []
         if self.byte_fallback and self.kind not in BYTE_FALLBACK_KINDS:
@@ -110,11 +120,11 @@ class Tokenizer(Section):
             )
         if self.kind == "pretrained":
             return problems + self.pretrained.contradictions()
-        reserved = _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
-        if self.vocabulary_size is not None and self.vocabulary_size <= reserved:
+        if self.vocabulary_size is not None and self.vocabulary_size <= self.reserved:
             problems.append(
                 f"tokenizer.vocabulary_size: {self.vocabulary_size} leaves no room beside "
-                f"{reserved} ids for special tokens and bytes; set at least {reserved + 100}"
+                f"{self.reserved} ids for special tokens and bytes; set at least "
+                f"{self.reserved + 100}"
             )
         if self.kind == "unigram" and self.character_coverage < LEAST_UNIGRAM_COVERAGE:
             problems.append(

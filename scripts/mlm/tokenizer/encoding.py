@@ -73,10 +73,9 @@ class Encoder:
         self.unknown_literal = unknown_literal
         special = {t["content"] for t in tokenizer["added_tokens"] if t["special"]}
         self.literals = tuple(sorted(special | set(self.special_tokens.values())))
-        disarmed = _without_literals(tokenizer, self.literals)
-        if unknown_literal is not None:
-            _map_to_unknown(disarmed, unknown_literal, self.special_ids.unk)
-        self._tokenizer = _parsed(disarmed)
+        self._tokenizer = _parsed(
+            _disarmed(tokenizer, self.literals, unknown_literal, self.special_ids.unk)
+        )
         self._tokenizer.encode_special_tokens = True
 
     @classmethod
@@ -187,55 +186,42 @@ def _unmatchable(text: str) -> str:
     return f"\ufdd0 {text}"
 
 
-def _without_literals(tokenizer: dict, literals: Sequence[str]) -> dict:
-    """A copy of a tokenizer.json in which `literals` are unreachable, ids unchanged.
+def _disarmed(
+    tokenizer: dict, literals: Sequence[str], unknown_literal: str | None, unknown_id: int
+) -> dict:
+    """A copy of a tokenizer.json in which `literals` are unreachable, ids unchanged; only
+    `unknown_literal` in a text, with the space before it, becomes the unknown token.
 
     `encode_special_tokens` alone keeps only the added-token step from matching them: a
-    model still finds `[MASK]` among its own pieces. Truncation and padding are dropped as
-    well, and the post-processor, since special tokens are put in by `Encoder.encode`.
+    model still finds `[MASK]` among its own pieces. Truncation, padding and the post-processor are
+    dropped as well, since `Encoder.encode` puts in the special tokens.
     """
     copy = json.loads(json.dumps(tokenizer))
     copy.update(truncation=None, padding=None, post_processor=None)
     names = {text: _unmatchable(text) for text in literals}
     model = copy["model"]
-    if isinstance(model["vocab"], list):
-        model["vocab"] = [[names.get(piece, piece), score] for piece, score in model["vocab"]]
-    else:
-        model["vocab"] = {names.get(piece, piece): i for piece, i in model["vocab"].items()}
     if model.get("unk_token") in names:
         model["unk_token"] = names[model["unk_token"]]
     for token in copy["added_tokens"]:
         if token["content"] in names:
             token.update(content=names[token["content"]], special=True)
-    return copy
+    if unknown_literal is not None:
+        names[unknown_literal] = _unmatchable(unknown_literal)
+        others = [token for token in copy["added_tokens"] if token["id"] != unknown_id]
+        flags = dict.fromkeys(("single_word", "rstrip", "normalized", "special"), False)
+        copy["added_tokens"] = [
+            *others,
+            {"id": unknown_id, "content": unknown_literal, "lstrip": True, **flags},
+        ]
 
-
-def _map_to_unknown(tokenizer: dict, literal: str, unknown_id: int) -> None:
-    """Let `literal` in a text be the unknown token, with the space before it, in place."""
-    model = tokenizer["model"]
-
-    def renamed(piece: str, i: int) -> str:
-        if i == unknown_id:
-            return literal
-        return _unmatchable(piece) if piece == literal else piece
+    def name_of(piece: str, i: int) -> str:
+        unknown = unknown_literal is not None and i == unknown_id
+        return unknown_literal if unknown else names.get(piece, piece)
 
     if isinstance(model["vocab"], list):
-        model["vocab"] = [
-            [renamed(piece, i), score] for i, (piece, score) in enumerate(model["vocab"])
-        ]
+        model["vocab"] = [[name_of(p, i), score] for i, (p, score) in enumerate(model["vocab"])]
     else:
-        model["vocab"] = {renamed(piece, i): i for piece, i in model["vocab"].items()}
-        model["unk_token"] = literal
-    tokenizer["added_tokens"] = [
-        token for token in tokenizer["added_tokens"] if token["id"] != unknown_id
-    ] + [
-        {
-            "id": unknown_id,
-            "content": literal,
-            "single_word": False,
-            "lstrip": True,
-            "rstrip": False,
-            "normalized": False,
-            "special": False,
-        }
-    ]
+        model["vocab"] = {name_of(piece, i): i for piece, i in model["vocab"].items()}
+        if unknown_literal is not None:
+            model["unk_token"] = unknown_literal
+    return copy

@@ -17,13 +17,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from mlm.config.tokenizer import Tokenizer
 from mlm.foundations.errors import MlmError
-from mlm.tokenizer.tokenizer_settings import (
+from mlm.tokenizer.training_text import (
     BYTE_PIECES,
     NO_TEXT,
     AlphabetTooLarge,
     CorpusTooSmall,
-    TokenizerSettings,
+    TrainingText,
 )
 
 #: The longest piece, in characters, as in sentencepiece.
@@ -44,67 +45,63 @@ _IDEOGRAPHS = (
 )
 
 
-def train_bpe(sentences: Iterable[str], settings: TokenizerSettings) -> Any:
-    """A `tokenizers.models.BPE` of `settings.vocabulary_size` ids.
+def train_bpe(text: TrainingText, section: Tokenizer) -> Any:
+    """A `tokenizers.models.BPE` of `section.vocabulary_size` ids.
 
-    `sentences` is read twice, and has the boundaries that it met in `.boundaries`. Raises
-    MlmError for too little text, or too many characters, for the vocabulary.
+    Raises MlmError for too little text, or too many characters, for the vocabulary.
     """
     from tokenizers import Regex, models, pre_tokenizers
 
-    alphabet = _alphabet(sentences, settings)
-    scheme = "never" if settings.byte_fallback else "first"
-    before = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Metaspace(prepend_scheme=scheme, split=True),
-            pre_tokenizers.Split(Regex(_CLASSES), "isolated"),
-        ]
-    )
-    bytes_ = BYTE_PIECES if settings.byte_fallback else ()
-    symbols = [*sorted({*alphabet, "\u2581"} - {" "}), *sentences.boundaries]
+    alphabet = _alphabet(text, section)
+    scheme = "never" if section.byte_fallback else "first"
+    before = [
+        pre_tokenizers.Metaspace(prepend_scheme=scheme, split=True),
+        pre_tokenizers.Split(Regex(_CLASSES), "isolated"),
+    ]
+    symbols = [*(BYTE_PIECES if section.byte_fallback else ())]
+    symbols += [*sorted({*alphabet, "\u2581"} - {" "}), *text.boundaries]
     trained = _merges(
-        _spelled(sentences, alphabet), [*bytes_, *symbols], before, settings, prefix=None
+        _spelled(text, alphabet), symbols, section, pre_tokenizer=pre_tokenizers.Sequence(before)
     )
     return models.BPE(
         trained["vocab"],
         [tuple(pair) for pair in trained["merges"]],
-        unk_token=settings.special_tokens[3],
+        unk_token=section.special_tokens.unk,
         fuse_unk=True,
-        byte_fallback=settings.byte_fallback,
+        byte_fallback=section.byte_fallback,
     )
 
 
-def train_wordpiece(sentences: Iterable[str], settings: TokenizerSettings) -> Any:
-    """A `tokenizers.models.WordPiece` of `settings.vocabulary_size` ids; see `train_bpe`."""
+def train_wordpiece(text: TrainingText, section: Tokenizer) -> Any:
+    """A `tokenizers.models.WordPiece` of `section.vocabulary_size` ids; see `train_bpe`."""
     from tokenizers import models, normalizers, pre_tokenizers
 
-    alphabet = _alphabet(sentences, settings)
+    alphabet = _alphabet(text, section)
     # Python counts four separators among white space, the pre-tokenizer does not.
-    spoken = {c for c in (*alphabet, *sentences.boundaries) if not c.isspace() or c in _SEPARATORS}
-    letters = sorted(spoken)
-    symbols = [*letters, *(_CONTINUING + c for c in letters if not _stands_alone(c))]
-    normalizer = normalizers.BertNormalizer(
-        clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=False
+    letters = sorted(
+        {c for c in (*alphabet, *text.boundaries) if not c.isspace() or c in _SEPARATORS}
     )
     trained = _merges(
-        _spelled(sentences, alphabet),
-        symbols,
-        pre_tokenizers.BertPreTokenizer(),
-        settings,
-        prefix=_CONTINUING,
-        normalizer=normalizer,
+        _spelled(text, alphabet),
+        [*letters, *(_CONTINUING + c for c in letters if not _stands_alone(c))],
+        section,
+        prefix={"continuing_subword_prefix": _CONTINUING},
+        pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
+        normalizer=normalizers.BertNormalizer(
+            clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=False
+        ),
     )
     return models.WordPiece(
-        trained["vocab"], unk_token=settings.special_tokens[3], max_input_chars_per_word=200
+        trained["vocab"], unk_token=section.special_tokens.unk, max_input_chars_per_word=200
     )
 
 
-def _alphabet(sentences: Iterable[str], settings: TokenizerSettings) -> set[str]:
+def _alphabet(sentences: Iterable[str], section: Tokenizer) -> set[str]:
     """The most frequent characters that together make up the coverage asked for."""
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(sentence)
-    wanted, seen, kept = settings.character_coverage * counts.total(), 0, set()
+    wanted, seen, kept = section.character_coverage * counts.total(), 0, set()
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         if seen >= wanted:
             break
@@ -116,7 +113,7 @@ def _alphabet(sentences: Iterable[str], settings: TokenizerSettings) -> set[str]
 
 
 def _spelled(sentences: Iterable[str], alphabet: set[str]) -> Iterator[str]:
-    """The sentences, parted where a character is outside the alphabet."""
+    """The sentences, parted at characters outside the alphabet."""
     for sentence in sentences:
         if alphabet.issuperset(sentence):
             yield sentence
@@ -132,36 +129,30 @@ def _stands_alone(character: str) -> bool:
 
 
 def _merges(
-    sentences: Iterable[str],
-    symbols: list[str],
-    before: Any,
-    settings: TokenizerSettings,
-    prefix: str | None,
-    normalizer: Any = None,
+    sentences: Iterable[str], symbols: list[str], section: Tokenizer, prefix=None, **steps: Any
 ) -> dict:
-    """The trained model as `tokenizers` writes it: `vocab` by piece, and `merges`."""
+    """The trained model as `tokenizers` writes it: `vocab` by piece, and `merges`.
+
+    `steps` are the tokenizer's normalizer and pre-tokenizer.
+    """
     import tokenizers
     from tokenizers import models, trainers
 
-    wanted = settings.vocabulary_size
-    start = [*settings.special_tokens, *symbols]
-    if len(start) > wanted:
-        raise AlphabetTooLarge(len(start), settings)
-    continuing = {"continuing_subword_prefix": prefix} if prefix else {}
-    tokenizer = tokenizers.Tokenizer(models.BPE(**continuing))
-    tokenizer.pre_tokenizer = before
-    if normalizer is not None:
-        tokenizer.normalizer = normalizer
+    start = [*section.special_tokens.texts, *symbols]
+    if len(start) > section.vocabulary_size:
+        raise AlphabetTooLarge(len(start), section)
+    tokenizer = tokenizers.Tokenizer(models.BPE(**prefix or {}))
+    for name, step in steps.items():
+        setattr(tokenizer, name, step)
     trainer = trainers.BpeTrainer(
-        vocab_size=wanted,
+        vocab_size=section.vocabulary_size,
         special_tokens=start,
         max_token_length=_LONGEST_PIECE,
         show_progress=False,
-        **continuing,
+        **prefix or {},
     )
     tokenizer.train_from_iterator(sentences, trainer)
     model = json.loads(tokenizer.to_str())["model"]
-    found = len(model["vocab"])
-    if found < wanted:
-        raise CorpusTooSmall(found, settings)
+    if (found := len(model["vocab"])) < section.vocabulary_size:
+        raise CorpusTooSmall(found, section)
     return model

@@ -5,8 +5,8 @@ project. No code that comes with a tokenizer is ever run.
 """
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mlm.config.families import ROBERTA_FAMILY
 from mlm.config.hub_names import is_commit
@@ -30,8 +30,7 @@ SOURCE_FILES = (
 )
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(NamedTuple):
     """A tokenizer.json's content, the five special tokens' texts by name, and the longest
     input it was made for (None: unknown)."""
 
@@ -80,7 +79,11 @@ def load_pretrained(path: str, revision: str | None) -> Ready:
     longest = tokenizer.model_max_length
     return Ready(
         tokenizer=content,
-        special_tokens={name: _special(tokenizer, name) for name in SPECIAL_NAMES},
+        special_tokens={
+            name: None if token is None else str(token)
+            for name in SPECIAL_NAMES
+            for token in [getattr(tokenizer, f"{name}_token")]
+        },
         model_max_length=longest if longest < 1 << 30 else None,
     )
 
@@ -100,11 +103,6 @@ def check_ids(encoder: Encoder, family: str) -> None:
             "every token with id 1 would lose its position. Choose another tokenizer, another "
             "family (bert), or train a tokenizer here."
         )
-
-
-def _special(tokenizer, name: str) -> str | None:
-    token = getattr(tokenizer, f"{name}_token")
-    return None if token is None else str(token)
 
 
 def _download(name: str, revision: str | None) -> str:

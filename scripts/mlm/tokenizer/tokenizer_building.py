@@ -1,20 +1,34 @@
-"""The stage from the corpus to the tokenizer's files and figures."""
+"""The stage from the corpus to the tokenizer's files, and how well it fits the text."""
 
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.tokenizer.artefacts import Pretrained
-from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
-from mlm.tokenizer.pretrained import Ready, check_ids, load_pretrained
-from mlm.tokenizer.statistics import tokenizer_statistics
+from mlm.tokenizer.artefacts import (
+    FrequentToken,
+    Pretrained,
+    SplitStatistics,
+    TokenizerStatistics,
+)
+from mlm.tokenizer.encoding import Encoder
+from mlm.tokenizer.pretrained import check_ids, load_pretrained
 from mlm.tokenizer.tokenizer_files import tokenizer_files, write_tokenizer
-from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 from mlm.tokenizer.training import train_tokenizer
+
+#: Tokens that are shown as the most frequent.
+_TOP = 20
+#: Bytes of a split's text that are measured; a larger one gives stretches at equal distances.
+MOST_BYTES = 200_000_000
 
 
 def make_tokenizer(
-    corpora: dict[str, SplitDocuments], section: dict[str, Any], families: list[str], outputs: Any
+    corpora: dict[str, SplitDocuments], section: Tokenizer, families: list[str], outputs: Any
 ) -> None:
     """Train or load the tokenizer of `section`, and write its files and `tokenizer_stats.json`.
 
@@ -22,44 +36,82 @@ def make_tokenizer(
     read the ids; `outputs` has the paths `tokenizer` (tokenizer.json, the other two files
     beside it) and `stats`. Nothing is written before all is known to be right.
     """
-    if section["kind"] == "pretrained":
-        made, origin = _pretrained(section)
+    if section.kind == "pretrained":
+        path, revision = section.pretrained.path, section.pretrained.revision
+        content, special, longest = load_pretrained(path, revision)
+        # Of a directory, its name: its place on this machine is no part of the result.
+        name = Path(path).name if Path(path).is_dir() else path
+        origin = {
+            "byte_fallback": bool(content["model"].get("byte_fallback")),
+            "training": None,
+            "pretrained": Pretrained(name, revision),
+        }
     else:
-        made, origin = _trained(corpora["train"], section)
-    encoder = Encoder(made.tokenizer, made.special_tokens, section["unknown_literal"])
+        content, text = train_tokenizer(corpora["train"], section)
+        special, longest = section.special_tokens.model_dump(), None
+        origin = {"byte_fallback": section.byte_fallback, "training": text}
+    encoder = Encoder(content, special, section.unknown_literal)
     for family in families:
         check_ids(encoder, family)
-    files = tokenizer_files(
-        made.tokenizer, made.special_tokens, section["unknown_literal"], made.model_max_length
-    )
-    statistics = tokenizer_statistics(encoder, corpora, origin)
+    files = tokenizer_files(content, special, section.unknown_literal, longest)
+    statistics = tokenizer_statistics(encoder, corpora, origin | {"kind": section.kind})
     write_tokenizer(Path(outputs.tokenizer).parent, files)
     statistics.write(outputs.stats)
 
 
-def _trained(corpus: SplitDocuments, section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:
-    """A tokenizer trained on `corpus`, and what the statistics say of it."""
-    settings = TokenizerSettings.of(section, corpus.bytes)
-    trained = train_tokenizer(corpus, settings)
-    special = dict(zip(SPECIAL_NAMES, settings.special_tokens, strict=True))
-    return Ready(trained.tokenizer, special, None), {
-        "kind": settings.kind,
-        "byte_fallback": settings.byte_fallback,
-        "training": trained.text,
-    }
+def tokenizer_statistics(
+    encoder: Encoder, corpora: dict[str, SplitDocuments], origin: dict[str, Any]
+) -> TokenizerStatistics:
+    """The content of tokenizer_stats.json.
+
+    `corpora` has the documents of each split; `origin` are the fields that say where the
+    tokenizer came from. The most frequent tokens are those of the train split.
+    """
+    splits, frequent = {}, []
+    for split, corpus in corpora.items():
+        share = corpus.evenly(MOST_BYTES)
+        found, counts = _split_statistics(encoder, corpus.texts(share=share))
+        splits[split] = found if share.is_all else replace(found, sampled=True)
+        if split == "train":
+            names = encoder.names()
+            order = np.lexsort((np.arange(len(counts)), -counts))[:_TOP].tolist()
+            frequent = [FrequentToken(i, names[i], int(counts[i])) for i in order if counts[i]]
+    lengths = Counter(len(piece) for piece in encoder.pieces())
+    return TokenizerStatistics(
+        vocabulary_size=encoder.vocabulary_size,
+        special_ids=encoder.special(),
+        unknown_literal=encoder.unknown_literal,
+        splits=splits,
+        most_frequent=frequent,
+        pieces_by_length=dict(sorted(lengths.items())),
+        **origin,
+    )
 
 
-def _pretrained(section: dict[str, Any]) -> tuple[Ready, dict[str, Any]]:
-    """The tokenizer that `section` names, and what the statistics say of it."""
-    source = section["pretrained"]
-    path = source["path"]
-    loaded = load_pretrained(path, source["revision"])
-    return loaded, {
-        "kind": "pretrained",
-        "byte_fallback": bool(loaded.tokenizer["model"].get("byte_fallback")),
-        "training": None,
-        # Of a directory, its name: where it lies on this machine is no part of the result.
-        "pretrained": Pretrained(
-            Path(path).name if Path(path).is_dir() else path, source["revision"]
-        ),
-    }
+def _split_statistics(
+    encoder: Encoder, batches: Iterable[list[str]]
+) -> tuple[SplitStatistics, np.ndarray]:
+    """Figures of one split, and the count of each id, [vocabulary]."""
+    counts = np.zeros(encoder.vocabulary_size, np.int64)
+    words = size = characters = literals = 0
+    for texts in batches:
+        for ids in encoder.encode(texts):
+            counts += np.bincount(ids[1:-1], minlength=len(counts))
+        literals += encoder.count_special_literals(texts)
+        for text in texts:
+            words += len(text.split())
+            characters += len(text)
+            size += len(text) if text.isascii() else len(text.encode())
+    tokens, unknown = int(counts.sum()), int(counts[encoder.special_ids.unk])
+    return SplitStatistics(
+        tokens=tokens,
+        words=words,
+        bytes=size,
+        characters=characters,
+        tokens_per_word=tokens / words if words else None,
+        tokens_per_byte=tokens / size if size else None,
+        unknown=unknown,
+        unknown_rate=unknown / tokens if tokens else None,
+        vocabulary_used=int(np.count_nonzero(counts)),
+        special_literals=literals,
+    ), counts

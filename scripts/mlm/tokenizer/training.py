@@ -1,86 +1,90 @@
 """Training a tokenizer of any kind, the same bytes every time."""
 
+import json
+import math
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from mlm.config.tokenizer import MOST_BY_ITSELF, Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.artefacts import TrainedOn
-from mlm.tokenizer.assembly import assemble
+from mlm.tokenizer.encoding import SPECIAL_NAMES
 from mlm.tokenizer.merge_training import train_bpe, train_wordpiece
-from mlm.tokenizer.tokenizer_settings import (
-    BYTE_PIECES,
-    AlphabetTooLarge,
-    CorpusTooSmall,
-    TokenizerSettings,
-)
-from mlm.tokenizer.training_text import TrainingText
+from mlm.tokenizer.training_text import ESCAPES, AlphabetTooLarge, CorpusTooSmall, TrainingText
 from mlm.tokenizer.unigram_training import train_unigram
 
+_TRAINERS = {"unigram": train_unigram, "bpe": train_bpe, "wordpiece": train_wordpiece}
 
-@dataclass(frozen=True)
-class Trained:
+
+class Trained(NamedTuple):
     """A tokenizer.json's content and what it was trained on."""
 
     tokenizer: dict
     text: TrainedOn
 
 
-def train_tokenizer(corpus: SplitDocuments, settings: TokenizerSettings) -> Trained:
-    """A tokenizer of `settings.vocabulary_size` ids, trained on the texts of a split.
-
-    Where they are set `by_itself`, of so many that the text suits.
+def train_tokenizer(corpus: SplitDocuments, section: Tokenizer) -> Trained:
+    """A tokenizer of `section.vocabulary_size` ids (None: as many as suit the text), trained on
+    the texts of a split.
 
     Its first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte
     fallback, the 256 bytes, then what was learned. The result is a function of the texts
-    and the settings. Raises MlmError where the text does not suffice for the vocabulary.
+    and the section. Raises MlmError if the text does not suffice for the vocabulary.
     """
-    text, start = TrainingText(corpus, settings), time.monotonic()
+    text, start = TrainingText(corpus, section), time.monotonic()
     with _signs_of_life():
         try:
-            model, settings = _model(text, settings)
+            model = _model(text, section, corpus.bytes)
         except MlmError as error:
             if not text.sampled:
                 raise
             raise MlmError(
                 f"{error} Only an even sample of {text.bytes:,} bytes of the train split was read, "
-                f"as of tokenizer.max_training_bytes: {settings.max_training_bytes}; raise it."
+                f"as of tokenizer.max_training_bytes: {section.max_training_bytes}; raise it."
             ) from None
     seconds = time.monotonic() - start
     print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
-    return Trained(assemble(model, settings), TrainedOn(text.documents, text.bytes, text.sampled))
+    return Trained(_around(model, section), TrainedOn(text.documents, text.bytes, text.sampled))
 
 
-def _model(text: TrainingText, settings: TokenizerSettings) -> tuple[Any, TokenizerSettings]:
-    """A trained model, and `settings` with the size that it has."""
-    train = {"unigram": _unigram, "bpe": train_bpe, "wordpiece": train_wordpiece}
-    print(
-        f"Training a {settings.kind} tokenizer of {settings.vocabulary_size:,} ids"
-        f"{' on an even sample of the train split' if text.sampled else ''}"
-        f"{' (tokenizer.vocabulary_size: auto)' if settings.by_itself else ''} ...",
-        file=sys.stderr,
-    )
-    try:
-        return train[settings.kind](text, settings), settings
-    except AlphabetTooLarge as error:
-        if not settings.by_itself:
-            raise
-        another = error.fitting(settings)
-    except CorpusTooSmall as error:
-        if not settings.by_itself:
-            raise
-        # It is known exactly now.
-        another = replace(settings, vocabulary_size=error.ids, by_itself=False)
-    print(
-        f"The text of the train split does not suit {settings.vocabulary_size:,} ids.",
-        file=sys.stderr,
-    )
-    return _model(text, another)
+def suitable_size(size: float | None) -> int:
+    """How many ids suit `size` bytes of text (None: a large text): Heaps' law has the words grow
+    by the square root."""
+    if size is None:
+        return MOST_BY_ITSELF
+    return max(100, min(MOST_BY_ITSELF, round(2.5 * math.sqrt(size) / 100) * 100))
+
+
+def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
+    """A trained model, one of `tokenizers.models`, on a text of `size` bytes."""
+    by_itself = section.vocabulary_size is None
+    ids = suitable_size(size) if by_itself else section.vocabulary_size
+    while True:
+        print(
+            f"Training a {section.kind} tokenizer of {ids:,} ids"
+            f"{' on an even sample of the train split' if text.sampled else ''}"
+            f"{' (tokenizer.vocabulary_size: auto)' if by_itself else ''} ...",
+            file=sys.stderr,
+        )
+        try:
+            return _TRAINERS[section.kind](
+                text, section.model_copy(update={"vocabulary_size": ids})
+            )
+        except (AlphabetTooLarge, CorpusTooSmall) as error:
+            if not by_itself:
+                raise
+            print(f"The text of the train split does not suit {ids:,} ids.", file=sys.stderr)
+            if isinstance(error, AlphabetTooLarge):
+                # Some more ids than characters, so that there are longer pieces too.
+                ids = error.needed + max(100, error.needed // 4)
+            else:
+                # It is known exactly now.
+                ids, by_itself = error.ids, False
 
 
 @contextmanager
@@ -101,19 +105,71 @@ def _signs_of_life(every: float = 30.0) -> Iterator[None]:
         speaker.join()
 
 
-def _unigram(text: TrainingText, settings: TokenizerSettings):
-    """A Unigram model: special tokens, bytes, learned pieces, characters set apart."""
-    from tokenizers import models
+def _around(model: Any, section: Tokenizer) -> dict:
+    """A tokenizer.json's content around `model`, whose first five ids are the special tokens.
 
-    learned = train_unigram(text, settings)
-    # Their number is known only after the reading; the rarest pieces make room for them.
-    # Their score decides nothing: no other piece holds these characters.
-    apart = [(c, min(score for _, score in learned)) for c in text.boundaries]
-    longer = [i for i, (piece, _) in enumerate(learned) if len(piece) > 1]
-    if len(longer) < len(apart):
-        raise AlphabetTooLarge(settings.vocabulary_size + len(apart) - len(longer), settings)
-    dropped = set(longer[len(longer) - len(apart) :])
-    kept = [piece for i, piece in enumerate(learned) if i not in dropped]
-    bytes_ = BYTE_PIECES if settings.byte_fallback else ()
-    reserved = [(piece, 0.0) for piece in (*settings.special_tokens, *bytes_)]
-    return models.Unigram([*reserved, *kept, *apart], 3, settings.byte_fallback)
+    Words begin with `▁` (U+2581), in the first word of a text as well, so that a word is the same
+    piece wherever it is; what follows a special token continues where that ended. (A text that
+    begins with a replaced string has no mark: tokenizers no longer takes it for the beginning.)
+    With byte fallback a text must come back from its ids exactly, and that mark would make "a" and
+    " a" the same: there the first word has no mark, a `▁` in the text is written as an escape, and
+    so is what would look like a byte piece.
+    """
+    import tokenizers
+    from tokenizers import normalizers, processors
+
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.add_special_tokens(
+        [
+            tokenizers.AddedToken(
+                text, lstrip=name == "mask", rstrip=False, normalized=False, special=True
+            )
+            for name, text in zip(SPECIAL_NAMES, section.special_tokens.texts, strict=True)
+        ]
+    )
+    steps = [*section.replacements, *(ESCAPES if section.byte_fallback else ())]
+    if steps:
+        replaced = [normalizers.Replace(old, new) for old, new in steps]
+        tokenizer.normalizer = normalizers.Sequence(replaced)
+    if section.kind == "wordpiece":
+        _split_words(tokenizer)
+    else:
+        _mark_words(tokenizer, section.byte_fallback)
+    cls, sep = section.special_tokens.cls, section.special_tokens.sep
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=[f"{cls}:0", "$A:0", f"{sep}:0"],
+        pair=[f"{cls}:0", "$A:0", f"{sep}:0", "$B:1", f"{sep}:1"],
+        special_tokens=[(text, tokenizer.token_to_id(text)) for text in (cls, sep)],
+    )
+    return json.loads(tokenizer.to_str())
+
+
+def _mark_words(tokenizer: Any, byte_fallback: bool) -> None:
+    """Words with `▁` before them, for the kinds that put a text together again from pieces."""
+    from tokenizers import decoders, pre_tokenizers
+
+    scheme = "never" if byte_fallback else "first"
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme, split=True)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme=scheme, split=True)
+    if byte_fallback:
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [tokenizer.pre_tokenizer, pre_tokenizers.Split("<0x", "isolated")]
+        )
+        unescape = [decoders.Replace(new, old) for old, new in reversed(ESCAPES)]
+        spaced = decoders.Replace("\u2581", " ")
+        tokenizer.decoder = decoders.Sequence(
+            [spaced, decoders.ByteFallback(), decoders.Fuse(), *unescape]
+        )
+
+
+def _split_words(tokenizer: Any) -> None:
+    """Words and punctuation apart, as in BERT (Devlin et al., 2019); CJK characters too."""
+    from tokenizers import decoders, normalizers, pre_tokenizers
+
+    apart = normalizers.BertNormalizer(
+        clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=False
+    )
+    before = [tokenizer.normalizer] if tokenizer.normalizer is not None else []
+    tokenizer.normalizer = normalizers.Sequence([*before, apart])
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)

@@ -1,12 +1,12 @@
-"""The text that a tokenizer is trained on: streamed, cleaned, cut, and sampled evenly."""
+"""The text that a tokenizer is trained on: streamed, cleaned, cut, and sampled evenly, so that
+`tokenizer.max_training_bytes` bounds the memory of training."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
-from mlm.corpus.split_documents import EvenShare, SplitDocuments
+from mlm.config.tokenizer import Tokenizer
+from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.tokenizer.tokenizer_settings import TokenizerSettings
 
 #: Longest stretch of text that a trainer is given at once. Trainers are slow on very long
 #: lines, and sentencepiece leaves out what is longer than its limit.
@@ -17,50 +17,74 @@ _READ = 4
 #: line ends, which no word runs across, and what sentencepiece uses as marks of its own and
 #: gives no piece to (tab, U+001F, U+2585, NUL).
 BOUNDARIES = "\n\r\t\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\0\u2585"
-#: What ends a lossless tokenizer's escapes; see `mlm.tokenizer.assembly`.
+#: How a tokenizer with byte fallback writes `▁`, and the sign of these escapes itself.
 ESCAPES = (("\u241b", "\u241b0"), ("\u2581", "\u241b1"))
+#: The pieces of byte fallback, by byte.
+BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 _LINE_ENDS = {ord(c): "\n" for c in BOUNDARIES}
+NO_TEXT = (
+    "There is no text to train a tokenizer on: of the train split nothing but white space and "
+    "special tokens was read."
+)
 
 
-@dataclass
+class AlphabetTooLarge(MlmError):
+    """The characters alone take `needed` ids, more than there are."""
+
+    def __init__(self, needed: int, section: Tokenizer):
+        self.needed = needed
+        super().__init__(
+            "The alphabet of the train split is larger than tokenizer.vocabulary_size: "
+            f"{section.vocabulary_size}. The characters alone need {needed} ids; set more than "
+            f"that, or lower tokenizer.character_coverage: {section.character_coverage} so that "
+            "rare characters are left to the unknown token (or, with byte_fallback, to bytes)."
+        )
+
+
+class CorpusTooSmall(MlmError):
+    """The text gives `ids`, fewer than were asked for."""
+
+    def __init__(self, ids: int, section: Tokenizer):
+        self.ids = ids
+        super().__init__(
+            f"The train split is too small for tokenizer.vocabulary_size: "
+            f"{section.vocabulary_size}. Its text gives no more than {ids} ids; set {ids} or "
+            "less, or add text."
+        )
+
+
 class TrainingText:
     """The training text of a corpus, as an iterable that can be read again.
 
-    Replacements are made, special strings are broken up (none may become a piece), stretches
-    longer than LONGEST_SENTENCE are cut, at a space where there is
-    one. Of a corpus larger than `max_training_bytes` an even share is given: stretches from
-    its beginning to its end, chosen by position alone, of at most four times as much that is read.
+    Replacements are made, special strings are broken up (none may become a piece), and stretches
+    longer than LONGEST_SENTENCE are cut, at a space if there is one. A corpus larger than
+    `max_training_bytes` gives an even share: stretches from its beginning to its end, chosen by
+    position alone, of at most four times as much that is read.
 
     After a reading, `documents`, `bytes` and `boundaries` (those of BOUNDARIES that occur)
     say what was read; `sampled` whether it was a share.
     """
 
-    corpus: SplitDocuments
-    settings: TokenizerSettings
-    documents: int = 0
-    bytes: int = 0
-    boundaries: str = ""
-    sampled: bool = field(init=False)
-    _share: EvenShare = field(init=False)
-
-    def __post_init__(self):
-        self._share = self.corpus.evenly(_READ * self.settings.max_training_bytes)
-        self.sampled = self.corpus.bytes > self.settings.max_training_bytes
-        if not self.corpus.bytes:
+    def __init__(self, corpus: SplitDocuments, section: Tokenizer):
+        if not corpus.bytes:
             raise MlmError(
-                f"{self.corpus.named} holds no text: there is nothing to train a tokenizer on. "
+                f"{corpus.named} holds no text: there is nothing to train a tokenizer on. "
                 "Check corpus.source and corpus.filters."
             )
+        self._corpus, self._section = corpus, section
+        self._share = corpus.evenly(_READ * section.max_training_bytes)
+        self.sampled = corpus.bytes > section.max_training_bytes
+        self.documents, self.bytes, self.boundaries = 0, 0, ""
 
     def __iter__(self) -> Iterator[str]:
-        sentences = self._sentences()
+        sentences, most = self._sentences(), self._section.max_training_bytes
         if self.sampled:
-            sentences = evenly(sentences, self.settings.max_training_bytes / self._share.bytes)
+            sentences = evenly(sentences, most / self._share.bytes)
         self.bytes = 0
         for sentence in sentences:
-            size = len(sentence) if sentence.isascii() else len(sentence.encode())
+            size = _size(sentence)
             # What is read of a larger text can come to more than was expected.
-            if self.sampled and self.bytes + size > self.settings.max_training_bytes:
+            if self.sampled and self.bytes + size > most:
                 return
             self.bytes += size
             yield sentence
@@ -68,39 +92,37 @@ class TrainingText:
     def _sentences(self) -> Iterator[str]:
         self.documents, read, found = 0, 0, set()
         progress = Progress("reading the training text", self._share.bytes, "bytes")
-        for texts in self.corpus.texts(share=self._share):
+        for texts in self._corpus.texts(share=self._share):
             for text in texts:
-                read += len(text) if text.isascii() else len(text.encode())
-                text = replaced(text, self.settings)
+                read += _size(text)
+                for old, new in self._section.replacements:
+                    text = text.replace(old, new)
                 if present := [c for c in BOUNDARIES if c in text]:
                     found.update(present)
                     text = text.translate(_LINE_ENDS)
-                text = broken(text, self.settings)
                 self.documents += 1
-                for line in text.split("\n"):
+                for line in _broken(text, self._section).split("\n"):
                     yield from cut(line) if len(line) > LONGEST_SENTENCE else (line,)
             progress.to(read)
         self.boundaries = "".join(sorted(found))
 
 
-def replaced(text: str, settings: TokenizerSettings) -> str:
-    """`text` with the configured replacements made."""
-    for old, new in settings.replacements:
-        text = text.replace(old, new)
-    return text
+def _size(text: str) -> int:
+    """Its bytes in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
-def broken(text: str, settings: TokenizerSettings) -> str:
+def _broken(text: str, section: Tokenizer) -> str:
     """`text` with a line end in each special string, after its first character.
 
     So no piece learned is one, while their characters are. The unknown literal, which is
     never encoded as text, is left out.
     """
-    if settings.unknown_literal:
-        text = text.replace(settings.unknown_literal, "\n")
-    for literal in settings.special_tokens:
-        text = text.replace(literal, f"{literal[0]}\n{literal[1:]}" if literal[1:] else "\n")
-    if settings.byte_fallback:
+    if section.unknown_literal:
+        text = text.replace(section.unknown_literal, "\n")
+    for literal in section.special_tokens.texts:
+        text = text.replace(literal, f"{literal[0]}\n{literal[1:]}")
+    if section.byte_fallback:
         for old, new in ESCAPES:
             text = text.replace(old, new)
         text = text.replace("<0x", "<\n0x")
@@ -124,12 +146,12 @@ def cut(line: str, longest: int = LONGEST_SENTENCE) -> Iterator[str]:
 def evenly(sentences: Iterable[str], share: float) -> Iterator[str]:
     """Sentences spread evenly over the input, at most `share` of its bytes in total.
 
-    A sentence is taken when the bytes taken so far have fallen behind their share, so the
+    A sentence is taken if the bytes taken so far have fallen behind their share, so the
     choice depends on the text alone.
     """
     seen = taken = 0
     for sentence in sentences:
-        size = len(sentence) if sentence.isascii() else len(sentence.encode())
+        size = _size(sentence)
         seen += size
         if taken + size <= seen * share:
             taken += size

@@ -12,50 +12,65 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from types import ModuleType
+from typing import Any
 
+from mlm.config.tokenizer import Tokenizer
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.pieces import METASPACE
-from mlm.tokenizer.tokenizer_settings import (
+from mlm.tokenizer.training_text import (
+    BYTE_PIECES,
     NO_TEXT,
     AlphabetTooLarge,
     CorpusTooSmall,
-    TokenizerSettings,
+    TrainingText,
 )
 
 _TOO_HIGH = re.compile(r"Vocabulary size too high \((\d+)\).*value <= (\d+)")
 _TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 
 
-def train_unigram(sentences: Iterable[str], settings: TokenizerSettings) -> list[tuple[str, float]]:
-    """Pieces and log probabilities, most probable first, without special tokens and bytes.
+def train_unigram(text: TrainingText, section: Tokenizer) -> Any:
+    """A `tokenizers.models.Unigram` of `section.vocabulary_size` ids: special tokens, bytes, pieces
+    with the most probable first, and the boundaries that occur.
 
-    There are `settings.vocabulary_size` of them less the ids of those; the boundaries of
-    `mlm.tokenizer.training_text` are not among them. Raises MlmError for a corpus with too little
-    text, or too many characters, for the vocabulary.
+    Raises MlmError for too little text, or too many characters, for the vocabulary.
     """
-    model = sentencepiece_model(sentences, settings)
-    trained = imported_sentencepiece().SentencePieceProcessor(model_proto=model)
-    return [(trained.id_to_piece(i), trained.get_score(i)) for i in range(1, len(trained))]
+    from tokenizers import models
+
+    model = sentencepiece_model(text, section)
+    trained = _sentencepiece().SentencePieceProcessor(model_proto=model)
+    learned = [(trained.id_to_piece(i), trained.get_score(i)) for i in range(1, len(trained))]
+    # The number of boundaries is known only after the reading; the rarest pieces make room for
+    # them. Their score decides nothing: no other piece holds these characters.
+    apart = [(c, min(score for _, score in learned)) for c in text.boundaries]
+    longer = [i for i, (piece, _) in enumerate(learned) if len(piece) > 1]
+    if len(longer) < len(apart):
+        raise AlphabetTooLarge(section.vocabulary_size + len(apart) - len(longer), section)
+    dropped = set(longer[len(longer) - len(apart) :])
+    kept = [piece for i, piece in enumerate(learned) if i not in dropped]
+    bytes_ = BYTE_PIECES if section.byte_fallback else ()
+    reserved = [(piece, 0.0) for piece in (*section.special_tokens.texts, *bytes_)]
+    return models.Unigram([*reserved, *kept, *apart], 3, section.byte_fallback)
 
 
-def sentencepiece_model(sentences: Iterable[str], settings: TokenizerSettings) -> bytes:
-    """What sentencepiece's trainer writes: the pieces of `train_unigram` after `<unk>`."""
+def sentencepiece_model(sentences: Iterable[str], section: Tokenizer) -> bytes:
+    """What sentencepiece's trainer writes: `<unk>`, and the pieces without the boundaries."""
     model = io.BytesIO()
     try:
-        imported_sentencepiece().SentencePieceTrainer.Train(
+        _sentencepiece().SentencePieceTrainer.Train(
             sentence_iterator=iter(
-                f"{word}\t{count}" for word, count in word_counts(sentences, settings).items()
+                f"{word}\t{count}" for word, count in _word_counts(sentences, section).items()
             ),
             input_format="tsv",
             model_writer=model,
             model_type="unigram",
-            vocab_size=settings.vocabulary_size - settings.reserved + 1,
-            character_coverage=settings.character_coverage,
-            num_threads=settings.training_threads,
+            vocab_size=section.vocabulary_size - section.reserved + 1,
+            character_coverage=section.character_coverage,
+            num_threads=section.training_threads,
             normalization_rule_name="identity",
-            add_dummy_prefix=not settings.byte_fallback,
+            add_dummy_prefix=not section.byte_fallback,
             max_sentence_length=1 << 20,
-            train_extremely_large_corpus=settings.max_training_bytes > 1 << 30,
+            train_extremely_large_corpus=section.max_training_bytes > 1 << 30,
             unk_id=0,
             bos_id=-1,
             eos_id=-1,
@@ -63,14 +78,14 @@ def sentencepiece_model(sentences: Iterable[str], settings: TokenizerSettings) -
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _refusal(str(error), settings) from None
+        raise _refusal(str(error), section) from None
     return model.getvalue()
 
 
-def imported_sentencepiece() -> ModuleType:
+def _sentencepiece() -> ModuleType:
     """The package, whose OpenMP threads sleep while they wait.
 
-    By default they spin: where another process has one of the cores, sorting the suffixes then
+    By default they spin: if another process has one of the cores, sorting the suffixes then
     takes ten times as long. OpenMP reads the setting when the package is first imported.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -79,7 +94,7 @@ def imported_sentencepiece() -> ModuleType:
     return sentencepiece
 
 
-def word_counts(sentences: Iterable[str], settings: TokenizerSettings) -> Counter[str]:
+def _word_counts(sentences: Iterable[str], section: Tokenizer) -> Counter[str]:
     """How often each word occurs, in the order of the first occurrences.
 
     sentencepiece puts its mark for a space before each, except with byte fallback: there, the
@@ -91,19 +106,19 @@ def word_counts(sentences: Iterable[str], settings: TokenizerSettings) -> Counte
     counts: Counter[str] = Counter()
     for sentence in sentences:
         words = [word for word in sentence.split(" ") if word]
-        if settings.byte_fallback:
+        if section.byte_fallback:
             words[1:] = [METASPACE + word for word in words[1:]]
         counts.update(words)
     return counts
 
 
-def _refusal(message: str, settings: TokenizerSettings) -> MlmError:
+def _refusal(message: str, section: Tokenizer) -> MlmError:
     """A refusal of sentencepiece's trainer, with what a user can do about it."""
-    others = settings.reserved - 1
+    others = section.reserved - 1
     if match := _TOO_HIGH.search(message):
-        return CorpusTooSmall(int(match[2]) + others, settings)
+        return CorpusTooSmall(int(match[2]) + others, section)
     if match := _TOO_LOW.search(message):
-        return AlphabetTooLarge(int(match[2]) + others, settings)
+        return AlphabetTooLarge(int(match[2]) + others, section)
     if "sentences_.empty()" in message:
         return MlmError(NO_TEXT)
     return MlmError(f"The tokenizer could not be trained; sentencepiece says: {message}")
