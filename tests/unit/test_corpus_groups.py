@@ -1,6 +1,5 @@
 """Every document has a group: an address, a row's value in a column, or itself."""
 
-import io
 import json
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from test_corpus_sources import WRITERS
 
 from mlm.corpus.embedded import address_of, paragraphs, speeches_by_split
 from mlm.corpus.file_patterns import check_group_by, matched_files
-from mlm.corpus.formats import Reading, read_documents
 from mlm.foundations.errors import MlmError
 
 ROWS = [(f"text {i}", group) for i, group in enumerate(["b", "a", "b", "7", "é", "a"])]
@@ -223,21 +221,3 @@ def test_two_ways_of_grouping_are_refused():
     ):
         with pytest.raises(MlmError, match=words):
             resolve({"corpus": corpus})
-
-
-@given(
-    text=st.one_of(st.text(), st.integers(), st.none(), st.lists(st.text())),
-    group=st.one_of(st.text(), st.integers(-(2**80), 2**80), st.floats(), st.none(), st.booleans()),
-    errors=st.sampled_from(["strict", "replace"]),
-)
-def test_what_json_has_is_the_same_to_both_readers_of_it(text, group, errors):
-    def read(**more) -> list | str:
-        line = json.dumps({"text": text, "author": group} | more).encode()
-        try:
-            return list(read_documents(io.BytesIO(line), "x", "jsonl", reading))
-        except MlmError as error:
-            return str(error)
-
-    reading = Reading("text", errors, group_by="author")
-    # The fast one refuses NaN, and Python's own reads the line then.
-    assert read() == read(more=float("nan"))

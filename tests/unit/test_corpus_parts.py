@@ -12,12 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from mlm.config.corpus import Corpus, Files
 from mlm.config.resolution import resolve
 from mlm.corpus import (
     corpus_writing,
-    decoding,
     deduplication,
-    document_begins,
     near_clusters,
     near_duplicates,
     passes,
@@ -32,7 +31,7 @@ from mlm.corpus.corpus_building import (
 )
 from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.filters import Filters
-from mlm.corpus.formats import Reading, read_documents, read_range
+from mlm.corpus.formats import read_documents
 from mlm.corpus.mixed_sources import open_part
 from mlm.corpus.part_reading import PartFiles, check_unchanged, read_part
 from mlm.corpus.parts import Piece, divided
@@ -193,18 +192,15 @@ TEXT = st.lists(
 @example(b"\xef\xbb\xbf\na\n\nb", [1, 4, 5], "paragraph")
 @example(b"a\nb\n\r\nc", [2, 4, 5, 6], "paragraph")
 def test_ranges_of_a_text_give_each_document_once(text, cuts, per):
-    reading = Reading("text", "strict", document_per=per)
+    reading = Corpus(files=Files(document_per=per))
     size = len(text)
     edges = [0, *sorted(min(cut, size) for cut in cuts), size]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding, "BLOCK_BYTES", 4)
-        patch.setattr(document_begins, "_BLOCK", 3)
-        whole = list(read_documents(io.BytesIO(text), "x", "txt", reading))
-        parts = [
-            document
-            for start, stop in pairwise(edges)
-            for document in read_range(io.BytesIO(text), "x", "txt", reading, start, stop)
-        ]
+    whole = list(read_documents(io.BytesIO(text), "x", "txt", reading))
+    parts = [
+        document
+        for start, stop in pairwise(edges)
+        for document in read_documents(io.BytesIO(text), "x", "txt", reading, start, stop)
+    ]
     assert parts == whole
 
 
@@ -213,12 +209,12 @@ def test_row_groups_belong_to_the_range_in_which_they_begin(cuts):
     file = io.BytesIO()
     table = pa.table({"text": [f"text {i}" * 9 for i in range(40)], "group": ["g", "h"] * 20})
     pq.write_table(table, file, row_group_size=7)
-    reading = Reading("text", "strict", group_by="group")
+    reading = Corpus(group_by="group")
     edges = [0, *cuts, file.tell()]
     found = [
         document
         for start, stop in pairwise(edges)
-        for document in read_range(file, "x.parquet", "parquet", reading, start, stop)
+        for document in read_documents(file, "x.parquet", "parquet", reading, start, stop)
     ]
     assert found == list(read_documents(file, "x.parquet", "parquet", reading))
 
@@ -227,24 +223,24 @@ def test_messages_of_a_later_part_name_the_line_and_byte_of_the_file():
     lines = [b'{"text": "%d"}' % i for i in range(50)]
     lines[40] = b'{"text": "\xff"}'
     text = b"\n".join(lines)
-    reading = Reading("text", "strict")
+    reading = Corpus()
     messages = set()
     for start in (0, 100, 300):
         stream = io.BytesIO(text)
         with pytest.raises(MlmError) as told:
-            list(read_range(stream, "x.jsonl", "jsonl", reading, start, len(text)))
+            list(read_documents(stream, "x.jsonl", "jsonl", reading, start, len(text)))
         messages.add(str(told.value))
     (message,) = messages
     place = text.index(b"\xff")
     assert message.startswith(f"x.jsonl, line 41, byte offset {place}: byte 0xff")
     lines[40] = b"no JSON"
     with pytest.raises(MlmError, match="x, line 41: no valid JSON"):
-        list(read_range(io.BytesIO(b"\n".join(lines)), "x", "jsonl", reading, 300, len(text)))
+        list(read_documents(io.BytesIO(b"\n".join(lines)), "x", "jsonl", reading, 300, len(text)))
 
 
 def test_a_last_line_with_a_carriage_return_is_no_file_without_line_feeds():
     text = b"a\nb\rc"
-    found = list(read_range(io.BytesIO(text), "x", "txt", Reading("text", "strict"), 1, len(text)))
+    found = list(read_documents(io.BytesIO(text), "x", "txt", Corpus(), 1, len(text)))
     assert [document.text for document in found] == ["b\rc"]
 
 

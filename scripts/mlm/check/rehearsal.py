@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 
+from mlm.config.corpus import Corpus
 from mlm.config.fields import SPLITS
 from mlm.config.memory import parameters
 from mlm.config.resolution import Settings, resolve
@@ -19,10 +20,10 @@ from mlm.config.run import RunConfiguration
 from mlm.config.tokenizer import Shards, Tokenizer, expected_vocabulary
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
-from mlm.corpus.decompression import ReadingPosition
+from mlm.corpus.decompression import decompressed
 from mlm.corpus.embedded import PACKAGE
 from mlm.corpus.file_patterns import file_format, matched_files, used_settings
-from mlm.corpus.formats import Reading, read_documents
+from mlm.corpus.formats import read_documents
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.samples.artefacts import ShardSummary
 from mlm.samples.sharding import merged_manifest, write_shard
@@ -212,26 +213,21 @@ def _sample_of(
 
 def _beginnings(paths: Sequence[str], copy: Path, corpus: dict) -> tuple[list[str], float]:
     """A file of the first documents of some of `paths`, and how many times larger all are."""
-    reading = Reading(
-        text_column=corpus["text_column"],
-        errors=corpus["encoding_errors"],
-        encoding=corpus["encoding"],
-        document_per=corpus["files"]["document_per"],
-        quoted_fields=corpus["files"]["quoted_fields"],
-    )
+    keys = ("text_column", "encoding", "encoding_errors", "files")
+    reading = Corpus.of_param({key: corpus[key] for key in keys} | {"group_by": None})
     sampled = paths[:: max(1, -(-len(paths) // _FILES))]
     lines, kept, in_sampled = [], 0, 0.0
     for path in sampled:
         kind, compression = file_format(path)
-        position, documents, characters, share = ReadingPosition(_size(path)), 0, 0, 1.0
-        with position.opened(path, compression) as stream:
+        documents, characters, share = 0, 0, 1.0
+        with open(path, "rb") as file, decompressed(file, compression) as stream:
             for document in read_documents(stream, path, kind, reading):
                 if characters < _BEGINNING:
                     lines.append(json.dumps({"text": document.text}))
                     kept += len(document.text)
                 documents, characters = documents + 1, characters + len(document.text)
                 if characters >= _LOOKED_AT:
-                    share = position.share() or 1.0
+                    share = file.tell() / _size(path)
                     break
         if kind == "parquet":
             share = documents / max(1, pq.read_metadata(path).num_rows)

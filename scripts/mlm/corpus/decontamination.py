@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from mlm.config.corpus import Corpus
 from mlm.corpus.file_patterns import file_format
 from mlm.corpus.rule_counts import Taken
 from mlm.foundations.errors import MlmError
@@ -100,10 +101,11 @@ def _n_grams(words: Sequence[str], n: int) -> Iterator[str]:
 
 def _texts(path: str, column: str) -> Iterator[str]:
     # Imported here: they load libraries that asking a training does not need.
-    from mlm.corpus.decompression import ReadingPosition
-    from mlm.corpus.formats import Reading, read_documents
+    from mlm.corpus.decompression import decompressed
+    from mlm.corpus.formats import read_documents
 
     kind, compression = file_format(path)
-    with ReadingPosition(0).opened(path, compression, 0, None) as opened:
-        for document in read_documents(opened, path, kind, Reading(column, "replace")):
+    with open(path, "rb") as file, decompressed(file, compression) as stream:
+        settings = Corpus(text_column=column, encoding_errors="replace")
+        for document in read_documents(stream, path, kind, settings):
             yield document.text

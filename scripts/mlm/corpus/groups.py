@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from mlm.corpus.decoding import check_text, clean
+from mlm.config.corpus import Corpus
+from mlm.corpus.decoding import clean, refuse_unclean
 from mlm.foundations.errors import MlmError
 
 #: What groups are called where each document is one of its own.
@@ -54,12 +55,13 @@ def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> It
         yield Document(text, group)
 
 
-def group_name(value: object, where: str, column: str, errors: str) -> str:
-    """The group that a row's `value` in `column` names; `where` is the row, for messages.
+def group_name(value: object, where: str, settings: Corpus) -> str:
+    """The group that a row's `value` in the column `corpus.group_by` names.
 
-    Text as it is, or a whole number. `errors` is corpus.encoding_errors. Raises MlmError for a
-    value that is missing (null, or empty) or of another type.
+    Text as it is, or a whole number; `where` is the row, for messages. Raises MlmError for a value
+    that is missing (null, or empty) or of another type.
     """
+    column = settings.group_by
     if value is None or value == "":
         raise MlmError(
             f"{where}: no value in {column!r}, which corpus.group_by names. Every document needs a "
@@ -67,15 +69,15 @@ def group_name(value: object, where: str, column: str, errors: str) -> str:
         )
     if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_WHOLE:
         value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**64:
         return str(value)
     if not isinstance(value, str):
         raise MlmError(
             f"{where}: {column!r}, which corpus.group_by names, holds {value!r:.60}; expected text "
             "or a whole number of at most 64 bits. Write it as text"
         )
-    if errors == "strict":
-        check_text(value, f"{where}, column {column!r}")
+    if settings.encoding_errors == "strict":
+        refuse_unclean(value, f"{where}, column {column!r}")
     return clean(value).text
 
 

@@ -14,16 +14,17 @@ import huggingface_hub
 import pyarrow as pa
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from mlm.corpus.formats import Reading, batch_documents, check_column_type, check_columns
+from mlm.config.corpus import Corpus
+from mlm.corpus.formats import batch_documents, check_column_type, check_columns
 from mlm.corpus.groups import Document
 from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
 
 
 def hub_streams(
-    hub: dict, splits: dict[str, str], reading: Reading, share: tuple[int, int] = (0, 1)
-) -> tuple[dict[str, Callable[[], Iterator[Document]]], Callable[[], float]]:
-    """The streams of documents by split, and a function that gives the share read so far.
+    hub: dict, splits: dict[str, str], reading: Corpus, share: tuple[int, int] = (0, 1)
+) -> dict[str, Callable[[], Iterator[Document]]]:
+    """The streams of documents by split.
 
     `hub` is the section `corpus.hub`, `splits` the dataset's own name of each split to read,
     `share` which part of how many is read of the rows of all of them, one after the other. The
@@ -48,9 +49,10 @@ def hub_streams(
                 f"{', '.join(map(repr, available))}. Name one of them, or null to carve "
                 f"{split} from train"
             )
-        _check_columns(available[name], f"{_named(hub)}, split {name}", reading)
-    total, done = sum(available[name].num_rows for name in splits.values()), [0]
-    part = document_range(total, *share)
+        where, schema = f"{_named(hub)}, split {name}", available[name].data.schema
+        check_columns(where, schema.names, reading)
+        check_column_type(schema.field(reading.text_column).type, where, reading)
+    part = document_range(sum(available[name].num_rows for name in splits.values()), *share)
     wanted, before = {}, 0
     for name in splits.values():
         rows = available[name].num_rows
@@ -64,7 +66,6 @@ def hub_streams(
             own = batch.slice(first, max(wanted[name].stop - row - first, 0))
             yield from batch_documents(own, where, row + first, reading)
             row += len(batch)
-            done[0] += len(own)
             if row >= wanted[name].stop < available[name].num_rows:
                 return
         if wanted[name] and row != available[name].num_rows:
@@ -74,8 +75,7 @@ def hub_streams(
                 "run again"
             )
 
-    streams = {split: lambda n=name: stream(n) for split, name in splits.items()}
-    return streams, lambda: done[0] / max(len(part), 1)
+    return {split: lambda n=name: stream(n) for split, name in splits.items()}
 
 
 def _batches(split: datasets.Dataset) -> Iterator[pa.RecordBatch]:
@@ -89,12 +89,6 @@ def _batches(split: datasets.Dataset) -> Iterator[pa.RecordBatch]:
 def _named(hub: dict) -> str:
     config = f" ({hub['config']})" if hub["config"] else ""
     return f"the Hub dataset {hub['dataset']}{config} at {hub['revision'][:12]}"
-
-
-def _check_columns(split: datasets.Dataset, name: str, reading: Reading) -> None:
-    check_columns(name, split.column_names, reading)
-    text = reading.text_column
-    check_column_type(split.data.schema.field(text).type, name, text)
 
 
 def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBuilder:

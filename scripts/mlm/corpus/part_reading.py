@@ -118,7 +118,7 @@ def _read(
     spools: dict[str, Spool],
 ) -> None:
     """Every document counted, and spooled unless it is refused by itself."""
-    progress, documents, size = _Progress(source), 0, 0
+    progress, documents, size = _Progress(), 0, 0
     for own_split, stream in source.streams.items():
         shares = source.carved if own_split == "train" else {}
         for raw, group in stream():
@@ -138,7 +138,7 @@ def _read(
             size += len(document)
             if documents % 256 == 0:
                 progress.advance(documents, size)
-    progress.finish(documents, size)
+    progress.show(documents, size)
 
 
 def _count(count: SplitCounts, judged: Judged) -> None:
@@ -152,28 +152,22 @@ def _count(count: SplitCounts, judged: Judged) -> None:
 
 
 class _Progress:
-    """A line every few seconds: documents, rate, and the time left where it can be told."""
+    """A line every few seconds: documents, and how fast they are read."""
 
-    INTERVAL = 5.0
+    _INTERVAL = 5.0
 
-    def __init__(self, source: Source):
-        self._source = source
+    def __init__(self):
         self._start = self._shown = time.monotonic()
 
     def advance(self, documents: int, size: int) -> None:
         """So many documents, of `size` bytes, were read so far."""
-        if time.monotonic() - self._shown > self.INTERVAL:
+        if time.monotonic() - self._shown > self._INTERVAL:
             self._shown = time.monotonic()
-            self._show(documents, size, self._source.progress())
+            self.show(documents, size)
 
-    def finish(self, documents: int, size: int) -> None:
-        self._show(documents, size, None)
-
-    def _show(self, documents: int, size: int, share: float | None) -> None:
-        seconds = max(time.monotonic() - self._start, 1e-3)
-        rate = size / 1e6 / seconds
-        left = f", {seconds * (1 - share) / share:.0f} s left" if share else ""
+    def show(self, documents: int, size: int) -> None:
+        rate = size / 1e6 / max(time.monotonic() - self._start, 1e-3)
         print(
-            f"corpus: {documents:,} documents read, {size / 1e6:.1f} MB, {rate:.1f} MB/s{left}",
+            f"corpus: {documents:,} documents read, {size / 1e6:.1f} MB, {rate:.1f} MB/s",
             file=sys.stderr,
         )

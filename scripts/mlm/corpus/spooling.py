@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 
 from mlm.corpus.deduplication import KEPT
-from mlm.corpus.text_batches import mask_array, text_array, word_counts
 
 BATCH_DOCUMENTS = 8192
 BATCH_BYTES = 8 << 20
@@ -46,8 +45,9 @@ class Spool:
     def _flush(self) -> None:
         if self._texts:
             groups = [None if g is None else g.encode("utf-8") for g in self._groups]
-            texts = text_array(self._texts)
-            columns = [texts, word_counts(texts), text_array(groups)]
+            counts = np.array([len(text.decode().split()) for text in self._texts], np.int32)
+            words = pa.Array.from_buffers(pa.int32(), len(counts), [None, pa.py_buffer(counts)])
+            columns = [_text_array(self._texts), words, _text_array(groups)]
             self._writer.write_batch(pa.record_batch(columns, schema=_SPOOLED))
             self.rows.append(len(self._texts))
             self._on_batch(self._texts)
@@ -65,7 +65,7 @@ def kept_batches(
     """Columns `text`, `words` and `group` of spooled documents that are kept, batch by batch.
 
     Of all that `verdicts` keep, one byte a document, those with the numbers `wanted`. `rows` are
-    the sizes of the batches in the spool `path`; one with none of them is not read.
+    the sizes of the batches in the spool `path`; a batch without any of them is not read.
     """
     start = kept = 0
     with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
@@ -76,6 +76,19 @@ def kept_batches(
             if first < last:
                 batch = reader.get_batch(number)
                 if count < size:
-                    batch = batch.filter(mask_array(mask))
+                    bits = pa.py_buffer(np.packbits(mask, bitorder="little"))
+                    batch = batch.filter(pa.Array.from_buffers(pa.bool_(), size, [None, bits]))
                 yield batch.slice(first, last - first)
             start, kept = start + size, kept + count
+
+
+def _text_array(texts: Sequence[bytes | None]) -> pa.Array:
+    # Put together from buffers: `pyarrow.array` of a list imports pandas, which takes longer than
+    # the job of a small part.
+    there = np.array([text is not None for text in texts], bool)
+    if not there.any():
+        return pa.nulls(len(texts), pa.string())
+    ends = np.cumsum([0, *(len(text or b"") for text in texts)], dtype=np.int32)
+    valid = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    data = pa.py_buffer(b"".join(filter(None, texts)))
+    return pa.Array.from_buffers(pa.string(), len(texts), [valid, pa.py_buffer(ends), data])
