@@ -1,7 +1,6 @@
 """Documents by language: what a model in fastText's format says, and files that are none."""
 
 import struct
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -86,17 +85,10 @@ def test_a_damaged_model_is_refused_and_ends_no_job(tmp_path):
             language.Language(settings(str(path)))
 
 
-def test_a_model_that_the_library_never_ends_with_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(language, "_TRIAL", "import time; time.sleep(60)")
-    monkeypatch.setattr(language, "_TRIAL_SECONDS", 0.1)
-    with pytest.raises(MlmError, match=r"m\.bin is no model .* name a language within 0\.1 s"):
-        language.Language(settings(model(tmp_path / "m.bin")))
-
-
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"", "it is too short"),
+        (b"", "is no model of languages"),
         (b"<html>" + b" " * 90, "it begins with"),
         ({"kind": 2}, "holds vectors of words and tells no languages apart"),
         ({"file_version": 13}, "its version is 13; at most 12 is read"),
@@ -113,10 +105,7 @@ def test_a_file_that_is_no_model_is_refused_before_the_library_sees_it(tmp_path,
 
 
 def test_a_missing_library_is_told_with_the_command_that_installs_it(tmp_path, monkeypatch):
-    def none(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(language, "version", none)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MlmError, match="pip install --require-hashes -r envs/requirements-lang"):
         language.Language(settings(model(tmp_path / "m.bin")))
     assert (Path(__file__).parents[2] / "envs/requirements-language.txt").exists()

@@ -1,19 +1,14 @@
 """The language of a document, by a model in fastText's format that the user names.
 
-Joulin et al., 2016, arXiv 1607.01759. Such models are, for instance, lid.176.ftz and .bin. The
-library is native code that a damaged file can bring down, so a file is looked at, and tried in a
-process of its own, before it is used.
+Joulin et al., 2016, arXiv 1607.01759. Such models are, for instance, lid.176.ftz and .bin.
 """
 
 import difflib
-import os
+import importlib.util
+import mmap
 import struct
-import subprocess
-import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import BinaryIO
 
 from mlm.corpus.rule_counts import Taken
 from mlm.foundations.errors import MlmError
@@ -24,19 +19,13 @@ _MAGIC, _VERSION = 793712314, 12
 _CLASSIFIER, _MODEL_PLACE = 3, 7
 _DAMAGED = "it is damaged: its parts do not end where the file ends"
 _LABEL = "__label__"
-_TRIAL = """
-import fasttext, sys
-fasttext.load_model(sys.argv[1]).predict("a")
-"""
-#: Seconds for that: the largest published model, 126 MB, takes one or two.
-_TRIAL_SECONDS = 120
 _INSTALL = ".venv/bin/python -m pip install --require-hashes -r envs/requirements-language.txt"
 
 
 class Language:
     """The rules of `settings` (the section `corpus.filters.language`), which loads the model.
 
-    Raises MlmError where the library is missing, the file is no such model, or the model does not
+    Raises MlmError if the library is missing, the file is no such model, or the model does not
     know a language that is to be kept.
     """
 
@@ -70,117 +59,74 @@ class Language:
 
 
 def _labels(path: Path) -> list[str]:
-    """The languages of the model `path`. Raises MlmError where it cannot be used."""
+    """The languages of the model `path`. Raises MlmError if it cannot be used."""
     try:
-        with path.open("rb") as file:
-            labels = _walk(file)
-    except OSError as error:
-        raise _no_model(path, f"it cannot be read ({error})") from None
-    except ValueError as error:
-        raise _no_model(path, str(error)) from None
-    try:
-        version("fasttext-predict")
-    except PackageNotFoundError:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as model:
+            labels = _walk(model)
+    except (OSError, ValueError, OverflowError, struct.error) as error:
+        reason = error if isinstance(error, OSError | ValueError) else _DAMAGED
+        raise MlmError(
+            f"corpus.filters.language.model: {path} is no model of languages in fastText's format: "
+            f"{reason}. Name one, such as lid.176.ftz from fasttext.cc, or fetch it again"
+        ) from None
+    if importlib.util.find_spec("fasttext") is None:
         raise MlmError(
             f"corpus.filters.language.model: {path} needs the package fasttext-predict, which is "
             f"not installed. Install it with\n  {_INSTALL}\nor set the key to null"
-        ) from None
-    command = [sys.executable, "-c", _TRIAL, str(path)]
-    try:
-        trial = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_TRIAL_SECONDS
         )
-    except subprocess.TimeoutExpired:
-        raise _no_model(
-            path, f"fastText did not load it and name a language within {_TRIAL_SECONDS} s"
-        ) from None
-    if trial.returncode:
-        told = trial.stderr.strip().splitlines() or [f"it ended with status {trial.returncode}"]
-        raise _no_model(path, f"it is damaged: fastText could not load it ({told[-1]})")
     return labels
 
 
-def _walk(file: BinaryIO) -> list[str]:
-    """Walk through the parts of a model to its end, as fastText's `loadModel` reads them.
+def _walk(model: mmap.mmap) -> list[str]:
+    """The labels of a model, whose parts are walked through as fastText's `loadModel` reads them.
 
-    Returns its labels.
-
-    Raises ValueError where it is none. The library itself reads on behind the end of a cut file.
+    Raises ValueError, OverflowError or struct.error unless they end where the file ends. fastText
+    itself reads on beyond the end of a truncated file.
     """
-    magic, file_version = _numbers(file, "<2i")
+    place = 0
+
+    def numbers(layout: str) -> tuple:
+        nonlocal place
+        place += struct.calcsize(layout)
+        return struct.unpack_from(layout, model, place - struct.calcsize(layout))
+
+    def skip_matrix(quantised: bool) -> None:
+        nonlocal place
+        if not quantised:
+            rows, columns = numbers("<2q")
+            place += 4 * rows * columns
+            return
+        with_norms, rows, _, codes = numbers("<?2qi")
+        for size in (codes, rows)[: 1 + with_norms]:
+            place += size
+            (dimensions, *_) = numbers("<4i")
+            # A quantiser's 256 centroids.
+            place += 4 * 256 * dimensions
+
+    magic, file_version = numbers("<2i")
     if magic != _MAGIC:
         raise ValueError(f"it begins with {magic}, not with {_MAGIC}")
     if file_version > _VERSION:
         raise ValueError(f"its version is {file_version}; at most {_VERSION} is read")
-    if _numbers(file, "<12id")[_MODEL_PLACE] != _CLASSIFIER:
+    if numbers("<12id")[_MODEL_PLACE] != _CLASSIFIER:
         raise ValueError("it holds vectors of words and tells no languages apart")
-    size, words, labels, _, pruned = _numbers(file, "<3i2q")
-    if size != words + labels or words < 0 or labels <= 0:
+    size, _, _, _, pruned = numbers("<3i2q")
+    labels = []
+    for _ in range(size):
+        # A word or a label ends in a zero byte, and a count and a kind follow it.
+        if (end := model.find(b"\0", place)) < 0:
+            raise ValueError(_DAMAGED)
+        name, place = model[place:end], end + 1
+        if numbers("<qb")[1] == 1:
+            labels.append(name.decode("utf-8", "replace").removeprefix(_LABEL))
+    place += 8 * max(pruned, 0)
+    (quantised,) = numbers("<?")
+    skip_matrix(quantised)
+    (output_quantised,) = numbers("<?")
+    skip_matrix(quantised and output_quantised)
+    if place != len(model):
         raise ValueError(_DAMAGED)
-    names = _read_labels(file, size)
-    _skip(file, 8 * max(pruned, 0))
-    (quantised,) = _numbers(file, "<?")
-    _skip_matrix(file, quantised)
-    (output_quantised,) = _numbers(file, "<?")
-    _skip_matrix(file, quantised and output_quantised)
-    if file.read(1):
-        raise ValueError(_DAMAGED)
-    return names
-
-
-def _numbers(file: BinaryIO, layout: str) -> tuple:
-    content = file.read(struct.calcsize(layout))
-    if len(content) < struct.calcsize(layout):
-        raise ValueError("it is too short" if file.tell() < 64 else _DAMAGED)
-    return struct.unpack(layout, content)
-
-
-def _skip(file: BinaryIO, size: int) -> None:
-    end = file.tell() + size
-    if size < 0 or end > os.fstat(file.fileno()).st_size:
-        raise ValueError(_DAMAGED)
-    file.seek(end)
-
-
-def _read_labels(file: BinaryIO, count: int) -> list[str]:
-    """The labels among the words: each ends in a zero byte, and a count and a kind follow it."""
-    labels, content, start = [], b"", 0
-    for _ in range(count):
-        while (end := content.find(b"\0", start) + 10) < 10 or end > len(content):
-            block = file.read(1 << 20)
-            if not block:
-                raise ValueError(_DAMAGED)
-            content, start = content[start:] + block, 0
-        if content[end - 1] == 1:
-            labels.append(content[start : end - 10].decode("utf-8", "replace"))
-        start = end
-    file.seek(start - len(content), os.SEEK_CUR)
-    return [label.removeprefix(_LABEL) for label in labels]
-
-
-def _skip_matrix(file: BinaryIO, quantised: bool) -> None:
-    if not quantised:
-        rows, columns = _numbers(file, "<2q")
-        return _skip(file, 4 * rows * columns)
-    with_norms, rows, _, codes = _numbers(file, "<?2qi")
-    _skip(file, codes)
-    _skip_quantiser(file)
-    if with_norms:
-        _skip(file, rows)
-        _skip_quantiser(file)
-    return None
-
-
-def _skip_quantiser(file: BinaryIO) -> None:
-    dimensions, *_ = _numbers(file, "<4i")
-    _skip(file, 4 * 256 * dimensions)
-
-
-def _no_model(path: Path, reason: str) -> MlmError:
-    return MlmError(
-        f"corpus.filters.language.model: {path} is no model of languages in fastText's format: "
-        f"{reason}. Name one, such as lid.176.ftz from fasttext.cc, or fetch it again"
-    )
+    return labels
 
 
 def _check_languages(path: str, keep: list[str], labels: list[str]) -> None:
