@@ -269,7 +269,7 @@ def rehearse_steps(
     accumulated = section.optimizer.gradient_accumulation_steps
     manifests = read_manifests(files, length)
     vocabulary = expected_vocabulary(settings["tokenizer"])
-    operations = 6 * parameters(run.model.model_dump(), vocabulary, length) * length
+    operations = 6 * parameters(run.model, vocabulary, length) * length
     most = min(int(_LARGEST_STEP / operations), manifests["train"].num_samples // devices.replicas)
     size = max(1, min(section.per_replica_batch_size, most))
     if devices.framework == "tensorflow" and devices.kind == "cpu":
