@@ -118,10 +118,9 @@ def test_a_config_file_that_is_no_regular_file_is_refused_unread(tmp_path):
             model({"config_file": str(path)})
 
 
-@pytest.mark.parametrize("depth", [500, 5000])
-def test_a_config_file_nested_too_deeply_is_refused(tmp_path, depth):
+def test_a_config_file_nested_too_deeply_is_refused(tmp_path):
     file = tmp_path / "deep.json"
-    file.write_text('{"model_type": "bert", "x": ' + "[" * depth + "]" * depth + "}")
+    file.write_text('{"model_type": "bert", "x": ' + "[" * 5000 + "]" * 5000 + "}")
     with pytest.raises(ConfigError, match="nested too deeply"):
         model({"config_file": str(file)})
 

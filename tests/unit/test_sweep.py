@@ -37,8 +37,7 @@ def test_a_sweep_is_the_same_as_its_runs_written_out():
 def test_every_run_of_an_overlay_is_swept():
     wide = {"model": {"config": {"hidden_size": 256}}}
     overlay = {"runs": {"base": {}, "wide": wide}, "sweep": {SEED: [3, 4]}}
-    given, undecided = set_by_user(DEFAULTS | overlay, overlay)
-    settings = resolve(given, undecided)
+    settings = resolve(set_by_user(DEFAULTS | overlay, overlay))
     assert list(settings["runs"]) == ["base_seed-3", "base_seed-4", "wide_seed-3", "wide_seed-4"]
     assert settings["runs"]["wide_seed-4"] == wide | {"pretraining": {"seed": 4}}
     assert settings["sweep"] == {}

@@ -26,7 +26,6 @@ from mlm.config.fields import (
     section,
 )
 from mlm.config.hub_names import unpinned
-from mlm.config.problems import DEEPEST, depth_of, in_words
 
 #: Fields of the transformers configuration that the workflow itself sets.
 SET_BY_THE_WORKFLOW = (
@@ -211,11 +210,9 @@ def _field_problems(fields: dict[str, Any], family: str | None = None) -> list[s
         for name, value in fields.items()
         if name != "initializer_range" and not all(map(_is_finite, _numbers_in(value)))
     ]
-    lines = [
-        f"model.config.{name}: found {in_words(fields[name])}, expected {e}" for name, e in problems
-    ]
+    lines = [f"model.config.{name}: found {fields[name]!r}, expected {e}" for name, e in problems]
     return lines + [
-        f"model.config.{name}: {in_words(fields[name])} makes another kind of model of it; a "
+        f"model.config.{name}: {fields[name]!r} makes another kind of model of it; a "
         "masked language model is an encoder. Leave it out"
         for name in _DECODERS
         if fields.get(name)
@@ -260,8 +257,6 @@ def _read(path: str) -> tuple[dict, str | None]:
         return {}, f"{where}nested too deeply; a config.json of transformers is expected"
     except (OSError, ValueError) as error:
         return {}, f"{where}is not readable as JSON ({error})"
-    if depth_of(content) > DEEPEST:
-        return {}, f"{where}nested too deeply; a config.json of transformers is expected"
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         return {}, f"{where}names no model_type; a config.json of transformers is expected"
     return content, None

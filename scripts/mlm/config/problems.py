@@ -13,8 +13,6 @@ from pydantic_core import ErrorDetails
 from mlm.config.fields import Section, expected, is_section, taken_apart
 
 _Model = TypeVar("_Model", bound=Section)
-#: So many sections and lists inside one another; beyond, readers run out of stack.
-DEEPEST = 100
 
 
 def canonical(value: Any, hint: Any) -> Any:
@@ -27,7 +25,9 @@ def canonical(value: Any, hint: Any) -> Any:
     if isinstance(value, dict):
         children = bare.hints() if is_section(bare) else {}
         other = get_args(bare)[1] if get_origin(bare) is dict else Any
-        return {k: canonical(v, children.get(k, other)) for k, v in value.items()}
+        # YAML reads some keys as numbers, dates or null.
+        texts = {k if isinstance(k, str) else _text(k): v for k, v in value.items()}
+        return {k: canonical(v, children.get(k, other)) for k, v in texts.items()}
     if isinstance(value, list | tuple):
         item = get_args(bare)[0] if get_origin(bare) is list else Any
         return [canonical(v, item) for v in value]
@@ -42,52 +42,8 @@ def canonical(value: Any, hint: Any) -> Any:
     return value
 
 
-def with_text_keys(value: Any, path: str = "") -> tuple[Any, list[str]]:
-    """`value` without keys that YAML does not read as text, and a line for each section of such."""
-    if isinstance(value, list):
-        found = [with_text_keys(item, f"{path}[{number}]") for number, item in enumerate(value)]
-        return [item for item, _ in found], [line for _, lines in found for line in lines]
-    if not isinstance(value, dict):
-        return value, []
-    kept, problems = {}, []
-    if wrong := [_key_in_words(key) for key in value if not isinstance(key, str)]:
-        quoted = ", ".join(map(json.dumps, wrong))
-        problems.append(
-            f"{path or 'the top level'}: a key must be text, found {', '.join(wrong)}; "
-            f"write {quoted}"
-        )
-    for key, inner in value.items():
-        if isinstance(key, str):
-            held, lines = with_text_keys(inner, f"{path}.{key}" if path else key)
-            problems += lines
-            # A section of such keys alone needs no second line that says it is empty.
-            if held or not lines:
-                kept[key] = held
-    return kept, problems
-
-
-def depth_of(value: Any) -> int:
-    """How many sections and lists lie inside one another in `value`."""
-    levels, level = 0, [value]
-    while level := [inner for inner in level if isinstance(inner, dict | list)]:
-        levels += 1
-        level = [v for held in level for v in (held.values() if isinstance(held, dict) else held)]
-    return levels
-
-
-def _key_in_words(key: Any) -> str:
-    try:
-        return json.dumps(key) if key is None or isinstance(key, int | float) else str(key)
-    except ValueError:
-        return in_words(key)
-
-
-def in_words(value: Any) -> str:
-    """`value` as Python writes it; Python refuses to write the longest numbers."""
-    try:
-        return repr(value)
-    except ValueError:
-        return "a number of more than 4,300 digits"
+def _text(key: Any) -> str:
+    return json.dumps(key, default=str).strip('"')
 
 
 def _from_text(text: str, kinds: set, nullable: bool) -> Any:
@@ -131,7 +87,7 @@ def _sentence(detail: ErrorDetails, model: type[Section]) -> str:
     value = detail["input"]
     if isinstance(value, float) and not math.isfinite(value):
         return f"{path}: {value} is not a finite number"
-    found = "null" if value is None else in_words(value)
+    found = "null" if value is None else repr(value)
     hint, wanted = _hint(model, detail["loc"])
     words = expected(wanted)
     if get_origin(hint) is Literal and isinstance(value, str):

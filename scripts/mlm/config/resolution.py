@@ -7,7 +7,7 @@ from typing import Any
 from mlm.config.configuration import RUN_SECTIONS, Configuration, Overrides
 from mlm.config.families import engine_for
 from mlm.config.pretraining import with_its_length_alone
-from mlm.config.problems import checked, merged, with_text_keys
+from mlm.config.problems import canonical, checked, merged
 from mlm.config.sweep import swept
 from mlm.foundations.errors import ConfigError, printable
 
@@ -30,10 +30,9 @@ def resolve(given: Mapping[str, Any], problems: Iterable[str] = ()) -> Settings:
 
     Raises ConfigError with every problem.
     """
-    given, keys = with_text_keys(given)
-    given, wrong = swept(given)
+    given, wrong = swept(canonical(given, Configuration))
     configuration, found = checked(Configuration, given)
-    found = [*problems, *keys, *wrong, *found, *configuration.contradictions()]
+    found = [*problems, *wrong, *found, *configuration.contradictions()]
     plain = configuration.model_dump(exclude_unset=True)
     plain["runs"] = {
         name: overrides.model_dump(exclude_unset=True) if overrides else {}
