@@ -32,13 +32,10 @@ rule asked:
 
 
 rule index_split:
-    """Note which words stand where in a split, and how its documents were packed."""
+    """Note which words stand where in a split."""
     input:
-        **TOKENIZER,
         corpus=lambda wildcards: corpus_files(wildcards.split),
         described="results/corpus/{split}.json",
-        manifest="results/manifests/{split}.json",
-        staged=lambda wildcards: staged_shards(wildcards.split),
     output:
         index="results/index/{split}.sqlite",
         record="results/index/{split}.json",
@@ -54,6 +51,5 @@ rule index:
     input:
         unless_refused(
             INDEXES if FROM_CORPUS else [],
-            "index: shards that were made elsewhere (shards.source: prebuilt) have no text to "
-            "index. scripts/ask.py looks for the tokens instead",
+            "index: shards that were made elsewhere (shards.source: prebuilt) have no text to index",
         ),

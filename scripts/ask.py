@@ -35,14 +35,14 @@ def main(arguments: list[str]) -> None:
 
 def _answer(given: argparse.Namespace, command: str) -> None:
     from mlm.asking.asking import Question, ask
-    from mlm.asking.in_words import forgetting_in_words, in_words, replay_in_words
+    from mlm.asking.in_words import in_words
     from mlm.config.sources import read_settings_in
 
     overlays, values = given.configfile, given.config
     settings = read_settings_in(given.directory, BASE / "config.yaml", overlays, values)
     run = next(iter(settings["runs"])) if given.run is None else given.run
     if given.forget:
-        from mlm.asking.forgetting import forgetting
+        from mlm.asking.forgetting import forgetting, forgetting_in_words
 
         answer = forgetting(given.forget, settings, run, command)
         found, words = as_json(answer), forgetting_in_words(answer)
@@ -51,9 +51,9 @@ def _answer(given: argparse.Namespace, command: str) -> None:
         answer = ask(question)
         found, words = as_json(answer), in_words(answer)
         if given.replay is not None:
-            from mlm.asking.replay import replay
+            from mlm.asking.replay import replay, replay_in_words
 
-            replayed = replay(question, answer, given.replay or None, given.from_start)
+            replayed = replay(question, answer, given.replay or None)
             found["replay"] = as_json(replayed)
             words += f"\n\n{replay_in_words(replayed, answer)}"
     if given.json:
@@ -86,17 +86,10 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         help="make a step that used the sentence again, and ask the model as it was before it: "
         "STEP, or the first that asked for a token of the sentence",
     )
-    parser.add_argument(
-        "--from-start",
-        action="store_true",
-        help="with --replay: also if this takes many steps from the initial weights",
-    )
     parser.add_argument("--json", action="store_true", help="print the answer for machines")
     given = parser.parse_args(arguments)
     if (given.sentence is None) == (not given.forget):
         parser.error("give either a sentence, in quotes, or --forget with what is to be forgotten")
-    if given.from_start and given.replay is None:
-        parser.error("--from-start goes with --replay")
     if given.replay is not None and given.forget:
         parser.error("--replay goes with a sentence")
     return given

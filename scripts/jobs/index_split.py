@@ -1,4 +1,4 @@
-"""Rule `index_split`: which words stand where in a split, for questions about a large corpus."""
+"""Rule `index_split`: an index of the words of a split, for questions about a large corpus."""
 
 from pathlib import Path
 
@@ -7,8 +7,8 @@ from mlm.asking.text_index import build_index
 
 
 def main(job):
-    files = (job.input.described, job.input.manifest, job.input.tokenizer, job.output.index)
-    record = build_index(job.wildcards.split, *map(Path, files))
+    described, index = Path(job.input.described), Path(job.output.index)
+    record = build_index(job.wildcards.split, described, index)
     record.write(job.output.record)
     print(f"{record.split}: {record.documents:,} documents, {record.num_bytes:,} bytes")
 

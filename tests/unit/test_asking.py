@@ -30,7 +30,7 @@ from mlm.asking.documents import Documents, Stretch, best_stretch, words_of
 from mlm.asking.forgetting import forgetting
 from mlm.asking.in_words import in_words
 from mlm.asking.origin import sources_of
-from mlm.asking.packed import PackedSplit
+from mlm.asking.packed import packed_parts
 from mlm.asking.uses import RunBatches
 from mlm.config.resolution import resolve, run_section
 from mlm.corpus.artefacts import (
@@ -133,12 +133,12 @@ def test_every_document_is_found_where_it_was_packed(project):
     """All tokens of all documents are those of the samples, each once."""
     encoder = Encoder.load("results/tokenizer/tokenizer.json")
     manifest = Manifest.read("results/manifests/train.json")
-    packed, counted = PackedSplit(manifest, ".", encoder), 0
-    for number, text in enumerate([*TEXTS[:100], ODD, *TEXTS[100:200]]):
-        parts = packed.of_characters(number, text, 0, len(text))
-        assert all(p.end - p.start == len(p.texts) for p in parts)
-        counted += sum(len(p.texts) for p in parts) + 2
-    assert counted == manifest.num_tokens
+    texts = [*TEXTS[:100], ODD, *TEXTS[100:200]]
+    whole = [Stretch("train", n, text, 0, len(text), 0) for n, text in enumerate(texts)]
+    packed = packed_parts(whole, manifest, ".", encoder)
+    assert all(p.end - p.start == len(p.texts) for parts in packed for p in parts)
+    tokens = sum(len(p.texts) for parts in packed for p in parts)
+    assert tokens + 2 * len(texts) == manifest.num_tokens
 
 
 def test_a_thousand_tokens_are_used_and_masked_as_the_batches_of_training_are(project):
@@ -355,13 +355,16 @@ def test_another_configuration_than_the_trainings_is_refused(project, config, di
 def test_other_code_than_the_trainings_is_refused_or_told(project):
     run, files = trained(code="0" * 64)
     assert any("code was edited since" in note for note in asked(TEXTS[0]).notes)
-    place = write_state(run, files, run.steps, masking="0" * 12)
+    path = Path("results/runs/base/training.json")
+    edited, finished = write_state(run, files, run.steps, masking="0" * 12), path.read_bytes()
+    path.unlink()
     with pytest.raises(MlmError, match=r"code mlm\.samples\.masking is another"):
         asked(TEXTS[0])
+    path.write_bytes(finished)
     # A later training of the same settings, by the code of today.
     write_state(run, files, run.steps)
     assert asked(TEXTS[0]).notes == ()
-    assert place.exists()
+    assert edited.exists()
 
 
 def test_other_data_than_the_trainings_is_refused(project):
@@ -491,29 +494,12 @@ def test_an_empty_sentence_and_an_unknown_run_are_refused(project):
         ask(Question(TEXTS[0], resolve(CONFIG), "wide"))
 
 
-@pytest.fixture
-def without_text(project):
-    """Shards as they come from elsewhere: no text, and no digest of one."""
+def test_shards_without_text_are_refused(project):
     shutil.rmtree("results/corpus")
-    for path in Path("results/manifests").iterdir():
-        manifest = replace(Manifest.read(path), corpus_sha256=None, documents=None)
-        manifest.write(path)
-
-
-def test_shards_without_text_are_searched_for_the_tokens(without_text):
-    trained()
-    ids, _ = tokens("train")
-    # Within a document, where a byte-level tokenizer has other ids than at its beginning.
-    text = " ".join(TEXTS[42].split()[2:-1])
-    (passage,) = asked(text).passages
-    assert (passage.split, passage.document, passage.source) == ("train", None, None)
-    assert passage.text.strip() == text
-    found = [ids[p.sample, t.place] for p in passage.parts for t in p.tokens]
-    assert found == [t.id for p in passage.parts for t in p.tokens]
-    assert any(part.uses for part in passage.parts)
-    nowhere = asked(f"{text} zebra crossing")
-    assert (nowhere.exact, nowhere.passages) == (False, ())
-    assert "just the tokens of the sentence were looked for" in in_words(nowhere)
+    path = "results/manifests/train.json"
+    replace(Manifest.read(path), corpus_sha256=None, documents=None).write(path)
+    with pytest.raises(MlmError, match=r"train\.json: its shards came without text"):
+        asked(TEXTS[0])
 
 
 @pytest.fixture

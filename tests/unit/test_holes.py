@@ -22,8 +22,8 @@ from asked_project import (
 )
 
 from mlm.asking.asking import Question, ask
-from mlm.asking.forgetting import forgetting
-from mlm.asking.in_words import forgetting_in_words, in_words
+from mlm.asking.forgetting import forgetting, forgetting_in_words
+from mlm.asking.in_words import in_words
 from mlm.asking.replay import chosen_uses
 from mlm.config.model import Initialisation
 from mlm.config.problems import merged

@@ -5,21 +5,15 @@ from dataclasses import replace
 import pytest
 from loaded_script import loaded
 
-from mlm.asking.answer import (
-    Answer,
+from mlm.asking.answer import Answer, Masked, Part, Passage, Token, TrainingSoFar, Use
+from mlm.asking.replay import (
     Guess,
-    Masked,
-    Part,
-    Passage,
     Replay,
     ReplayedToken,
     ReplayedUse,
-    Token,
-    TrainingSoFar,
-    Use,
+    chosen_uses,
+    replay_in_words,
 )
-from mlm.asking.in_words import replay_in_words
-from mlm.asking.replay import chosen_uses
 from mlm.config.resolution import resolve
 from mlm.foundations.errors import ConfigError, MlmError
 
@@ -38,7 +32,7 @@ def answer(
         exact=exact,
         words=1,
         found=1,
-        passages=(Passage(split, 0, None, "Ocean", 1, (part,)),),
+        passages=(Passage(split, 0, "a.txt", "Ocean", 1, (part,)),),
         training=TrainingSoFar(state, 100, 200, 8, 50, "state/base/abc/step-00000100"),
         notes=(),
     )
@@ -48,7 +42,7 @@ USED = answer((7, True, False), (19, True, True), (60, True, True), (140, False,
 
 
 def steps(of: Answer, step: int | None = None) -> list[int]:
-    return [one.use.step for one in chosen_uses(of, step)]
+    return [use.step for _, _, use in chosen_uses(of, step)]
 
 
 def test_without_a_number_it_is_the_first_step_that_asked_for_a_token():
@@ -56,7 +50,7 @@ def test_without_a_number_it_is_the_first_step_that_asked_for_a_token():
     assert steps(answer((7, True, False), (9, True, False), (140, False, True))) == [7]
     assert steps(USED, 7) == [7]
     twice = replace(USED, passages=USED.passages * 2)
-    assert [(one.passage, one.use.step) for one in chosen_uses(twice)] == [(0, 19), (1, 19)]
+    assert [(passage, use.step) for passage, _, use in chosen_uses(twice)] == [(0, 19), (1, 19)]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +102,7 @@ def test_without_a_number_it_is_the_first_step_that_asked_for_a_token():
         (
             replace(answer(), passages=()),
             None,
-            "The sentence stands nowhere, so that there is no step to be made again",
+            "The sentence stands nowhere, so that there is none to be made again",
         ),
     ],
 )
@@ -179,7 +173,6 @@ def test_all_states_are_kept_where_keep_says_all():
     [
         (["--replay", "A sentence."], "'A sentence.'; expected an integer, 1 or more"),
         (["A sentence.", "--replay", "0"], "'0'; expected an integer, 1 or more"),
-        (["A sentence.", "--from-start"], "--from-start goes with --replay"),
     ],
 )
 def test_wrong_options_are_told_at_once(capsys, arguments, words):

@@ -1,46 +1,31 @@
-"""A question about what a run was shown, from the sentence to the answer."""
+"""What a run was shown of a sentence: where it is, when it was shown, and how it was masked."""
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from mlm.asking.answer import (
-    Answer,
-    Check,
-    Masked,
-    Part,
-    Passage,
-    Token,
-    TrainingSoFar,
-    Use,
-)
-from mlm.asking.documents import Documents, words_of
-from mlm.asking.origin import check_corpus, check_text, sources_of, with_targets
-from mlm.asking.packed import Packed, PackedSplit
-from mlm.asking.past_run import RESULTS, PastRun, files_of_training, past_run
+from mlm.asking.answer import Answer, Check, Masked, Part, Passage, Token, Use
+from mlm.asking.documents import Documents, Stretch, words_of
+from mlm.asking.origin import checked_texts, sources_of
+from mlm.asking.packed import Packed, packed_parts
+from mlm.asking.past_run import RESULTS, PastRun, past_run, with_targets
 from mlm.asking.text_index import open_indexes
 from mlm.asking.uses import RunBatches, Shown, looked_at_in_validation, shown_in_validation
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings
-from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.filters import Filters
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import read_artefact
-from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
-from mlm.samples.manifests import Manifest, shards_root
 from mlm.samples.split_samples import evenly_spread
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.run import RunFiles
-from mlm.training.run_inputs import read_manifests
 
 
 @dataclass(frozen=True)
 class Question:
     """What is asked of the results in the working directory.
 
-    The answer has the first `most` passages, or so many of the nearest, at most `nearest`.
-    `command` is the snakemake command of the configuration, without targets.
+    The answer has the first `most` passages, or the nearest, at most `nearest`. `command` is the
+    snakemake command of the configuration, without targets.
     """
 
     sentence: str
@@ -54,122 +39,17 @@ class Question:
 def ask(question: Question) -> Answer:
     """All that is known of the sentence.
 
-    Raises MlmError for an empty sentence, a run that there is not, results that are not there yet,
-    and if configuration, code or data are not those of the training.
+    Raises MlmError for an empty sentence, an unknown run, missing results, and if configuration,
+    code or data are not those of the training.
     """
-    settings = question.settings
+    settings, command = question.settings, question.command
     sentence = Filters(**settings["corpus"]["filters"]).prepared(question.sentence).text.strip()
     if not sentence:
         raise MlmError('The sentence is empty. Give one, in quotes: ask.py "A sentence."')
-    check_run(settings, question.run)
-    inputs = _Inputs.read(question)
-    if inputs.manifests["train"].corpus_sha256 is None:
-        found = _in_tokens(sentence, inputs, question)
-        words = len(inputs.encoder.encode([sentence])[0]) - 2
-    else:
-        found = _in_documents(sentence, inputs, question)
-        words = len(words_of(sentence))
-    return Answer(
-        run=question.run,
-        question=sentence,
-        exact=found.exact,
-        words=words,
-        found=found.count,
-        passages=_with_parts(found.passages, inputs),
-        training=so_far(inputs.past),
-        notes=(*inputs.past.notes, *found.notes, *_notes(inputs)),
-    )
-
-
-def check_run(settings: Settings, run: str) -> None:
-    """Raise MlmError if the configuration has no such run."""
-    if run not in settings["runs"]:
-        raise MlmError(f"No run is called {run!r}; there are: {', '.join(settings['runs'])}")
-
-
-def opened_memory() -> FileMemory:
-    """What is remembered of the digests of files and modules."""
-    return FileMemory(".snakemake/remembered-digests.json")
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """What an answer is computed from; `manifests` of the splits that are packed."""
-
-    manifests: dict[str, Manifest]
-    encoder: Encoder
-    packed: dict[str, PackedSplit]
-    past: PastRun
-    memory: FileMemory
-    evaluation: dict | None
-
-    @classmethod
-    def read(cls, question: Question) -> "_Inputs":
-        settings, run, trained = question.settings, question.run, files_of_training()
-        paths = {split: RESULTS / "manifests" / f"{split}.json" for split in SPLITS}
-        here = {split: str(path) for split, path in paths.items() if path.exists()}
-        needed = [trained.tokenizer, *trained.manifests.values()]
-        if missing := [path for path in needed if not Path(path).exists()]:
-            raise MlmError(
-                f"{', '.join(missing)}: not there yet, so that nothing is known of what a training "
-                f"is shown. To have it made: {with_targets(question.command, missing)}"
-            )
-        files = RunFiles(trained.tokenizer, here)
-        manifests = read_manifests(files, settings["shards"]["sequence_length"])
-        encoder, memory = Encoder.load(files.tokenizer), opened_memory()
-        evaluation = RESULTS / "runs" / run / "evaluation.json"
-        return cls(
-            manifests=manifests,
-            encoder=encoder,
-            packed={
-                split: PackedSplit(manifest, shards_root(manifest, here[split]), encoder)
-                for split, manifest in manifests.items()
-            },
-            past=past_run(settings, run, files, manifests, encoder, memory),
-            memory=memory,
-            evaluation=read_artefact(evaluation)["settings"] if evaluation.exists() else None,
-        )
-
-
-@dataclass(frozen=True)
-class _Found:
-    """How many passages there are, whether they are exact, the first of them with where they are
-    packed, and sentences on the search."""
-
-    count: int
-    exact: bool
-    passages: list[tuple[Passage, list[Packed]]]
-    notes: tuple[str, ...] = ()
-
-
-def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
-    """Where the sentence is in the documents of the corpus, or what is nearest to it."""
-    used, command = corpus_settings(question.settings), question.command
-    described, texts = {}, {}
-    for split in SPLITS:
-        path = RESULTS / "corpus" / f"{split}.json"
-        texts[split] = SplitDocuments.described(path) if path.exists() else None
-        for file in [path] if texts[split] is None else texts[split].paths:
-            if not file.exists():
-                raise MlmError(
-                    f"{file}: is missing, so that no sentence can be looked up. To have it made: "
-                    f"{with_targets(command, [str(file)])}"
-                )
-        described[split] = CorpusSplit.read(path)
-        check_corpus(path, described[split], used)
-        check_text(path, texts[split], inputs.memory, command)
-        manifest = inputs.manifests.get(split)
-        if manifest and described[split].sha256 != manifest.corpus_sha256:
-            raise MlmError(
-                f"{texts[split].named}: is not the text that the {split} shards were made from. To "
-                f"have them made from it: {command}"
-            )
-    made = with_targets(command, ["index"])
-    indexes, notes = open_indexes(texts, RESULTS, inputs.memory, made)
-    packed = {
-        split: one.with_tokens(indexes[split].tokens) if split in indexes else one
-        for split, one in inputs.packed.items()
-    }
+    past = past_run(settings, question.run, command)
+    corpus = {split: checked_texts(split, settings, past, command) for split in SPLITS}
+    texts = {split: documents for split, (_, documents) in corpus.items()}
+    indexes, notes = open_indexes(texts, RESULTS, past.memory, with_targets(command, "index"))
     documents = Documents(texts, indexes)
     stretches = documents.exact(sentence)
     exact, count = bool(stretches), len(stretches)
@@ -178,106 +58,109 @@ def _in_documents(sentence: str, inputs: _Inputs, question: Question) -> _Found:
     else:
         stretches = documents.nearest(sentence, min(question.nearest, question.most))
         count = len(stretches)
-    passages = []
-    sources = sources_of(stretches, documents, described, used)
+    described = {split: of_split for split, (of_split, _) in corpus.items()}
+    sources = sources_of(stretches, documents, described, corpus_settings(settings))
+    return Answer(
+        run=question.run,
+        question=sentence,
+        exact=exact,
+        words=len(words_of(sentence)),
+        found=count,
+        passages=tuple(_passages(stretches, sources, past)),
+        training=past.so_far,
+        notes=(*past.notes, *notes, *_notes(past)),
+    )
+
+
+def _passages(stretches: Sequence[Stretch], sources: Sequence[str], past: PastRun) -> list[Passage]:
+    """The stretches with their parts in the samples, and the uses of these."""
+    packed = {
+        split: iter(
+            packed_parts(
+                [one for one in stretches if one.split == split],
+                manifest,
+                past.root(split),
+                past.encoder,
+            )
+        )
+        for split, manifest in past.manifests.items()
+    }
+    evaluation = RESULTS / "runs" / past.run.name / "evaluation.json"
+    evaluated = read_artefact(evaluation)["settings"] if evaluation.exists() else None
+    batches, found = RunBatches.of(past.run), []
     for one, source in zip(stretches, sources, strict=True):
-        text = one.text[one.start : one.end]
-        parts = []
-        if one.split in packed:
-            place = one.document, one.text, one.start, one.end
-            parts = packed[one.split].of_characters(*place)
-        passages.append((Passage(one.split, one.document, source, text, one.shared, ()), parts))
-    return _Found(count, exact, passages, tuple(notes))
-
-
-def _in_tokens(sentence: str, inputs: _Inputs, question: Question) -> _Found:
-    """Where the sentence's ids are, of shards that came without text."""
-    # As the first of a document and within one: byte-level tokenizers tell the two apart.
-    rows = [ids[1:-1] for ids in inputs.encoder.encode([sentence, f" {sentence}"])]
-    found = [
-        (split, parts) for split, packed in inputs.packed.items() for parts in packed.of_ids(rows)
-    ]
-    passages = []
-    for split, parts in found[: question.most]:
-        ids = [int(i) for part in parts for i in part.input_ids[part.start : part.end]]
-        text = inputs.encoder.decode(ids)
-        passages.append((Passage(split, None, None, text, len(rows[0]), ()), parts))
-    notes = () if found else (_TOKENS_ALONE,)
-    return _Found(len(found), bool(found), passages, notes)
-
-
-_TOKENS_ALONE = (
-    "The shards came without text (shards.source: prebuilt): just the tokens of the sentence were "
-    "looked for."
-)
-
-
-def _with_parts(
-    passages: list[tuple[Passage, list[Packed]]], inputs: _Inputs
-) -> tuple[Passage, ...]:
-    """The passages with their parts and the uses of these."""
-    batches = RunBatches.of(inputs.past.run)
-    found = []
-    for passage, packed in passages:
-        uses = batches.uses_of(packed) if passage.split == "train" else [[]] * len(packed)
-        parts = []
-        for one, of_sample in zip(packed, uses, strict=True):
-            tokens = tuple(
-                Token(place, i := int(one.input_ids[place]), text or text_of(inputs.encoder, i))
-                for place, text in zip(range(one.start, one.end), one.texts, strict=True)
+        parts = next(packed[one.split]) if one.split in packed else []
+        uses = batches.uses_of(parts) if one.split == "train" else [[]] * len(parts)
+        found.append(
+            Passage(
+                split=one.split,
+                document=one.document,
+                source=source,
+                text=one.text[one.start : one.end],
+                shared=one.shared,
+                parts=tuple(
+                    Part(
+                        sample=part.sample,
+                        shard=part.shard,
+                        shard_sample=part.shard_sample,
+                        tokens=_tokens(part, past.encoder),
+                        uses=tuple(
+                            Use(
+                                use.step,
+                                use.epoch + 1,
+                                use.step <= past.reached,
+                                _masked(part, use.shown, past),
+                            )
+                            for use in of_sample or ()
+                        ),
+                        checks=_checks(one.split, part, past, evaluated),
+                        left_out=of_sample is None,
+                    )
+                    for part, of_sample in zip(parts, uses, strict=True)
+                ),
             )
-            shown_to_steps = tuple(
-                Use(
-                    use.step,
-                    use.epoch + 1,
-                    use.step <= inputs.past.reached,
-                    _masked(one, use.shown, inputs),
-                )
-                for use in of_sample or ()
-            )
-            parts.append(
-                Part(
-                    sample=one.sample,
-                    shard=one.shard,
-                    shard_sample=one.shard_sample,
-                    tokens=tokens,
-                    uses=shown_to_steps,
-                    checks=tuple(_checks(passage.split, one, inputs)),
-                    left_out=of_sample is None,
-                )
-            )
-        found.append(replace(passage, parts=tuple(parts)))
-    return tuple(found)
+        )
+    return found
 
 
-def _masked(packed: Packed, shown: Shown, inputs: _Inputs) -> tuple[Masked, ...]:
-    """What was in place of the passage's tokens that were asked for."""
-    found, mask = [], inputs.past.run.plan.mask_id
-    for place in range(packed.start, packed.end):
+def _tokens(part: Packed, encoder: Encoder) -> tuple[Token, ...]:
+    ids = part.input_ids[part.start : part.end].tolist()
+    return tuple(
+        Token(place, token, text or text_of(encoder, token))
+        for place, token, text in zip(range(part.start, part.end), ids, part.texts, strict=True)
+    )
+
+
+def _masked(part: Packed, shown: Shown, past: PastRun) -> tuple[Masked, ...]:
+    """The targets in the passage, and what the model saw in their place."""
+    found, mask = [], past.run.plan.mask_id
+    for place in range(part.start, part.end):
         if shown.asked[place]:
-            was, now = int(packed.input_ids[place]), int(shown.input_ids[place])
+            was, now = int(part.input_ids[place]), int(shown.input_ids[place])
             kind = "mask" if now == mask else "itself" if now == was else "random"
-            found.append(Masked(place, kind, now, text_of(inputs.encoder, now)))
+            found.append(Masked(place, kind, now, text_of(past.encoder, now)))
     return tuple(found)
 
 
-def _checks(split: str, packed: Packed, inputs: _Inputs) -> list[Check]:
-    """Where the sample was looked at without training on it."""
-    run, evaluation = inputs.past.run, inputs.evaluation
-    if split == "validation" and looked_at_in_validation(run, packed.sample):
-        shown = shown_in_validation(run, packed.sample, packed.input_ids, packed.attention_mask)
+def _checks(split: str, part: Packed, past: PastRun, evaluated: dict | None) -> tuple[Check, ...]:
+    """Where the sample was used without training on it; `evaluated` is None or the settings of the
+    run's evaluation."""
+    run = past.run
+    if split == "validation" and looked_at_in_validation(run, part.sample):
+        shown = shown_in_validation(run, part.sample, part.input_ids, part.attention_mask)
         where = f"in validation, every {run.pretraining.validation.every:,} steps and at the last"
-        return [Check(where, _masked(packed, shown, inputs))]
-    if evaluation is None or split == "validation":
-        return []
-    manifest = inputs.manifests[split]
-    of, count = "gap between train and test", evaluation["train_samples"]
+        return (Check(where, _masked(part, shown, past)),)
+    if evaluated is None or split == "validation":
+        return ()
+    manifest = past.manifests[split]
+    of, count = "gap between train and test", evaluated["train_samples"]
     if split == "test":
-        from mlm.evaluation.evaluation_data import evaluated
+        from mlm.evaluation.evaluation_data import evaluated as samples_evaluated
 
-        of, count = "test loss", evaluated(manifest, evaluation["max_tokens"])
-    chosen = evenly_spread(manifest.num_samples, count)
-    return [Check(f"in the evaluation, for the {of}")] if packed.sample in chosen else []
+        of, count = "test loss", samples_evaluated(manifest, evaluated["max_tokens"])
+    if part.sample in evenly_spread(manifest.num_samples, count):
+        return (Check(f"in the evaluation, for the {of}"),)
+    return ()
 
 
 def text_of(encoder: Encoder, token: int) -> str:
@@ -286,26 +169,13 @@ def text_of(encoder: Encoder, token: int) -> str:
     return text if text and "\ufffd" not in text else encoder.names()[token]
 
 
-def so_far(past: PastRun) -> TrainingSoFar:
-    """How far the training is known to be."""
-    record = past.record
-    return TrainingSoFar(
-        state="not begun" if record is None else "finished" if record.finished else "under way",
-        reached=past.reached,
-        steps=past.run.steps,
-        samples_per_step=past.run.batch_size,
-        samples=past.run.train.num_samples,
-        record=record.file if record else None,
-    )
-
-
-def _notes(inputs: _Inputs) -> list[str]:
+def _notes(past: PastRun) -> list[str]:
     notes = []
-    if inputs.past.run.model.initialisation.embeddings == "cooccurrence":
+    if past.run.model.initialisation.embeddings == "cooccurrence":
         notes.append(
             "Before step 1 the word embeddings were set from counts of the train split "
             "(model.initialisation.embeddings), where a sample may count that no step uses."
         )
-    if "test" not in inputs.manifests:
+    if "test" not in past.manifests:
         notes.append("The test split is not packed yet, so that its samples are not known.")
     return notes

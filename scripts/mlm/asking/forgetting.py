@@ -1,60 +1,80 @@
-"""What it takes to train a run without some documents: from which step on it depends on them, and
-which saved state does not.
-
-Order and shards are functions of seed, epoch and index, so that both are computed.
+"""Training a run without some documents: from which step on its weights depend on them, and which
+saved state does not. Order and shards are functions of seed, epoch and index, so both are computed.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from mlm.asking.answer import Forgetting
-from mlm.asking.asking import check_run, opened_memory, so_far
-from mlm.asking.origin import check_corpus, check_text
-from mlm.asking.past_run import RESULTS, PastRun, files_of_training, past_run
+from mlm.asking.answer import TrainingSoFar
+from mlm.asking.in_words import counted, training_in_words
+from mlm.asking.origin import checked_texts
+from mlm.asking.past_run import RESULTS, PastRun, past_run
 from mlm.config.problems import merged
 from mlm.config.resolution import Settings, run_section
-from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.file_patterns import corpus_settings
-from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import FileMemory, file_sha256
-from mlm.foundations.errors import MlmError
+from mlm.foundations.errors import on_one_line
+from mlm.samples.artefacts import LeftOut
 from mlm.samples.holes import Holes
 from mlm.samples.making_holes import TrainSplit, holes_of
-from mlm.samples.manifests import Manifest
-from mlm.tokenizer.encoding import Encoder
 from mlm.training.branching import first_difference
-from mlm.training.run_inputs import read_manifests
+
+
+@dataclass(frozen=True)
+class Forgetting:
+    """A run without some documents of the train split, `left_out` item by item.
+
+    `documents`, `tokens` and `samples` count each once, `of_documents` and `of_tokens` the whole
+    split. `first_step` is the first update that depends on them, 0 if the initial weights do, None
+    if the run never does. `states` are the steps of the saved states that a run can resume from,
+    `go_on_from` the run and the step of the last one before `first_step`, if there is one.
+    `configuration` is an overlay with a run without them, None if this run is one already. `notes`
+    are sentences on what that does not undo.
+    """
+
+    run: str
+    left_out: tuple[LeftOut, ...]
+    documents: int
+    tokens: int
+    samples: int
+    of_documents: int
+    of_tokens: int
+    training: TrainingSoFar
+    first_step: int | None
+    states: tuple[int, ...]
+    go_on_from: tuple[str, int] | None
+    configuration: str | None
+    notes: tuple[str, ...]
+    format_version: int = 1
 
 
 def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str) -> Forgetting:
-    """What it takes to have `run` without what the items of `forget` name.
+    """How to have `run` without the documents that the items of `forget` name.
 
     `command` is the snakemake command of the configuration, without targets. Raises MlmError for an
-    item that finds nothing, results that are not there yet, and where configuration, code or data
-    are not those of the training.
+    item that finds nothing, missing results, and if configuration, code or data are not those of
+    the training.
     """
-    check_run(settings, run)
-    split, files = _train_split(settings, command), files_of_training()
-    manifests = read_manifests(files, settings["shards"]["sequence_length"])
-    encoder = Encoder.load(files.tokenizer)
-    memory, section = opened_memory(), run_section(settings, run, "pretraining")
-    past = past_run(settings, run, files, manifests, encoder, memory)
+    past = past_run(settings, run, command)
+    described, _ = checked_texts("train", settings, past, command)
+    train, tokenizer = past.files.manifests["train"], past.files.tokenizer
+    used = corpus_settings(settings)
+    split = TrainSplit(RESULTS / "corpus" / "train.json", train, tokenizer, used)
+    section = run_section(settings, run, "pretraining")
     items = list(dict.fromkeys([*section["forget"], *forget]))
     found, asked = holes_of(run, items, split), holes_of(run, forget, split)
-    holes = Holes.of(found.holes, encoder.special_ids.pad)
-    left_out = replace(past.run, plan=replace(past.run.plan, holes=holes))
-    # Of what it does not leave out already.
-    first = first_difference(past.run, left_out)
+    holes = Holes.of(found.holes, past.encoder.special_ids.pad)
+    # Beside what it leaves out already.
+    first = first_difference(past.run, replace(past.run, plan=replace(past.run.plan, holes=holes)))
     whole = [r for r in past.states if r.reached and _is_whole(Path(r.file))]
-    states = sorted(r.reached for r in whole if _of_todays_code(r.file, memory))
+    states = sorted(r.reached for r in whole if _of_todays_code(r.file, past.memory))
     start = _start(section["continue_from"], run, states, first)
-    described = CorpusSplit.read(split.described)
     return Forgetting(
         run=run,
         left_out=tuple(asked.forget),
@@ -62,45 +82,14 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str
         tokens=asked.tokens,
         samples=asked.samples,
         of_documents=described.documents,
-        of_tokens=manifests["train"].num_tokens,
-        training=so_far(past),
+        of_tokens=past.manifests["train"].num_tokens,
+        training=past.so_far,
         first_step=first,
         states=tuple(states),
         go_on_from=start,
         configuration=None if first is None else _configuration(settings, run, items, start),
         notes=(*past.notes, *_notes(settings, section, past, bool(whole) and not states)),
     )
-
-
-def _train_split(settings: Settings, command: str) -> TrainSplit:
-    """The files of the train split; MlmError where one is not there, or is of another corpus."""
-    files = files_of_training()
-    train = Path(files.manifests["train"])
-    if train.exists() and Manifest.read(train).corpus_sha256 is None:
-        raise MlmError(
-            f"{train}: its shards came without text (shards.source: prebuilt), so that no document "
-            "can be found in them, and none forgotten. A sentence can be asked for all the same"
-        )
-    described = RESULTS / "corpus" / "train.json"
-    texts = SplitDocuments.described(described).paths if described.exists() else []
-    needed = [described, *texts, files.tokenizer, *files.manifests.values()]
-    if missing := [str(path) for path in needed if not Path(path).exists()]:
-        raise MlmError(
-            f"{', '.join(missing)}: not there yet, so that nothing is known of what a training is "
-            f"shown. To have all made: {command}"
-        )
-    used = corpus_settings(settings)
-    check_corpus(described, CorpusSplit.read(described), used)
-    memory = opened_memory()
-    check_text(described, SplitDocuments.described(described), memory, command)
-    return TrainSplit(described, train, files.tokenizer, used)
-
-
-def _of_todays_code(state: str, memory: FileMemory) -> bool:
-    """Whether the modules that computed a saved state compute the same today."""
-    code: dict[str, Any] = json.loads(Path(state, "complete.json").read_bytes())["basis"]["code"]
-    now = code_digests(SCRIPTS, sorted(code), memory)
-    return all(now.get(name) == digest for name, digest in code.items())
 
 
 def _is_whole(state: Path) -> bool:
@@ -113,12 +102,18 @@ def _is_whole(state: Path) -> bool:
     )
 
 
+def _of_todays_code(state: str, memory: FileMemory) -> bool:
+    """Whether the modules that computed a saved state compute the same today."""
+    code: dict[str, Any] = json.loads(Path(state, "complete.json").read_bytes())["basis"]["code"]
+    now = code_digests(SCRIPTS, sorted(code), memory)
+    return all(now.get(name) == digest for name, digest in code.items())
+
+
 def _start(section: dict, run: str, states: list[int], first: int | None) -> tuple[str, int] | None:
     """The last state before `first`: one of the run's own, or that which it began with itself."""
     if not first:
         return None
-    early = [step for step in states if step < first]
-    if early:
+    if early := [step for step in states if step < first]:
         return run, early[-1]
     if section["run"] is not None and section["step"] < first:
         return section["run"], section["step"]
@@ -168,3 +163,53 @@ def _notes(settings: Settings, section: dict, past: PastRun, edited: bool) -> li
     if "://" in section["checkpoint"]["directory"]:
         notes.append("States in a bucket are not looked at.")
     return notes
+
+
+def forgetting_in_words(answer: Forgetting) -> str:
+    """`answer` as text that ends without a line feed."""
+    share = 100 * answer.tokens / max(answer.of_tokens, 1)
+    lines = [
+        training_in_words(answer.run, answer.training),
+        f"To be forgotten: {counted(answer.documents, 'document')} of {answer.of_documents:,}, "
+        f"{counted(answer.tokens, 'token')} ({share:.2g} %), in "
+        f"{counted(answer.samples, 'sample')}.",
+    ]
+    if len(answer.left_out) > 1:
+        lines += [
+            f"  {on_one_line(one.what)}: {counted(one.documents, 'document')}, "
+            f"{counted(one.tokens, 'token')}"
+            for one in answer.left_out
+        ]
+    lines += _depends(answer)
+    if answer.configuration is not None:
+        begun = "A run without it, in an overlay to give to snakemake beside the others:"
+        lines += [begun, "", answer.configuration]
+    return "\n".join([*lines, "", *answer.notes])
+
+
+def _depends(answer: Forgetting) -> list[str]:
+    """From which step on the weights depend on it, and where a run without it can begin."""
+    first = answer.first_step
+    if first is None:
+        return ["No step of this run uses it: its weights do not depend on it."]
+    if not first:
+        return ["The weights depend on it from the beginning, before step 1."]
+    far = "" if first <= answer.training.reached else ", which is not reached yet"
+    lines = [f"The weights depend on it from step {first:,} on{far}."]
+    if answer.go_on_from is not None:
+        run, step = answer.go_on_from
+        return [
+            *lines,
+            f"The last saved state before that is that of run {run} after step {step:,}.",
+        ]
+    kept = ", ".join(f"{step:,}" for step in answer.states) or "none"
+    lines.append(
+        f"No saved state is from before that (states that are left: {kept}), so that a run without "
+        "it begins at its first step."
+    )
+    if first > 1:
+        lines.append(
+            f"pretraining.checkpoint.keep_steps: [{first - 1}] would keep the state that it could "
+            "have gone on from."
+        )
+    return lines

@@ -1,68 +1,68 @@
-"""Which file or source a document of the corpus came from."""
+"""The documents of the corpus as its stage recorded them, and where each came from."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from mlm.asking.documents import Documents, Stretch
+from mlm.asking.past_run import RESULTS, PastRun, with_targets
+from mlm.config.resolution import Settings
 from mlm.corpus.artefacts import CorpusSource, CorpusSplit, EmbeddedSource, HubSource, MixSource
-from mlm.corpus.file_patterns import matched_files
+from mlm.corpus.file_patterns import corpus_settings, matched_files
 from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
 from mlm.corpus.parts import whole
 from mlm.corpus.sources import open_source
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import settings_digests
-from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError, remedy
 
 #: Source files of more bytes together are not read through for a document.
 _READ_THROUGH = 100_000_000
 
 
-def check_corpus(path: Path, described: CorpusSplit, used: dict) -> None:
-    """Raise MlmError where the corpus was made with other settings than `used`.
+def checked_texts(
+    split: str, settings: Settings, past: PastRun, command: str
+) -> tuple[CorpusSplit, SplitDocuments]:
+    """The split as results/corpus/{split}.json describes it, and its documents.
 
-    These are of `file_patterns.corpus_settings`.
+    Raises MlmError if a file is missing or damaged, if the corpus was made with other settings, or
+    if the shards were made from another text.
     """
-    now = settings_digests({"settings": used})["settings"]
-    then = described.made_from.settings.get("settings", now)
-    if then != now:
+    path = RESULTS / "corpus" / f"{split}.json"
+    documents = SplitDocuments.described(path) if path.exists() else None
+    for file in [path] if documents is None else documents.paths:
+        if not file.exists():
+            raise MlmError(
+                f"{file}: is missing, so that nothing can be looked up. To have it made: "
+                f"{with_targets(command, file)}"
+            )
+    described = CorpusSplit.read(path)
+    now = settings_digests({"settings": corpus_settings(settings)})["settings"]
+    if described.made_from.settings.get("settings", now) != now:
         raise MlmError(
             f"{path}: was made with another section corpus than that of the configuration. Give "
             f"the one that it was made with (--configfile). {remedy(path)}"
         )
-
-
-def check_text(
-    described: Path, documents: SplitDocuments, memory: FileMemory, command: str
-) -> None:
-    """Raise MlmError where a file of the split is not what `described` recorded.
-
-    `command` is the snakemake command of the configuration, without targets.
-    """
-    for path, recorded in zip(documents.paths, CorpusSplit.read(described).files, strict=True):
-        if (found := memory.sha256(path)) != recorded.sha256:
+    for file, recorded in zip(documents.paths, described.files, strict=True):
+        if (digest := past.memory.sha256(file)) != recorded.sha256:
             raise MlmError(
-                f"{path} is damaged: it is not what was written beside {described} (sha256 "
-                f"{found[:12]}…, recorded {recorded.sha256[:12]}…). To have it made again: "
-                f"rm {path}, then {with_targets(command, [str(path)])}"
+                f"{file} is damaged: it is not what was written beside {path} (sha256 "
+                f"{digest[:12]}…, recorded {recorded.sha256[:12]}…). To have it made again: "
+                f"rm {file}, then {with_targets(command, file)}"
             )
-
-
-def with_targets(command: str, targets: Sequence[str]) -> str:
-    """`command` with the targets where Snakemake takes no option's value for them."""
-    program, options = command.split(" --cores ", 1)
-    cores, *rest = options.split(" ", 1)
-    return " ".join([program, "--cores", cores, *targets, *rest])
+    if split in past.manifests and described.sha256 != past.manifests[split].corpus_sha256:
+        raise MlmError(
+            f"{documents.named}: is not the text that the {split} shards were made from. To "
+            f"have them made from it: {command}"
+        )
+    return described, documents
 
 
 def sources_of(
     stretches: Sequence[Stretch], documents: Documents, splits: dict[str, CorpusSplit], used: dict
 ) -> list[str]:
-    """The source of each document, in words.
-
-    `splits` are as the corpus stage describes them, `used` the settings that it was made with.
-    """
+    """The source of each document in words, by the descriptions of the splits and the settings that
+    the corpus was made with."""
     files = {}
     for split, described in splits.items():
         texts = {s.text for s in stretches if s.split == split}

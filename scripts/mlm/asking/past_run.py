@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mlm.asking.answer import TrainingSoFar
 from mlm.config.resolution import Settings
 from mlm.config.run import RunConfiguration
 from mlm.foundations.code_digests import SCRIPTS, code_digests, training_code
@@ -14,11 +15,11 @@ from mlm.foundations.differences import differences
 from mlm.foundations.digests import FileMemory, file_sha256, value_sha256
 from mlm.foundations.errors import MlmError, listed
 from mlm.samples.artefacts import HolesOfRun
-from mlm.samples.manifests import Manifest
+from mlm.samples.manifests import Manifest, shards_root
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.artefacts import Training
 from mlm.training.run import Run, RunFiles
-from mlm.training.run_inputs import run_of
+from mlm.training.run_inputs import read_manifests, run_of
 
 RESULTS = Path("results")
 #: The modules that decide what a step is shown. A saved state names them with their digests.
@@ -28,15 +29,16 @@ SHOWING_MODULES = (
     "mlm.samples.stored_batches",
 )
 _MASKING = ("mlm_probability", "mask_token", "random_token", "whole_word")
+_OTHER_CODE = (
+    "The code was edited since the training, and no saved state is left that says where: this is "
+    "what the code of today would show."
+)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a file says of a training: the updates it had made, its replicas, and the values that
-    its batches followed from, as far as the file has them.
-
-    `whole_code` is a digest of all code that trained, None where the file does not say.
-    """
+    """What a file says of a training: the updates made, its replicas, the values that its batches
+    follow from, and the digest of all code that trained, if the file has it."""
 
     file: str
     finished: bool
@@ -48,11 +50,15 @@ class Record:
 
 @dataclass(frozen=True)
 class PastRun:
-    """The run, resolved, with the record of its training (None: there is none), the records of its
-    saved states, and sentences on what is not known."""
+    """The resolved run with its data (`manifests` of the splits that are packed), the record of its
+    training, if any, those of its saved states, and sentences on what is not known."""
 
     run: Run
-    record: Record | None
+    files: RunFiles
+    manifests: dict[str, Manifest]
+    encoder: Encoder
+    memory: FileMemory
+    record: Record | None = None
     states: tuple[Record, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -60,17 +66,41 @@ class PastRun:
     def reached(self) -> int:
         return self.record.reached if self.record else 0
 
+    @property
+    def so_far(self) -> TrainingSoFar:
+        """How far the training is known to be."""
+        record = self.record
+        return TrainingSoFar(
+            state="not begun" if record is None else "finished" if record.finished else "under way",
+            reached=self.reached,
+            steps=self.run.steps,
+            samples_per_step=self.run.batch_size,
+            samples=self.run.train.num_samples,
+            record=record.file if record else None,
+        )
+
+    def root(self, split: str) -> Path:
+        """The directory that the paths of the split's manifest are relative to."""
+        return shards_root(self.manifests[split], self.files.manifests[split])
+
 
 def files_of_training() -> RunFiles:
-    """What a training reads, where its stages leave it."""
+    """What a training reads, in the places where its stages write."""
     manifests = {s: str(RESULTS / "manifests" / f"{s}.json") for s in ("train", "validation")}
     return RunFiles(str(RESULTS / "tokenizer" / "tokenizer.json"), manifests)
+
+
+def with_targets(command: str, *targets: str | Path) -> str:
+    """`command` with targets in a place where no option takes them as its values."""
+    program, options = command.split(" --cores ", 1)
+    cores, *rest = options.split(" ", 1)
+    return " ".join([program, "--cores", cores, *map(str, targets), *rest])
 
 
 def configuration_of(settings: Settings, run: str) -> RunConfiguration:
     """What the configuration says of the training of `run`.
 
-    Raises MlmError where the file that says what it leaves out is missing, or of another list.
+    Raises MlmError if the file that says what it leaves out is missing, or of another list.
     """
     own = RunConfiguration.of(settings, run)
     parent, forget = own.pretraining.continue_from.run, own.pretraining.forget
@@ -92,60 +122,63 @@ def configuration_of(settings: Settings, run: str) -> RunConfiguration:
     )
 
 
-def past_run(
-    settings: Settings,
-    run: str,
-    files: RunFiles,
-    manifests: dict[str, Manifest],
-    encoder: Encoder,
-    memory: FileMemory,
-) -> PastRun:
+def past_run(settings: Settings, run: str, command: str) -> PastRun:
     """The configuration's `run` with the furthest record of it that it agrees with.
 
-    Raises MlmError, naming each difference, if there are records and the run agrees with none.
+    `command` is the snakemake command of the configuration, without targets. Raises MlmError for an
+    unknown run, missing results, shards without text, and, naming each difference, if there are
+    records and the run agrees with none.
     """
-    config = configuration_of(settings, run)
-    saved, records = config.pretraining.checkpoint.directory, list(_of_training(run))
-    if "://" not in saved:
-        records += _of_states(Path(saved) / run)
+    if run not in settings["runs"]:
+        raise MlmError(f"No run is called {run!r}; there are: {', '.join(settings['runs'])}")
+    files, test = files_of_training(), RESULTS / "manifests" / "test.json"
+    if missing := [f for f in (files.tokenizer, *files.manifests.values()) if not Path(f).exists()]:
+        raise MlmError(
+            f"{', '.join(missing)}: not there yet, so that nothing is known of what a training "
+            f"is shown. To have it made: {with_targets(command, *missing)}"
+        )
+    if test.exists():
+        files = replace(files, manifests=files.manifests | {"test": str(test)})
+    manifests = read_manifests(files, settings["shards"]["sequence_length"])
+    if manifests["train"].corpus_sha256 is None:
+        raise MlmError(
+            f"{files.manifests['train']}: its shards came without text (shards.source: prebuilt), "
+            "so that no sentence or document can be found in them"
+        )
+    config, encoder = configuration_of(settings, run), Encoder.load(files.tokenizer)
+    memory = FileMemory(".snakemake/remembered-digests.json")
 
     @cache
     def resolved(replicas: int) -> Run:
         return run_of(config, files, manifests, replicas, with_model=False, encoder=encoder)
 
+    records, saved = list(_of_training(run)), config.pretraining.checkpoint.directory
+    if "://" not in saved:
+        records += _of_states(Path(saved) / run)
     code = {}
     if not all(record.finished for record in records):
         code = _named_code(code_digests(SCRIPTS, SHOWING_MODULES, memory))
-    refused = None
+    agreeing, refused = [], []
     for record in sorted(records, key=lambda r: (-r.finished, -r.reached)):
         now = _values_of(resolved(record.replicas), files) | {"code": code}
-        found = _differences(record.values, now)
-        # The saved states of the same training, which know its code in parts.
-        alike = [r for r in records if not r.finished and _agree(r, record)]
-        states = [r for r in alike if not _differences(r.values, now)]
-        if alike and not states and not found:
-            record, found = alike[-1], _differences(alike[-1].values, now)
-        if not found:
-            known = states or record.whole_code in (None, value_sha256(training_code(memory)))
-            notes = () if known else (_OTHER_CODE,)
-            return PastRun(resolved(record.replicas), record, tuple(states), notes)
-        refused = refused or (record, found)
+        found = differences(record.values, {name: now[name] for name in record.values})
+        (refused if found else agreeing).append((record, found))
+    if agreeing:
+        record = agreeing[0][0]
+        others = (other for other, _ in agreeing if other.replicas == record.replicas)
+        states = tuple(other for other in others if not other.finished)
+        known = states or record.whole_code in (None, value_sha256(training_code(memory)))
+        past = resolved(record.replicas), files, manifests, encoder, memory, record, states
+        return PastRun(*past, () if known else (_OTHER_CODE,))
     if refused:
-        record, found = refused
+        record, found = refused[0]
         raise MlmError(
             f"{record.file}: run {run} was trained with something else than it is asked about "
             f"with:\n{listed(found)}\nAsk with the configuration, the code and the results that it "
             "was trained with, or train it again: the same snakemake command"
         )
-    accelerator = config.accelerator
-    planned = (accelerator.virtual_replicas or 1) * (accelerator.processes or 1)
-    return PastRun(resolved(planned), None)
-
-
-_OTHER_CODE = (
-    "The code was edited since the training, and no saved state is left that says where: this is "
-    "what the code of today would show."
-)
+    planned = (config.accelerator.virtual_replicas or 1) * (config.accelerator.processes or 1)
+    return PastRun(resolved(planned), files, manifests, encoder, memory)
 
 
 def _values(
@@ -171,7 +204,7 @@ def _values_of(run: Run, files: RunFiles) -> dict[str, Any]:
     plan = run.plan
     return _values(
         run.pretraining.model_dump(),
-        {name: getattr(plan, name) for name in _MASKING},
+        vars(plan),
         plan.fixed_slots,
         plan.sequence_length,
         run.model.initialisation.model_dump(),
@@ -227,13 +260,3 @@ def _of_states(directory: Path) -> Iterator[Record]:
 
 def _named_code(digests: dict[str, str]) -> dict[str, str | None]:
     return {name: digests.get(name) for name in SHOWING_MODULES}
-
-
-def _differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """A line for each value of `then` that is another `now`."""
-    return differences(then, {name: now[name] for name in then})
-
-
-def _agree(one: Record, other: Record) -> bool:
-    both = one.values.keys() & other.values.keys()
-    return one.replicas == other.replicas and all(one.values[k] == other.values[k] for k in both)

@@ -1,67 +1,86 @@
 """A step of a past training, made again with the training's own engine.
 
 From the nearest saved state before it the same updates are made, on the same samples with the same
-masks and dropouts, so that the weights on the way are those that the training had, bit for bit.
+masks and dropouts, so that the weights on the way are those of the training, bit for bit.
 """
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mlm.asking.answer import (
-    Answer,
-    Guess,
-    Masked,
-    Part,
-    Replay,
-    ReplayedToken,
-    ReplayedUse,
-    Token,
-    Use,
-    not_looked_at,
-)
+from mlm.asking.answer import Answer, Masked, Part, Token, Use
 from mlm.asking.asking import Question, text_of
-from mlm.asking.in_words import counted
-from mlm.asking.past_run import RESULTS
-from mlm.foundations.errors import MlmError
+from mlm.asking.in_words import counted, not_looked_at
+from mlm.asking.past_run import configuration_of, files_of_training
+from mlm.foundations.errors import MlmError, listed, on_one_line, printable
 from mlm.foundations.progress_line import Progress
 from mlm.samples.masking import mask_batch
 from mlm.samples.stored_batches import stored_batches
 from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
 
-#: Answers of a model in one place.
-FIRST = 5
-#: Steps that a message names.
-_NAMED = 20
+#: Answers of a model in one place, and steps that a message names.
+FIRST, _NAMED = 5, 20
 
 
 @dataclass(frozen=True)
-class ChosenUse:
-    """A use of a part of the answer's passage number `passage`, from 0."""
+class Guess:
+    """A token that a model answers with, and its probability from 0 to 1."""
+
+    id: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class ReplayedToken:
+    """A target, and what the model saw in its place. Of the model before the step, without dropout:
+    its loss in nats, and the most probable answers, best first."""
+
+    token: Token
+    masked: Masked
+    loss: float
+    first: tuple[Guess, ...]
+
+
+@dataclass(frozen=True)
+class ReplayedUse:
+    """A part of the answer's passage number `passage`, from 0, in a sample that the step used."""
 
     passage: int
-    part: Part
-    use: Use
+    sample: int
+    tokens: tuple[ReplayedToken, ...]
 
-    @property
-    def asked(self) -> list[tuple[Token, Masked]]:
-        """The tokens that the model was asked for."""
-        tokens = {token.place: token for token in self.part.tokens}
-        return [(tokens[masked.place], masked) for masked in self.use.masked]
+
+@dataclass(frozen=True)
+class Replay:
+    """The step `step`, made again from the state after `begun_at` steps in the directory `state`
+    (None: from the initial weights). `loss` is the mean over its `samples`, which it trained on."""
+
+    step: int
+    loss: float
+    samples: int
+    begun_at: int
+    state: str | None
+    uses: tuple[ReplayedUse, ...]
+
+
+#: A use of a part of the answer's passage of that number, from 0.
+ChosenUse = tuple[int, Part, Use]
 
 
 def chosen_uses(answer: Answer, step: int | None = None) -> list[ChosenUse]:
-    """The uses of the answer's passages at `step`; without one, at the first step that asked for
-    a token of them, or else used them at all.
+    """The uses of the answer's passages at `step`; without one, at the first step with a target in
+    them, or else the first that used them at all.
 
-    Raises MlmError, saying why, where there is no such step, or the training has not made it.
+    Raises MlmError with the reason if there is no such step, or the training has not made it.
     """
     training, run = answer.training, answer.run
     uses = [
-        ChosenUse(number, part, use)
+        (number, part, use)
         for number, passage in enumerate(answer.passages)
         for part in passage.parts
         for use in part.uses
@@ -69,19 +88,19 @@ def chosen_uses(answer: Answer, step: int | None = None) -> list[ChosenUse]:
     if training.state == "not begun":
         raise MlmError(f"Run {run}: no training of it is known, so that no step can be made again")
     if not uses:
-        raise MlmError(_why_none(answer))
-    known = {one.use.step: one.use.reached for one in sorted(uses, key=lambda u: u.use.step)}
-    reached = [one for one in uses if one.use.reached]
+        raise MlmError(f"{_why_none(answer)}, so that there is none to be made again")
+    known = dict(sorted((use.step, use.reached) for _, _, use in uses))
     if step is None:
+        reached = [use for _, _, use in uses if use.reached]
         if not reached:
             raise MlmError(
                 f"Run {run} has made {training.reached:,} of its {training.steps:,} steps, none of "
                 f"which used the passage. Steps that will: {_steps(known)}"
             )
-        step = min(o.use.step for o in [o for o in reached if o.use.masked] or reached)
+        step = min(use.step for use in [use for use in reached if use.masked] or reached)
+    if step > training.steps:
+        raise MlmError(f"--replay {step}: run {run} has {training.steps:,} steps")
     if step not in known:
-        if step > training.steps:
-            raise MlmError(f"--replay {step}: run {run} has {training.steps:,} steps")
         raise MlmError(
             f"--replay {step}: this step of run {run} did not use the passage. Steps that do: "
             f"{_steps(known)}. {not_looked_at(answer)}".rstrip(". ")
@@ -92,17 +111,17 @@ def chosen_uses(answer: Answer, step: int | None = None) -> list[ChosenUse]:
             f"steps by its last saved state, {training.record}. This one can be made again once "
             "the training has made it"
         )
-    return [one for one in uses if one.use.step == step]
+    return [one for one in uses if one[2].step == step]
 
 
 def _why_none(answer: Answer) -> str:
     """Why no step used a passage of the answer."""
     if not answer.passages:
-        return "The sentence stands nowhere, so that there is no step to be made again"
+        return "The sentence stands nowhere"
     if any(part.left_out for passage in answer.passages for part in passage.parts):
         return (
             f"Run {answer.run} was trained without this passage (pretraining.forget): no step was "
-            "shown it, so that there is none to be made again"
+            "shown it"
         )
     subject = "The sentence stands" if answer.exact else "What is nearest to the sentence stands"
     splits = list(dict.fromkeys(passage.split for passage in answer.passages))
@@ -110,11 +129,11 @@ def _why_none(answer: Answer) -> str:
         are = "is" if len(splits) == 1 else "are"
         return (
             f"{subject} in {' and '.join(splits)} alone, which {are} held out: no step trained on "
-            "it, so that there is none to be made again"
+            "it"
         )
     return (
         f"{subject} in samples that none of the {answer.training.steps:,} steps of run "
-        f"{answer.run} uses, so that there is none to be made again"
+        f"{answer.run} uses"
     )
 
 
@@ -124,69 +143,188 @@ def _steps(known: dict[int, bool]) -> str:
     return ", ".join(told[:_NAMED] + more)
 
 
-def replay(
-    question: Question, answer: Answer, step: int | None = None, from_start: bool = False
-) -> Replay:
+def replay(question: Question, answer: Answer, step: int | None = None) -> Replay:
     """Make a step that used the answer's passages again; see `chosen_uses` for which.
 
-    How many steps that takes, and how far they are, is told on stderr. Raises MlmError where no
-    step can be made again, where the states to go on from are gone, or where configuration, code,
-    data or devices are others; with `from_start`, many steps from the initial weights are made.
+    Nothing is written, and no lock is taken. Says on stderr how many steps that takes. Raises
+    MlmError if no step can be made again, and if no saved state of the training is left that has
+    its configuration, code, packages, data and devices.
     """
     chosen = chosen_uses(answer, step)
     # Not before: these imports take seconds.
-    from mlm.asking.past_training import PastTraining, say
+    from mlm.training.engine import engine_of
+    from mlm.training.pretrain import prepare
 
-    step = chosen[0].use.step
-    past = PastTraining.opened(question, answer)
-    run = past.run
-    engine, state = past.begin(step, from_start)
-    begun_at, progress = engine.step, None
-    say(
-        f"{run.name}: makes step {step:,} again, {counted(step - begun_at, 'step')} from "
-        + (f"the state after step {begun_at:,}, {state}" if state else "the initial weights")
+    step = chosen[0][2].step
+    config = configuration_of(question.settings, question.run)
+    if (asked := config.accelerator).together:
+        raise MlmError(
+            f"--replay: run {question.run!r} is trained by several processes "
+            f"({asked.processes or 'one on each host'}, accelerator.start: {asked.start}). One "
+            "process, such as this, adds up in another order than several, so that the step it "
+            "made would not be the training's own. Without --replay the answer holds for any "
+            "number of them"
+        )
+    prepared = prepare(config, files_of_training())
+    _check_states(prepared, answer, step)
+    run = prepared.run
+    engine = engine_of(run, prepared.devices)
+    state = _restored(prepared, engine, step)
+    begun_at = engine.step
+    start = f"the state after step {begun_at:,}, {state}" if state else "the initial weights"
+    words = (
+        f"{run.name}: makes step {step:,} again, {counted(step - begun_at, 'step')} from {start}"
     )
+    print(printable(words), file=sys.stderr, flush=True)
+    progress = Progress(f"{run.name}: replay", step - begun_at, "steps")
     while engine.step < step - 1:
         engine.advance(1)
-        # The first step is compiled, which says nothing of the rate.
-        progress = progress or Progress(f"{run.name}: replay", step - begun_at, "steps")
         progress.to(engine.step - begun_at)
-    uses = tuple(_answered(chosen, past.logits(engine), run, step))
+    uses = tuple(_answered(chosen, _logits(prepared, engine), run, step))
     loss = engine.advance(1)["loss"]
     return Replay(step, loss, run.batch_size, begun_at, state, uses)
 
 
-def _answered(chosen: list[ChosenUse], logits: Any, run: Any, step: int) -> Iterator[ReplayedUse]:
+def _check_states(prepared: Any, answer: Answer, step: int) -> None:
+    """Raise MlmError unless the last state of the training is there: its directory is named after
+    all that its weights depend on."""
+    training, states, branch = answer.training, prepared.states, prepared.branch
+    if training.reached not in states.steps():
+        others = [f"{other}: {states.difference(other)}" for other in states.others()]
+        there = f"States of other trainings are there:\n{listed(others)}\n" if others else ""
+        raise MlmError(
+            f"{states.path}: has no saved state of run {answer.run} after step "
+            f"{training.reached:,}, so that it is not known whether its steps would be made again "
+            f"as they were. {there}Ask with the configuration, the code, the packages and the "
+            "devices that it was trained with, or train it again: rm "
+            f"results/runs/{answer.run}/training.json, then the same snakemake command"
+        )
+    if branch is not None and step <= branch.step:
+        raise MlmError(
+            f"--replay {step}: run {answer.run} continues run {branch.run} from step "
+            f"{branch.step:,}, and so this step is one of that run: ask with --run {branch.run}"
+        )
+
+
+def _restored(prepared: Any, engine: Any, step: int) -> str | None:
+    """Put `engine` at the nearest whole state before update `step`, and return its directory; None
+    at the initial weights."""
+    states, branch = prepared.states, prepared.branch
+    for at in states.steps():
+        if at < step and states.restore(engine, only=at):
+            engine.step = at
+            return f"{states.path}/step-{at:08d}"
+    if branch is not None:
+        engine.step, _ = branch.restore(engine)
+        return f"{branch.states.path}/step-{branch.step:08d}"
+    if prepared.run.model.initialisation.embeddings == "cooccurrence":
+        engine.start_from_counts()
+    return None
+
+
+def _logits(prepared: Any, engine: Any) -> Callable[..., np.ndarray]:
+    """The function (input_ids [sequence], attention_mask [sequence], positions [asked]) -> logits
+    [asked, vocabulary] of the model in `engine` before its next step, without dropout.
+
+    As an evaluation computes them: in JAX in float32, in TensorFlow in the devices' precision.
+    """
+    names = ("input_ids", "attention_mask", "positions")
+    if prepared.devices.framework == "tensorflow":
+        from mlm.foundations.framework import tf
+        from mlm.training.in_tensorflow.prediction import masked_logits, traceable
+
+        strategy, model = prepared.devices.strategy, engine.model
+
+        def step(*tensors):
+            return masked_logits(model, dict(zip(names, tensors, strict=True)), training=False)
+
+        step = traceable(model, step)
+        compiled = tf.function(lambda *batch: strategy.run(step, batch))
+
+        def logits(*arrays):
+            # Every replica is given the same.
+            given = (tf.constant(array[np.newaxis], tf.int32) for array in arrays)
+            return strategy.experimental_local_results(compiled(*given))[0].numpy()[0]
+
+        return logits
+
+    import jax
+
+    from mlm.evaluation.in_jax import masked_positions
+    from mlm.model.architecture import Architecture
+
+    config = prepared.run.model_config
+    attend = prepared.run.pretraining.attend
+    begins_document = config.cls_token_id if attend == "document" else None
+    compiled = jax.jit(masked_positions(Architecture.of(config.to_dict()), begins_document))
+    weights = engine.exported().weights
+
+    def logits_in_jax(*arrays):
+        given = (array[np.newaxis].astype(np.int32) for array in arrays)
+        return np.asarray(compiled(weights, dict(zip(names, given, strict=True))))[0]
+
+    return logits_in_jax
+
+
+def _answered(
+    chosen: list[ChosenUse], logits: Callable[..., np.ndarray], run: Any, step: int
+) -> Iterator[ReplayedUse]:
     """What a model, by its `logits`, says of the chosen uses as the step was shown them."""
-    encoder = Encoder.load(RESULTS / "tokenizer" / "tokenizer.json")
-    # The model may have more rows than the tokenizer has ids.
-    ids_of_tokenizer = len(encoder.names())
+    encoder = Encoder.load(files_of_training().tokenizer)
     # From the stream that the engines read.
     batches = stored_batches(run.train, run.order_from(step - 1))
     epochs, indices, records = next(batches)
     batches.close()
-    for one in chosen:
-        epoch = one.use.epoch - 1
-        row = np.flatnonzero((indices == one.part.sample) & (epochs == epoch))[:1]
+    for passage, part, use in chosen:
+        row = np.flatnonzero((indices == part.sample) & (epochs == use.epoch - 1))[:1]
         ids, attention = decode_samples(records[row], run.train.sequence_length)
         batch = mask_batch(ids, attention, indices[row], run.plan, run.seed, epochs[row])
-        places = np.array([masked.place for masked in one.use.masked], np.int32)
+        places = np.array([masked.place for masked in use.masked], np.int32)
         given = batch["input_ids"][0], batch["attention_mask"][0], places
-        rows = logits(*given) if len(places) else ()
+        texts = {token.place: token for token in part.tokens}
         tokens = (
-            ReplayedToken(token, masked, *_said(row, token.id, ids_of_tokenizer, encoder))
-            for row, (token, masked) in zip(rows, one.asked, strict=True)
+            _answer(row, texts[masked.place], masked, encoder)
+            for row, masked in zip(logits(*given) if len(places) else (), use.masked, strict=True)
         )
-        yield ReplayedUse(one.passage, one.part.sample, tuple(tokens))
+        yield ReplayedUse(passage, part.sample, tuple(tokens))
 
 
-def _said(
-    logits: np.ndarray, token: int, ids: int, encoder: Encoder
-) -> tuple[float, tuple[Guess, ...]]:
-    """The loss of `token` by logits [vocabulary], and the first answers among so many ids."""
+def _answer(logits: np.ndarray, token: Token, masked: Masked, encoder: Encoder) -> ReplayedToken:
+    """The loss of `token` by logits [vocabulary], and the first answers."""
     logits = logits.astype(np.float64)
     highest = logits.max()
     log_probabilities = logits - highest - np.log(np.exp(logits - highest).sum())
-    best = np.argsort(-log_probabilities[:ids], kind="stable")[:FIRST].tolist()
+    # The model may have more rows than the tokenizer has ids.
+    of_tokenizer = log_probabilities[: len(encoder.names())]
+    best = np.argsort(-of_tokenizer, kind="stable")[:FIRST].tolist()
     first = (Guess(i, text_of(encoder, i), float(np.exp(log_probabilities[i]))) for i in best)
-    return -float(log_probabilities[token]), tuple(first)
+    return ReplayedToken(token, masked, -float(log_probabilities[token.id]), tuple(first))
+
+
+def replay_in_words(replay: Replay, answer: Answer) -> str:
+    """`replay` as text that ends without a line feed."""
+    steps = counted(replay.step - replay.begun_at, "step")
+    lines = [
+        f"Step {replay.step:,} made again, {steps} from {replay.state or 'the initial weights'}: "
+        f"its loss was {replay.loss:.6f}, the mean over its {replay.samples:,} samples.",
+    ]
+    if unseen := not_looked_at(answer):
+        lines.append(unseen)
+    for use in replay.uses:
+        number = f"Passage {use.passage + 1}, sample" if len(answer.passages) > 1 else "Sample"
+        if not use.tokens:
+            lines.append(f"{number} {use.sample:,}: none of its tokens was asked for.")
+            continue
+        lines.append(
+            f"{number} {use.sample:,}, as it was shown to step {replay.step:,}, and the answers "
+            "before it:"
+        )
+        for one in use.tokens:
+            shown = "itself" if one.masked.kind == "itself" else one.masked.shown
+            first = ", ".join(
+                f"“{on_one_line(g.text)}” {100 * g.probability:.1f} %" for g in one.first
+            )
+            lines.append(
+                f"  {on_one_line(f'{one.token.text} → {shown}')}: loss {one.loss:.3f}; {first}"
+            )
+    return "\n".join(lines)

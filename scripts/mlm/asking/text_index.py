@@ -12,7 +12,6 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -24,10 +23,6 @@ from mlm.foundations.atomic import replacing
 from mlm.foundations.digests import FileMemory, file_sha256
 from mlm.foundations.errors import SAME_COMMAND, MlmError, remedy
 from mlm.foundations.progress_line import Progress
-from mlm.samples.document_spans import shard_tokens
-from mlm.samples.manifests import Manifest, shards_remedy, shards_root
-from mlm.samples.split_samples import read_samples
-from mlm.tokenizer.encoding import Encoder
 
 #: Categories of letters and digits that are in scripts with spaces between words.
 _SPACED = ("Lu", "Ll", "Lt", "Lm", "Nd")
@@ -38,7 +33,6 @@ _CREATE = (
     "PRAGMA page_size=4096",
     "PRAGMA journal_mode=OFF",
     "PRAGMA synchronous=OFF",
-    "CREATE TABLE packed (shard INTEGER PRIMARY KEY, tokens BLOB)",
     "CREATE VIRTUAL TABLE words USING "
     "fts5(terms, content='', detail='none', columnsize=0, tokenize='ascii')",
     "INSERT INTO words(words, rank) VALUES ('hashsize', 33554432)",
@@ -138,12 +132,6 @@ class TextIndex:
             asked, query = "SELECT count(*) FROM words WHERE words MATCH ?", _query(text)
             return self._file.execute(asked, (query,)).fetchone()[0] if query else 0
 
-    def tokens(self, shard: int) -> np.ndarray:
-        """How many tokens each document of a shard has there, those of its ends with them."""
-        with self._reading():
-            asked = "SELECT tokens FROM packed WHERE shard = ?"
-            return np.frombuffer(self._file.execute(asked, (shard,)).fetchone()[0], np.uint32)
-
 
 def _fill(file: sqlite3.Connection, split: str, documents: SplitDocuments) -> None:
     for statement in _CREATE:
@@ -158,61 +146,24 @@ def _fill(file: sqlite3.Connection, split: str, documents: SplitDocuments) -> No
         progress.to(number)
 
 
-def build_index(
-    split: str, described: Path, manifest: Path, tokenizer: Path, path: Path
-) -> IndexRecord:
-    """Write the index of a split to `path`; its record, which the caller writes.
-
-    `described` is results/corpus/{split}.json. Raises MlmError where a file is damaged, or the
-    shards hold other documents than the corpus.
-    """
-    packed, corpus = Manifest.read(manifest), SplitDocuments.described(described)
-    corpus_sha256 = corpus.sha256()
-    if packed.corpus_sha256 != corpus_sha256:
-        raise MlmError(
-            f"{corpus.named}: is not the text that the {split} shards were made from. "
-            f"{shards_remedy(packed)}"
-        )
+def build_index(split: str, described: Path, path: Path) -> IndexRecord:
+    """Write the index of the split that results/corpus/{split}.json describes to `path`; its
+    record, which the caller writes. Raises MlmError if a file is damaged."""
+    corpus = SplitDocuments.described(described)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         temporary.unlink(missing_ok=True)
         with closing(sqlite3.connect(temporary, isolation_level=None)) as file:
             _fill(file, split, corpus)
-            documents = 0
-            for shard, counts in enumerate(_packed(packed, manifest, Encoder.load(tokenizer))):
-                documents += len(counts)
-                content = counts.astype("<u4").tobytes()
-                file.execute("INSERT INTO packed VALUES (?, ?)", (shard, content))
-            if documents != len(corpus):
-                raise MlmError(
-                    f"{manifest}: its shards hold {documents:,} documents, {corpus.named} has "
-                    f"{len(corpus):,}. {shards_remedy(packed)}"
-                )
             for statement in _FINISH:
                 file.execute(statement)
     return IndexRecord(
         split=split,
-        corpus_sha256=corpus_sha256,
-        manifest_sha256=file_sha256(manifest),
-        documents=documents,
+        corpus_sha256=corpus.sha256(),
+        documents=len(corpus),
         num_bytes=path.stat().st_size,
         sha256=file_sha256(path),
     )
-
-
-def _packed(manifest: Manifest, file: Path, encoder: Encoder) -> Iterator[np.ndarray]:
-    """How many tokens the documents of each shard have, shard by shard."""
-    special = encoder.special_ids
-    for entry in manifest.shards:
-        alone = replace(manifest, shards=(entry,), num_samples=entry.num_samples, group_by=None)
-        begins, tokens = [], 0
-        for samples in read_samples(alone, shards_root(manifest, file)):
-            stream = shard_tokens(samples)
-            begins.append(np.flatnonzero(stream == special.cls) + tokens)
-            tokens += len(stream)
-        found = np.concatenate(begins)
-        # One token may begin a document and end it.
-        yield np.diff(found[::2] if special.cls == special.sep else found, append=tokens)
 
 
 def open_indexes(
@@ -231,16 +182,13 @@ def open_indexes(
             said = IndexRecord.read(record)
         except MlmError as error:
             raise MlmError(str(error).replace(SAME_COMMAND, command)) from None
-        manifest, path = results / "manifests" / f"{split}.json", record.with_suffix(".sqlite")
-        other = [documents.named] if documents.sha256(memory.sha256) != said.corpus_sha256 else []
-        if not manifest.exists() or memory.sha256(manifest) != said.manifest_sha256:
-            other.append(str(manifest))
-        if other:
+        if documents.sha256(memory.sha256) != said.corpus_sha256:
             notes.append(
-                f"{record}: is the index of another {' and another '.join(other)}, and was not "
-                f"used. To have it made again: {command}"
+                f"{record}: is the index of another {documents.named}, and was not used. To have "
+                f"it made again: {command}"
             )
             continue
+        path = record.with_suffix(".sqlite")
         again = remedy(path, record).replace(SAME_COMMAND, command)
         if not path.exists():
             raise MlmError(f"{path}: is missing, beside its record {record}. {again}")

@@ -1,8 +1,7 @@
-"""When a training uses a sample, and what it is shown of it: computed by what the engines run.
+"""When a training uses a sample, and what it is shown of it: computed by the code of the engines.
 
-The order is that of `mlm.samples.stored_batches`, which feeds both engines, and the masks are those
-of `mlm.samples.masking`, which both apply to a batch with the run's plan, its seed, and the epoch
-and index of each sample.
+`mlm.samples.stored_batches` orders the samples for both engines, and `mlm.samples.masking` masks
+them by the run's plan, its seed, and the epoch and index of each sample.
 """
 
 from collections.abc import Sequence
@@ -19,8 +18,8 @@ from mlm.training.run import Run
 
 @dataclass(frozen=True)
 class Shown:
-    """A sample as it is shown: `input_ids` [sequence], and at which places the model is asked for
-    the token that stood there, bool [sequence]."""
+    """A sample as it is shown, `input_ids` [sequence], and where its targets are, `asked` bool
+    [sequence]."""
 
     input_ids: np.ndarray
     asked: np.ndarray
@@ -37,8 +36,7 @@ class UseOfSample:
 
 @dataclass(frozen=True)
 class RunBatches:
-    """What decides the batches of a training, and what is shown of them: their order, the shards
-    of the train split, the plan of the masks, and the seed."""
+    """What decides the batches of a training: order, train shards, masking plan, and seed."""
 
     order: BatchOrder
     shards: ShardFiles
@@ -69,10 +67,9 @@ class RunBatches:
             stored = input_ids[used], attention_mask[used], index[used]
             epochs = np.full(len(used), epoch)
             shown = _shown(mask_batch(*stored, self.plan, self.seed, epochs))
-            for row, step, one in zip(
-                used, self.order.updates_of(places[used]), shown, strict=True
-            ):
-                found[row].append(UseOfSample(int(step), epoch, one))
+            steps = self.order.updates_of(places[used]).tolist()
+            for row, step, one in zip(used, steps, shown, strict=True):
+                found[row].append(UseOfSample(step, epoch, one))
         return found
 
     def uses_of(self, parts: Sequence[Packed]) -> list[list[UseOfSample] | None]:
