@@ -95,7 +95,6 @@ rule finetune_fold:
         finetune=of_section("finetune", *FINETUNE_STEP, "cpu_threads", "folds", "seeds"),
         seed=FINETUNE_SEED,
         accelerator=of_section("accelerator", "kind", "precision", "virtual_replicas"),
-        operational=operational(wandb=FINETUNE["wandb"]),
     script:
         "../scripts/jobs/finetune_fold.py"
 

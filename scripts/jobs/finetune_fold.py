@@ -4,9 +4,8 @@ from pathlib import Path
 
 from job_adapter import run
 from mlm.config.accelerator import Accelerator
-from mlm.config.finetune import Finetune, Wandb
+from mlm.config.finetune import Finetune
 from mlm.finetuning.fold_training import finetune_fold
-from mlm.finetuning.wandb_log import log_epochs
 
 
 def main(job):
@@ -15,7 +14,7 @@ def main(job):
     # Folds run side by side on this machine, each with so many threads.
     here = {"cpu_threads": section.cpu_threads, "deterministic": True, "tpu": {"name": "local"}}
     name = f"{asked.start}-fold-{asked.fold}"
-    rows = finetune_fold(
+    finetune_fold(
         (asked.run, asked.start, int(asked.fold)),
         params.seed,
         section,
@@ -25,8 +24,6 @@ def main(job):
         directory=Path(job.output.record).parent,
         state=f"state/{asked.run}/finetune/{name}",
     )
-    wandb = Wandb.of_param(params.operational["wandb"])
-    log_epochs(wandb, asked.run, name, dict(params.finetune), rows, f"state/{asked.run}/wandb")
 
 
 if __name__ == "__main__":

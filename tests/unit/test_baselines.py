@@ -151,7 +151,7 @@ def _agree_with_the_formula(mixture, train, vocabulary, places):
     equal = np.isclose(whole, of_truth, rtol=1e-12, atol=0)
     ahead = (whole > of_truth) & ~equal
     ahead |= equal & (np.arange(vocabulary) < places.truth[:, None])
-    assert np.array_equal(scores.rank, 1 + np.minimum(ahead.sum(axis=1), 5))
+    assert np.array_equal(scores.rank, 1 + ahead.sum(axis=1))
     return set(scores.rank.tolist())
 
 
@@ -166,7 +166,7 @@ def test_scores_are_those_of_the_formula_over_the_whole_vocabulary(speeches, ord
     edges = [(-1, 9, 20, 21), (20, -1, -1, -1), (-1, -1, -1, -1), (7, 3, 8, 5), (7, -1, -1, -1)]
     places = joined([places[:100], _in_contexts(places, edges * 8)])
     ranks = _agree_with_the_formula(mixture, train, vocabulary, places)
-    assert ranks == {1, 2, 3, 4, 5, 6}
+    assert ranks > {1, 2, 3, 4, 5, 6}
 
 
 @pytest.mark.parametrize("order", [2, 3])

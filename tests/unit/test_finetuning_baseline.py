@@ -7,24 +7,23 @@ import numpy as np
 import pytest
 
 from mlm.evaluation.bootstrap import Resampling
-from mlm.finetuning import ridge_baseline
 from mlm.finetuning.comparison import Comparison, finetuning_verdicts
-from mlm.finetuning.examples import Example, write_examples
 from mlm.finetuning.finetuning_metrics import Measured, PartSize, ScoreDifference
-from mlm.finetuning.fold_engine import loss_and_score
+from mlm.finetuning.fold_engine import batches, epoch_order, loss_and_score
 from mlm.finetuning.results import macro_f1
 from mlm.finetuning.ridge_baseline import (
     character_terms,
     choose,
     fitted,
     left_out,
+    searched,
     similarities,
     term_counts,
     tf_idf,
     word_terms,
     write_ridge_predictions,
 )
-from mlm.finetuning.tables import read_predictions
+from mlm.finetuning.tables import Example, read_predictions, write_examples
 
 HOW = Resampling(resamples=500, confidence=0.95, seed=0)
 
@@ -96,43 +95,47 @@ def test_the_terms_are_chosen_and_of_classes_the_wrong_ones_are_counted():
     assert found == ("good", 0.1, 0.0)
 
 
-def test_a_long_search_takes_whole_groups_up_to_a_bound(monkeypatch):
-    monkeypatch.setattr(ridge_baseline, "SEARCHED", 10)
+def test_a_long_search_takes_whole_groups_up_to_a_bound():
     groups = np.repeat(np.arange(9), 3)
-    rows = ridge_baseline._searched(groups)
+    rows = searched(groups, most=10)
     assert len(rows) == 9 and set(np.bincount(groups[rows])) <= {0, 3}
-    assert np.array_equal(rows, ridge_baseline._searched(groups))
-    assert len(ridge_baseline._searched(np.zeros(20, int))) == 20
-
-
-def labelled_table(place, shuffled=False):
-    rng = np.random.default_rng(3)
-    examples = []
-    for i in range(60):
-        kind = i % 3
-        words = rng.choice(list("abcdef"), 8, p=np.roll([0.5, 0.1, 0.1, 0.1, 0.1, 0.1], kind))
-        examples.append(Example(f"r{i}", " ".join(words), str(kind), f"g{i // 4}"))
-    folds = [i // 4 % 3 for i in range(60)]
-    if shuffled:
-        for i, example in enumerate(examples):
-            if folds[i] == 0:
-                examples[i] = replace(example, target=examples[-i].target)
-    write_examples(place, examples, folds)
+    assert np.array_equal(rows, searched(groups, most=10))
+    assert len(searched(np.zeros(20, int), most=10)) == 20
 
 
 def test_a_held_out_fold_has_no_say_in_its_own_penalty(tmp_path):
+    rng, examples = np.random.default_rng(3), []
+    for i in range(60):
+        words = rng.choice(list("abcdef"), 8, p=np.roll([0.5, *[0.1] * 5], i % 3))
+        example = Example(f"r{i}", " ".join(words), str(i % 3), f"g{i // 4}", fold=i // 4 % 3)
+        examples.append(example)
+    other = [replace(e, target="7") if e.fold == 0 else e for e in examples]
+    table, said, chose = (tmp_path / name for name in ("examples.csv", "p.csv", "r.json"))
     chosen = []
-    for name in ("as it is", "held-out targets changed"):
-        table = tmp_path / f"{name}.csv"
-        labelled_table(table, shuffled=name != "as it is")
-        made = tmp_path / "p.csv", tmp_path / "r.json"
-        write_ridge_predictions(table, *made, "regression", 3, [0.01, 0.1, 1.0, 10.0])
-        record = json.loads((tmp_path / "r.json").read_text())
-        rows = [r.predictions for r in read_predictions(tmp_path / "p.csv") if r.fold == 0]
-        chosen.append((record["chosen"][0], rows))
+    for rows in (examples, other):
+        write_examples(table, rows)
+        write_ridge_predictions(table, said, chose, "regression", 3, [0.01, 0.1, 1.0, 10.0])
+        record = json.loads(chose.read_text())
+        found = [r.predictions for r in read_predictions(said) if r.fold == 0]
+        chosen.append((record["chosen"][0], found))
     assert chosen[0] == chosen[1]
     assert record["penalties"] == [0.01, 0.1, 1.0, 10.0]
     assert [choice["fold"] for choice in record["chosen"]] == [0, 1, 2]
+
+
+def test_an_epochs_order_depends_on_seed_fold_and_epoch_alone():
+    one = epoch_order(50, seed=1, fold=2, epoch=3)
+    assert np.array_equal(one, epoch_order(50, 1, 2, 3)) and sorted(one) == list(range(50))
+    others = [epoch_order(50, 0, 2, 3), epoch_order(50, 1, 1, 3), epoch_order(50, 1, 2, 4)]
+    assert not any(np.array_equal(one, other) for other in others)
+
+
+def test_no_example_is_dropped_and_none_counts_twice():
+    order = np.random.default_rng(0).permutation(21)
+    found = list(batches(order, 8))
+    assert [(len(rows), weights.sum()) for rows, weights in found] == [(8, 8), (8, 8), (8, 5)]
+    counted = np.concatenate([rows[weights > 0] for rows, weights in found])
+    assert np.array_equal(counted, order)
 
 
 def test_scores_are_those_of_the_textbook():

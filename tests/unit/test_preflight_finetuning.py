@@ -6,7 +6,7 @@ from mlm.accelerators.finetuning_preflight import preflight_finetuning
 from mlm.accelerators.table import table
 from mlm.config.accelerator import Preflight
 from mlm.config.finetune import Finetune
-from mlm.finetuning.examples import Example, write_examples
+from mlm.finetuning.tables import Example, write_examples
 
 SECTION = Finetune.of_param(
     {"task": "classification", "epochs": 3, "per_device_batch_size": 8, "max_length": 64}
@@ -22,8 +22,8 @@ def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
         findings=[],
         model_configuration=config,
     ).write(tmp_path / "lowering.json")
-    examples = [Example(str(i), "A passage.", "abc"[i % 3]) for i in range(100)]
-    write_examples(tmp_path / "examples.csv", examples, [i % 5 for i in range(100)])
+    examples = [Example(str(i), "A passage.", "abc"[i % 3], fold=i % 5) for i in range(100)]
+    write_examples(tmp_path / "examples.csv", examples)
     asked = Preflight.of_param({"targets": list(targets), "effort": "full"})
     lowering, table = tmp_path / "lowering.json", tmp_path / "examples.csv"
     verdict = preflight_finetuning(asked, SECTION, lowering, table, "bfloat16", compiler)

@@ -5,6 +5,7 @@ described devices. Shapes cannot change from batch to batch: passages are padded
 the last batch is filled up.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -14,7 +15,7 @@ from mlm.accelerators.compiler import REFUSED, Compilation, answer, ask, compile
 from mlm.accelerators.findings import ERROR, Finding
 from mlm.config.accelerator import Preflight
 from mlm.config.finetune import Finetune
-from mlm.finetuning.examples import classes_of, read_examples
+from mlm.finetuning.tables import classes_of, read_examples
 from mlm.foundations.errors import MlmError
 from mlm.training.in_jax.framework import AXIS, prepare_jax
 
@@ -51,9 +52,9 @@ def preflight_finetuning(
     `lowering` is pretraining's lowering.json and `examples` the table of the passages.
     """
     pretraining = Lowering.read(lowering)
-    passages, folds = read_examples(examples)
+    passages = read_examples(examples)
     outputs = len(classes_of(passages, section.task)) or 1
-    learned = len(passages) - min(map(folds.count, set(folds)))
+    learned = len(passages) - min(Counter(e.fold for e in passages).values())
     batch, quick = section.per_device_batch_size, is_quick(asked, large=True)
     findings, reports = [], []
     if pretraining.model_configuration is None:

@@ -54,14 +54,6 @@ class FinetuneOptimizer(Section):
     """Maximum global norm of the gradients, for clipping; null: no clipping."""
 
 
-class Wandb(Section):
-    mode: Literal["disabled", "offline", "online"] = "disabled"
-    """Also log every fold's epochs to Weights & Biases: disabled, offline (files below state/) or
-    online (WANDB_API_KEY in the environment). Needs the package wandb."""
-    project: Text = "masked-language-model"
-    """Its project."""
-
-
 class Finetune(Section):
     enabled: bool = False
     """Fine-tune every run and show it in the report. `snakemake finetune` does so in any case, and
@@ -94,7 +86,6 @@ class Finetune(Section):
     optimizer: FinetuneOptimizer = section(FinetuneOptimizer)
     cpu_threads: Threads = 1
     """Threads of a CPU's arithmetic in one fold. Folds run side by side."""
-    wandb: Wandb = section(Wandb)
     ridge_penalties: Annotated[list[Positive], Field(min_length=1)] = [
         *(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
     ]

@@ -12,20 +12,20 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from mlm.config.finetune import Finetune, FinetuneData
 from mlm.corpus.embedded import address_of, paragraphs, speeches, speeches_by_split
 from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary, TargetSummary
-from mlm.finetuning.examples import FIELD_LIMIT, Example, write_examples
 from mlm.finetuning.folds import assign_folds
+from mlm.finetuning.tables import Example, write_examples
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 
 #: Twice this, squared, is still a float32.
 _LARGEST_TARGET = 9.0e18
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
-_YEAR = re.compile(r"\d{4}")
 
 
 def write_data(
@@ -43,8 +43,7 @@ def write_data(
     else:
         examples, source = year_examples(data, seed, pretraining), ExampleSource("embedded")
     folds = assign_folds(examples, task, section.folds, seed)
-    write_examples(table, examples, folds)
-    sizes = Counter(folds)
+    write_examples(table, [replace(e, fold=fold) for e, fold in zip(examples, folds, strict=True)])
     target = classes = None
     if task == "regression":
         targets = [float(e.target) for e in examples]
@@ -63,7 +62,7 @@ def write_data(
         groups=len({e.group for e in examples if e.group}),
         words=sum(len(e.excerpt.split()) for e in examples),
         splits=dict(sorted(Counter(e.split for e in examples if e.split).items())),
-        folds=[sizes[fold] for fold in range(section.folds)],
+        folds=[folds.count(fold) for fold in range(section.folds)],
         target=target,
         classes=classes,
     ).write(summary)
@@ -74,26 +73,26 @@ def year_examples(data: FinetuneData, seed: int, pretraining: Mapping) -> list[E
 
     A passage that an earlier speech holds word for word is left out.
     """
-    text, split = speeches(), {}
+    split_of = {}
     if pretraining:
         found_in = speeches_by_split(pretraining["seed"], pretraining["held_out"])
-        split = {speech: name for name, members in found_in.items() for speech in members}
-    found, seen = [], set()
+        split_of = {speech: name for name, members in found_in.items() for speech in members}
 
     def turn(named: tuple[str, str]) -> tuple[bytes, str]:
         key = b"passage %d" % seed
         return hashlib.blake2b(named[0].encode(), digest_size=8, key=key).digest(), named[0]
 
-    for speech, content in text.items():
-        target = repr((int(_YEAR.match(speech)[0]) - 1900) / 50)
+    found, seen = [], set()
+    for speech, content in speeches().items():
+        target = repr((int(speech[:4]) - 1900) / 50)
         candidates = []
         for i, passage in enumerate(passages(content, data.passage_words)):
             if passage not in seen:
                 seen.add(passage)
                 candidates.append((f"{speech}-{i:04d}", passage))
         chosen = sorted(sorted(candidates, key=turn)[: data.passages_per_speech])
-        group, of_split = address_of(speech), split.get(speech, "")
-        found += [Example(*named, target, group, of_split) for named in chosen]
+        group, split = address_of(speech), split_of.get(speech, "")
+        found += [Example(*named, target, group, split) for named in chosen]
     return found
 
 
@@ -122,34 +121,37 @@ def read_labelled_csv(data: FinetuneData, task: str) -> list[Example]:
 
     Raises MlmError that names the row (1 is the first after the header), the line where it begins
     and the column: a missing or repeated column, too many or too few cells, an unclosed quote, an
-    empty passage, a repeated id, a target that is empty or, for a regression, no finite number
-    whose square fits float32.
+    empty cell, a repeated id, or, for a regression, no finite number whose square fits float32.
     """
     columns = [data.id_column, data.text_column, data.target_column]
     columns += [data.group_column] if data.group_column else []
     rows = _rows(data.file)
-    header = next(rows, (1, []))[1]
-    _check_header(data.file, header, columns)
-    places = [header.index(column) for column in columns]
+    _, header = next(rows, ("", []))
+    for column in columns:
+        if header.count(column) != 1:
+            raise MlmError(
+                f"{data.file}: {header.count(column)} columns are named {column!r}; found: "
+                f"{', '.join(map(repr, header)) or 'an empty file'}. Name one in finetune.data"
+            )
     examples, seen = [], {}
-    for number, (line, row) in enumerate(rows, start=1):
-        where = f"{data.file}, row {number} (line {line})"
-        _check_cells(where, header, row)
-        name, excerpt, target, *group = (row[place].strip() for place in places)
-        if not name:
-            raise MlmError(f"{where}, column {data.id_column!r}: empty; every row needs an id")
+    for number, (where, row) in enumerate(rows, start=1):
+        if len(row) != len(header):
+            raise MlmError(
+                f"{where}: {len(row)} cells, and the header has {len(header)}. Put a cell that "
+                "holds a comma into double quotes"
+            )
+        cells = [row[header.index(column)].strip() for column in columns]
+        for column, cell in zip(columns, cells, strict=True):
+            if not cell:
+                raise MlmError(f"{where}, column {column!r}: empty; fill it in or drop the row")
+        name, excerpt, target, *group = cells
         if name in seen:
             raise MlmError(
                 f"{where}, column {data.id_column!r}: {name!r} is the id of row {seen[name]} "
                 "already"
             )
-        if not excerpt:
-            raise MlmError(f"{where}, column {data.text_column!r}: the passage is empty")
-        _check_target(target, task, f"{where}, column {data.target_column!r}")
-        if group == [""]:
-            raise MlmError(
-                f"{where}, column {data.group_column!r}: empty; every row needs its group"
-            )
+        if task == "regression":
+            _check_number(target, f"{where}, column {data.target_column!r}: {target!r}")
         seen[name] = number
         examples.append(Example(name, excerpt, target, *group))
     if not examples:
@@ -157,74 +159,44 @@ def read_labelled_csv(data: FinetuneData, task: str) -> list[Example]:
     return examples
 
 
-def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not empty, each with the line where it begins, from 1."""
+def _rows(file: str) -> Iterator[tuple[str, list[str]]]:
+    """The rows that are not empty, the header first, each with the words for where it is."""
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise MlmError(f"finetune.data.file: {file} does not exist") from None
     except UnicodeDecodeError as error:
         raise MlmError(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
-    csv.field_size_limit(FIELD_LIMIT)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    number = 0
+    reader, number = csv.reader(io.StringIO(text, newline=""), strict=True), 0
     while True:
-        line = reader.line_num + 1
+        where = (
+            f"{file}, row {number} (line {reader.line_num + 1})" if number else f"{file}, header"
+        )
         try:
             row = next(reader, None)
         except csv.Error as error:
-            where = f"row {number} (line {line})" if number else "header"
             raise MlmError(
-                f"{file}, {where}: a quote is not closed, or stands inside a cell ({error}, line "
+                f"{where}: a quote is not closed, or is inside a cell ({error}, line "
                 f"{reader.line_num}). Close it, and write a quote inside quotes twice"
             ) from None
         if row is None:
             return
         if row:
-            yield line, row
+            yield where, row
             number += 1
 
 
-def _check_header(file: str, header: list[str], columns: list[str]) -> None:
-    found = ", ".join(map(repr, header)) or "an empty file"
-    if missing := [column for column in columns if column not in header]:
-        raise MlmError(
-            f"{file}: column {', '.join(map(repr, missing))} missing; found: {found}. Name the "
-            "columns in finetune.data"
-        )
-    if twice := [column for column in columns if header.count(column) > 1]:
-        raise MlmError(
-            f"{file}: {header.count(twice[0])} columns are named {twice[0]!r}; found: {found}. "
-            "Rename all but the one that is meant"
-        )
-
-
-def _check_cells(where: str, header: list[str], row: list[str]) -> None:
-    expected = f"{len(row)} cells, and the header has {len(header)}"
-    if len(row) > len(header):
-        raise MlmError(
-            f"{where}: {expected}. Put a cell that holds a comma into double quotes; the first "
-            f"one too many is {row[len(header)]!r}"
-        )
-    if len(row) < len(header):
-        raise MlmError(f"{where}: {expected}; {header[len(row)]!r} has no cell")
-
-
-def _check_target(target: str, task: str, where: str) -> None:
-    if not target:
-        raise MlmError(f"{where}: the target is empty")
-    if task != "regression":
-        return
+def _check_number(target: str, where: str) -> None:
     try:
         number = float(target)
     except ValueError:
         raise MlmError(
-            f"{where}: {target!r} is not a number. For classes, set finetune.task: classification"
+            f"{where} is not a number. For classes, set finetune.task: classification"
         ) from None
     if not math.isfinite(number):
-        raise MlmError(f"{where}: {target!r} is not a finite number; fill it in or drop the row")
+        raise MlmError(f"{where} is not a finite number; fill it in or drop the row")
     if abs(number) > _LARGEST_TARGET:
         raise MlmError(
-            f"{where}: {target!r} is too large: the loss is its square in float32, which ends at "
-            "3.4e38. Scale the targets, best to a standard deviation near 1"
+            f"{where} is too large: the loss is its square in float32, which ends at 3.4e38. Scale "
+            "the targets, best to a standard deviation near 1"
         )

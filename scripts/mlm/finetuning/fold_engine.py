@@ -14,7 +14,7 @@ import numpy as np
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Optimizer
-from mlm.finetuning.examples import classes_of, read_examples
+from mlm.finetuning.tables import classes_of, read_examples
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.in_jax.devices import open_mesh
@@ -34,39 +34,33 @@ class Fold:
         model: str | Path,
     ):
         # Before JAX is imported, which reads the environment then.
-        devices = open_mesh(accelerator)
+        self.devices = open_mesh(accelerator)
         import jax.numpy as jnp
 
         from mlm.finetuning.sequence_model import read_sequence_model
 
-        self.mesh, self.platform, self.precision = devices.mesh, devices.kind, devices.precision
         self.number, self._directory = number, model
-        self.examples, folds = read_examples(examples)
-        held_out = np.array(folds) == number
+        self.examples = read_examples(examples)
+        held_out = np.array([e.fold for e in self.examples]) == number
         if not held_out.any() or held_out.all():
             raise MlmError(
                 f"{examples}: fold {number} of {section.folds} has {held_out.sum()} of "
-                f"{len(folds)} examples; each fold needs some to test and some to learn from. "
+                f"{len(held_out)} examples; each fold needs some to test and some to learn from. "
                 "Give more data, or fewer folds"
             )
         self.train, self.test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
         self.classes = classes_of(self.examples, section.task)
-        targets = [e.target for e in self.examples]
-        values = map(self.classes.index, targets) if self.classes else map(float, targets)
-        self.targets = np.array(list(values), np.float32)
-        self.model = read_sequence_model(
-            model,
-            len(self.classes) or 1,
-            section.dropout,
-            jnp.dtype(self.precision),
-            self.classes,
-        )
+        value_of = self.classes.index if self.classes else float
+        self.targets = np.array([value_of(e.target) for e in self.examples], np.float32)
+        precision = jnp.dtype(self.devices.precision)
+        outputs = len(self.classes) or 1
+        self.model = read_sequence_model(model, outputs, section.dropout, precision, self.classes)
         self.input_ids, self.attention_mask, self.truncated = tokenised(
             Encoder.load(Path(model) / "tokenizer.json"),
             [e.excerpt for e in self.examples],
             self.model.length(section.max_length),
         )
-        self.batch_size = section.per_device_batch_size * self.mesh.devices.size
+        self.batch_size = section.per_device_batch_size * self.devices.replicas
         self.steps_per_epoch = -(-len(self.train) // self.batch_size)
         self._optimizer = adamw(section, section.epochs * self.steps_per_epoch)
         self._compiled = None
@@ -84,7 +78,7 @@ class Fold:
             return 0.0
         began = time.monotonic()
         size = (self.batch_size, self.input_ids.shape[1])
-        functions = lowered_fold(self.mesh, self.model, self._optimizer, self.state, *size)
+        functions = lowered_fold(self.devices.mesh, self.model, self._optimizer, self.state, *size)
         self._compiled = [function.compile() for function in functions]
         return time.monotonic() - began
 
@@ -92,7 +86,6 @@ class Fold:
         """Make `steps` updates: the sum of the losses of their examples, the number of these, and
         the seconds that passed."""
         began, losses, counts = time.monotonic(), [], []
-        several = self.mesh.devices.size > 1 and self.platform == "cpu"
         for step in range(self.step, self.step + steps):
             epoch, place = divmod(step, self.steps_per_epoch)
             if epoch != self._epoch:
@@ -102,7 +95,7 @@ class Fold:
             rows, weights = self._batches[place]
             batch = self._of(rows) | {"targets": self.targets[rows], "weights": weights}
             self.state, loss = self._compiled[0](self.state, batch)
-            if several:
+            if self.devices.replicas > 1 and self.devices.kind == "cpu":
                 # Steps in flight on virtual devices can wait for each other for ever.
                 loss.block_until_ready()
             losses.append(loss)
@@ -129,7 +122,7 @@ class Fold:
         from safetensors.numpy import save_file
 
         leaves = jax.tree_util.tree_leaves_with_path(self.state)
-        arrays = {_name(path): np.asarray(value) for path, value in leaves}
+        arrays = {jax.tree_util.keystr(path): np.asarray(value) for path, value in leaves}
         save_file(arrays, f"{place}/state.safetensors")
 
     def read(self, place: str) -> None:
@@ -141,16 +134,12 @@ class Fold:
         stored = load_file(f"{place}/state.safetensors")
         # Copied: the host's own memory must not be donated.
         self.state = jax.tree_util.tree_map_with_path(
-            lambda path, _: jnp.array(stored[_name(path)]), self.state
+            lambda path, _: jnp.array(stored[jax.tree_util.keystr(path)]), self.state
         )
         self.step = int(self.state["step"])
 
     def help_write(self) -> None:
         """Nothing: one process trains a fold."""
-
-
-def _name(path) -> str:
-    return "/".join(str(part.key) for part in path)
 
 
 def tokenised(
@@ -160,14 +149,13 @@ def tokenised(
     were truncated; these keep their last token, [SEP]."""
     ids = np.full((len(excerpts), length), encoder.special_ids.pad, np.int32)
     mask = np.zeros((len(excerpts), length), np.int32)
-    truncated = 0
-    for i, tokens in enumerate(encoder.encode(excerpts)):
+    encoded = encoder.encode(excerpts)
+    for i, tokens in enumerate(encoded):
         if len(tokens) > length:
-            truncated += 1
             tokens = [*tokens[: length - 1], tokens[-1]]
         ids[i, : len(tokens)] = tokens
         mask[i, : len(tokens)] = 1
-    return ids, mask, truncated
+    return ids, mask, sum(len(tokens) > length for tokens in encoded)
 
 
 def epoch_order(examples: int, seed: int, fold: int, epoch: int) -> np.ndarray:
@@ -180,8 +168,7 @@ def batches(order: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarr
     """Rows int64 [size] and weights float32 [size]; rows of weight 0 fill the last batch."""
     for start in range(0, len(order), size):
         rows = order[start : start + size]
-        weights = np.zeros(size, np.float32)
-        weights[: len(rows)] = 1
+        weights = (np.arange(size) < len(rows)).astype(np.float32)
         yield np.concatenate([rows, np.full(size - len(rows), order[0])]), weights
 
 
@@ -249,28 +236,20 @@ def lowered_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, leng
         key = jax.random.fold_in(jax.random.key(state["seed"]), state["step"])
         loss, gradients = jax.value_and_grad(mean_loss)(state["parameters"], batch, key)
         gradients = clipped(gradients, optimizer.max_grad_norm)
-        parameters, moments = updated(
-            state["parameters"],
-            state["moments"],
-            gradients,
-            state["step"],
-            optimizer,
-            {},
-            jnp.float32,
-            UNDIVIDED,
-        )
+        trained = state["parameters"], state["moments"], gradients, state["step"]
+        parameters, moments = updated(*trained, optimizer, {}, jnp.float32, UNDIVIDED)
         new = {"parameters": parameters, "moments": moments, "step": state["step"] + 1}
         return state | new, loss
 
     whole, divided = shardings(mesh)
-    tokens = dict.fromkeys(
-        ("input_ids", "attention_mask"), jax.ShapeDtypeStruct((size, length), jnp.int32)
-    )
-    numbers = dict.fromkeys(("targets", "weights"), jax.ShapeDtypeStruct((size,), jnp.float32))
+    tokens = jax.ShapeDtypeStruct((size, length), jnp.int32)
+    numbers = jax.ShapeDtypeStruct((size,), jnp.float32)
+    asked = {"input_ids": tokens, "attention_mask": tokens}
     on_mesh = partial(jax.jit, in_shardings=(whole, divided))
     trained = on_mesh(step, out_shardings=(whole, whole), donate_argnums=0)
     predicted = on_mesh(logits_of, out_shardings=whole)
-    return trained.lower(state, tokens | numbers), predicted.lower(state["parameters"], tokens)
+    batch = asked | {"targets": numbers, "weights": numbers}
+    return trained.lower(state, batch), predicted.lower(state["parameters"], asked)
 
 
 def losses(logits, targets):

@@ -31,9 +31,9 @@ COMPUTING_MODULES = (
     "mlm.model.architecture",
     "mlm.model.network",
     "mlm.model.weights",
-    "mlm.finetuning.examples",
     "mlm.finetuning.fold_engine",
     "mlm.finetuning.sequence_model",
+    "mlm.finetuning.tables",
     "mlm.training.in_jax.framework",
     "mlm.training.in_jax.layout",
     "mlm.training.in_jax.optimizers",
@@ -53,14 +53,14 @@ def finetune_fold(
     model: str | Path,
     directory: str | Path,
     state: str | Path,
-) -> list[EpochRow]:
-    """Train or resume one fold as often as `seeds` says, write its results, and give its epochs.
+) -> None:
+    """Train or resume one fold as often as `seeds` says, and write its results.
 
     `names` are the run, the start ("pretrained" or "random") and the fold; `directory` is for the
     results, the model of the first training among them, and `state` for what a stopped job resumes
     from. Raises MlmError if a training diverges, and after a signal, with the state saved.
     """
-    (run, start, number), rows, logits, described, kept = names, [], [], [], None
+    (run, start, number), trainings, logits, kept = names, [], [], None
     basis = {
         "fold": [start, number],
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
@@ -73,11 +73,11 @@ def finetune_fold(
     print(
         f"{label}: {len(fold.train)} passages to learn from, {len(fold.test)} held out, "
         f"{fold.truncated} longer than {fold.input_ids.shape[1]} tokens; "
-        f"{fold.mesh.devices.size} x {fold.platform}",
+        f"{fold.devices.replicas} x {fold.devices.kind}",
         file=sys.stderr,
     )
     for training in range(section.seeds):
-        own = training_seed(seed, number, training)
+        own = int(np.random.SeedSequence([seed, number, training]).generate_state(1)[0]) >> 1
         compiling = fold.begin(start, own)
         states = StateDirectory.of(f"{state}/seed-{training}", 2, basis | {"seed": own})
         epochs = _Epochs(fold, section, f"{label}, seed {training}", training, states, compiling)
@@ -85,10 +85,10 @@ def finetune_fold(
             epochs.resume()
             for _ in updates(fold, steps, [epochs], epochs.record, epochs, _AT_ONCE):
                 pass
-        rows += epochs.rows
+        trainings.append((own, epochs.rows))
         logits.append(fold.predictions())
-        described.append(_training_record(section.task, own, epochs.rows))
         kept = kept or fold.state["parameters"]
+    rows = [row for _, found in trainings for row in found]
     write_predictions(f"{directory}/predictions.csv", _named(fold, logits))
     write_history(f"{directory}/history.csv", rows)
     fold.model.write(directory, kept)
@@ -98,12 +98,11 @@ def finetune_fold(
         examples=LearnedAndHeldOut(len(fold.train), len(fold.test)),
         history=history_digest(rows),
         truncated=fold.truncated,
-        device=Device(fold.platform, int(fold.mesh.devices.size)),
-        precision=fold.precision,
-        trainings=described,
+        device=Device(fold.devices.kind, fold.devices.replicas),
+        precision=fold.devices.precision,
+        trainings=[_training_record(section.task, own, found) for own, found in trainings],
     ).write(f"{directory}/fold.json")
     shutil.rmtree(state, ignore_errors=True)
-    return rows
 
 
 class _Epochs:
@@ -146,7 +145,7 @@ class _Epochs:
     def _add_row(self, epoch: int) -> None:
         fold, section, sums = self._fold, self._section, self.record.sums
         self.record.means()  # The sums start anew.
-        loss, learned = sums["loss"] / sums["examples"], sums["examples"] / sums["seconds"]
+        loss = sums["loss"] / sums["examples"]
         held_out, score = loss_and_score(section.task, fold.predictions(), fold.targets[fold.test])
         if not np.isfinite([loss, held_out]).all():
             raise MlmError(
@@ -155,30 +154,16 @@ class _Epochs:
                 f"{section.learning_rate:g}, by a factor of ten, or set "
                 "finetune.optimizer.max_grad_norm: 1.0"
             )
-        row = EpochRow(
-            fold=fold.number,
-            seed=self._training,
-            epoch=epoch,
-            train_loss=loss,
-            validation_loss=held_out,
-            score=score,
-            elapsed=sums["seconds"],
-            compile=self._compiling,
-            samples_per_second=learned,
-        )
+        seconds, rate = sums["seconds"], sums["examples"] / sums["seconds"]
+        figures = (loss, held_out, score, seconds, self._compiling, rate)
+        self.rows.append(EpochRow(fold.number, self._training, epoch, *figures))
         self._compiling = 0.0
-        self.rows.append(row)
         print(
             f"{self._label}: epoch {epoch}/{section.epochs}, train loss {loss:.4f}, held out "
-            f"{held_out:.4f}, score {score:.4f}, {learned:,.0f} passages/s, "
-            f"{(section.epochs - epoch) * row.elapsed:,.0f} s left",
+            f"{held_out:.4f}, score {score:.4f}, {rate:,.0f} passages/s, "
+            f"{(section.epochs - epoch) * seconds:,.0f} s left",
             file=sys.stderr,
         )
-
-
-def training_seed(seed: int, fold: int, number: int) -> int:
-    """The seed of training `number` of a fold: an independent one for each (31 bits)."""
-    return int(np.random.SeedSequence([seed, fold, number]).generate_state(1)[0]) >> 1
 
 
 def _training_record(task: str, seed: int, rows: list[EpochRow]) -> TrainingRecord:

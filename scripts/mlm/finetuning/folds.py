@@ -9,7 +9,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from mlm.finetuning.examples import Example
+from mlm.finetuning.tables import Example
 from mlm.foundations.errors import MlmError
 
 

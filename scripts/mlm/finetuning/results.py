@@ -2,6 +2,7 @@
 
 import shutil
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -12,7 +13,6 @@ from mlm.config.finetune import Finetune
 from mlm.evaluation.bootstrap import Resampling
 from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, FoldRecord, RidgeRecord
 from mlm.finetuning.comparison import Comparison, finetuning_verdicts
-from mlm.finetuning.examples import Example, read_examples
 from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.finetuning_metrics import (
     NAMES,
@@ -26,8 +26,11 @@ from mlm.finetuning.finetuning_metrics import (
 )
 from mlm.finetuning.tables import (
     EpochRow,
+    Example,
     Prediction,
+    classes_of,
     history_digest,
+    read_examples,
     read_history,
     read_predictions,
     write_history,
@@ -61,14 +64,14 @@ def write_results(
     `examples` and `ridge` are tables with their JSON beside them, `folds` the directories of each
     start's folds, in order. Raises MlmError for tables that are damaged or do not belong together.
     """
-    rows, fold_of = read_examples(examples)
+    rows = read_examples(examples)
     predictions = {
         start: in_order(rows, [Path(fold) / "predictions.csv" for fold in folds[start]])
         for start in STARTS
     }
     predictions["tfidf_ridge"] = in_order(rows, [Path(ridge)])
     histories = {start: [r for f in folds[start] for r in _history(Path(f))] for start in STARTS}
-    described = scores_of(rows, np.array(fold_of), predictions, histories, section, seed)
+    described = scores_of(rows, predictions, histories, section, seed)
     best = Path(folds["pretrained"][described["best_fold"]])
     summary = ExamplesSummary.read(Path(examples).with_suffix(".json"))
     settings = section.model_dump(exclude={"data", "task", "confidence"})
@@ -101,15 +104,14 @@ def in_order(examples: Sequence[Example], files: Sequence[Path]) -> list[Predict
     Raises MlmError if one is missing, or belongs to no example.
     """
     rows = {row.id: row for path in files for row in read_predictions(path)}
-    missing = [e.id for e in examples if e.id not in rows]
-    strange = sorted(rows.keys() - {e.id for e in examples})
-    if missing:
+    names = [e.id for e in examples]
+    if missing := [name for name in names if name not in rows]:
         problem = f"no prediction for the example {missing[0]!r}"
         problem += f" (nor for {len(missing) - 1} more)" if missing[1:] else ""
-    elif strange:
+    elif strange := sorted(rows.keys() - set(names)):
         problem = f"a prediction for {strange[0]!r}, which is not an example"
     else:
-        return [rows[e.id] for e in examples]
+        return [rows[name] for name in names]
     raise MlmError(f"{', '.join(map(str, files))}: {problem}. {remedy(*files)}")
 
 
@@ -148,7 +150,6 @@ def figures_of(rows: Sequence[Prediction], task: str) -> np.ndarray:
 
 def scores_of(
     examples: Sequence[Example],
-    fold_of: np.ndarray,
     predictions: Mapping[str, Sequence[Prediction]],
     histories: Mapping[str, Sequence[EpochRow]],
     section: Finetune,
@@ -156,25 +157,22 @@ def scores_of(
 ) -> dict:
     """The fields of `Finetuning` that follow from the predictions by model, [examples] in order,
     and from the epochs by start."""
-    regression, confidence = section.task == "regression", section.confidence
+    regression, parts = section.task == "regression", parts_of(examples)
     figures = {name: figures_of(rows, section.task) for name, rows in predictions.items()}
-    units, parts = np.array([e.unit for e in examples]), parts_of(examples)
-    how = Resampling(section.resamples, confidence, seed)
-    compared = {
-        name: Comparison(
-            {model: values[part] for model, values in figures.items()},
-            units[part],
-            fold_of[part],
-            rooted=regression,
-            how=how,
-        )
-        for name, part in parts.items()
-    }
+    units, fold_of = (np.array([getattr(e, key) for e in examples]) for key in ("unit", "fold"))
+    how = Resampling(section.resamples, section.confidence, seed)
+    compared = {}
+    for part, places in parts.items():
+        asked = {name: values[places] for name, values in figures.items()}
+        compared[part] = Comparison(asked, units[places], fold_of[places], regression, how)
+
+    def by_fold(values: np.ndarray) -> list[float]:
+        means = [values[fold_of == fold].mean() for fold in range(section.folds)]
+        return _scores(means, regression)
 
     models = {}
     for name, rows in predictions.items():
-        by_fold = [figures[name][fold_of == fold].mean() for fold in range(section.folds)]
-        folds, history = _scores(by_fold, regression), histories.get(name)
+        folds, history = by_fold(figures[name]), histories.get(name)
         models[name] = ModelScores(
             **{part: comparison.of(name) for part, comparison in compared.items()},
             folds=folds,
@@ -184,11 +182,11 @@ def scores_of(
             curves=_curves(history) if history else None,
             macro_f1=None if regression else _mean_macro_f1(rows),
         )
-    kept = figures["pretrained"][:, 0]  # The model that a fold keeps is its first training's.
-    by_fold = [kept[fold_of == fold].mean() for fold in range(section.folds)]
+    # The model that a fold keeps is that of its first training.
+    kept = by_fold(figures["pretrained"][:, 0])
     judged = {
         "score": "rmse" if regression else "accuracy",
-        "confidence": confidence,
+        "confidence": section.confidence,
         "parts": {name: _size(examples, part) for name, part in parts.items()},
         "differences": [
             ScoreDifference(
@@ -202,7 +200,7 @@ def scores_of(
     return judged | {
         "task": section.task,
         "models": models,
-        "best_fold": by_fold.index((min if regression else max)(by_fold)),
+        "best_fold": kept.index((min if regression else max)(kept)),
         "shown": _shown(examples, predictions, regression),
         "verdicts": finetuning_verdicts(**judged),
     }
@@ -233,15 +231,12 @@ def _mean_macro_f1(rows: Sequence[Prediction]) -> float:
 
 def _curves(rows: Sequence[EpochRow]) -> list[CurvePoint]:
     """Means over folds and trainings by epoch, without anything that depends on the clock."""
-
-    def mean(key: str, epoch: int) -> float:
-        return round(statistics.fmean(getattr(r, key) for r in rows if r.epoch == epoch), 6)
-
-    keys = ("train_loss", "validation_loss", "score")
-    return [
-        CurvePoint(epoch, *(mean(key, epoch) for key in keys))
-        for epoch in sorted({row.epoch for row in rows})
-    ]
+    points = []
+    for epoch in sorted({row.epoch for row in rows}):
+        figures = [(r.train_loss, r.validation_loss, r.score) for r in rows if r.epoch == epoch]
+        means = map(statistics.fmean, zip(*figures, strict=True))
+        points.append(CurvePoint(epoch, *(round(mean, 6) for mean in means)))
+    return points
 
 
 def _shown(
@@ -255,12 +250,9 @@ def _shown(
             name: [float(rows[i].predictions[0]) for i in chosen] for name, rows in models.items()
         }
         return ShownPredictions(true=[float(examples[i].target) for i in chosen], **shown)
-    classes = sorted({e.target for e in examples})
-    counted = {
-        name: [
-            [sum(r.target == a and r.predictions[0] == b for r in rows) for b in classes]
-            for a in classes
-        ]
-        for name, rows in models.items()
-    }
+    classes = classes_of(examples, "classification")
+    counted = {}
+    for name, rows in models.items():
+        pairs = Counter((r.target, r.predictions[0]) for r in rows)
+        counted[name] = [[pairs[true, said] for said in classes] for true in classes]
     return ShownPredictions(classes=classes, **counted)

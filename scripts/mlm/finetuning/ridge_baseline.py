@@ -16,11 +16,10 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import cho_factor, cho_solve, inv
+from scipy.linalg import inv, solve
 
 from mlm.finetuning.artefacts import RidgeChoice, RidgeRecord
-from mlm.finetuning.examples import classes_of, read_examples
-from mlm.finetuning.tables import Prediction, write_predictions
+from mlm.finetuning.tables import Prediction, classes_of, read_examples, write_predictions
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 #: Lengths of the runs of characters; as scikit-learn's "char_wb", they stay within a word.
@@ -42,7 +41,7 @@ def write_ridge_predictions(
     Terms and penalty are chosen on those other folds alone (nested cross-validation; Varma and
     Simon, 2006), so that the held-out fold has no say in them.
     """
-    examples, fold_of = read_examples(table)
+    examples = read_examples(table)
     classes = classes_of(examples, task)
     if classes:
         targets = np.array([[e.target == c for c in classes] for e in examples], np.float64)
@@ -53,7 +52,7 @@ def write_ridge_predictions(
     counted = {kind: term_counts(texts, kind) for kinds in TERMS.values() for kind in kinds}
     said, chosen = [""] * len(examples), []
     for fold in range(folds):
-        held_out = np.array(fold_of) == fold
+        held_out = np.array([e.fold for e in examples]) == fold
         train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
         kernels = {
             terms: similarities([counted[kind] for kind in kinds], train)
@@ -70,7 +69,10 @@ def write_ridge_predictions(
             f"TF-IDF and ridge: fold {fold + 1} of {folds}, {terms}, penalty {penalty:g}",
             file=sys.stderr,
         )
-    rows = [Prediction(e.id, fold_of[i], e.target, (said[i],)) for i, e in enumerate(examples)]
+    rows = [
+        Prediction(e.id, e.fold, e.target, (predicted,))
+        for e, predicted in zip(examples, said, strict=True)
+    ]
     write_predictions(predictions, rows)
     RidgeRecord(task, len(examples), list(penalties), chosen).write(record)
 
@@ -140,8 +142,7 @@ def fitted(kernel: np.ndarray, targets: np.ndarray, penalty: float) -> np.ndarra
 
     The dual form of ridge regression: one equation for each text.
     """
-    system = kernel + penalty * np.eye(len(kernel))
-    return cho_solve(cho_factor(system, overwrite_a=True), targets)
+    return solve(kernel + penalty * np.eye(len(kernel)), targets, assume_a="pos")
 
 
 def left_out(
@@ -176,7 +177,7 @@ def choose(
     wrong classes for one-hot targets; among equals the least squared error decides. More than
     SEARCHED texts are searched by a fixed draw of whole groups.
     """
-    rows = _searched(groups)
+    rows = searched(groups)
     centre = targets[rows].mean(axis=0)
     known, centred = targets[rows], targets[rows] - centre
     tried = []
@@ -190,9 +191,9 @@ def choose(
     return min(tried, key=lambda found: found[:2])[2]
 
 
-def _searched(groups: np.ndarray) -> np.ndarray:
-    """Places of whole groups, drawn until they would hold more than SEARCHED texts."""
+def searched(groups: np.ndarray, most: int = SEARCHED) -> np.ndarray:
+    """Places of whole groups, drawn until they would hold more than `most` texts."""
     names, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     drawn = np.random.Generator(np.random.Philox(key=0)).permutation(len(names))
-    kept = drawn[np.cumsum(sizes[drawn]) <= SEARCHED]
+    kept = drawn[np.cumsum(sizes[drawn]) <= most]
     return np.flatnonzero(np.isin(group, kept if len(kept) else drawn[:1]))

@@ -10,7 +10,6 @@ Two things differ from transformers' models: one dropout holds throughout, and t
 on at the first token alone, so that the others draw no dropout there.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mlm.foundations.atomic import write_json
+from mlm.foundations.atomic import read_json, write_json
 from mlm.foundations.errors import ConfigError, MlmError, reading
 from mlm.foundations.weight_files import write_weights
 from mlm.model.architecture import FAMILIES, Architecture
@@ -33,21 +32,21 @@ class _Head:
 
     architecture: str
     output: str
-    #: None where the head of the masked language model stands before the output.
+    #: None: the head of the masked language model comes before the output.
     dense: str | None = None
     drops_first: bool = False
 
 
-def _roberta(name: str) -> _Head:
-    return _Head(name, "classifier.out_proj", "classifier.dense", drops_first=True)
-
-
 _HEADS = {
     "bert": _Head("BertForSequenceClassification", "classifier", "bert.pooler.dense"),
-    "roberta": _roberta("RobertaForSequenceClassification"),
-    "xlm-roberta": _roberta("XLMRobertaForSequenceClassification"),
-    "roberta-prelayernorm": _roberta("RobertaPreLayerNormForSequenceClassification"),
     "modernbert": _Head("ModernBertForSequenceClassification", "classifier"),
+} | {
+    family: _Head(name, "classifier.out_proj", "classifier.dense", drops_first=True)
+    for family, name in (
+        ("roberta", "RobertaForSequenceClassification"),
+        ("xlm-roberta", "XLMRobertaForSequenceClassification"),
+        ("roberta-prelayernorm", "RobertaPreLayerNormForSequenceClassification"),
+    )
 }
 
 
@@ -185,10 +184,9 @@ def read_sequence_model(
     if not path.is_file():
         raise MlmError(f"{path} not found; the exported model of a run is expected there")
     with reading(path, "a model's configuration"):
-        config = dict(json.loads(path.read_text(encoding="utf-8")))
+        config = dict(read_json(path))
     try:
         return sequence_model(config, outputs, dropout, dtype, classes)
-    except ConfigError as error:
-        raise MlmError(f"{path}: {'; '.join(error.problems)}") from None
     except MlmError as error:
-        raise MlmError(f"{path}: {error}") from None
+        problems = error.problems if isinstance(error, ConfigError) else [str(error)]
+        raise MlmError(f"{path}: {'; '.join(problems)}") from None

@@ -1,18 +1,49 @@
-"""The tables that fine-tuning writes: predictions (oof.csv) and epochs (history.csv)."""
+"""The CSV tables of a fine-tuning: examples, predictions (oof.csv), and epochs (history.csv)."""
 
 import csv
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 
 from mlm.foundations.atomic import write_csv
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError, reading, remedy
 
-#: Followed by `prediction_1` and so on if there are several trainings.
-PREDICTION_COLUMNS = ("id", "fold", "target", "prediction")
+# csv's own limit of 131,072 characters a field is lower than a long document.
+csv.field_size_limit(2**30)
 #: Of an EpochRow, what depends on the clock.
 TIMED = ("elapsed", "compile", "samples_per_second")
+
+
+@dataclass(frozen=True)
+class Example:
+    """One passage, held out in `fold`. `target` is a number as text, or the name of a class.
+
+    Folds keep a `group` together (empty: the example alone). `split` is the pretraining split that
+    holds the text, empty if unknown.
+    """
+
+    id: str
+    excerpt: str
+    target: str
+    group: str = ""
+    split: str = ""
+    fold: int = 0
+
+    @property
+    def unit(self) -> str:
+        """What is resampled, and dealt into folds, as a whole."""
+        return f"group {self.group}" if self.group else f"id {self.id}"
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predictions of every training for an example: a class by its name, a number as text."""
+
+    id: str
+    fold: int
+    target: str
+    predictions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -37,42 +68,9 @@ class EpochRow:
         return {name: format(v, digits.get(name, "")) for name, v in asdict(self).items()}
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The predictions of every training for an example: a class by its name, a number as text."""
-
-    id: str
-    fold: int
-    target: str
-    predictions: tuple[str, ...]
-
-
-def _columns(trainings: int) -> list[str]:
-    return [*PREDICTION_COLUMNS, *(f"prediction_{i}" for i in range(1, trainings))]
-
-
-def write_predictions(path: str | Path, rows: Sequence[Prediction]) -> None:
-    """Write the rows as CSV, atomically."""
-    columns = _columns(len(rows[0].predictions))
-    write_csv(path, columns, [[r.id, r.fold, r.target, *r.predictions] for r in rows])
-
-
-def read_predictions(path: str | Path) -> list[Prediction]:
-    """The rows of a table of predictions. Raises MlmError for a table of another form."""
-    with open(path, encoding="utf-8", newline="") as handle:
-        header, *rows = list(csv.reader(handle)) or [[]]
-    for number, cells in enumerate([header, *rows]):
-        if len(header) < 4 or header != _columns(len(header) - 3) or len(cells) != len(header):
-            raise MlmError(
-                f"{path}, line {number + 1}: no table of predictions (columns "
-                f"{', '.join(PREDICTION_COLUMNS)}), or cut short. {remedy(path)}"
-            )
-    return [Prediction(r[0], int(r[1]), r[2], tuple(r[3:])) for r in rows]
-
-
-def write_history(path: str | Path, rows: Sequence[EpochRow]) -> None:
-    """Write the epochs as CSV, atomically."""
-    write_csv(path, EpochRow.__dataclass_fields__, [row.cells().values() for row in rows])
+def classes_of(examples: Sequence[Example], task: str) -> list[str]:
+    """The names of the classes in ascending order; none for a regression."""
+    return sorted({e.target for e in examples}) if task == "classification" else []
 
 
 def history_digest(rows: Sequence[EpochRow]) -> str:
@@ -80,13 +78,60 @@ def history_digest(rows: Sequence[EpochRow]) -> str:
     return value_sha256([{k: v for k, v in row.cells().items() if k not in TIMED} for row in rows])
 
 
+def write_examples(path: str | Path, examples: Sequence[Example]) -> None:
+    """Write the examples as CSV, atomically."""
+    write_csv(path, _columns(Example), map(astuple, examples))
+
+
+def write_predictions(path: str | Path, rows: Sequence[Prediction]) -> None:
+    """Write the predictions as CSV, atomically: of several trainings as `prediction`,
+    `prediction_1` and so on."""
+    columns = _of_predictions(len(rows[0].predictions))
+    write_csv(path, columns, [[r.id, r.fold, r.target, *r.predictions] for r in rows])
+
+
+def write_history(path: str | Path, rows: Sequence[EpochRow]) -> None:
+    """Write the epochs as CSV, atomically."""
+    write_csv(path, _columns(EpochRow), [row.cells().values() for row in rows])
+
+
+def read_examples(path: str | Path) -> list[Example]:
+    """The examples. Raises MlmError for a table of another form, as the others do."""
+    return [Example(*row[:-1], int(row[-1])) for row in _read(path, _columns(Example))]
+
+
+def read_predictions(path: str | Path) -> list[Prediction]:
+    """The predictions of every training."""
+    rows = _read(path, _of_predictions(1))
+    return [Prediction(name, int(fold), target, tuple(said)) for name, fold, target, *said in rows]
+
+
 def read_history(path: str | Path) -> list[EpochRow]:
-    """The rows of a history. Raises MlmError if it is damaged."""
-    kinds = EpochRow.__annotations__
-    with (
-        reading(path, "a history of epochs"),
-        open(path, encoding="utf-8", newline="") as handle,
-    ):
+    """The epochs."""
+    kinds = EpochRow.__annotations__.values()
+    with reading(path, "a history of epochs"):
         return [
-            EpochRow(**{k: kinds[k](v) for k, v in row.items()}) for row in csv.DictReader(handle)
+            EpochRow(*(kind(cell) for kind, cell in zip(kinds, row, strict=True)))
+            for row in _read(path, _columns(EpochRow))
         ]
+
+
+def _columns(kind: type) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+def _of_predictions(trainings: int) -> list[str]:
+    return ["id", "fold", "target", "prediction"] + [f"prediction_{i}" for i in range(1, trainings)]
+
+
+def _read(path: str | Path, columns: list[str]) -> list[list[str]]:
+    """The rows below a header that begins with `columns`."""
+    with open(path, encoding="utf-8", newline="") as handle:
+        header, *rows = list(csv.reader(handle)) or [[]]
+    for number, cells in enumerate([header, *rows]):
+        if header[: len(columns)] != columns or len(cells) != len(header):
+            raise MlmError(
+                f"{path}, line {number + 1}: damaged; the columns {', '.join(columns)} are "
+                f"expected, whole. {remedy(path)}"
+            )
+    return rows
