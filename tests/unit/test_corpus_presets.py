@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from mlm.config.hub_names import is_commit
+from mlm.config.fields import is_commit
 from mlm.config.resolution import resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.file_patterns import matched_files, used_settings

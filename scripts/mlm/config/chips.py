@@ -1,19 +1,11 @@
 """What Google publishes of each TPU generation, and the names of its topologies.
 
-One table, one source: the architecture page of each generation in the Cloud TPU
-documentation. It gives no figures of a v2, which is why v2 is not a target.
+From the architecture page of each generation in the Cloud TPU documentation, which gives no figures
+of a v2. The interconnect is that of one direction of all of a chip's links: half of a page's figure
+for a chip, or a chip's part of the all-reduce over a pod.
 
-Of the interconnect the page gives a chip's bandwidth in both directions together (v5e 400 GB/s, v5p
-1200), or that of an all-reduce over a whole pod (v3 340 TB/s on 1,024 chips, v4 1.1 PB/s on 4,096,
-v5e 51.2 and v6e 102.4 TB/s on 256). Where it gives both, on the v5e, a chip's part of the pod's is
-half of its own: one direction of all its links. That is what the table has of each generation.
-
-A v3 chip is two replicas, each a core with half of the HBM. A v4 or v5p chip has two cores as well,
-but its driver joins them ("megacore"), so that the chip is one replica with the whole HBM.
-TensorFlow's TPU strategy goes through the same driver, and its runtime counts four devices on the
-four chips of a v4 host (https://github.com/pytorch/xla/issues/5258, and `numCores` in
-https://github.com/GoogleCloudPlatform/ml-testing-accelerators/pull/550). This project has not
-seen it on a v4: were there two replicas to a chip, each would have half of the HBM. The compiler
+A v3 chip is two replicas, each a core with half of the HBM. The driver joins the cores of a v4 or
+v5p chip ("megacore") to one replica (https://github.com/pytorch/xla/issues/5258); the compiler
 describes its devices in the same way, and a test holds the table against it.
 """
 
@@ -28,12 +20,9 @@ _GIB = 2**30
 
 @dataclass(frozen=True)
 class ChipFacts:
-    """Datasheet figures of one chip.
+    """Datasheet figures of one chip, shared by its `replicas_per_chip`.
 
-    `hbm_bytes` and `hbm_bytes_per_second` are those of the whole chip, shared by its
-    `replicas_per_chip`; `bf16_flops` is its peak in operations per second, and
-    `interconnect_bytes_per_second` what it sends to other chips of its slice over all links
-    together. `largest_grid` is the largest grid of chips in one slice.
+    `bf16_flops` are operations per second, `largest_grid` that of the chips in one slice.
     """
 
     generation: str
@@ -83,23 +72,21 @@ def generation_of(target: str) -> str:
 def nearest_targets(target: str, count: int = 3) -> list[str]:
     """Names of targets that `target` was most likely meant to be, best first.
 
-    The marketing form counts TensorCores or chips ("v5e-8", "v3-8"); the form that the
-    compiler takes gives the grid of chips ("v5e:2x4", "v3:2x2").
+    The marketing form counts TensorCores or chips ("v5e-8", "v3-8"), the compiler's form gives the
+    grid of chips ("v5e:2x4", "v3:2x2").
     """
     names = [f"{g}:{t}" for g, topologies in TOPOLOGIES.items() for t in topologies]
     asked = target.strip().lower()
+    generation, chips = generation_of(asked), 0
     if marketed := re.fullmatch(r"(v\d+[a-z]*?)(?:litepod)?[-:](\d+)", asked):
         generation = {"v5": "v5e", "v5lite": "v5e", "v6": "v6e"}.get(marketed[1], marketed[1])
         # Up to v4 and for v5p the number counts TensorCores, of which a chip has two.
-        cores = 1 if generation in ("v5e", "v6e") else 2
-        chips = max(1, int(marketed[2]) // cores)
-    else:
-        generation = generation_of(asked)
-        chips = number_of_chips(asked) if _TARGET.fullmatch(asked) else 0
+        chips = max(1, int(marketed[2]) // (1 if generation in ("v5e", "v6e") else 2))
+    elif _TARGET.fullmatch(asked):
+        chips = number_of_chips(asked)
     if same := [n for n in names if generation_of(n) == generation]:
         return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:count]
-    near = difflib.get_close_matches(target.lower(), names, n=count, cutoff=0.0)
-    return near or names[:count]
+    return difflib.get_close_matches(asked, names, n=count, cutoff=0.0) or names[:count]
 
 
 def number_of_chips(target: str) -> int:

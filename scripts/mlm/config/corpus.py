@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import FileCount, Section, Text, section
+from mlm.config.fields import FileCount, Section, Text, section, unpinned
 from mlm.config.filters import CorpusFilters
-from mlm.config.hub_names import unpinned
 
 _SOURCE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
 #: Encodings of Python in which a line's meaning depends on the lines before, or that are none of

@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from mlm.config.fields import told
+
 #: Families whose TensorFlow code counts positions over ids other than 1, from 2 on.
 ROBERTA_FAMILY = (
     *("roberta", "xlm-roberta", "roberta-prelayernorm", "camembert", "longformer", "mpnet"),
@@ -98,28 +100,31 @@ def unfit_for_neighbour_heads(family: str, fields: Mapping[str, Any]) -> str | N
     width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
     embedding = fields.get("embedding_size") or width
     kind = fields.get("position_embedding_type") or "absolute"
-    needs = None
+    where = "model.initialisation.attention: neighbour_heads"
     if family not in NEIGHBOUR_FAMILIES:
         return (
-            f"model.initialisation.attention: neighbour_heads is not made for {family}: it needs a "
-            "table of absolute positions, or rotary ones, and a first layer of its own "
-            f"({', '.join(NEIGHBOUR_FAMILIES)}). Set standard"
+            f"{where} is not made for {family}: it needs a table of absolute positions, or rotary "
+            f"ones, and a first layer of its own ({', '.join(NEIGHBOUR_FAMILIES)}). Set standard"
         )
-    if width and embedding != width:
-        needs = (
+    needs = told(
+        (
+            width and embedding != width,
             f"an embedding as wide as the layers, found embedding_size {embedding} and hidden_size "
-            f"{width}. Set standard"
-        )
-    elif kind != "absolute":
-        needs = f"position_embedding_type absolute, found {kind}. Set standard"
-    elif heads == 1:
-        needs = (
+            f"{width}. Set standard",
+        ),
+        (kind != "absolute", f"position_embedding_type absolute, found {kind}. Set standard"),
+        (
+            heads == 1,
             "two heads or more, found 1: positions would take all columns of the embeddings. Set "
-            "standard"
-        )
-    elif width and heads and width // heads < 4:
-        needs = f"heads at least 4 wide, found {width // heads}. Use fewer heads, or set standard"
-    return f"model.initialisation.attention: neighbour_heads needs {needs}" if needs else None
+            "standard",
+        ),
+        (
+            width and heads and width // heads < 4,
+            f"heads at least 4 wide, found {(width or 0) // (heads or 1)}. Use fewer heads, or set "
+            "standard",
+        ),
+    )
+    return f"{where} needs {needs[0]}" if needs else None
 
 
 def first_position(family: str) -> int:

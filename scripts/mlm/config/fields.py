@@ -1,5 +1,6 @@
 """What the sections of the configuration are made of: strict fields, their bounds, and words."""
 
+import re
 import types
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -118,46 +119,39 @@ def taken_apart(hint: Any) -> tuple[Any, list, bool]:
 def expected(hint: Any) -> str:
     """What a value annotated with `hint` must be, in words."""
     bare, bounds, nullable = taken_apart(hint)
-    limits = {name: value for b in bounds for name, value in _limits_of(b).items()}
+    names = ("ge", "gt", "le", "lt", "min_length", "max_length")
+    limits = {n: v for b in bounds for n in names if (v := getattr(b, n, None)) is not None}
     origin = get_origin(bare) or bare
     if origin is Literal:
         words = f"one of: {', '.join(map(str, get_args(bare)))}"
+    elif origin is list and limits.get("max_length"):
+        words = f"list of {limits['max_length']}"
     elif origin is list:
-        size = limits.get("min_length")
-        if size and size == limits.get("max_length"):
-            words = f"list of {size}"
-        else:
-            words = "list with at least one item" if size else "list"
+        words = "list with at least one item" if limits else "list"
     elif origin is dict or is_section(bare):
         words = "section with at least one key" if limits else "section of keys and values"
     else:
         words = {int: "integer", float: "number", bool: "boolean", str: "string"}[bare]
-        words += _in_words(limits)
+        words += " that is not empty" if "min_length" in limits else _range_in_words(limits)
     if said := [bound.word for bound in bounds if isinstance(bound, WordForNull)]:
         return f"{words}, or {said[0]}"
-    return words + (", or null" if nullable and _in_words(limits) else " or null" * nullable)
+    return words + (", or null" if limits else " or null") * nullable
 
 
-def _limits_of(bound: Any) -> dict[str, Any]:
-    """The limits that a bound of annotated_types or pydantic holds, by name."""
-    names = ("ge", "gt", "le", "lt", "min_length", "max_length")
-    return {n: v for n in names if (v := getattr(bound, n, None)) is not None}
-
-
-def _in_words(limits: dict[str, Any]) -> str:
-    if "min_length" in limits:
-        return " that is not empty"
+def _range_in_words(limits: Mapping[str, Any]) -> str:
+    """Every number has both bounds."""
     if "ge" in limits:
-        if "le" in limits:
-            return f" from {limits['ge']} to {limits['le']}"
-        if "lt" in limits:
-            return f" from {limits['ge']} to less than {limits['lt']}"
-        return f", {limits['ge']} or more"
+        most = f"{limits['le']}" if "le" in limits else f"less than {limits['lt']}"
+        return f" from {limits['ge']} to {most}"
     if "gt" in limits:
-        high = f" and below {limits['lt']}" if "lt" in limits else ""
-        high = f", at most {limits['le']}" if "le" in limits else high
-        return f" above {limits['gt']}{high}"
+        most = f", at most {limits['le']}" if "le" in limits else f" and below {limits['lt']}"
+        return f" above {limits['gt']}{most}"
     return ""
+
+
+def told(*checks: tuple[object, str]) -> list[str]:
+    """Of pairs of a condition and a line, the lines whose condition holds."""
+    return [line for wrong, line in checks if wrong]
 
 
 def named_twice(path: str, names: Iterable[str] | None) -> list[str]:
@@ -167,3 +161,18 @@ def named_twice(path: str, names: Iterable[str] | None) -> list[str]:
         for name, count in Counter(names or ()).items()
         if count > 1
     ]
+
+
+def is_commit(revision: str | None) -> bool:
+    """Whether `revision` is a commit's full hash: a branch or a tag can move."""
+    return re.fullmatch(r"[0-9a-f]{40}", revision or "") is not None
+
+
+def unpinned(path: str, revision: str | None) -> list[str]:
+    """A line if the `revision` at `path` is not a commit."""
+    found = f"{revision!r} is not a commit id" if revision else "missing"
+    line = (
+        f"{path}: {found}; expected the 40 hexadecimal digits of a commit, since a branch or a tag "
+        "can move. They are on the repository's page on the Hub, under Files, History"
+    )
+    return [] if is_commit(revision) else [line]

@@ -2,12 +2,10 @@
 
 import json
 import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from mlm.config.families import (
     NO_TOKEN_TYPES,
@@ -16,16 +14,18 @@ from mlm.config.families import (
     unfit_for_neighbour_heads,
 )
 from mlm.config.fields import (
-    LARGEST,
     BelowOne,
     Count,
+    NotNegativeCount,
     ProperFraction,
     Section,
     Text,
     expected,
     section,
+    told,
+    unpinned,
 )
-from mlm.config.hub_names import unpinned
+from mlm.config.problems import checked
 
 #: Fields of the transformers configuration that the workflow itself sets.
 SET_BY_THE_WORKFLOW = (
@@ -34,7 +34,6 @@ SET_BY_THE_WORKFLOW = (
 )
 #: Fields that would make another kind of model of it.
 _DECODERS = ("is_decoder", "is_encoder_decoder", "add_cross_attention")
-_COUNTS = ("embedding_size", "vocab_size", "max_position_embeddings")
 
 
 class ModelFields(Section):
@@ -134,18 +133,20 @@ class Model(Section):
 
         What the sizes of an architecture from the Hub come to is seen when the model is built.
         """
-        problems, fields = [], self.overrides()
-        if self.hub.id and self.config_file:
-            problems.append("model: config_file and hub.id are both set; one of them is expected")
-        if self.hub.id:
-            problems += unpinned("model.hub.revision", self.hub.revision)
+        fields, family, where = self.overrides(), self.family, "model.family: "
+        problems = told(
+            (
+                self.hub.id and self.config_file,
+                "model: config_file and hub.id are both set; one of them is expected",
+            ),
+        )
+        problems += unpinned("model.hub.revision", self.hub.revision) if self.hub.id else []
         problems += [
             f"model.config.{name}: the workflow sets it itself, from tokenizer and family; leave it"
             " out"
             for name in SET_BY_THE_WORKFLOW
             if name in fields
         ]
-        family, where = self.family, "model.family: "
         if self.config_file:
             content, problem = _read(self.config_file)
             if problem:
@@ -166,7 +167,15 @@ class Model(Section):
         if self.initialisation.attention == "neighbour_heads":
             problem = unfit_for_neighbour_heads(family, fields)
             problems += [problem] if problem else []
-        return problems + _size_problems(family, fields, sequence_length)
+        width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
+        if width and heads and width % heads:
+            problems.append(
+                f"model.config: {heads} attention heads do not divide hidden_size {width}"
+            )
+        positions = fields.get("max_position_embeddings")
+        if positions and (problem := too_few_positions(family, positions, sequence_length)):
+            problems.append(problem)
+        return problems
 
 
 class ModelOfRun(Model):
@@ -178,40 +187,33 @@ class ModelOfRun(Model):
         return self.config_file or {}
 
 
+class _KnownFields(ModelFields):
+    """Fields of many families beside those of `config`, with their bounds."""
+
+    embedding_size: Count | None = None
+    vocab_size: Count | None = None
+    max_position_embeddings: Count | None = None
+    type_vocab_size: NotNegativeCount | None = None
+    initializer_range: Annotated[float, Field(ge=0, le=10)] | None = None
+    layer_norm_eps: ProperFraction | None = None
+    norm_eps: ProperFraction | None = None
+
+
 def _field_problems(fields: dict[str, Any], family: str | None = None) -> list[str]:
     """Fields that no masked language model has in this form, from `config` and a config file.
 
     `family` is None if only the Hub knows it.
     """
-    hints, problems = ModelFields.hints(), []
-    counts = [n for n, hint in hints.items() if hint == hints["hidden_size"]]
-    for name in (*counts, *_COUNTS):
-        if name in fields and not (type(fields[name]) is int and 1 <= fields[name] <= LARGEST):
-            problems.append((name, expected(Count)))
-    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-        value = fields.get(name, 0)
-        if type(value) not in (int, float) or not 0 <= value < 1:
-            problems.append((name, expected(BelowOne)))
-    least = 0 if family is None or family in NO_TOKEN_TYPES else 1
-    types = fields.get("type_vocab_size")
-    if types is not None and not (type(types) is int and least <= types <= LARGEST):
-        problems.append(("type_vocab_size", f"integer from {least} to {LARGEST}"))
-    deviation = fields.get("initializer_range")
-    if deviation is not None and not (_is_finite(deviation) and 0 <= deviation <= 10):
-        problems.append(("initializer_range", "number from 0 to 10"))
-    problems += [
-        (name, expected(ProperFraction))
-        for name, value in fields.items()
-        if name.endswith("_eps") and value is not None
-        if type(value) not in (int, float) or (_is_finite(value) and not 0 < value < 1)
-    ]
-    problems += [
-        (name, "finite numbers" if isinstance(value, dict | list) else "finite number")
-        for name, value in fields.items()
-        if name != "initializer_range" and not all(map(_is_finite, _numbers_in(value)))
-    ]
-    lines = [f"model.config.{name}: found {fields[name]!r}, expected {e}" for name, e in problems]
-    return lines + [
+    problems = [f"model.config.{line}" for line in checked(_KnownFields, fields)[1]]
+    if fields.get("type_vocab_size") == 0 and family not in (None, *NO_TOKEN_TYPES):
+        problems.append(f"model.config.type_vocab_size: found 0, expected {expected(Count)}")
+    for name, value in fields.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except ValueError:
+            if name not in _KnownFields.model_fields:
+                problems.append(f"model.config.{name}: found {value!r}, expected finite numbers")
+    return problems + [
         f"model.config.{name}: {fields[name]!r} makes another kind of model of it; a "
         "masked language model is an encoder. Leave it out"
         for name in _DECODERS
@@ -219,44 +221,25 @@ def _field_problems(fields: dict[str, Any], family: str | None = None) -> list[s
     ]
 
 
-def _is_finite(value: Any) -> bool:
-    """Whether `value` is a number that a float can hold."""
-    return type(value) in (int, float) and abs(value) <= sys.float_info.max
-
-
-def _numbers_in(value: Any) -> Iterator[int | float]:
-    """Every number in `value`, at any depth."""
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _numbers_in(inner)
-    elif type(value) in (int, float):
-        yield value
-
-
-def _size_problems(family: str, fields: dict[str, Any], sequence_length: int) -> list[str]:
-    """Sizes that do not fit one another, or the length of the sequences."""
-    width, heads = fields.get("hidden_size"), fields.get("num_attention_heads")
-    positions, problems = fields.get("max_position_embeddings"), []
-    if width and heads and width % heads:
-        problems.append(f"model.config: {heads} attention heads do not divide hidden_size {width}")
-    if positions and (problem := too_few_positions(family, positions, sequence_length)):
-        problems.append(problem)
-    return problems
-
-
 def _read(path: str) -> tuple[dict, str | None]:
     """The config file's content, and what is wrong with it, in words."""
-    where = f"model.config_file: {path}: "
-    if os.path.exists(path) and not os.path.isfile(path):
-        return {}, f"{where}is not a regular file; a config.json of transformers is expected"
+    problem, content = None, {}
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if os.path.exists(path) and not os.path.isfile(path):
+            problem = "is not a regular file"
+        else:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
+                problem = "names no model_type"
     except FileNotFoundError:
-        return {}, f"{where}no such file; a config.json of transformers is expected"
+        problem = "no such file"
     except RecursionError:
-        return {}, f"{where}nested too deeply; a config.json of transformers is expected"
+        problem = "nested too deeply"
     except (OSError, ValueError) as error:
-        return {}, f"{where}is not readable as JSON ({error})"
-    if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
-        return {}, f"{where}names no model_type; a config.json of transformers is expected"
+        problem = f"is not readable as JSON ({error})"
+    if problem:
+        return (
+            {},
+            f"model.config_file: {path}: {problem}; a config.json of transformers is expected",
+        )
     return content, None

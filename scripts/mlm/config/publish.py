@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from mlm.config.fields import Count, Section, Text, named_twice, section
-from mlm.config.hub_names import name_problem
+from mlm.config.fields import Count, Section, Text, named_twice, section, told
 
 _BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_REPOSITORY = re.compile(r"(?!.*(--|\.\.|\.git$))\w([\w.-]*\w)?/\w([\w.-]*\w)?", re.ASCII)
 #: Replaced by the run's name in `publish.model`.
 RUN = "{run}"
 
@@ -48,21 +48,23 @@ class Publish(Section):
     checkpoints: CheckpointPushes = section(CheckpointPushes)
 
     def contradictions(self) -> list[str]:
-        problems = named_twice("publish.runs", self.runs)
-        for key in ("tokenizer", "dataset"):
-            if (name := getattr(self, key)) and (problem := name_problem(name)):
-                problems.append(f"publish.{key}: {problem}")
-        if self.checkpoints.every and not self.model:
-            problems.append(
-                "publish.checkpoints.every: needs publish.model, the repository to push to"
-            )
         branch = self.checkpoints.branch
-        if not _BRANCH.fullmatch(branch) or branch == "main":
-            problems.append(
-                f"publish.checkpoints.branch: {branch!r} cannot be the branch; letters, digits, "
-                "'-', '_' and '.' are expected, and main is the finished model's"
-            )
-        return problems
+        return [
+            *named_twice("publish.runs", self.runs),
+            *_unfit_names("publish.tokenizer", self.tokenizer),
+            *_unfit_names("publish.dataset", self.dataset),
+            *told(
+                (
+                    self.checkpoints.every and not self.model,
+                    "publish.checkpoints.every: needs publish.model, the repository to push to",
+                ),
+                (
+                    not _BRANCH.fullmatch(branch) or branch == "main",
+                    f"publish.checkpoints.branch: {branch!r} cannot be the branch; letters, "
+                    "digits, '-', '_' and '.' are expected, and main is the finished model's",
+                ),
+            ),
+        ]
 
     def clashes(self, runs: list[str]) -> list[str]:
         """A line for each repository that two things would go to, or that a run's name spoils."""
@@ -70,8 +72,8 @@ class Publish(Section):
         section = self.model_dump()
         for run in published_runs(section, runs):
             name = model_repository(section, run)
-            if problem := name_problem(name):
-                problems.append(f"publish.model: {problem}")
+            if wrong := _unfit_names("publish.model", name):
+                problems += wrong
             elif name in taken:
                 problems.append(
                     f"publish.model: {taken[name]} and the model of run {run} would both go to "
@@ -94,3 +96,13 @@ def published_runs(section: dict[str, Any], runs: Iterable[str]) -> list[str]:
 def model_repository(section: dict[str, Any], run: str) -> str | None:
     """The repository of the model of `run`; None where models are not published."""
     return section["model"] and section["model"].replace(RUN, run)
+
+
+def _unfit_names(path: str, name: str | None) -> list[str]:
+    """A line if the Hub does not take `name` for a repository; by its rules."""
+    if name is None or (_REPOSITORY.fullmatch(name) and len(name) <= 96):
+        return []
+    return [
+        f"{path}: {name!r} cannot be the name of a repository; expected owner/name of letters, "
+        "digits, '-', '_' and '.' (none of '--', '..', '.git' at the end), at most 96 characters"
+    ]

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import SPLITS, FileCount, Section, Text, WordForNull, section
-from mlm.config.hub_names import unpinned
+from mlm.config.fields import SPLITS, FileCount, Section, Text, WordForNull, section, unpinned
 
 #: Kinds that can write a character outside the vocabulary as its UTF-8 bytes.
 BYTE_FALLBACK_KINDS = ("unigram", "bpe")

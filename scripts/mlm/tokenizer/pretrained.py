@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mlm.config.families import ROBERTA_FAMILY
-from mlm.config.hub_names import is_commit
+from mlm.config.fields import is_commit
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 
