@@ -76,9 +76,7 @@ rule pretrain:
             continue_from=of_run("pretraining", "continue_from"),
             parent=continuation_of,
             push=pushing_of,
-            processes=of_section(
-                "accelerator", "start", "join_seconds", "continue_on_other_devices"
-            ),
+            processes=of_section("accelerator", "start", "join_seconds"),
             # For a TPU that accelerator.kind: auto finds on the machine that trains.
             preflight_required=settings["preflight"]["required"],
             tpu=settings["accelerator"]["tpu"],

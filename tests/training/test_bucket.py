@@ -19,12 +19,8 @@ def bucket(tmp_path):
 def test_a_killed_training_in_a_bucket_ends_like_one_on_the_disk(tmp_path, bucket):
     objects, environment = bucket
     write_inputs(tmp_path)
-    # Whatever the number of steps in one execution, an epoch is exported where it ends.
-    local = {"pretraining": {"export_every_epochs": 1, "steps_per_execution": 10}}
-    assert run_child(tmp_path, "local", local) == 0
-    remote = {
-        "pretraining": {"export_every_epochs": 1, "checkpoint": {"directory": "gs://bucket/state"}}
-    }
+    assert run_child(tmp_path, "local", {"pretraining": {"steps_per_execution": 10}}) == 0
+    remote = {"pretraining": {"checkpoint": {"directory": "gs://bucket/state"}}}
     fault = {"environment": environment, "lease": (0.5, 3.0)}
     assert run_child(tmp_path, "remote", remote, fault | {"step": 12}) == -signal.SIGKILL
     assert any(name.endswith("step-00000010/complete.json") for name in objects)
@@ -34,9 +30,6 @@ def test_a_killed_training_in_a_bucket_ends_like_one_on_the_disk(tmp_path, bucke
     assert not (tmp_path / "state" / "remote").exists()
     weights = [tmp_path / "runs" / n / "model" / "model.safetensors" for n in ("local", "remote")]
     assert file_sha256(weights[0]) == file_sha256(weights[1])
-    (exported,) = tmp_path.glob("state/local/*/exports/epoch-0001/model.safetensors")
-    (place,) = (name for name in objects if name.endswith("exports/epoch-0001/model.safetensors"))
-    assert objects[place] == exported.read_bytes() != weights[0].read_bytes()
     # The lease is given back, and no more states stay than were asked for.
     assert not any(name.endswith("lease.json") for name in objects)
     steps = {name.split("/")[3] for name in objects if "/step-" in name}

@@ -72,7 +72,7 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
     # The story, the log lines and the states are edited half-way.
     library.edit(f"{PACKAGE}/training_log.py", ": compiled in ", ": ready to train after ")
     library.edit(f"{PACKAGE}/loop.py", "the same command resumes", "the command resumes")
-    library.edit(f"{PACKAGE}/states.py", "is passed over:", "is not taken:")
+    library.edit(f"{PACKAGE}/states.py", "is skipped:", "is not taken:")
     status, log = library.train("edited")
     assert status == 0, log
     assert "resumes from step 12 of 40" in log and "ready to train after" in log

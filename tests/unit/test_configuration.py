@@ -82,7 +82,7 @@ def test_the_schema_says_what_the_models_say():
         {"corpus": {"source": "hbu"}},
         {"runs": {}},
         {"runs": {"base": {"seed": 1}}},
-        {"pretraining": {"profile": [1]}},
+        {"runs": {"base": []}},
         {"model": {"config": {"hidden_dropout_prob": 1.0}}},
     ):
         assert not accepts(wrong) and problems(wrong), wrong
@@ -333,15 +333,6 @@ def test_fine_tuning_of_a_family_without_an_encoder_in_jax_is_told_before_the_fi
         f"runs.other: finetune.enabled: 'electra' {told}",
     ]
     resolve({"runs": runs})
-
-
-def test_a_trace_of_steps_that_never_come_is_refused():
-    assert problems({"pretraining": {"profile": [4, 2]}}) == [
-        "pretraining.profile: the first step 4 is after the last, 2"
-    ]
-    assert problems({"pretraining": {"profile": [4, 7000]}}) == [
-        "pretraining.profile: step 7000 is beyond the last, 2400"
-    ]
 
 
 def test_a_setting_of_muon_is_refused_with_adamw():

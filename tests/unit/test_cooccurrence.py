@@ -1,6 +1,7 @@
 """Word embeddings and output bias from counts of the train split."""
 
 from collections import Counter
+from dataclasses import replace
 from importlib.resources import files
 from itertools import pairwise
 from math import log
@@ -12,7 +13,14 @@ from mlm.config.families import FAMILIES
 from mlm.corpus.counts import count_tokens
 from mlm.foundations.errors import MlmError
 from mlm.model import cooccurrence
-from mlm.model.cooccurrence import Request, positive_pmi, start_from_counts, word_vectors
+from mlm.model.cooccurrence import (
+    Strengths,
+    counted_samples,
+    in_one_thread,
+    positive_pmi,
+    start_from_counts,
+    word_vectors,
+)
 from mlm.samples.blocks import ShardBlocks
 from mlm.samples.tfrecord import SampleWriter
 
@@ -46,19 +54,8 @@ def speeches(tmp_path_factory):
     return {split: shards_of(root / split, part) for split, part in splits.items()}
 
 
-def request(shards, **changes) -> Request:
-    fields = {
-        "files": shards.files,
-        "num_samples": shards.num_samples,
-        "sequence_length": LENGTH,
-        "vocabulary": WORDS,
-        "special_ids": SPECIAL,
-        "columns": 48,
-        "power": 0.25,
-        "distances": (1.0, 0.5),
-        "seed": 1,
-    }
-    return Request(**(fields | changes))
+def found_in(shards, columns: int = 48):
+    return in_one_thread(shards, None, WORDS, SPECIAL, columns, Strengths(), 1)
 
 
 def counted(ids, vocabulary):
@@ -104,11 +101,10 @@ def test_directions_are_the_leading_singular_vectors():
 def test_the_bytes_are_the_same_whatever_the_number_of_threads(speeches, monkeypatch):
     found = []
     # So wide that two threads add up in another order.
-    asked = request(speeches["train"], columns=300)
     for threads in ("1", "2", "2"):
         for variable in cooccurrence._THREADS:
             monkeypatch.setenv(variable, threads)
-        found.append([part.tobytes() for part in cooccurrence._counted(asked)])
+        found.append([part.tobytes() for part in found_in(speeches["train"], 300)])
     assert found[0] == found[1] == found[2]
 
 
@@ -136,7 +132,7 @@ def test_a_split_without_neighbours_gives_no_vectors():
 def test_of_a_large_split_evenly_spread_samples_are_counted(speeches, monkeypatch):
     monkeypatch.setattr(cooccurrence, "COUNTED_TOKENS", 10_000)
     shards = speeches["train"]
-    read = sum(len(ids) for ids, _ in cooccurrence._read(request(shards)))
+    read = sum(len(ids) for ids, _ in counted_samples(shards))
     assert 0.9 * 10_000 < read * LENGTH <= 10_000
 
 
@@ -177,7 +173,7 @@ def keras(model):
 
 def logits_of(model, shards):
     """(True ids [n], logits [n, vocabulary]) of 50 samples of the split."""
-    ids, mask = next(cooccurrence._read(request(shards)))
+    ids, mask = next(counted_samples(shards))
     logits = model({"input_ids": ids[:50], "attention_mask": mask[:50]}, training=False).logits
     return ids[:50].reshape(-1), logits.numpy().reshape(-1, WORDS)
 
@@ -188,7 +184,7 @@ def test_the_loss_begins_at_the_unigrams_entropy(speeches):
     truth, logits = logits_of(model, shards)
     text = truth >= len(SPECIAL)
     losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(truth)), truth]
-    ids = np.concatenate([ids.reshape(-1) for ids, _ in cooccurrence._read(request(shards))])
+    ids = np.concatenate([ids.reshape(-1) for ids, _ in counted_samples(shards)])
     counts = np.bincount(ids[ids >= len(SPECIAL)], minlength=WORDS)
     unigram = -np.log(counts[truth[text]] / counts.sum())
     assert losses[text].mean() == pytest.approx(unigram.mean(), abs=0.1)
@@ -215,12 +211,13 @@ def test_every_family_can_begin_so(speeches, family):
     changed = [v for v in model.trainable_variables if not np.array_equal(before[v.name], v)]
     assert len(changed) == 2
     logits = logits_of(model, speeches["train"])[1].mean(axis=0)
-    _, log_frequencies = cooccurrence._counted(request(speeches["train"]))
+    _, log_frequencies = found_in(speeches["train"])
     assert np.corrcoef(logits, log_frequencies)[0, 1] > 0.8
 
 
 def test_shards_that_cannot_be_read_are_named(speeches, tmp_path, capfd):
     (tmp_path / "torn").write_bytes(open(speeches["train"].files[0], "rb").read()[:1000])
+    torn = replace(speeches["train"].blocks[0], path=str(tmp_path / "torn"))
     with pytest.raises(MlmError, match="could not be counted"):
-        cooccurrence._counted(request(speeches["train"], files=(str(tmp_path / "torn"),)))
-    assert "the file ends after" in capfd.readouterr().err
+        found_in(replace(speeches["train"], blocks=(torn,)))
+    assert "train: block 0" in capfd.readouterr().err

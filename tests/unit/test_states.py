@@ -88,11 +88,11 @@ def test_a_truncated_newest_state_falls_back_to_the_one_before(place, file, caps
     overwrite(path, read(path)[:-7])
     assert restored(states) == (10, 10.0, {"rows": [10]})
     warning = capsys.readouterr().err
-    assert f"step-00000015 is passed over: {file} is damaged" in warning
+    assert f"step-00000015 is skipped: {file} is damaged" in warning
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
-def test_a_state_that_was_never_completed_is_passed_over(place, damage, capsys):
+def test_a_state_that_was_never_completed_is_skipped(place, damage, capsys):
     states = saved(place)
     marker = f"{place}/step-00000015/complete.json"
     if damage == "missing":
@@ -100,7 +100,7 @@ def test_a_state_that_was_never_completed_is_passed_over(place, damage, capsys):
     else:
         overwrite(marker, read(marker)[:20])
     assert restored(states)[0] == 10
-    assert "step-00000015 is passed over" in capsys.readouterr().err
+    assert "step-00000015 is skipped" in capsys.readouterr().err
 
 
 def test_a_damaged_state_is_written_anew(place):

@@ -42,10 +42,6 @@ class Accelerator(Section):
     as tasks on its nodes. hosts: by this same command on every host."""
     join_seconds: Annotated[int, Field(ge=1, le=604_800)] = 300
     """Seconds that a process waits for its peers."""
-    continue_on_other_devices: bool = False
-    """Resume from a checkpoint saved on another number of devices or processes (engine: jax), which
-    is refused otherwise. Rounding then differs from there on, as training.json, report and model
-    card say."""
     deterministic: bool = True
     """On a GPU, use kernels that give the same bits every time, and part of the result. false: the
     fastest, so that two runs may end in different weights (engine: jax). A CPU, a TPU, TensorFlow

@@ -176,11 +176,6 @@ class Pretraining(Section):
     steps_per_execution: Count = 1
     """Steps on the accelerator per host call (engine: tensorflow)."""
     checkpoint: Checkpoint = section(Checkpoint)
-    profile: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
-    """Write a profiler trace of the steps [first, last] into the checkpoint directory; null:
-    none."""
-    export_every_epochs: Count | None = None
-    """Epochs between exports of the model into the checkpoint directory; null: none."""
 
     @model_validator(mode="before")
     @classmethod
@@ -249,16 +244,6 @@ class Pretraining(Section):
                 f"pretraining.continue_from.step: {start.step} leaves nothing to train of "
                 f"steps: {self.steps}"
             )
-        if self.profile:
-            first, last = self.profile
-            if first > last:
-                problems.append(
-                    f"pretraining.profile: the first step {first} is after the last, {last}"
-                )
-            elif self.steps and last > self.steps:
-                problems.append(
-                    f"pretraining.profile: step {last} is beyond the last, {self.steps}"
-                )
         momentum = Optimizer.model_fields["momentum"].default
         if self.optimizer.name == "adamw" and self.optimizer.momentum != momentum:
             problems.append(

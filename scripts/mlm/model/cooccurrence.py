@@ -11,12 +11,12 @@ The counting and the factorisation run in a process of their own with one thread
 the same whatever number of threads the training has, and their memory is given back.
 """
 
-import io
-import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -29,13 +29,13 @@ from mlm.model.initialisation import (
     columns_of_words,
     positions_apart_from_words,
 )
+from mlm.samples.blocks import ShardFiles
 from mlm.samples.holes import Holes
-from mlm.samples.object_storage import local_copy
-from mlm.samples.tfrecord import SampleError, decode_samples, read_records
+from mlm.samples.split_samples import samples_in_order
+from mlm.samples.tfrecord import SampleError, decode_samples
 
 #: Variables that set the number of threads of the linear algebra below NumPy and SciPy.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-_BATCH = 1024
 #: Directions beyond those asked for, and rounds, of the subspace iteration.
 _OVERSAMPLING, _ROUNDS = 16, 8
 #: Directions whose singular value is a smaller share of the first are noise.
@@ -56,23 +56,6 @@ class Strengths:
     distances: tuple[float, ...] = (1.0, 0.5)
 
 
-@dataclass(frozen=True)
-class Request:
-    """What is to be counted: the shards of the train split, but for `holes`, each (sample, begin,
-    end), and the size of the result."""
-
-    files: tuple[str, ...]
-    num_samples: int
-    sequence_length: int
-    vocabulary: int
-    special_ids: tuple[int, ...]
-    columns: int
-    power: float
-    distances: tuple[float, ...]
-    seed: int
-    holes: tuple[tuple[int, int, int], ...] = ()
-
-
 def begin_at_counts(weights: StartingWeights, run) -> None:
     """`start_from_counts` of the train split of `run`, a Run, beside positions that differ in
     columns of their own, if the family can have that."""
@@ -86,7 +69,7 @@ def begin_at_counts(weights: StartingWeights, run) -> None:
 
 def start_from_counts(
     weights: StartingWeights,
-    shards,
+    shards: ShardFiles,
     special_ids: tuple[int, ...],
     columns: int | None,
     seed: int,
@@ -94,32 +77,74 @@ def start_from_counts(
     holes: Holes | None = None,
 ) -> None:
     """Overwrite the last `columns` columns of a model's word embeddings (None: all of them) and
-    its output bias, in place, by counts of the train split without what stands in `holes`.
+    its output bias, in place, by counts of the train split without the tokens in `holes`.
 
-    `shards` is the split's ShardFiles. Tokens that were counted beside no other, such as the
-    special ones, keep their embeddings. Raises MlmError where the shards cannot be read.
+    Tokens that were counted beside no other, such as the special ones, keep their embeddings.
+    Raises MlmError if the shards cannot be read.
     """
     strengths = strengths or Strengths()
     words = weights.words
     columns = columns or words.shape[1]
-    request = Request(
-        files=shards.files,
-        num_samples=shards.num_samples,
-        sequence_length=shards.sequence_length,
-        vocabulary=len(words),
-        special_ids=special_ids,
-        columns=columns,
-        power=strengths.power,
-        distances=tuple(strengths.distances),
-        seed=seed,
-        holes=() if holes is None else tuple(map(tuple, holes.spans)),
+    vectors, log_frequencies = in_one_thread(
+        shards, holes, len(words), special_ids, columns, strengths, seed
     )
-    vectors, log_frequencies = _counted(request)
     usual = words[:, -columns:]
     counted = strengths.counted * usual.std() * vectors + strengths.random * usual
     words[:, -columns:] = np.where(vectors.any(axis=1, keepdims=True), counted, usual)
     weights.words = words
     weights.set_output_bias(log_frequencies)
+
+
+def in_one_thread(*arguments) -> tuple[np.ndarray, np.ndarray]:
+    """`vectors_and_frequencies` of the arguments, from a process with one thread."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "mlm.model.cooccurrence"],
+        input=pickle.dumps(arguments),
+        stdout=subprocess.PIPE,
+        env=child_environment() | dict.fromkeys(_THREADS, "1"),
+    )
+    if ran.returncode:
+        raise MlmError(
+            "model.initialisation.embeddings: cooccurrence: the train split could not be counted "
+            f"(exit status {ran.returncode}; the reason is above). Set random to do without"
+        )
+    return pickle.loads(ran.stdout)
+
+
+def vectors_and_frequencies(
+    shards: ShardFiles,
+    holes: Holes | None,
+    vocabulary: int,
+    special_ids: tuple[int, ...],
+    columns: int,
+    strengths: Strengths,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """`word_vectors` and `log_frequencies` of the split."""
+    counts = count_tokens(
+        counted_samples(shards, holes), vocabulary, special_ids, len(strengths.distances)
+    )
+    vectors = word_vectors(counts, columns, strengths.power, strengths.distances, seed)
+    return vectors, log_frequencies(counts)
+
+
+def counted_samples(
+    shards: ShardFiles, holes: Holes | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Ids and attention mask, [batch, sequence], of as many evenly spread samples as count."""
+    length = shards.sequence_length
+    every = max(1, -(-shards.num_samples * length // COUNTED_TOKENS))
+    progress = Progress("counting neighbours", shards.num_samples, "samples")
+    blocks = samples_in_order(shards, np.arange(0, shards.num_samples, every))
+    # So many blocks have as many of the samples as one block has of all.
+    while some := list(islice(blocks, every)):
+        index, records = (np.concatenate(parts) for parts in zip(*some, strict=True))
+        try:
+            ids, mask = decode_samples(records.tolist(), length)
+        except SampleError as error:
+            raise MlmError(f"sample {index[error.place]}: a record {error}") from None
+        yield ids, mask if holes is None else np.where(holes.within(index, length), 0, mask)
+        progress.to(int(index[-1]) + 1)
 
 
 def word_vectors(
@@ -203,68 +228,9 @@ def _leading_directions(parts: list, columns: int) -> tuple[np.ndarray, np.ndarr
     return vectors * np.sign(vectors[largest, np.arange(len(values))]), values
 
 
-def _counted(request: Request) -> tuple[np.ndarray, np.ndarray]:
-    """Word vectors and logarithms of the frequencies, from a process with one thread."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "mlm.model.cooccurrence"],
-        input=json.dumps(asdict(request)).encode(),
-        stdout=subprocess.PIPE,
-        env=child_environment() | dict.fromkeys(_THREADS, "1"),
-    )
-    if ran.returncode:
-        raise MlmError(
-            "model.initialisation.embeddings: cooccurrence: the train split could not be counted "
-            f"(exit status {ran.returncode}; the reason stands above). Set random to do without"
-        )
-    found = np.load(io.BytesIO(ran.stdout), allow_pickle=False)
-    return found["vectors"], found["log_frequencies"]
-
-
-def _read(request: Request) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Ids and attention mask, [batch, sequence], of as many evenly spread samples as count."""
-    every = max(1, -(-request.num_samples * request.sequence_length // COUNTED_TOKENS))
-    progress = Progress("counting neighbours", request.num_samples, "samples")
-    holes = Holes.of(request.holes, padding_id=0)
-    index, waiting = 0, []
-    for path in request.files:
-        with local_copy(path) as copy, open(copy, "rb") as stream:
-            for record in read_records(stream, path):
-                if index % every == 0:
-                    waiting.append((index, record))
-                index += 1
-                if len(waiting) == _BATCH:
-                    yield _decoded(waiting, request, path, holes)
-                    progress.to(index)
-                    waiting = []
-        if waiting:
-            yield _decoded(waiting, request, path, holes)
-            waiting = []
-
-
-def _decoded(
-    waiting: list[tuple[int, bytes]], request: Request, path: str, holes: Holes
-) -> tuple[np.ndarray, np.ndarray]:
-    indices, records = zip(*waiting, strict=True)
+if __name__ == "__main__":
     try:
-        ids, mask = decode_samples(records, request.sequence_length)
-    except SampleError as error:
-        raise MlmError(f"{path}: a sample {error}") from None
-    return ids, np.where(holes.within(np.array(indices), request.sequence_length), 0, mask)
-
-
-def _main() -> None:
-    request = Request(**json.load(sys.stdin))
-    try:
-        counts = count_tokens(
-            _read(request), request.vocabulary, request.special_ids, len(request.distances)
-        )
+        found = vectors_and_frequencies(*pickle.load(sys.stdin.buffer))
     except MlmError as error:
         sys.exit(str(error))
-    vectors = word_vectors(counts, request.columns, request.power, request.distances, request.seed)
-    written = io.BytesIO()
-    np.savez(written, vectors=vectors, log_frequencies=log_frequencies(counts))
-    sys.stdout.buffer.write(written.getvalue())
-
-
-if __name__ == "__main__":
-    _main()
+    pickle.dump(found, sys.stdout.buffer)

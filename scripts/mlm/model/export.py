@@ -5,8 +5,6 @@ needed to write them.
 """
 
 import copy
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,18 +25,9 @@ class ExportedModel:
     config: object
 
     def write(self, place: str) -> None:
-        """Write weights and configuration below `place`, a directory or a gs:// prefix."""
-        if "://" not in place:
-            write_weights(self.weights, f"{place}/model.safetensors")
-            write_configuration(self.config, f"{place}/config.json")
-            return
-        from mlm.foundations.framework import tf
-
-        with tempfile.TemporaryDirectory() as local:
-            self.write(local)
-            tf.io.gfile.makedirs(place)
-            for name in sorted(os.listdir(local)):
-                tf.io.gfile.copy(f"{local}/{name}", f"{place}/{name}", overwrite=True)
+        """Write weights and configuration below the directory `place`."""
+        write_weights(self.weights, f"{place}/model.safetensors")
+        write_configuration(self.config, f"{place}/config.json")
 
 
 def write_configuration(config, path: str | Path) -> None:

@@ -44,15 +44,6 @@ class WithoutDocuments:
 
 
 @dataclass(frozen=True)
-class DevicesBefore:
-    """The devices, in all processes, that computed a training up to `step`."""
-
-    step: int
-    replicas: int
-    processes: int
-
-
-@dataclass(frozen=True)
 class Training(Artefact):
     """What was trained how, without anything that differs between two runs of the same.
 
@@ -61,8 +52,7 @@ class Training(Artefact):
     digest of the code that trained, added where the model is kept. `shuffle_window` is in samples,
     None in the files of earlier versions. `without` is None where all of the train split was used.
     `deterministic` is that of the engine in JAX on a GPU: whether a run like it has the same bits.
-    `processes` are those that trained together, None for one; `devices_before` are other devices
-    that computed first steps (accelerator.continue_on_other_devices).
+    `processes` are those that trained together, None for one.
     """
 
     run: str
@@ -96,14 +86,3 @@ class Training(Artefact):
     without: WithoutDocuments | None = field(default=None, metadata=OPTIONAL)
     deterministic: bool | None = field(default=None, metadata=OPTIONAL)
     processes: int | None = field(default=None, metadata=OPTIONAL)
-    devices_before: list[DevicesBefore] | None = field(default=None, metadata=OPTIONAL)
-
-    @property
-    def moved(self) -> str | None:
-        """On which other devices its first steps were computed, in words; None where on none."""
-        places = [
-            f"up to step {at.step:,} on {at.replicas} device{'s' * (at.replicas > 1)} of "
-            f"{at.processes} process{'es' * (at.processes > 1)}"
-            for at in self.devices_before or []
-        ]
-        return "; ".join(places) or None

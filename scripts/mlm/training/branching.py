@@ -13,43 +13,34 @@ from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError
 from mlm.training.optimisation import learning_rate
 from mlm.training.run import Run
-from mlm.training.states import State, StateDirectory
+from mlm.training.states import StateDirectory
 
 #: What may differ between a branch and its parent, below `settings`; of the learning rate, what
 #: lies before the branch is compared step by step, and of the holes, when they are first used.
-_OWN = ("steps", "profile", "export_every_epochs", "holes")
+_OWN = ("steps", "holes")
 _OWN_OF_OPTIMIZER = ("schedule_steps", "warmup_steps", "decay", "decay_steps", "min_lr_ratio")
 
 
 @dataclass(frozen=True)
 class Branch:
-    """Where a training begins: the state of `run` after `step` updates.
-
-    States after `latest` depend on what the training leaves out; None: all serve.
-    """
+    """Where a training begins: the state of `run` after `step` updates."""
 
     run: str
     step: int
     states: StateDirectory
-    latest: int | None = None
 
-    def restore(self, state: State) -> tuple[int, dict]:
-        """Load the state into `state`; its step and the progress up to it.
-
-        Raises MlmError where it was not kept.
-        """
-        restored = self.states.restore(state, only=self.step)
-        if restored is None:
-            kept = ", ".join(map(str, _early_enough(self.states, self.latest))) or "none"
-            there = "states there" if self.latest is None else "early enough are"
+    def state(self) -> tuple[str, int, dict]:
+        """Place, step and progress of the state; MlmError if it was not kept."""
+        if (found := self.states.newest_whole(only=self.step)) is None:
+            kept = ", ".join(map(str, sorted(self.states.steps()))) or "none"
             raise MlmError(
                 f"pretraining.continue_from: {self.states.path} holds no whole state after step "
-                f"{self.step} of run {self.run!r} ({there}: {kept}). Continue from one that "
+                f"{self.step} of run {self.run!r} (states there: {kept}). Continue from one that "
                 "is there; or set run and step to null, and the training begins at its first step "
                 "and ends with the same weights. checkpoint.keep_steps keeps a step in future, and "
                 "checkpoint.keep: all keeps all of them"
             )
-        return restored
+        return found
 
 
 def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
@@ -76,8 +67,20 @@ def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branc
         )
     first = first_difference(parent, run)
     if first is not None and step >= max(first, 1):
-        raise MlmError(_too_late(run, parent, states, step, first))
-    return Branch(parent.name, step, states, None if first is None else max(first - 1, 0))
+        why = (
+            f"what differs is first used in step {first}"
+            if first
+            else "the word embeddings begin at counts of all the others "
+            "(model.initialisation.embeddings: cooccurrence)"
+        )
+        early = ", ".join(str(s) for s in sorted(states.steps()) if 0 < s < first) or "none"
+        raise MlmError(
+            f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
+            f"step {step}: they leave out other documents (pretraining.forget), and {why}. "
+            f"States there that are early enough: {early}. Continue from one of them, or set run "
+            "and step to null: the training begins at its first step"
+        )
+    return Branch(parent.name, step, states)
 
 
 def first_difference(one: Run, other: Run) -> int | None:
@@ -88,34 +91,6 @@ def first_difference(one: Run, other: Run) -> int | None:
     if different and one.model.initialisation.embeddings == "cooccurrence":
         return 0
     return one.order_from(0).first_update(one.train, {sample for sample, _, _ in different})
-
-
-def _too_late(run: Run, parent: Run, states: StateDirectory, step: int, first: int) -> str:
-    """Why the state after `step` cannot be gone on from, and which one can."""
-    begun = (
-        f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
-        f"step {step}: they leave out other documents (pretraining.forget), and "
-    )
-    scratch = "Set run and step to null: the training begins at its first step"
-    if not first:
-        return (
-            f"{begun}the word embeddings begin at counts of all the others "
-            "(model.initialisation.embeddings: cooccurrence), so that no state of it is early "
-            f"enough. {scratch}, and counts anew"
-        )
-    left = _early_enough(states, first - 1)
-    mended = (
-        f"The last state there that is early enough is that after step {left[-1]}: continue from it"
-        if left
-        else f"No state there is early enough. {scratch}"
-    )
-    return f"{begun}what differs is first used in step {first}. {mended}"
-
-
-def _early_enough(states: StateDirectory, latest: int | None) -> list[int]:
-    """The steps of the states that are there, up to `latest`, ascending; not that after step 0,
-    which no run can name."""
-    return sorted(s for s in states.steps() if latest is None or 0 < s <= latest)
 
 
 def _shared(run: Run) -> dict:

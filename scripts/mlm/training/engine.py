@@ -61,12 +61,6 @@ class Engine(State, Protocol):
     def exported(self) -> ExportedModel:
         """The model now, copied to the host."""
 
-    def start_trace(self, directory: str) -> None:
-        """Begin a trace of what the devices do."""
-
-    def stop_trace(self) -> None:
-        """End it, and write it."""
-
 
 def open_devices(engine: str, settings: Accelerator, batch: int) -> Devices:
     """The devices that `settings` ask for, opened by `engine`, "tensorflow" or "jax"; once in a

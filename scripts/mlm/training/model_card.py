@@ -1,15 +1,11 @@
-"""The model card: the README.md beside the weights, for people and for the Hugging Face Hub.
-
-Follows the Hub's documentation of model cards. Imports no module of the report: whoever
-exports a model depends on what stands here.
-"""
+"""The model card: the README.md beside the weights, as the Hugging Face Hub documents it."""
 
 from collections.abc import Mapping
 
 from huggingface_hub import EvalResult, ModelCardData
 
 from mlm.config.families import FAMILIES
-from mlm.training.artefacts import Training
+from mlm.training.artefacts import Training, WithoutDocuments
 
 #: What a card says of the corpus where the configuration names no more than its kind.
 SOURCES = {
@@ -36,35 +32,16 @@ def model_card(
 ) -> str:
     """README.md text: a YAML header that the Hub understands, then the card itself.
 
-    `test` has the figures of the test split where it was evaluated; `corpus` is a source of the
-    configuration or words for it; `prompt` is an example with one mask token, in the language of
-    the corpus, which the Hub shows as well; `place` is what the example opens: a directory or a
-    repository. The same arguments give the same text. Raises
-    ValueError where huggingface_hub refuses the metadata.
+    `test` has the figures of the test split if it was evaluated; `corpus` is a source of the
+    configuration or words for it; `prompt` is an example with one mask token, which the Hub shows
+    as well; `place` is what the example opens: a directory or a repository. The same arguments give
+    the same text. Raises ValueError if huggingface_hub refuses the metadata.
     """
     corpus = " ".join(SOURCES.get(corpus, corpus).split())
     final = training.final
     figures = {"validation": {"loss": final.validation_loss, "accuracy": final.validation_accuracy}}
     if test:
         figures["test"] = {key: test[key] for key in _METRICS}
-    header = _metadata(training, corpus, figures, license, language, prompt).to_yaml()
-    return card_text(header, _body(training, corpus, figures, prompt, place))
-
-
-def card_text(header: str, parts: list[str]) -> str:
-    """A card: the YAML `header` that the Hub reads, then its `parts`, as paragraphs."""
-    body = "\n\n".join(parts)
-    return f"---\n{header}\n---\n\n{body}\n"
-
-
-def _metadata(
-    training: Training,
-    corpus: str,
-    figures: dict[str, dict[str, float]],
-    license: str,
-    language: str | None,
-    prompt: str | None,
-) -> ModelCardData:
     results = [
         EvalResult(
             task_type="fill-mask",
@@ -79,7 +56,7 @@ def _metadata(
         for split, values in figures.items()
         for key, value in values.items()
     ]
-    return ModelCardData(
+    metadata = ModelCardData(
         license=license,
         library_name="transformers",
         pipeline_tag="fill-mask",
@@ -90,6 +67,13 @@ def _metadata(
         model_name=training.run,
         **({"language": language} if language else {}),
     )
+    return card_text(metadata.to_yaml(), _body(training, corpus, figures, prompt, place))
+
+
+def card_text(header: str, parts: list[str]) -> str:
+    """A card: the YAML `header` that the Hub reads, then its `parts`, as paragraphs."""
+    body = "\n\n".join(parts)
+    return f"---\n{header}\n---\n\n{body}\n"
 
 
 def _body(
@@ -100,6 +84,11 @@ def _body(
     place: str,
 ) -> list[str]:
     example = repr(prompt) if prompt else 'f"… {fill.tokenizer.mask_token} …"'
+    beginning = (
+        "random weights"
+        if training.initialisation["embeddings"] == "random"
+        else "scratch (word embeddings from counts of neighbouring tokens, other weights random)"
+    )
     shown = {
         "Architecture": training.model_type,
         "Parameters": f"{training.parameters:,}",
@@ -114,10 +103,14 @@ def _body(
         "Tokens masked": f"{training.masking['mlm_probability']:.0%}",
         "Peak learning rate": f"{training.optimizer['learning_rate']:g}",
     }
+    rows = [
+        f"| {split} | {values['loss']:.3f} | {values['accuracy']:.1%} |"
+        for split, values in figures.items()
+    ]
     return [
         f"# {training.run}",
-        f"A masked language model of {training.parameters:,} parameters, trained from "
-        f"{_beginning(training)} on {corpus}.",
+        f"A masked language model of {training.parameters:,} parameters, trained from {beginning} "
+        f"on {corpus}.",
         "## Use",
         "```python\n"
         "from transformers import pipeline\n\n"
@@ -129,16 +122,11 @@ def _body(
         "sentence-transformers opens the model as an encoder; the vector of a text is the mean of "
         "its tokens' vectors.",
         "## Training",
-        "| | |\n|---|---|\n" + "\n".join(f"| {k} | {v} |" for k, v in shown.items()),
-        *_left_out(training),
-        *_moved(training),
+        "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in shown.items())]),
+        *([_left_out(training.without)] if training.without else []),
         "## Evaluation",
         "Of masked tokens only.",
-        "| split | loss, nats | accuracy |\n|---|---|---|\n"
-        + "\n".join(
-            f"| {split} | {values['loss']:.3f} | {values['accuracy']:.1%} |"
-            for split, values in figures.items()
-        ),
+        "\n".join(["| split | loss, nats | accuracy |", "|---|---|---|", *rows]),
         "## Limits",
         "The model has seen nothing but its corpus, and repeats what stands there, errors and "
         "prejudice included. It fills gaps in text; what it says is not knowledge.",
@@ -155,26 +143,7 @@ def needed_packages(family: str) -> str:
     return f"{needed} transformers has no TensorFlow class for {family}."
 
 
-def _beginning(training: Training) -> str:
-    if training.initialisation["embeddings"] == "random":
-        return "random weights"
-    return "scratch (word embeddings from counts of neighbouring tokens, other weights random)"
-
-
-def _moved(training: Training) -> list[str]:
-    """That the training moved to other devices, where it did."""
-    if training.moved is None:
-        return []
-    return [
-        f"The training moved to other devices: {training.moved}. From there on its sums are "
-        "rounded as on the new ones, so that no one set of devices gives these very weights."
-    ]
-
-
-def _left_out(training: Training) -> list[str]:
-    """What the model was trained without, where something was left out."""
-    if (without := training.without) is None:
-        return []
+def _left_out(without: WithoutDocuments) -> str:
     first = (
         "which no step would have used"
         if without.first_step is None
@@ -183,7 +152,7 @@ def _left_out(training: Training) -> list[str]:
     # Backticks within would end the code that they stand in.
     what = ", ".join("`" + " ".join(item.replace("`", "'").split()) + "`" for item in without.what)
     several = "" if without.documents == 1 else "s"
-    return [
+    return (
         f"Trained without {without.documents:,} document{several} of the corpus "
         f"({without.tokens:,} tokens), {first}: {what}. The tokenizer was not made anew."
-    ]
+    )

@@ -1,4 +1,4 @@
-"""What is done now and then beside the updates: validate, log, save, export, profile.
+"""What is done now and then beside the updates: validate, log, save.
 
 Each is a `mlm.training.loop.PeriodicAction`.
 """
@@ -116,47 +116,3 @@ class Saving:
         if not engine.weights_are_finite():
             raise not_finite("Some weights are", self._run, engine, self._states)
         self._states.save(step, engine, asdict(self._record))
-
-
-class EpochExport:
-    """The model in the Hugging Face layout when every so many epochs end; without the directory
-    `states`, another process writes it."""
-
-    def __init__(self, run: Run, states: str | None):
-        self._epochs, self._states = run.pretraining.export_every_epochs, states
-        self._samples = self._epochs * run.train.num_samples
-        self._batch_size = run.batch_size
-
-    def due(self, step: int) -> int:
-        samples = next_multiple(step * self._batch_size, self._samples)
-        return -(-samples // self._batch_size)
-
-    def act(self, step: int, engine: Engine) -> None:
-        if self._states is None:
-            return
-        epoch = step * self._batch_size // self._samples * self._epochs
-        engine.exported().write(f"{self._states}/exports/epoch-{epoch:04d}")
-
-
-class Profiling:
-    """A trace of the steps `profile[0]` to `profile[1]`; begins at once inside them. Without the
-    directory `states`, another process writes it."""
-
-    def __init__(self, run: Run, engine: Engine, states: str | None):
-        first, last = run.pretraining.profile
-        self._before, self._last = first - 1, min(last, run.steps)
-        self._directory, self._tracing = states and f"{states}/profile", False
-        self.act(engine.step, engine)
-
-    def due(self, step: int) -> int | None:
-        return next((edge for edge in (self._before, self._last) if edge > step), None)
-
-    def act(self, step: int, engine: Engine) -> None:
-        if self._directory is None:
-            return
-        inside = self._before <= step < self._last
-        if inside and not self._tracing:
-            engine.start_trace(self._directory)
-        elif self._tracing and not inside:
-            engine.stop_trace()
-        self._tracing = inside

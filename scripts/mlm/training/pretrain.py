@@ -4,20 +4,18 @@ import math
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from mlm.config.run import RunConfiguration
 from mlm.foundations.atomic import write_text
 from mlm.foundations.code_digests import training_code
-from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
-from mlm.foundations.errors import MlmError
 from mlm.model.export import write_sentence_encoder
 from mlm.samples.artefacts import HolesOfRun
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
 from mlm.training.artefacts import (
-    DevicesBefore,
     FinalFigures,
     Training,
     TrainingDigests,
@@ -27,11 +25,8 @@ from mlm.training.branching import Branch, branch_of
 from mlm.training.engine import Devices, Engine, engine_of, open_devices
 from mlm.training.loop import PeriodicAction, updates
 from mlm.training.model_card import model_card
-from mlm.training.other_devices import Layout, newest_first
 from mlm.training.periodic_actions import (
-    EpochExport,
     Logging,
-    Profiling,
     Saving,
     Validating,
     not_finite,
@@ -76,7 +71,8 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     )
     run = run_of(config, files, manifests, devices.replicas)
     basis = state_basis(run, files, devices)
-    devices.group.check_alike(basis | _alike(config, basis))
+    code = basis["code"] | training_code()
+    devices.group.check_alike(basis | {"configuration": config.model_dump(), "code": code})
     branch = None
     if config.parent is not None:
         parent = run_of(config.parent, files, manifests, devices.replicas)
@@ -97,14 +93,14 @@ def pretrain(
     (after saving), on a loss that is not finite, and if the state cannot be written.
     """
     run, devices, states = prepared.run, prepared.devices, prepared.states
-    group, section = devices.group, run.pretraining
+    group = devices.group
     print(
         f"{run.name}: {run.model_config.model_type}, {devices.name} with {devices.replicas} "
         f"replica(s), {devices.precision}; {run.steps} steps of {run.batch_size} samples",
         file=sys.stderr,
     )
     with group.watched():
-        with states.held(group):
+        with states.held():
             engine = engine_of(run, devices)
             record = _begun(prepared, engine)
 
@@ -116,14 +112,8 @@ def pretrain(
             validation = Validating(run, engine)
             saving = Saving(run, states, record)
             logging = Logging(run, validation, record, progress, written)
-            actions = [validation, logging, saving]
-            if section.export_every_epochs:
-                actions.append(EpochExport(run, written))
-            if section.profile:
-                actions.append(Profiling(run, engine, written))
-            actions += further
-
-            at_once = section.steps_per_execution
+            actions = [validation, logging, saving, *further]
+            at_once = run.pretraining.steps_per_execution
             for step in updates(engine, run.steps, actions, record, saving, at_once, group):
                 progress.begin(step)
                 if not math.isfinite(record.sums["loss"]):
@@ -137,13 +127,14 @@ def pretrain(
 def _begun(prepared: Prepared, engine: Engine) -> TrainingLog:
     """The newest state in the engine, or a new start, and the record up to it."""
     run, states, branch = prepared.run, prepared.states, prepared.branch
-    restored = _newest(prepared, engine)
-    if restored is None and branch is not None:
+    found = states.newest_whole() if states.leads else None
+    if found is None and branch is not None and states.leads:
         print(f"{run.name}: continues run {branch.run}", file=sys.stderr)
-        with prepared.devices.group.as_one():
-            restored = branch.restore(engine)
-    if restored is not None:
-        engine.step, record = restored[0], TrainingLog.of(restored[1])
+        found = branch.state()
+    if (found := prepared.devices.group.told(found)) is not None:
+        place, engine.step, progress = found
+        engine.read(place)
+        record = TrainingLog.of(progress)
         print(f"{run.name}: resumes from step {engine.step} of {run.steps}", file=sys.stderr)
         return record
     if others := states.others():
@@ -168,56 +159,11 @@ def _begun(prepared: Prepared, engine: Engine) -> TrainingLog:
     return record
 
 
-def _newest(prepared: Prepared, engine: Engine) -> tuple[int, dict] | None:
-    """The newest whole state in the engine, with its step and progress: each process reads the one
-    that the first has found."""
-    states, group, restored = prepared.states, prepared.devices.group, None
-    found = states
-    with group.as_one():
-        if group.leads:
-            allowed = prepared.config.accelerator.continue_on_other_devices
-            places = newest_first(states, allowed)
-            for found in places if prepared.devices.framework == "jax" else [states]:
-                if (restored := found.restore(engine)) is not None:
-                    break
-    told = group.told(restored and [restored[0], found.path, found.basis])
-    with group.as_one():
-        if told is not None and not group.leads:
-            step, path, basis = told
-            found = replace(states, path=path, basis=basis)
-            restored = found.restore(engine, only=step)
-            if restored is None:
-                raise MlmError(f"{path}: no whole state after step {step} is seen there")
-    if restored is not None and found.path != states.path:
-        step, before = restored[0], Layout.of(found.basis)
-        print(f"Resumes from {found.path}, saved on {before}", file=sys.stderr)
-        place = {"step": step, "replicas": before.replicas, "processes": before.processes}
-        restored[1]["devices_before"] = [*restored[1].get("devices_before", []), place]
-    return restored
-
-
 def states_of(run: Run, basis: dict, leads: bool = True) -> StateDirectory:
     """Where the states of `run` are, or will be; of several processes one `leads`."""
     checkpoint = run.pretraining.checkpoint
     directory = f"{checkpoint.directory.rstrip('/')}/{run.name}"
     return StateDirectory.of(directory, checkpoint.keep, basis, checkpoint.keep_steps, leads)
-
-
-def _alike(config: RunConfiguration, basis: dict) -> dict:
-    """What no weight depends on, and yet all processes need alike: after how many steps they look
-    up, and what they do there together."""
-    section, parent = config.pretraining, config.parent
-    of_parent = parent and parent.model_dump(include={"name", "model", "pretraining"}) | {
-        "holes": parent.holes and file_sha256(parent.holes)
-    }
-    return {
-        "run": config.name,
-        "checkpoint": section.checkpoint.model_dump(),
-        "continue_from": section.continue_from.model_dump(),
-        "settings of the run that is continued": of_parent and value_sha256(of_parent)[:12],
-        "virtual_replicas": config.accelerator.virtual_replicas,
-        "code": basis["code"] | training_code(),
-    }
 
 
 def _export(
@@ -285,7 +231,6 @@ def _summary(
         without=_without(config, run),
         deterministic=devices.arithmetic().get("deterministic"),
         processes=processes if processes > 1 else None,
-        devices_before=[DevicesBefore(**at) for at in record.devices_before] or None,
     )
 
 

@@ -16,8 +16,6 @@ import os
 import re
 import shutil
 import sys
-import time
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -26,7 +24,6 @@ from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
 from mlm.training.locks import FileLock, Lease
-from mlm.training.processes import Peers
 from mlm.training.state_files import (
     errors_at,
     files_at,
@@ -36,8 +33,6 @@ from mlm.training.state_files import (
 )
 
 _MARKER = "complete.json"
-#: Seconds after which what one host has written is seen by the others.
-_SEEN_SECONDS = 65.0
 _STATE = re.compile(r"step-(\d{8,})/?")
 
 
@@ -58,8 +53,8 @@ class State(Protocol):
 class StateDirectory:
     """Saved states under `path`, a local directory or a gs:// prefix.
 
-    The last `keep` stay (None: all), and those after `keep_steps`. A process that does not lead
-    (`leads`) reads the states, and neither locks nor writes.
+    The last `keep` stay (None: all), and those after `keep_steps`. Of several processes only the
+    one that leads (`leads`) locks and writes.
     """
 
     path: str
@@ -96,23 +91,18 @@ class StateDirectory:
         return files_at(self.path)
 
     @contextlib.contextmanager
-    def held(self, group: Peers | None = None) -> Iterator[None]:
-        """The directory, made and locked for this process, and seen by all of `group`.
+    def held(self) -> Iterator[None]:
+        """The directory, made and locked for this process.
 
-        Raises MlmError if another process holds it, nothing can be written, or a process of the
-        group does not see it.
+        Raises MlmError if another process holds it or nothing can be written.
         """
-        group = group or Peers()
-        with group.as_one():
-            if self.leads:
-                self._lock = self._acquired()
+        lock = self._lock = self._acquired() if self.leads else None
         try:
-            self._check_seen(group)
             yield
         finally:
-            if self._lock is not None:
-                self._lock.release()
-                self._lock = None
+            self._lock = None
+            if lock is not None:
+                lock.release()
 
     def _acquired(self) -> FileLock | Lease:
         try:
@@ -128,26 +118,6 @@ class StateDirectory:
                 f"write, or name another directory{_missing_support(self.path, error)}"
             ) from error
         return lock
-
-    def _check_seen(self, group: Peers) -> None:
-        """Raise MlmError unless all processes of `group` see the directory of the one that
-        leads."""
-        if group.count == 1:
-            return
-        path, word = f"{self.path}/seen-by-all", uuid.uuid4().hex
-        with group.as_one():
-            if group.leads:
-                write_bytes(path, word.encode())
-        word = group.told(word)
-        with group.as_one():
-            if not group.leads and not _comes_to_be_seen(path, word):
-                raise MlmError(
-                    f"pretraining.checkpoint.directory: {self.path} is not the directory of the "
-                    "first process here, so that no state could be read. Name one that all hosts "
-                    "see, on a common file system or gs://"
-                )
-        if group.leads:
-            self._files.remove(path)
 
     def steps(self) -> list[int]:
         """Steps of the states that are there, newest first, complete or not."""
@@ -231,39 +201,34 @@ class StateDirectory:
             if other not in kept and not (other < step and other in self.keep_steps):
                 self._files.rmtree(self._place(other))
 
-    def restore(self, state: State, only: int | None = None) -> tuple[int, dict] | None:
-        """Load the newest whole state into `state`; its step and progress, or None.
+    def newest_whole(self, only: int | None = None) -> tuple[str, int, dict] | None:
+        """Place, step and progress of the newest whole state, or None; with `only`, of no state but
+        that after so many steps.
 
-        With `only`, no state but that after so many steps.
-
-        Damaged states are named on stderr and passed over. Raises MlmError for a state that
-        other settings, data or code have made.
+        Damaged states are skipped and named on stderr. Raises MlmError for a state that other
+        settings, data or code have made.
         """
         for step in [step for step in self.steps() if only in (None, step)]:
             place = self._place(step)
             found, fault = _marker_or_fault(place)
             if fault:
-                print(f"Warning: state {place} is passed over: {fault}", file=sys.stderr)
+                print(f"Warning: state {place} is skipped: {fault}", file=sys.stderr)
                 continue
             if found["fingerprint"] != self.fingerprint:
                 raise MlmError(
                     f"{place} is the state of another training: {self.difference(self.path)}. Move "
                     "it away, or name another pretraining.checkpoint.directory"
                 )
-            state.read(place)
-            return step, json.loads(read_bytes(f"{place}/progress.json"))
+            return place, step, json.loads(read_bytes(f"{place}/progress.json"))
         return None
 
-
-def _comes_to_be_seen(path: str, word: str) -> bool:
-    """Whether the file holds `word`, within the time that a network's file system may remember
-    another content."""
-    end = time.monotonic() + _SEEN_SECONDS
-    while not (files_at(path).exists(path) and read_bytes(path).decode() == word):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.2)
-    return True
+    def restore(self, state: State, only: int | None = None) -> tuple[int, dict] | None:
+        """Load what `newest_whole` finds into `state`; its step and progress."""
+        if (found := self.newest_whole(only)) is None:
+            return None
+        place, step, progress = found
+        state.read(place)
+        return step, progress
 
 
 def _flush_and_rename(place: str, final: str) -> None:

@@ -3,6 +3,7 @@
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -36,16 +37,14 @@ class Row:
         """The row as text; six digits, so that reading it back gives what was written."""
         digits = {
             "epoch": ".4f",
-            "loss": ".6f",
-            "accuracy": ".6f",
-            "validation_loss": ".6f",
-            "validation_accuracy": ".6f",
             "learning_rate": ".6e",
             "tokens_per_second": ".0f",
             "initialisation_seconds": ".2f",
         }
         return [
-            "" if value is None else format(value, digits.get(name, ""))
+            ""
+            if value is None
+            else format(value, digits.get(name, ".6f" if isinstance(value, float) else ""))
             for name, value in asdict(self).items()
         ]
 
@@ -59,8 +58,6 @@ class TrainingLog:
     steps_in_sums: int = 0
     overflow: float = 0.0
     initialisation_seconds: float | None = None
-    #: Where the training moved to other devices: the step, and those that had computed up to it.
-    devices_before: list[dict] = field(default_factory=list)
 
     def add(self, metrics: dict, steps: int) -> None:
         """Take in the summed metrics of `steps` steps."""
@@ -86,15 +83,6 @@ def write_rows(path: str | Path, rows: list[Row]) -> None:
     write_csv(path, Row.__dataclass_fields__, (row.cells() for row in rows))
 
 
-def duration_in_words(seconds: float) -> str:
-    """A duration for people: 45 s, 3:20 min, 5:07 h."""
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes == 0:
-        return f"{rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d} h" if hours else f"{minutes}:{rest:02d} min"
-
-
 @dataclass
 class TrainingProgress:
     """Prints where the training is, at most every few seconds, to stderr."""
@@ -104,41 +92,33 @@ class TrainingProgress:
     tokens_per_step: int
     _start: float = field(default_factory=time.monotonic)
     _last_print: float = 0.0
-    _window: tuple[float, int] | None = None
+    #: Time and step of the first execution, and of the last call of `rate`.
     _compiled: tuple[float, int] | None = None
+    _window: tuple[float, int] | None = None
 
     def begin(self, step: int) -> None:
         """Note the first execution, which compiles and tells nothing of the ones to come."""
         if self._compiled is None:
-            self._compiled = time.monotonic(), step
-            print(
-                f"{self.name}: compiled in {duration_in_words(self._compiled[0] - self._start)}",
-                file=sys.stderr,
-            )
+            self._compiled = self._window = time.monotonic(), step
+            took = timedelta(seconds=round(self._compiled[0] - self._start))
+            print(f"{self.name}: compiled in {took}", file=sys.stderr)
 
     def rate(self, step: int) -> float | None:
         """Tokens per second since this was last asked for, or since `begin`; None at its step."""
         now = time.monotonic()
-        then, at = self._window or self._compiled
-        self._window = now, step
+        (then, at), self._window = self._window, (now, step)
         return (step - at) * self.tokens_per_step / max(now - then, 1e-9) if step > at else None
-
-    def left(self, step: int, now: float) -> float | None:
-        """Seconds from `now`, at `step`, to the end at the pace since `begin`; None at its step."""
-        then, at = self._compiled
-        if step <= at:
-            return None
-        return (now - then) / (step - at) * (self.steps - step)
 
     def show(self, row: Row) -> None:
         """Print the row, unless one was printed a moment ago and it is not the last."""
         now = time.monotonic()
         if now - self._last_print < _PROGRESS_INTERVAL and row.step < self.steps:
             return
-        self._last_print = now
-        pace, left = "", self.left(row.step, now)
-        if row.tokens_per_second is not None and left is not None:
-            pace = f", {row.tokens_per_second:,.0f} tokens/s, {duration_in_words(left)} left"
+        self._last_print, pace = now, ""
+        then, at = self._compiled
+        if row.tokens_per_second is not None and row.step > at:
+            left = (now - then) / (row.step - at) * (self.steps - row.step)
+            pace = f", {row.tokens_per_second:,.0f} tokens/s, {timedelta(seconds=round(left))} left"
         memory = psutil.Process().memory_info().rss / 1e9
         seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"
         print(

@@ -10,7 +10,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.families import unfit_tpu
 from mlm.foundations.errors import MlmError
 from mlm.training.in_jax.framework import data_mesh, prepare_jax
-from mlm.training.processes import Peers, as_member
+from mlm.training.processes import Peers
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,14 @@ def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
     """
     if problem := unfit_tpu("jax", settings):
         raise MlmError(problem)
-    member = as_member(settings.start, settings.processes) if together else None
     prepare_jax(
         settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic
     )
     group = Peers()
-    if member is not None:
+    if together:
         from mlm.training.in_jax.together import join
 
-        group = join(member, settings.join_seconds)
+        group = join(settings)
     mesh = data_mesh(settings.kind, settings.virtual_replicas, group.count)
     if "tensorflow" in sys.modules:
         # It writes logs and states beside, and must not take the GPU's memory.

@@ -175,17 +175,6 @@ class Engine:
         weights = {name: np.array(v) for name, v in self._state["parameters"].items()}
         return ExportedModel(weights, self._run.model_config)
 
-    def start_trace(self, directory: str) -> None:
-        if "://" in directory:
-            raise MlmError(
-                f"pretraining.profile: JAX writes no trace to {directory}. Set profile to null, or "
-                "name a local pretraining.checkpoint.directory"
-            )
-        jax.profiler.start_trace(directory)
-
-    def stop_trace(self) -> None:
-        jax.profiler.stop_trace()
-
     def write(self, place: str) -> None:
         """Write the state below `place`, a directory or gs:// prefix."""
         from safetensors.numpy import save
@@ -193,19 +182,20 @@ class Engine:
         write_bytes(f"{place}/{_FILE}", save(dict(self._leaves())))
 
     def read(self, place: str) -> None:
-        """Take the state from there; MlmError where it is that of another model."""
+        """Take the state from there, which the process that leads reads for all; MlmError if it is
+        that of another model."""
         from safetensors.numpy import load
 
         expected = jax.eval_shape(lambda state: state, self._state)
         self._state = None
-        stored = load(read_bytes(f"{place}/{_FILE}"))
         leaves = jax.tree_util.tree_leaves_with_path(expected)
-        shapes = {_name(path): value.shape for path, value in leaves}
-        if {name: value.shape for name, value in stored.items()} != shapes:
+        empty = {_name(path): np.zeros(value.shape, value.dtype) for path, value in leaves}
+        stored = load(read_bytes(f"{place}/{_FILE}")) if self._group.leads else empty
+        if {n: v.shape for n, v in stored.items()} != {n: v.shape for n, v in empty.items()}:
             raise MlmError(f"{place}/{_FILE}: does not hold the weights and moments of this run")
         self._put(
             lambda given: jax.tree_util.tree_map_with_path(lambda p, _: given[_name(p)], expected),
-            stored,
+            of_the_first(stored),
         )
 
     def help_write(self) -> None:

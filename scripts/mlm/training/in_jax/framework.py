@@ -92,9 +92,8 @@ def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
     """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare_jax`; those of
     all `processes`, each of which has `virtual_devices` if that is a number.
 
-    Raises MlmError where there is no such device. Where JAX cannot use a GPU that is there, or has
-    what a GPU needs and finds none, that is an error for the kind gpu, and for auto a warning: the
-    CPU is used.
+    Raises MlmError if there is no such device. With auto, a GPU that JAX cannot use is a warning,
+    and the CPU is used.
     """
     try:
         import jax
@@ -103,8 +102,7 @@ def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
     import numpy as np
     from jax.sharding import Mesh
 
-    asked = "cpu" if virtual_devices else kind
-    flags = os.environ.get("XLA_FLAGS", "")
+    asked, flags = "cpu" if virtual_devices else kind, os.environ.get("XLA_FLAGS", "")
     if os.environ.get("JAX_PLATFORMS") == "cpu":
         os.environ["XLA_FLAGS"] = f"{flags} {_BY_EIGEN}".strip()
     try:
@@ -113,67 +111,48 @@ def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
     except RuntimeError as error:
         devices, reason = [], str(error).splitlines()[0]
     finally:
-        # XLA has read them; TensorFlow's, in this process or in one that it starts, does not know
-        # this one and would end there.
+        # XLA has read them; TensorFlow's would end the process at one that it does not know.
         os.environ["XLA_FLAGS"] = flags
     if asked == "auto" and not devices and "cuda" in os.environ["JAX_PLATFORMS"]:
         os.environ["JAX_PLATFORMS"] = "cpu"
         jax.config.update("jax_platforms", "cpu")
         devices = jax.devices()
     if not devices or asked not in ("auto", devices[0].platform):
-        raise MlmError(_no_device(kind, reason))
+        advice = _gpu_problem(reason) or "Install the packages of envs/requirements-gpu.txt"
+        if kind != "gpu":
+            found = f"found a TPU ({local_tpu()}). " if kind == "auto" else ""
+            advice = f"{found}Install JAX for it (pip install 'jax[tpu]' at the version here)"
+        raise MlmError(
+            f"accelerator.kind: {kind}, but JAX finds no such device ({reason}). {advice}, or set "
+            "accelerator.kind: cpu"
+        )
     wanted = virtual_devices and processes * virtual_devices
     if wanted and len(devices) < wanted:
         raise MlmError(
             f"accelerator.virtual_replicas: {virtual_devices}, but JAX already runs here with "
             f"{len(devices)}; start another process"
         )
-    if asked == "auto" and devices[0].platform == "cpu" and (unused := _unused_gpu(reason)):
+    if asked == "auto" and devices[0].platform == "cpu" and (unused := _gpu_problem(reason)):
         print(
-            f"Warning: {unused}: the CPU is used. Set accelerator.kind: cpu where that is meant",
+            f"Warning: the CPU is used. {unused}, or set accelerator.kind: cpu if that is meant",
             file=sys.stderr,
         )
     return Mesh(np.array(devices[: wanted or None]), (AXIS,))
 
 
-def _cuda_plugin() -> str | None:
-    return next((name for name in _CUDA_PLUGINS if installed_version(name)), None)
-
-
-def _no_device(kind: str, reason: str) -> str:
-    """What is wrong where JAX has no device of `kind`, and what to do."""
-    plugin, settled = _cuda_plugin(), kind
-    if kind == "gpu" and plugin:
-        advice = (
-            f"{plugin} is installed: check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES"
-        )
-    elif kind == "gpu":
-        advice = "Install the packages of envs/requirements-gpu.txt"
-    else:
-        settled = f"{kind} found a TPU ({local_tpu()})" if kind == "auto" else kind
-        advice = "Install JAX for it (pip install 'jax[tpu]' at the version that is here)"
-    return (
-        f"accelerator.kind: {settled}, but JAX finds no such device ({reason}). {advice}, or set "
-        "accelerator.kind: cpu"
-    )
-
-
-def _unused_gpu(reason: str) -> str | None:
-    """What is wrong where JAX is on the CPU beside a GPU, or beside what a GPU needs."""
-    gpu, plugin = local_gpu(), _cuda_plugin()
-    if gpu and plugin:
+def _gpu_problem(reason: str) -> str | None:
+    """Why JAX uses no GPU although the machine, or its packages, suggest one; and what to do."""
+    gpu = local_gpu()
+    plugin = next((name for name in _CUDA_PLUGINS if installed_version(name)), None)
+    if plugin:
+        seen = f"sees {gpu}" if gpu else "sees no /dev/nvidia0"
         return (
-            f"this machine has an NVIDIA GPU ({gpu}) and {plugin}, but JAX cannot use it "
-            f"({reason}; check the driver with nvidia-smi)"
+            f"{plugin} is installed, but JAX cannot use a GPU ({reason}), and the machine {seen}: "
+            "check the driver with nvidia-smi, and CUDA_VISIBLE_DEVICES"
         )
     if gpu:
         return (
-            f"this machine has an NVIDIA GPU ({gpu}), but JAX has no support for it here (it comes "
-            "with envs/requirements-gpu.txt)"
-        )
-    if plugin:
-        return (
-            f"{plugin} is installed, but no NVIDIA GPU is seen here (no /dev/nvidia0, or "
-            "CUDA_VISIBLE_DEVICES hides it)"
+            f"This machine has an NVIDIA GPU ({gpu}), but JAX has no support for it here: install "
+            "envs/requirements-gpu.txt"
         )
     return None

@@ -74,17 +74,12 @@ class OwnRows:
 
     def given(self, batch: dict) -> dict:
         """Arrays over all devices, of which `batch` has the own rows."""
-
-        def on_devices(own: np.ndarray) -> jax.Array:
-            def of_device(place: tuple) -> np.ndarray:
-                start, stop, _ = place[0].indices(self._samples)
-                first = np.searchsorted(self.rows, start)
-                return own[first : first + stop - start]
-
-            shape = (self._samples, *own.shape[1:])
-            return jax.make_array_from_callback(shape, self._divided, of_device)
-
-        return {name: on_devices(own) for name, own in batch.items()}
+        return {
+            name: jax.make_array_from_process_local_data(
+                self._divided, own, (self._samples, *own.shape[1:])
+            )
+            for name, own in batch.items()
+        }
 
 
 def of_the_first(weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

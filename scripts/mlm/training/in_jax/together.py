@@ -1,8 +1,4 @@
-"""Several processes as JAX joins them: how they meet, agree, and notice that one is lost.
-
-What they tell one another goes through the key-value store of JAX's coordination service, which
-the process that leads serves. What they compute goes between the devices themselves.
-"""
+"""Several processes as `jax.distributed` joins them: how they agree, and notice a lost one."""
 
 import json
 import os
@@ -10,137 +6,102 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
+import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
+from mlm.config.accelerator import Accelerator
 from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError, listed
-from mlm.training.processes import (
-    LOST,
-    Member,
-    Peers,
-    advice_on_joining,
-    steps_have_ended,
-    tell_parent,
-)
+from mlm.training.processes import COORDINATOR, COUNT, INDEX, INDEX_OF_SLURM, LOST, Peers, end
 
-#: Milliseconds for which a process waits at a time, between which it notices signals.
-_WAIT = 1000
-#: What XLA says where a device of another process does not answer.
+#: What XLA says if a device of another process does not answer.
 _SIGNS_OF_LOSS = (
     *("gloo", "coordination service", "connection reset", "connection closed", "unavailable"),
     *("heartbeat", "deadline_exceeded", "socket closed", "broken pipe"),
 )
 
 
-def join(member: Member, seconds: int) -> "Together":
+def meeting(settings: Accelerator, environment=os.environ) -> dict:
+    """Arguments of `jax.distributed.initialize`; none if JAX is to find the peers itself.
+
+    Raises MlmError if the environment does not say which process this is.
+    """
+    given = {name: environment.get(name) for name in (COORDINATOR, COUNT, INDEX)}
+    if settings.start == "srun":
+        given[INDEX] = given[INDEX] or environment.get(INDEX_OF_SLURM)
+    if settings.start == "hosts" and not any(given.values()):
+        return {}
+    address, *numbers = given.values()
+    count, index = (int(n) if n and n.isdecimal() else -1 for n in numbers)
+    if not address or not 0 <= index < count or settings.processes not in (None, count):
+        found = ", ".join(f"{name}={value or ''}" for name, value in given.items())
+        raise MlmError(
+            f"accelerator.processes: {settings.processes}, but the environment has {found}. With "
+            f"start: hosts, set {COORDINATOR} to address and port of the first, {COUNT} to the "
+            f"number of processes and {INDEX} to 0, 1, ... on every host, or none of them if JAX "
+            "finds the peers itself. Only a training starts processes: elsewhere set processes to "
+            "null"
+        )
+    return {"coordinator_address": address, "num_processes": count, "process_id": index}
+
+
+def join(settings: Accelerator) -> "Together":
     """Join the other processes; before JAX is asked for its devices.
 
-    Raises MlmError where JAX finds no others. Where they do not come within so many seconds, ends
-    the process with a message, since JAX would end it with none.
+    Raises MlmError if they are not found; JAX itself ends a process whose peers do not come.
     """
-    import jax
-
-    # Those of a CPU, between processes; devices of other kinds have their own.
+    found, seconds = meeting(settings), settings.join_seconds
+    # For CPUs; devices of other kinds have their own.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # Signals are the training's.
     jax.config.update("jax_enable_preemption_service", False)
-    watch = threading.Timer(seconds, _give_up, [member, seconds])
-    watch.daemon = True
-    watch.start()
+    where = found.get("coordinator_address", "the address that JAX found")
+    problem = (
+        f"accelerator.processes: not all processes came to {where} within {seconds} s. Check that "
+        f"all were started, reach it, and that {COUNT} is their number. accelerator.join_seconds "
+        "is how long to wait"
+    )
+    patience = threading.Timer(seconds, end, [problem])
+    patience.daemon = True
+    patience.start()
     try:
         jax.distributed.initialize(
-            member.coordinator,
-            member.count,
-            member.index,
-            cluster_detection_method="deactivate" if member.coordinator else None,
+            **found,
+            cluster_detection_method="deactivate" if found else None,
             initialization_timeout=seconds + 60,
         )
     except (ValueError, TypeError, RuntimeError, OSError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise MlmError(
-            f"accelerator.start: the processes of this training could not be joined ({reason}). "
-            f"{advice_on_joining(member)}"
+            f"accelerator.start: the processes could not be joined at {where} ({reason}). With "
+            f"start: hosts, set {COORDINATOR}, {COUNT} and {INDEX} on every host"
         ) from error
     finally:
-        watch.cancel()
-    # The store has no public name.
-    from jax._src.distributed import global_state
-
-    return Together(global_state.client, jax.process_count(), jax.process_index())
-
-
-def _give_up(member: Member, seconds: int) -> None:
-    where = member.coordinator or "the address that JAX found"
-    if member.index == 0:
-        problem = f"only some of {member.count} processes came to {where} within {seconds} s"
-    else:
-        which = "" if member.index is None else f" by process {member.index} of {member.count}"
-        problem = (
-            f"the first process was not reached at {where}{which} within {seconds} s. Look whether "
-            "it runs"
-        )
-    tell_parent(
-        f"accelerator.processes: {problem}. {advice_on_joining(member)}. accelerator.join_seconds "
-        "says how long to wait"
-    )
-    os._exit(1)
-
-
-def _raise_in_words(error: Exception) -> NoReturn:
-    """Raise the error of a step: in words if it is another process's end."""
-    said = str(error)
-    if not any(sign in said.lower() for sign in _SIGNS_OF_LOSS):
-        raise error
-    raise MlmError(
-        f"{LOST} ({said.splitlines()[0][:200]}). Its own output says why; the same command resumes "
-        "from the last saved state"
-    ) from error
+        patience.cancel()
+    return Together(jax.process_count(), jax.process_index())
 
 
 class Together(Peers):
-    """`count` processes that JAX has joined, of which this one is number `index`; `store` is what
-    they tell one another in."""
+    """`count` processes that JAX has joined, of which this one is number `index`."""
 
-    def __init__(self, store: Any, count: int, index: int):
-        self._store = store
+    def __init__(self, count: int, index: int):
         self.count, self.index, self.leads = count, index, index == 0
-        self._exchanges = 0
-
-    @contextmanager
-    def as_one(self) -> Iterator[None]:
-        problem = None
-        try:
-            yield
-        except MlmError as error:
-            problem = str(error)
-        found = {i: said for i, said in enumerate(self._exchanged(problem)) if said is not None}
-        if not found:
-            return
-        self._all_have_read()
-        first = min(found)
-        if found.keys() == {first} and first != 0:
-            raise MlmError(f"process {first} of {self.count}: {found[first]}")
-        raise MlmError(found[first])
 
     def told(self, value: Any) -> Any:
-        self._exchanges += 1
-        key = f"mlm/told/{self._exchanges}"
-        if self.leads:
-            with self.watched():
-                self._store.key_value_set(key, json.dumps(value))
-        return json.loads(self._waited_for(key))
+        return self._gathered(value if self.leads else None)[0]
 
     def check_alike(self, what: dict) -> None:
-        all_given = self._exchanged(what)
+        all_given = self._gathered(what)
         other = [
             f"process {index}: {line}"
             for index, given in enumerate(all_given)
             for line in differences(all_given[0], given, words=("in process 0", "there"))[:8]
         ]
         if other:
-            self._all_have_read()
+            self.leave()
             raise MlmError(
                 "The processes of this training do not have the same configuration, code, packages "
                 f"and data. What differs from process 0:\n{listed(other)}\nGive every host the "
@@ -148,51 +109,35 @@ class Together(Peers):
             )
 
     def agreed(self, stopped_by: str | None) -> str | None:
-        from jax.experimental import multihost_utils
-
         number = np.int32(signal.Signals[stopped_by] if stopped_by else 0)
-        with self.watched():
-            found = int(multihost_utils.process_allgather(number).max())
+        found = int(multihost_utils.process_allgather(number).max())
         return signal.Signals(found).name if found else None
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        import jax
-
         try:
             yield
         # A collective that fails as it is dispatched, and not as it is awaited, is a ValueError.
         except (jax.errors.JaxRuntimeError, ValueError) as error:
-            _raise_in_words(error)
+            said = str(error)
+            if not any(sign in said.lower() for sign in _SIGNS_OF_LOSS):
+                raise
+            raise MlmError(
+                f"{LOST} ({said.splitlines()[0][:200]}). Its own output says why; the same command "
+                "resumes from the last saved state"
+            ) from error
 
     def leave(self) -> None:
-        import jax
-
-        steps_have_ended()
         jax.distributed.shutdown()
 
-    def _exchanged(self, value: Any) -> list:
+    def _gathered(self, value: Any) -> list:
         """What each process gave, in their order."""
-        self._exchanges += 1
-        keys = [f"mlm/given/{self._exchanges}/{index}" for index in range(self.count)]
+        own = np.frombuffer(json.dumps(value).encode(), np.uint8)
         with self.watched():
-            self._store.key_value_set(keys[self.index], json.dumps(value))
-        return [json.loads(self._waited_for(key)) for key in keys]
-
-    def _all_have_read(self) -> None:
-        """Before a process ends for what was exchanged: with the one that leads ends the store."""
-        with self.watched():
-            self._store.key_value_set(f"mlm/read/{self._exchanges}/{self.index}", "1")
-        if self.leads:
-            for index in range(self.count):
-                self._waited_for(f"mlm/read/{self._exchanges}/{index}")
-
-    def _waited_for(self, key: str) -> str:
-        import jax
-
-        while True:
-            try:
-                return self._store.blocking_key_value_get(key, _WAIT)
-            except jax.errors.JaxRuntimeError as error:
-                if "DEADLINE_EXCEEDED" not in str(error):
-                    _raise_in_words(error)
+            sizes = multihost_utils.process_allgather(np.int32(len(own)))
+            padded = np.zeros(sizes.max(), np.uint8)
+            padded[: len(own)] = own
+            rows = multihost_utils.process_allgather(padded)
+        return [
+            json.loads(bytes(row[:size])) for row, size in zip(rows, sizes.ravel(), strict=True)
+        ]

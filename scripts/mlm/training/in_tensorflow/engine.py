@@ -111,12 +111,6 @@ class Engine:
     def read(self, place: str) -> None:
         self._state.read(f"{place}/variables").assert_consumed()
 
-    def start_trace(self, directory: str) -> None:
-        tf.profiler.experimental.start(directory)
-
-    def stop_trace(self) -> None:
-        tf.profiler.experimental.stop()
-
     def _training_batches(self) -> tf.data.Dataset:
         order = self._run.order_from(self.step)
         return training_batches(self._run.train, self._run.plan, order)
