@@ -228,7 +228,7 @@ def test_a_damaged_tokenizer_is_named_and_not_the_shards(root):
 
 
 def test_a_missing_tpu_says_what_was_looked_for_and_what_to_set(root):
-    message = "No TPU found. Looked for a TPU of this machine (accelerator.tpu.name: local"
+    message = "No TPU can be used. Tried a TPU of this machine (kind: tpu; accelerator.tpu.name"
     refused(root, {"accelerator": {"kind": "tpu"}}, message)
 
 
@@ -238,7 +238,7 @@ def test_auto_beside_a_tpu_that_tensorflow_cannot_use_stops_before_it_trains(roo
     status = run_child(root, "refused", {"accelerator": {"kind": "auto"}}, {"environment": tpu_vm})
     log = (root / "refused.stderr").read_text()
     assert status == 3, log
-    assert "auto found a TPU on this machine (the environment has TPU_WORKER_ID)" in log
+    assert "a TPU of this machine (found: the environment has TPU_WORKER_ID" in log
     assert "envs/requirements-tpu.txt" in log and "accelerator.kind: cpu" in log
 
 

@@ -112,10 +112,16 @@ class StateDirectory:
                 if name.rstrip("/").endswith(".partial"):
                     self._files.rmtree(f"{self.path}/{name}")
         except errors_at(self.path) as error:
+            advice = "give the right to write, or name another directory"
+            if self.path.startswith("gs://") and type(error).__name__ == "UnimplementedError":
+                advice = (
+                    "for gs:// TensorFlow needs a package (pip install "
+                    "tensorflow-io-gcs-filesystem) and credentials (gcloud auth "
+                    "application-default login)"
+                )
             raise MlmError(
                 f"pretraining.checkpoint.directory: cannot write to {self.path} "
-                f"({_reason(error)}). Training state must be saved somewhere: give the right to "
-                f"write, or name another directory{_missing_support(self.path, error)}"
+                f"({_reason(error)}). Training state must be saved somewhere: {advice}"
             ) from error
         return lock
 
@@ -135,17 +141,11 @@ class StateDirectory:
         found = [StateDirectory(f"{run}/{name}", self.keep) for name in names]
         return [other.path for other in found if other.path != self.path and other.steps()]
 
-    def newest_basis(self) -> dict | None:
-        """What the newest state that says it was made from; None where none does."""
-        for step in self.steps():
-            marker, _ = _marker_or_fault(self._place(step))
-            if "basis" in marker:
-                return marker["basis"]
-        return None
-
     def difference(self, other: str) -> str:
         """In words, what differs between this training and the one with states in `other`."""
-        basis = StateDirectory(other, self.keep).newest_basis()
+        there = StateDirectory(other, self.keep)
+        markers = (_marker_or_fault(there._place(step))[0] for step in there.steps())
+        basis = next((m["basis"] for m in markers if "basis" in m), None)
         if basis is None:
             return "it does not say what it was made from"
         lines = differences(basis, self.basis)
@@ -182,7 +182,8 @@ class StateDirectory:
             self._files.makedirs(place)
             state.write(place)
             write_bytes(f"{place}/progress.json", json.dumps(progress).encode())
-            files = {name: size_and_digest(f"{place}/{name}") for name in _files(place)}
+            names = sorted(set(self._files.listdir(place)) - {_MARKER})
+            files = {name: size_and_digest(f"{place}/{name}") for name in names}
             marker = {"fingerprint": self.fingerprint, "basis": self.basis, "files": files}
             write_bytes(f"{place}/{_MARKER}", json.dumps(marker, sort_keys=True).encode())
             if self._local:
@@ -244,19 +245,6 @@ def _reason(error: Exception) -> str:
     """The first line of what the system says."""
     text = getattr(error, "strerror", None) or getattr(error, "message", None) or str(error)
     return (text.splitlines() or [type(error).__name__])[0]
-
-
-def _missing_support(path: str, error: Exception) -> str:
-    if path.startswith("gs://") and type(error).__name__ == "UnimplementedError":
-        return (
-            ". For gs:// TensorFlow needs the package tensorflow-io-gcs-filesystem (pip install "
-            "tensorflow-io-gcs-filesystem) and credentials (gcloud auth application-default login)"
-        )
-    return ""
-
-
-def _files(place: str) -> list[str]:
-    return sorted(name for name in files_at(place).listdir(place) if name != _MARKER)
 
 
 def _marker_or_fault(place: str) -> tuple[dict, str | None]:

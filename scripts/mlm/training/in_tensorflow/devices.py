@@ -9,6 +9,11 @@ from mlm.foundations.framework import tf, tf_keras
 from mlm.training.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
 from mlm.training.processes import Peers
 
+_GPU_ADVICE = (
+    "Check the driver with nvidia-smi and install the CUDA libraries (envs/requirements-gpu.txt), "
+    "or set accelerator.kind: cpu"
+)
+
 
 @dataclass(frozen=True)
 class StrategyDevices:
@@ -55,10 +60,7 @@ def open_strategy(settings: Accelerator, batch: int = 1) -> StrategyDevices:
     # is part of the result and never what the scheduler happens to give.
     tf.config.threading.set_intra_op_parallelism_threads(threads // lanes)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
-    if settings.virtual_replicas:
-        strategy = _virtual_replicas(settings)
-    else:
-        strategy = {"cpu": _cpu, "gpu": _gpu, "tpu": _tpu}[kind](settings)
+    strategy = _strategy(kind, settings)
     precision = settings.precision
     if precision == "auto":
         half = kind == "tpu" or (kind == "cpu" and cpu_multiplies_bfloat16())
@@ -70,52 +72,39 @@ def open_strategy(settings: Accelerator, batch: int = 1) -> StrategyDevices:
 
 
 def _kind_of_this_machine() -> str:
-    """What `auto` comes to; a GPU that TensorFlow cannot use is told on stderr."""
+    """What `auto` comes to; warns of a GPU that TensorFlow cannot use."""
     if local_tpu():
         return "tpu"
     if tf.config.list_physical_devices("GPU"):
         return "gpu"
     if gpu := local_gpu():
-        lacks = (
-            "finds no CUDA libraries or driver for it"
-            if tf.test.is_built_with_cuda()
-            else "was built without CUDA"
-        )
+        built = "with" if tf.test.is_built_with_cuda() else "without"
         print(
-            f"Warning: this machine has an NVIDIA GPU ({gpu}), but TensorFlow {tf.__version__} "
-            f"{lacks}: the CPU is used. Check nvidia-smi, install envs/requirements-gpu.txt, "
-            "or set accelerator.kind: cpu where that is meant",
+            f"Warning: this machine has an NVIDIA GPU ({gpu}), but TensorFlow {tf.__version__}, "
+            f"built {built} CUDA, cannot use it: the CPU is used. {_GPU_ADVICE} if that is meant",
             file=sys.stderr,
         )
     return "cpu"
 
 
-def _cpu(settings: Accelerator) -> tf.distribute.Strategy:
+def _strategy(kind: str, settings: Accelerator) -> tf.distribute.Strategy:
+    if kind == "tpu":
+        return _tpu(settings)
+    if kind == "gpu":
+        gpus = tf.config.list_physical_devices("GPU")
+        if not gpus:
+            raise MlmError(f"accelerator.kind: gpu, but TensorFlow sees no GPU. {_GPU_ADVICE}")
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        return tf.distribute.MirroredStrategy()
     tf.config.set_visible_devices([], "GPU")
-    return tf.distribute.OneDeviceStrategy("/cpu:0")
-
-
-def _virtual_replicas(settings: Accelerator) -> tf.distribute.Strategy:
-    tf.config.set_visible_devices([], "GPU")
-    cpu = tf.config.list_physical_devices("CPU")[0]
     count = settings.virtual_replicas
-    tf.config.set_logical_device_configuration(
-        cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
-    )
+    if not count:
+        return tf.distribute.OneDeviceStrategy("/cpu:0")
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    logical = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
+    tf.config.set_logical_device_configuration(cpu, logical)
     return tf.distribute.MirroredStrategy([f"/cpu:{i}" for i in range(count)])
-
-
-def _gpu(settings: Accelerator) -> tf.distribute.Strategy:
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        raise MlmError(
-            "accelerator.kind: gpu, but TensorFlow sees no GPU. Check the driver with "
-            "nvidia-smi and install the CUDA libraries (envs/requirements-gpu.txt), "
-            "or set accelerator.kind to cpu"
-        )
-    for gpu in gpus:
-        tf.config.experimental.set_memory_growth(gpu, True)
-    return tf.distribute.MirroredStrategy()
 
 
 def _tpu(settings: Accelerator) -> tf.distribute.Strategy:
@@ -128,30 +117,21 @@ def _tpu(settings: Accelerator) -> tf.distribute.Strategy:
             tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:  # every layer below raises a type of its own
-        raise MlmError(_no_tpu(settings, error)) from error
-    return tf.distribute.TPUStrategy(resolver)
-
-
-def _no_tpu(settings: Accelerator, error: Exception) -> str:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if settings.kind == "auto":
-        return (
-            f"accelerator.kind: auto found a TPU on this machine ({local_tpu()}), and TensorFlow "
-            f"{tf.__version__} cannot use it. TensorFlow says: {reason}. Install the packages of "
-            "envs/requirements-tpu.txt, which docs/tpu.md describes, or set accelerator.kind: cpu"
-        )
-    node = settings.tpu
-    if node.name == "local":
-        looked = "a TPU of this machine (accelerator.tpu.name: local, as on a TPU VM)"
-        advice = (
-            "Run on a TPU VM with the packages of envs/requirements-tpu.txt, name a TPU node in "
-            "accelerator.tpu, or rehearse here with accelerator.virtual_replicas: 8"
-        )
-    else:
-        looked = f"a TPU node {node.name!r} in zone {node.zone!r} of project {node.project!r}"
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        where = f"a TPU node {node.name!r} in zone {node.zone!r} of project {node.project!r}"
         advice = (
             "Check name, zone and project with 'gcloud compute tpus list', that this machine may "
-            "reach it and has credentials (gcloud auth application-default login), and that the "
-            "packages are those of envs/requirements-tpu.txt"
+            "reach it and has credentials (gcloud auth application-default login), and install"
         )
-    return f"No TPU found. Looked for {looked}. TensorFlow says: {reason}. {advice}."
+        if node.name == "local":
+            found = f"found: {local_tpu()}" if settings.kind == "auto" else "kind: tpu"
+            where = f"a TPU of this machine ({found}; accelerator.tpu.name: local)"
+            advice = (
+                "Rehearse here with accelerator.virtual_replicas: 8, name a TPU node in "
+                "accelerator.tpu, set accelerator.kind: cpu, or run on a TPU VM with"
+            )
+        raise MlmError(
+            f"No TPU can be used. Tried {where}. TensorFlow {tf.__version__} says: {reason}. "
+            f"{advice} the packages of envs/requirements-tpu.txt (docs/tpu.md)."
+        ) from error
+    return tf.distribute.TPUStrategy(resolver)

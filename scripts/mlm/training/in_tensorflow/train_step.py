@@ -5,46 +5,23 @@ from mlm.foundations.framework import tf
 from mlm.training.in_tensorflow.prediction import masked_logits, masked_projection, traceable
 
 
-def _answers(logits: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Softmax [samples, classes]; cross-entropy, and whether no class is likelier, [samples].
-
-    With the softmax at hand, the loss needs one more look at each, at their maxima.
-    """
-    probabilities = tf.nn.softmax(logits)
-    asked = tf.gather(logits, labels, batch_dims=1)
-    highest = tf.reduce_max(logits, axis=-1)
-    # The largest probability is at least 1 / classes: its logarithm loses nothing.
-    loss = highest - asked - tf.math.log(tf.reduce_max(probabilities, axis=-1))
-    return probabilities, loss, asked == highest
-
-
-@tf.custom_gradient
-def cross_entropy(logits: tf.Tensor, labels: tf.Tensor):
-    """Cross-entropy in nats and whether it is right, both [samples], of [samples, classes].
-
-    Its gradient is the softmax less the labels. Under deterministic kernels TensorFlow's own
-    function passes over the logits twice as often, and scatters the gradient.
-    """
-    probabilities, loss, right = _answers(logits, labels)
-
-    def gradient(of_loss, _of_right):
-        known = tf.one_hot(labels, logits.shape[-1], dtype=logits.dtype)
-        return (probabilities - known) * of_loss[:, tf.newaxis], None
-
-    return (loss, right), gradient
-
-
 @tf.custom_gradient
 def projected_cross_entropy(states, table, bias, labels):
-    """`cross_entropy` of states · tableᵀ + bias: [samples, width], [classes, width], [classes].
+    """Cross-entropy in nats and whether it is right, both [samples], of states · tableᵀ + bias.
+
+    `states` are [samples, width], `table` [classes, width], `bias` [classes]; `labels` [samples].
 
     The gradient of the logits, softmax less labels, is never made: of the two parts of each
     product with it, the one with the labels is a choice of rows. What is as large as the logits is
     passed over three times less often.
     """
     rows = tf.cast(table, states.dtype)
-    products = tf.matmul(states, rows, transpose_b=True)
-    probabilities, loss, right = _answers(tf.cast(products, tf.float32) + bias, labels)
+    logits = tf.cast(tf.matmul(states, rows, transpose_b=True), tf.float32) + bias
+    probabilities = tf.nn.softmax(logits)
+    known = tf.gather(logits, labels, batch_dims=1)
+    highest = tf.reduce_max(logits, axis=-1)
+    # The largest probability is at least 1 / classes: its logarithm loses nothing.
+    loss = highest - known - tf.math.log(tf.reduce_max(probabilities, axis=-1))
 
     def gradient(of_loss, _of_right):
         softmax = tf.cast(probabilities, states.dtype)
@@ -58,7 +35,7 @@ def projected_cross_entropy(states, table, bias, labels):
         asked = tf.math.unsorted_segment_sum(of_loss, labels, classes)
         return of_states, of_table - chosen, of_bias - asked, None
 
-    return (loss, right), gradient
+    return (loss, known == highest), gradient
 
 
 def masked_cross_entropy(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
@@ -71,7 +48,9 @@ def masked_cross_entropy(model, batch: dict, training: bool) -> tuple[tf.Tensor,
     projection = masked_projection(model, batch, training)
     if projection is None:
         logits = masked_logits(model, batch, training)
-        loss, right = cross_entropy(tf.reshape(logits, [-1, logits.shape[-1]]), labels)
+        logits = tf.reshape(logits, [-1, logits.shape[-1]])
+        loss = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        right = tf.gather(logits, labels, batch_dims=1) == tf.reduce_max(logits, axis=-1)
     else:
         states = tf.reshape(projection.states, [-1, projection.states.shape[-1]])
         table, bias = (tf.convert_to_tensor(v) for v in (projection.table, projection.bias))
