@@ -181,7 +181,7 @@ def how_it_was_measured(evaluation: EvaluationFigures) -> list[str]:
 _SETTINGS = (
     *(("Architecture", "model_type"), ("Parameters", "parameters"), ("Attention within", "attend")),
     *(("Head", "head"), ("Engine", "engine"), ("Strategy", "strategy"), ("Replicas", "replicas")),
-    *(("Processes", "processes"), ("Moved from other devices", "moved")),
+    ("Processes", "processes"),
     *(("Precision", "precision"), ("Samples in a step", "global_batch_size")),
     *(("Tokens in a sample", "sequence_length"), ("Steps", "steps"), ("Epochs", "epochs")),
     *(("Tokens seen", "tokens"), ("Prediction slots", "slots")),
