@@ -101,10 +101,10 @@ def lower_case(case: Case, program: str) -> None:
         inputs = mask_batch(tokens, tokens + 1, np.arange(case.batch), plan, 0, 0)
         function = one_of_many(replica_train_step(model, optimizer, settings))
     signature = {k: tf.TensorSpec(v.shape, v.dtype) for k, v in inputs.items()}
-    lowered = lower(function, signature)
-    if lowered.program is None:
-        raise SystemExit("\n".join(f.in_words() for f in lowered.findings))
-    Path(program).write_bytes(lowered.program)
+    content, findings = lower(function, signature)
+    if not content:
+        raise SystemExit("\n".join(f.in_words() for f in findings))
+    Path(program).write_bytes(content)
 
 
 def compiled_case(case: Case, quick: bool) -> Compilation:
@@ -112,7 +112,7 @@ def compiled_case(case: Case, quick: bool) -> Compilation:
     with tempfile.TemporaryDirectory() as directory:
         program = Path(directory) / "step.stablehlo"
         subprocess.run([sys.executable, __file__, "--lower", case.name, str(program)], check=True)
-        return compile_for(TARGET, program, quick)
+        return compile_for(TARGET, program, quick=quick)[0]
 
 
 def main() -> None:

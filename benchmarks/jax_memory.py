@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 import hbm_limits  # has the library found
@@ -81,21 +80,17 @@ def compile_case(form: str, batch: int, sequence: int, quick: bool) -> Compilati
         with tempfile.TemporaryDirectory() as directory:
             program = Path(directory) / "step.stablehlo"
             hbm_limits.lower_case(case, str(program))
-            return hbm_limits.compile_for(hbm_limits.TARGET, program, quick)
+            return hbm_limits.compile_for(hbm_limits.TARGET, program, quick=quick)[0]
     from mlm.training.in_jax.framework import prepare_jax
 
     os.environ |= ENVIRONMENT  # before JAX is imported
     prepare_jax("cpu", 1, None)
 
-    from mlm.accelerators.described_steps import compiled
     from mlm.model import network
 
     if form == "whole":
         network.LONG = sequence + 1
-    with tempfile.TemporaryDirectory() as directory:
-        program = Path(directory) / "step.json"
-        program.write_text(json.dumps(description(form, batch, sequence)))
-        return compile_here(hbm_limits.TARGET, partial(compiled, program=str(program), quick=quick))
+    return compile_here(hbm_limits.TARGET, description(form, batch, sequence), quick)
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ rule lower_train_step:
         model=model_of,
         pretraining=pretraining_of,
         seed=settings["seed"],
-        precision=settings["accelerator"]["precision"],
+        accelerator=of_section("accelerator", "precision"),
         sequence_length=settings["shards"]["sequence_length"],
         evaluation=of_run(
             "evaluation", "batch_size", "mlm_probability", "mask_token", "random_token"

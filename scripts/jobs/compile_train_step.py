@@ -1,28 +1,27 @@
-"""Rule `compile_train_step`: compile a run's lowered step for every TPU target and judge."""
+"""Rule `compile_train_step`: compile a run's lowered steps for every target and judge."""
 
 from job_adapter import run
 
 
 def main(job):
-    from mlm.accelerators.checks import PreflightFiles, preflight
+    from mlm.accelerators.artefacts import Batches, Lowering
     from mlm.accelerators.compiler import require_compiler
-    from mlm.accelerators.data_readiness import Reach
+    from mlm.accelerators.preflight import preflight
     from mlm.config.accelerator import Preflight
     from mlm.config.pretraining import Pretraining
+    from mlm.samples.manifests import Manifest
 
     require_compiler()
     verdict = preflight(
         Preflight.of_param(job.params.preflight),
-        PreflightFiles(
-            program=job.input.program,
-            lowering=job.input.lowering,
-            manifest=job.input.train,
-            validation=job.input.validation,
-            evaluation=dict(zip(job.params.replicas, job.input.evaluation, strict=True)),
-            batches=job.input.batches[0] if job.input.batches else None,
-        ),
-        Reach(job.params.tpu_name, job.params.state_directory),
         Pretraining.of_param(job.params.pretraining),
+        Lowering.read(job.input.lowering),
+        Manifest.read(job.input.train),
+        {"training": job.input.program, "validation": job.input.validation},
+        dict(zip(job.params.replicas, job.input.evaluation, strict=True)),
+        tpu_name=job.params.tpu_name,
+        state_directory=job.params.state_directory,
+        batches=Batches.read(job.input.batches[0]) if job.input.batches else None,
         at_once=job.threads,
     )
     verdict.write(job.output[0])

@@ -1,11 +1,12 @@
-"""Rule `preflight_finetune`: compile a fine-tuning's step for every TPU target and judge."""
+"""Rule `preflight_finetune`: compile a fine-tuning's step for every target and judge."""
 
 from job_adapter import run
 
 
 def main(job):
+    from mlm.accelerators.artefacts import Lowering
     from mlm.accelerators.compiler import require_compiler
-    from mlm.accelerators.finetuning_preflight import preflight_finetuning
+    from mlm.accelerators.preflight import preflight_finetuning
     from mlm.config.accelerator import Preflight
     from mlm.config.finetune import Finetune
 
@@ -13,7 +14,7 @@ def main(job):
     verdict = preflight_finetuning(
         Preflight.of_param(job.params.preflight),
         Finetune.of_param(job.params.finetune),
-        job.input.lowering,
+        Lowering.read(job.input.lowering),
         job.input.examples,
         job.params.precision,
     )

@@ -9,6 +9,8 @@ import pytest
 import small_run
 
 from mlm.accelerators.compiler import COMPILED, ENVIRONMENT, compile_for
+from mlm.accelerators.lowering_job import lower_run
+from mlm.config.evaluation import Evaluation
 from tests.preflight.test_planted_faults import lower_in_a_process
 
 pytestmark = pytest.mark.slow
@@ -51,10 +53,9 @@ def test_the_reported_peak_is_the_compilers_own_within_five_in_a_hundred(tmp_pat
     """Without dropout, whose bits the plain compilation would draw in another way."""
     small_run.write_inputs(tmp_path)
     config = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    summary = lower_in_a_process(tmp_path, {"model": {"config": config}})
-    assert summary["lowered"]
+    assert lower_in_a_process(tmp_path, {"model": {"config": config}}).step.lowered
     program = tmp_path / "train_step.stablehlo"
-    found = compile_for("v5e:2x2", program)
+    (found,) = compile_for("v5e:2x2", program)
     assert found.outcome == COMPILED, found.message
     asked = subprocess.run(
         [sys.executable, "-c", ASK, str(program)],
@@ -71,27 +72,22 @@ def test_the_reported_peak_is_the_compilers_own_within_five_in_a_hundred(tmp_pat
 
 def test_the_figures_of_a_step_with_muon_hold_its_iterations(tmp_path):
     small_run.write_inputs(tmp_path)
-    flops, state, summary = {}, {}, {}
+    flops, state = {}, {}
     for name in ("adamw", "muon"):
         optimizer = {"pretraining": {"optimizer": {"name": name}}}
-        summary = lower_in_a_process(tmp_path, optimizer)
-        assert summary["lowered"] and ("muon_flops" in summary) == (name == "muon")
-        found = compile_for("v5e:2x2", tmp_path / "train_step.stablehlo")
+        step = lower_in_a_process(tmp_path, optimizer).step
+        assert step.lowered and (step.muon_flops is None) == (name == "adamw")
+        (found,) = compile_for("v5e:2x2", tmp_path / "train_step.stablehlo")
         assert found.outcome == COMPILED, found.message
         flops[name], state[name] = found.flops, found.arguments
     sizes = [(32, 32)] * 5 + [(32, 64)] * 2
-    assert flops["muon"] - flops["adamw"] == pytest.approx(summary["muon_flops"], rel=0.1)
+    assert flops["muon"] - flops["adamw"] == pytest.approx(step.muon_flops, rel=0.1)
     # One moment less of each of these matrices, which a TPU pads.
     assert state["adamw"] - state["muon"] >= 4 * sum(m * n for m, n in sizes)
 
 
 def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
     """The very functions that train, validate and evaluate, over a mesh of four devices."""
-    from mlm.accelerators.artefacts import Lowering
-    from mlm.accelerators.described_steps import ForwardSteps, compile_step
-    from mlm.accelerators.lowering_job import lower_run
-    from mlm.config.evaluation import Evaluation
-
     small_run.write_inputs(tmp_path)
     changes = {
         "model": {"family": "modernbert", "config": {"global_rope_theta": 100.0}},
@@ -99,15 +95,15 @@ def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
     }
     settings, files = small_run.small_job(tmp_path, overrides=changes)
     section = {"batch_size": 16, "mlm_probability": 0.15, "mask_token": 1.0, "random_token": 0.0}
-    program, validation, evaluation = (str(tmp_path / name) for name in ("t", "v", "e"))
-    forward = ForwardSteps(Evaluation.of_param(section), validation, {4: evaluation})
-    lower_run(settings, files, program, str(tmp_path / "l.json"), forward)
-    lowering = Lowering.read(tmp_path / "l.json")
+    programs = [str(tmp_path / name) for name in ("t", "v", "e")]
+    program, validation, evaluation = programs
+    section = Evaluation.of_param(section)
+    lowering = lower_run(settings, files, program, section, validation, {4: evaluation}).step
     assert (lowering.engine, lowering.lowered) == ("jax", True)
     assert lowering.inputs["tokens"] == [[8, small_run.LENGTH], "uint16"]
     assert lowering.forward_rows.evaluation == {4: 4}
-    found = compile_step("v5e:2x2", program, True, [validation, evaluation], True)
-    assert [f.outcome for f in (found, *found.others)] == [COMPILED] * 3
+    found, *others = compile_for("v5e:2x2", *programs, quick=True)
+    assert [f.outcome for f in (found, *others)] == [COMPILED] * 3
     # The gradients, in float32.
     (summed,) = found.collectives
     assert (found.replicas, summed.kind, summed.replicas) == (4, "all-reduce", 4)
@@ -119,20 +115,15 @@ def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
 
 def test_moments_that_are_divided_take_their_share_of_a_chip(tmp_path):
     """By the compiler, for four chips: three quarters less of what divides, for each moment."""
-    from mlm.accelerators.artefacts import Lowering
-    from mlm.accelerators.described_steps import compile_step
-    from mlm.accelerators.lowering_job import lower_run
-
     small_run.write_inputs(tmp_path)
-    program, summary, arguments = str(tmp_path / "t"), str(tmp_path / "l.json"), {}
+    program, arguments = str(tmp_path / "t"), {}
     for divided in (False, True):
         changes = {"pretraining": {"engine": "jax", "shard_optimizer": divided}}
-        settings, files = small_run.small_job(tmp_path, overrides=changes)
-        lower_run(settings, files, program, summary, None)
-        found = compile_step("v5e:2x2", program, True)
+        lowering = lower_run(*small_run.small_job(tmp_path, overrides=changes), program)
+        (found,) = compile_for("v5e:2x2", program, quick=True)
         assert (found.outcome, found.replicas) == (COMPILED, 4), found.message
         arguments[divided] = found.arguments
     saved = arguments[False] - arguments[True]
     # Small matrices are padded to the chip's tiles, divided or not.
-    assert saved > 0.75 * 2 * 4 * Lowering.read(summary).parameters
+    assert saved > 0.75 * 2 * 4 * lowering.step.parameters
     assert arguments[True] < 0.6 * arguments[False]

@@ -2,9 +2,8 @@
 
 import pytest
 
-from mlm.accelerators.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET
-from mlm.accelerators.finetuning_preflight import compile_ahead
-from mlm.config.finetune import Finetune
+from mlm.accelerators.compiler import COMPILED, NO_MEMORY, REFUSED, UNKNOWN_TARGET, compile_for
+from mlm.accelerators.described_steps import FINETUNING
 from mlm.config.resolution import resolve
 
 pytestmark = pytest.mark.slow
@@ -33,7 +32,8 @@ SECTION = {
 
 
 def compile_step(target="v5e:2x2", **config):
-    return compile_ahead(target, CONFIG | config, Finetune.of_param(SECTION), 1, "bfloat16")
+    step = {"step": FINETUNING, "config": CONFIG | config, "section": SECTION, "outputs": 1}
+    return compile_for(target, step | {"precision": "bfloat16"})[0]
 
 
 def test_the_step_of_a_small_model_is_compiled_with_its_all_reduce():

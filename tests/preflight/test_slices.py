@@ -3,8 +3,7 @@
 import pytest
 import small_run
 
-from mlm.accelerators.compiler import COMPILED
-from mlm.accelerators.described_steps import compile_step
+from mlm.accelerators.compiler import COMPILED, compile_for
 from mlm.config.chips import replicas_of
 from tests.preflight.test_planted_faults import lower_in_a_process
 
@@ -17,11 +16,11 @@ SLICES = {"v5e:16x16": 64, "v6e:8x8": 16, "v4:4x4x4": 16}
 @pytest.mark.parametrize("engine", ["tensorflow", "jax"])
 def test_a_whole_slice_compiles_and_sums_the_gradients_over_all_of_it(tmp_path, engine):
     small_run.write_inputs(tmp_path)
-    summary = lower_in_a_process(tmp_path, {"pretraining": {"engine": engine}})
-    assert (summary["engine"], summary["lowered"]) == (engine, True)
-    gradients = 4 * summary["parameters"]
+    step = lower_in_a_process(tmp_path, {"pretraining": {"engine": engine}}).step
+    assert (step.engine, step.lowered) == (engine, True)
+    gradients = 4 * step.parameters
     for target, hosts in SLICES.items():
-        found = compile_step(target, tmp_path / "train_step.stablehlo", quick=True)
+        (found,) = compile_for(target, tmp_path / "train_step.stablehlo", quick=True)
         assert found.outcome == COMPILED, found.message
         assert (found.replicas, found.hosts) == (replicas_of(target), hosts)
         assert {(c.kind, c.replicas) for c in found.collectives} == {

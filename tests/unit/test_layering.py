@@ -132,8 +132,8 @@ def test_no_modules_import_each_other_in_a_circle():
         ("finetuning.fold_engine", "import mlm.accelerators.table"),
         ("samples.manifests", "from mlm.model.export import write_model"),
         ("samples.split_samples", "from mlm.evaluation.predictions import Positions"),
-        ("config.accelerator", "from mlm.accelerators import checks"),
-        ("model.export", "RUN = '-m', 'mlm.accelerators.checks'"),
+        ("config.accelerator", "from mlm.accelerators import preflight"),
+        ("model.export", "RUN = '-m', 'mlm.accelerators.preflight'"),
     ],
 )
 def test_an_import_against_the_order_is_named(tmp_path, module, line):

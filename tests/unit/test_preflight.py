@@ -1,24 +1,32 @@
 """Preflight's verdict: every fault named, every target answered, nothing measured."""
 
 import time
-from dataclasses import replace
 
 import pytest
 from small_pretraining import LENGTH, write_manifest_of
 
-from mlm.accelerators.artefacts import Batches, ForwardRows, Lowering, Search, Survey
-from mlm.accelerators.checks import PreflightFiles, compile_all, is_quick, preflight
+from mlm.accelerators.artefacts import (
+    ADVICE,
+    ERROR,
+    RULES,
+    Batches,
+    Finding,
+    ForwardRows,
+    Lowering,
+    Step,
+    Target,
+)
 from mlm.accelerators.collectives import Collective
 from mlm.accelerators.compiler import COMPILED, HOST_MEMORY, NO_MEMORY, UNKNOWN_TARGET, Compilation
-from mlm.accelerators.data_readiness import Reach, check_data
-from mlm.accelerators.findings import ADVICE, ERROR, RULES, Finding
+from mlm.accelerators.data_readiness import check_data
+from mlm.accelerators.preflight import compile_all, is_quick, preflight
 from mlm.accelerators.table import show_and_require, shown_seconds, table
 from mlm.config.accelerator import Preflight
 from mlm.config.pretraining import Pretraining
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
 
-VM = Reach("local", "state")
+VM = ("local", "state")
 
 
 def answer(outcome=COMPILED, **figures):
@@ -43,37 +51,28 @@ def judge(
     **manifest,
 ):
     """The preflight.json for what `compiler` answers by target."""
-    lowering = tmp_path / "lowering.json"
-    Lowering(
-        run="base",
+    step = Step(
         precision="bfloat16",
         lowered=True,
-        findings=[*findings, *advice],
         parameters=10,
-        survey=Survey(25, 1, 2, 1, 1, 1),
         per_replica_batch_size=8,
         gradient_accumulation_steps=gradient_accumulation_steps,
         muon_flops=muon_flops,
         forward_rows=ForwardRows(8, {4: 16}) if forward else None,
-    ).write(lowering)
+    )
     program = tmp_path / "program"
     program.write_bytes(b"program" if not findings else b"")
-    files = PreflightFiles(
-        program=str(program),
-        lowering=str(lowering),
-        manifest=str(write_manifest_of(tmp_path / "train.json", **manifest)),
-        validation=str(program),
-        evaluation={4: str(program)},
-        batches=str(tmp_path / "batches.json") if searched else None,
-    )
-    Batches("estimate", dict.fromkeys(targets, searched)).write(tmp_path / "batches.json")
-    settings = Preflight.of_param({"targets": list(targets), "effort": "full"})
     verdict = preflight(
-        settings,
-        files,
-        reach,
+        Preflight.of_param({"targets": list(targets), "effort": "full"}),
         Pretraining.of_param({"steps": 100, "epochs": None, "tokens": None}),
-        lambda t, program, quick, others, others_quick: replace(compiler[t], others=forward or ()),
+        Lowering("base", step, [*findings, *advice]),
+        Manifest.read(write_manifest_of(tmp_path / "train.json", **manifest)),
+        dict.fromkeys(("training", "validation"), str(program)),
+        {4: str(program)},
+        tpu_name=reach[0],
+        state_directory=reach[1],
+        batches=Batches("estimate", dict.fromkeys(targets, searched)) if searched else None,
+        compiler=lambda target, *programs, quick: [compiler[target], *(forward or ())],
     )
     verdict.write(tmp_path / "preflight.json")
     return verdict
@@ -176,17 +175,17 @@ def test_one_target_that_fails_leaves_the_others_their_answer(tmp_path):
 
 def test_a_compilation_that_found_no_room_beside_others_is_tried_alone():
     told = iter([answer(HOST_MEMORY), answer()])
-    answers = compile_all(("v5e:2x2",), lambda target: next(told), at_once=2)
-    assert [a.outcome for a in answers] == [COMPILED]
+    found = compile_all({"a": []}, False, 2, lambda target, quick: [next(told)])
+    assert [each.outcome for each in found["a"]] == [COMPILED]
 
 
 def test_answers_keep_the_order_of_the_targets():
-    def slower_first(target):
+    def slower_first(target, quick):
         time.sleep(0.2 if target == "a" else 0.0)
-        return Compilation(COMPILED, target)
+        return [Compilation(COMPILED, target)]
 
-    answers = compile_all(("a", "b", "c"), slower_first, at_once=2)
-    assert [a.message for a in answers] == ["a", "b", "c"]
+    answers = compile_all({"a": [], "b": [], "c": []}, False, 2, slower_first)
+    assert [(key, found.message) for key, (found,) in answers.items()] == [(k, k) for k in "abc"]
 
 
 def test_more_memory_than_the_datasheet_has_does_not_fit(tmp_path):
@@ -239,7 +238,7 @@ def test_fewer_samples_than_one_global_batch_are_caught(tmp_path):
     ("searched", "advice"),
     [
         (None, "preflight.find_batch: true finds the largest that fits"),
-        ({"bfloat16": Search(6), "float32": Search(0)}, "fits: bfloat16 6, float32 none"),
+        ({"bfloat16": 6, "float32": 0}, "fits: bfloat16 6, float32 none"),
         ({"bfloat16": None, "float32": None}, "preflight.find_batch"),
     ],
 )
@@ -261,32 +260,29 @@ def test_the_time_of_collectives_is_that_of_a_ring_at_the_datasheets_bandwidth(t
     assert "not measured" in told and "30 ms" in told
 
 
-def check_reach(tmp_path, reach, hosts=1, place="results", engine="tensorflow"):
+def check_reach(tmp_path, tpu_name, state="state", hosts=1, place="results", engine="tensorflow"):
     manifest = Manifest.read(write_manifest_of(tmp_path / "train.json", place=place))
-    asked = {"target": "v3:2x2", "replicas": 8, "hosts": hosts, "batch": 1, "accumulated": 1}
-    found = check_data(manifest, reach, engine, **asked)
-    return [(f.rule, f.severity) for f in found]
+    step = Step(precision="float32", engine=engine, per_replica_batch_size=1)
+    target = Target("v3:2x2", COMPILED, replicas=8, hosts=hosts, global_batch_size=8)
+    return [(f.rule, f.severity) for f in check_data(manifest, step, target, tpu_name, state)]
 
 
 def test_a_tpu_node_cannot_read_a_local_disk(tmp_path):
-    node = Reach("my-node", "gs://bucket/state")
-    assert check_reach(tmp_path, node) == [("readable_paths", ERROR)]
-    assert check_reach(tmp_path, node, place="gs://bucket/shards") == []
-    assert check_reach(tmp_path, Reach("my-node", "state"), place="gs://b/s") == [
-        ("readable_paths", ERROR)
-    ]
+    bucket = "gs://bucket/state"
+    assert check_reach(tmp_path, "my-node", bucket) == [("readable_paths", ERROR)]
+    assert check_reach(tmp_path, "my-node", bucket, place="gs://bucket/shards") == []
+    assert check_reach(tmp_path, "my-node", place="gs://b/s") == [("readable_paths", ERROR)]
 
 
 def test_a_tpu_vm_can_read_its_own_disk_and_several_are_warned(tmp_path):
-    assert check_reach(tmp_path, VM) == []
-    assert check_reach(tmp_path, VM, hosts=2) == [("readable_paths", "warning")]
+    assert check_reach(tmp_path, "local") == []
+    assert check_reach(tmp_path, "local", hosts=2) == [("readable_paths", "warning")]
 
 
 def test_processes_of_jax_read_samples_by_their_number_from_however_few_shards(tmp_path):
-    shared = Reach("local", "gs://bucket/state")
-    given = {"hosts": 16, "place": "gs://bucket/shards"}
-    assert check_reach(tmp_path, shared, **given) == [("shards_for_workers", ERROR)]
-    assert check_reach(tmp_path, shared, engine="jax", **given) == []
+    given = {"state": "gs://bucket/state", "hosts": 16, "place": "gs://bucket/shards"}
+    assert check_reach(tmp_path, "local", **given) == [("shards_for_workers", ERROR)]
+    assert check_reach(tmp_path, "local", engine="jax", **given) == []
 
 
 def test_the_gate_opens_for_a_passed_preflight_only(tmp_path, capsys):

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from mlm.accelerators import compiler
+from mlm.accelerators import compiler, stablehlo
 from mlm.accelerators.collectives import Collective
 from mlm.accelerators.compiler import (
     COMPILED,
     HOST_MEMORY,
     NO_COMPILER,
     NO_MEMORY,
-    PRIVATE_INTERFACE,
     REFUSED,
     UNKNOWN_TARGET,
     Compilation,
     compile_for,
+    compile_here,
 )
 from mlm.config.chips import replicas_of
 
@@ -51,7 +51,7 @@ def compiled(tmp_path_factory):
     """Two targets compiled at the same time, as parallel preflights would."""
     program = write_program(tmp_path_factory.mktemp("program") / "step.mlir", 1024)
     with ThreadPoolExecutor(2) as pool:
-        found = pool.map(lambda target: compile_for(target, program), ("v5e:2x2", "v3:2x2"))
+        found = pool.map(lambda target: compile_for(target, program)[0], ("v5e:2x2", "v3:2x2"))
         return dict(zip(("v5e", "v3"), found, strict=True))
 
 
@@ -74,7 +74,7 @@ def test_the_tables_replicas_are_those_of_the_compiler(compiled):
 
 @pytest.mark.slow
 def test_a_v4_chip_is_one_replica(tmp_path):
-    found = compile_for("v4:2x2x1", write_program(tmp_path / "step.mlir", 8))
+    (found,) = compile_for("v4:2x2x1", write_program(tmp_path / "step.mlir", 8))
     assert (found.outcome, found.replicas, found.chips) == (COMPILED, 4, 4)
     assert found.replicas == replicas_of("v4:2x2x1")
 
@@ -89,7 +89,7 @@ def test_the_figures_are_those_of_the_program(compiled):
 
 
 def test_a_program_that_overflows_the_memory_is_told_from_a_refused_one(tmp_path):
-    found = compile_for("v5e:2x2", write_program(tmp_path / "large.mlir", 131072))
+    (found,) = compile_for("v5e:2x2", write_program(tmp_path / "large.mlir", 131072))
     assert found.outcome == NO_MEMORY
     assert "exceeds available HBM (15.75G)" in found.message
     assert found.replicas == 4
@@ -97,7 +97,7 @@ def test_a_program_that_overflows_the_memory_is_told_from_a_refused_one(tmp_path
 
 @pytest.mark.slow
 def test_an_unknown_topology_gets_the_nearest_names(tmp_path):
-    found = compile_for("v5e-8", write_program(tmp_path / "step.mlir", 8))
+    (found,) = compile_for("v5e-8", write_program(tmp_path / "step.mlir", 8))
     assert found.outcome == UNKNOWN_TARGET
     assert "nearest: v5e:2x4" in found.message
 
@@ -106,26 +106,28 @@ def test_an_unknown_topology_gets_the_nearest_names(tmp_path):
 def test_a_program_that_is_none_is_refused(tmp_path):
     broken = tmp_path / "broken.mlir"
     broken.write_text("no program")
-    found = compile_for("v5e:2x2", broken)
+    (found,) = compile_for("v5e:2x2", broken)
     assert found.outcome == REFUSED
     assert found.message
 
 
 def test_an_update_of_jax_that_moves_its_private_parts_is_noticed():
-    assert compiler.missing_private_interface() == []
+    assert stablehlo.missing_private_interface() == []
 
 
-def test_a_private_part_that_is_gone_is_named(monkeypatch):
-    gone = (*PRIVATE_INTERFACE, ("jaxlib.xla_client", "NoSuchThing"))
-    monkeypatch.setattr(compiler, "PRIVATE_INTERFACE", gone)
-    found = compiler._compile_here("v5e:2x2", "none")
+def test_a_private_part_that_is_gone_is_named(monkeypatch, tmp_path):
+    gone = (*stablehlo.PRIVATE_INTERFACE, ("jaxlib.xla_client", "NoSuchThing"))
+    monkeypatch.setattr(stablehlo, "PRIVATE_INTERFACE", gone)
+    program = tmp_path / "step"
+    program.write_bytes(b"")
+    found = compile_here("v5e:2x2", program)
     assert found.outcome == NO_COMPILER
     assert "jaxlib.xla_client.NoSuchThing" in found.message
 
 
 def test_without_libtpu_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(compiler, "find_spec", lambda name: None)
-    found = compiler._compile_here("v5e:2x2", "none")
+    found = compile_here("v5e:2x2", "none")
     assert found.outcome == NO_COMPILER
     assert "pip install --no-deps" in found.message
     assert found.message.endswith("envs/requirements-preflight.txt")
@@ -133,7 +135,7 @@ def test_without_libtpu_the_message_says_how_to_get_it(monkeypatch):
 
 def test_the_libtpu_of_a_tpu_machine_is_told_from_the_compilers(monkeypatch):
     monkeypatch.setattr(compiler, "version", lambda name: "0.0.14")
-    found = compiler._compile_here("v5e:2x2", "none")
+    found = compile_here("v5e:2x2", "none")
     assert found.outcome == NO_COMPILER
     assert "libtpu 0.0.14" in found.message
 
@@ -146,7 +148,7 @@ def test_a_compiler_that_runs_out_of_the_machines_memory_is_named(monkeypatch, d
         return real([sys.executable, "-c", death], **options)
 
     monkeypatch.setattr(compiler.subprocess, "run", dying)
-    found = compile_for("v5e:2x2", "none")
+    (found,) = compile_for("v5e:2x2", "none")
     assert found.outcome == HOST_MEMORY
     assert "memory" in found.message
 
@@ -156,7 +158,7 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) << 20, int(sys.argv[1]) << 20))
 from mlm.accelerators.compiler import compile_for
-found = compile_for("v5e:2x2", sys.argv[2])
+(found,) = compile_for("v5e:2x2", sys.argv[2])
 print(found.message, file=sys.stderr)
 print(found.outcome)
 """
@@ -200,14 +202,14 @@ def test_random_bits_are_drawn_by_the_tpus_own_generator(tmp_path):
     """Philox spelled out in arithmetic takes about a hundred operations for each number."""
     program = tmp_path / "draw.mlir"
     program.write_text(DRAWING)
-    found = compile_for("v5e:2x2", program)
+    (found,) = compile_for("v5e:2x2", program)
     assert found.outcome == COMPILED
     assert found.flops < 4096 * 1024
 
 
 @pytest.mark.slow
 def test_a_quick_compilation_agrees_with_a_full_one(tmp_path, compiled):
-    quick = compile_for("v5e:2x2", write_program(tmp_path / "step.mlir", 1024), quick=True)
+    (quick,) = compile_for("v5e:2x2", write_program(tmp_path / "step.mlir", 1024), quick=True)
     assert quick.outcome == COMPILED
     assert quick.arguments == compiled["v5e"].arguments
     assert quick.flops == pytest.approx(compiled["v5e"].flops, rel=0.05)

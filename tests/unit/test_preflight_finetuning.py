@@ -1,8 +1,8 @@
 """The verdict on a fine-tuning's step, with a compiler whose answers are known."""
 
-from mlm.accelerators.artefacts import Lowering, PreflightVerdict
+from mlm.accelerators.artefacts import Lowering, PreflightVerdict, Step
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, Compilation
-from mlm.accelerators.finetuning_preflight import preflight_finetuning
+from mlm.accelerators.preflight import preflight_finetuning
 from mlm.accelerators.table import table
 from mlm.config.accelerator import Preflight
 from mlm.config.finetune import Finetune
@@ -15,17 +15,12 @@ SECTION = Finetune.of_param(
 
 def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
     """The verdict on 100 examples of three classes in five folds."""
-    Lowering(
-        run="base",
-        precision="bfloat16",
-        model_type="roberta",
-        findings=[],
-        model_configuration=config,
-    ).write(tmp_path / "lowering.json")
+    step = Step(precision="bfloat16", model_type="roberta")
+    lowering = Lowering("base", step, [], config)
     examples = [Example(str(i), "A passage.", "abc"[i % 3], fold=i % 5) for i in range(100)]
     write_examples(tmp_path / "examples.csv", examples)
     asked = Preflight.of_param({"targets": list(targets), "effort": "full"})
-    lowering, table = tmp_path / "lowering.json", tmp_path / "examples.csv"
+    table = tmp_path / "examples.csv"
     verdict = preflight_finetuning(asked, SECTION, lowering, table, "bfloat16", compiler)
     verdict.write(tmp_path / "preflight_finetune.json")
     return verdict
@@ -34,10 +29,10 @@ def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
 def test_a_step_that_fits_passes_with_the_figures_of_one_fold(tmp_path):
     asked = []
 
-    def compiler(target, **request):
-        asked.append((target, request["outputs"], request["precision"], request["config"]))
+    def compiler(target, program, quick):
+        asked.append((target, program["outputs"], program["precision"], program["config"]))
         shape = {"replicas": 4, "chips": 4, "hosts": 1}
-        return Compilation(COMPILED, **shape, peak=2**30, flops=1e12)
+        return [Compilation(COMPILED, **shape, peak=2**30, flops=1e12)]
 
     report = judge(tmp_path, compiler, config={"model_type": "roberta"})
     assert report.passed
@@ -51,11 +46,11 @@ def test_a_step_that_fits_passes_with_the_figures_of_one_fold(tmp_path):
 
 
 def test_a_batch_that_does_not_fit_fails_for_its_target_alone(tmp_path):
-    def compiler(target, **request):
+    def compiler(target, program, quick):
         shape = {"replicas": 4, "chips": 4, "hosts": 1}
         if target == "v5e:2x2":
-            return Compilation(NO_MEMORY, "too large", **shape)
-        return Compilation(COMPILED, **shape, peak=2**30, flops=1e12)
+            return [Compilation(NO_MEMORY, "too large", **shape)]
+        return [Compilation(COMPILED, **shape, peak=2**30, flops=1e12)]
 
     targets = ("v5e:2x2", "v6e:2x2")
     report = judge(tmp_path, compiler, config={}, targets=targets)

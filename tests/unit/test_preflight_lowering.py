@@ -1,19 +1,11 @@
 """Faults planted in a train step are found and named; the step that trains has none."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from small_pretraining import small_pretraining
 
-from mlm.accelerators.findings import failed
+from mlm.accelerators.artefacts import failed
 from mlm.accelerators.lowering import lower, train_step_of
-from mlm.accelerators.shape_survey import (
-    check_calls,
-    count_traces,
-    position_is_restorable,
-    survey_epoch,
-)
 from mlm.accelerators.tile_sizes import padding_waste, tile_advice
 from mlm.accelerators.xla_rules import check_graph
 from mlm.foundations.framework import tf
@@ -83,7 +75,7 @@ FAULTS = [
 
 @pytest.mark.parametrize(("step", "rule", "op"), FAULTS, ids=lambda v: getattr(v, "__name__", v))
 def test_a_planted_fault_is_caught_with_its_operation_and_line(step, rule, op):
-    found = {(f.rule, f.op): f for f in failed(lower(step, SIGNATURE).findings)}
+    found = {(f.rule, f.op): f for f in failed(lower(step, SIGNATURE)[1])}
     assert (rule, op) in found
     source = found[rule, op].source
     assert source.startswith("tests/unit/test_preflight_lowering.py:")
@@ -93,14 +85,14 @@ def test_a_planted_fault_is_caught_with_its_operation_and_line(step, rule, op):
 
 
 def test_an_input_of_unknown_size_is_caught():
-    found = lower(clean, {"x": tf.TensorSpec((None, 16), tf.float32, name="x")}).findings
+    _, found = lower(clean, {"x": tf.TensorSpec((None, 16), tf.float32, name="x")})
     assert [f.rule for f in found] == ["static_shapes"]
     assert "x has shape (None, 16)" in found[0].message
 
 
 def test_a_branch_that_cannot_even_be_traced_is_caught():
     step = tf.autograph.experimental.do_not_convert(branch)
-    (found,) = lower(step, SIGNATURE).findings
+    _, (found,) = lower(step, SIGNATURE)
     assert found.rule == "static_control_flow"
     assert "test_preflight_lowering.py" in found.source
 
@@ -112,9 +104,8 @@ def test_a_loop_with_a_known_count_is_no_fault():
             x = x @ WEIGHTS
         return x
 
-    lowered = lower(counted, SIGNATURE)
-    assert lowered.findings == ()
-    assert lowered.program
+    program, findings = lower(counted, SIGNATURE)
+    assert findings == [] and program
 
 
 def test_a_fault_inside_a_branch_is_found_too():
@@ -125,63 +116,10 @@ def test_a_fault_inside_a_branch_is_found_too():
     assert ("static_shapes", "Unique") in {(f.rule, f.op) for f in check_graph(function)}
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    run = small_pretraining(tmp_path_factory.mktemp("run"))
-    step = train_step_of(run)
-    return run, step, lower(step.function, step.signature)
-
-
-def test_the_step_that_trains_breaks_no_rule(small):
-    _, _, lowered = small
-    assert lowered.findings == ()
-    assert lowered.program
-
-
-def test_the_epoch_and_the_validation_pass_need_one_compilation_each(small):
-    run, step, _ = small
-    survey, findings = survey_epoch(run, step)
-    assert findings == []
-    assert (survey.training_batches, survey.validation_batches) == (7, 7)
-    assert (survey.training_shapes, survey.validation_shapes) == (1, 1)
-    assert (survey.training_traces, survey.validation_traces) == (1, 1)
-
-
-def test_a_trace_for_every_batch_is_caught():
-    @tf.function
-    def step(x, number):
-        return x * number
-
-    calls = ((tf.zeros([8]), number) for number in range(100))
-    counted = count_traces(step, calls)
-    (found,) = check_calls("first epoch", counted)
-    assert found.rule == "one_compilation"
-    assert counted.calls < 100
-    assert "the Python values 0" in found.message
-
-
-def test_a_partial_last_batch_is_caught_with_its_shape():
-    @tf.function
-    def step(x):
-        return x
-
-    batches = tf.data.Dataset.range(50).batch(8)
-    counted = count_traces(step, ((b,) for b in batches))
-    (found,) = check_calls("first epoch", counted, expected=(((8,), "int64"),))
-    assert "found also int64[2]" in found.message
-
-
-@pytest.mark.slow
-def test_a_pipeline_that_forgets_its_position_is_caught(small):
-    run, _, _ = small
-    from mlm.samples.input_pipeline import training_batches
-
-    def forgetful(shards, plan, order):
-        return training_batches(shards, plan, replace(order, start_step=0))
-
-    assert position_is_restorable(run) == []
-    (found,) = position_is_restorable(run, forgetful)
-    assert found.rule == "position_restorable"
+def test_the_step_that_trains_breaks_no_rule(tmp_path):
+    step = train_step_of(small_pretraining(tmp_path))
+    program, findings = lower(step.function, step.signature)
+    assert findings == [] and program
 
 
 def test_odd_sizes_get_a_warning_with_their_waste(tmp_path):
@@ -199,9 +137,9 @@ def test_accumulated_batches_are_one_loop_however_many(tmp_path):
     for accumulation in (2, 8):
         run = small_pretraining(tmp_path, {"per_replica_batch_size": 2}, accumulated=accumulation)
         step = train_step_of(run)
-        lowered = lower(step.function, step.signature)
-        assert failed(lowered.findings) == []
-        programs.append(lowered.program)
+        program, findings = lower(step.function, step.signature)
+        assert failed(findings) == []
+        programs.append(program)
     two, eight = programs
     assert len(eight) < 1.02 * len(two)
 

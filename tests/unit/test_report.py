@@ -13,8 +13,7 @@ import report_artefacts as made
 from report_results import drawn_once, results_in, written
 from report_results import hostile as hostile_results
 
-from mlm.accelerators.artefacts import Memory, PreflightVerdict, Step, Target
-from mlm.accelerators.findings import Finding
+from mlm.accelerators.artefacts import Finding, Memory, PreflightVerdict, Step, Target
 from mlm.config.resolution import resolve
 from mlm.corpus.artefacts import FilesSource, SourceFile, WordOverlap
 from mlm.report.glossary import FIGURES

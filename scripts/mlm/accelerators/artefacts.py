@@ -3,12 +3,63 @@
 Imports nothing of the compiler: a training reads preflight.json.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from mlm.accelerators.collectives import Collective
-from mlm.accelerators.findings import Finding
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
+
+ERROR, WARNING, ADVICE = "error", "warning", "advice"
+LABEL = "compiler and datasheet estimate, not measured"
+
+#: Every rule by name, with what it asks, in the order in which they are shown.
+RULES: dict[str, str] = {
+    "settings": "the run's settings fit its data, its model and the target",
+    "pad_id": "the pad token has the id that the model's family takes for padding",
+    "static_control_flow": "no branch or loop of the step depends on data",
+    "static_shapes": "no shape in the step depends on data",
+    "known_gather_sizes": "gathers and scatters have known sizes",
+    "no_float64": "the step has no float64",
+    "no_host_ops": "the step runs nothing on the host (Python, printing, strings, files)",
+    "lowers_to_xla": "XLA takes every operation of the step",
+    "tile_sizes": "batch and sequence length are multiples of 8, better of 128",
+    "compiles": "the compiler takes the step for the target",
+    "fits": "one replica's memory suffices",
+    "full_global_batch": "the train split fills one global batch",
+    "shards_for_workers": "every input worker of TensorFlow has a shard of its own",
+    "readable_paths": "the target's hosts can read and write the paths of the run",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that is broken, or advice.
+
+    `op` is the operation and `source` "file:line, in function" of the line that made it, if they
+    are known; `target` is the topology, empty for a finding about all of them.
+    """
+
+    rule: str
+    severity: str
+    message: str
+    op: str = ""
+    source: str = ""
+    target: str = ""
+
+    def __post_init__(self):
+        if self.rule not in RULES:
+            raise ValueError(f"no rule is called {self.rule}")
+
+    def in_words(self) -> str:
+        op = f" [{self.op}]" if self.op else ""
+        source = f" at {self.source}" if self.source else ""
+        target = f"{self.target}: " if self.target else ""
+        return f"{self.severity}: {target}{self.rule}: {self.message}{op}{source}"
+
+
+def failed(findings: list[Finding]) -> list[Finding]:
+    """The findings that stop a training."""
+    return [f for f in findings if f.severity == ERROR]
 
 
 @dataclass(frozen=True)
@@ -22,20 +73,8 @@ class Dimension:
 
 
 @dataclass(frozen=True)
-class Survey:
-    """Batches that were looked at, and the traces that they cause."""
-
-    training_batches: int
-    training_shapes: int
-    validation_batches: int
-    validation_shapes: int
-    training_traces: int
-    validation_traces: int
-
-
-@dataclass(frozen=True)
 class ForwardRows:
-    """Samples that a replica gets in validation, and in evaluation by the number of replicas."""
+    """Samples of a replica in validation, and in evaluation by the number of replicas."""
 
     validation: int
     evaluation: dict[int, int]
@@ -43,7 +82,7 @@ class ForwardRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """The sizes of a step; None is what is not known, since a fault came before it.
+    """The sizes of a step; None if unknown, since a fault came before it.
 
     `inputs` has shape and type by name. `muon_flops` are those of the products of Muon's update,
     left out with adamw. `outputs` and `examples` are those of a fine-tuning.
@@ -66,57 +105,24 @@ class Step:
     muon_flops: int | None = field(default=None, metadata=OPTIONAL)
     inputs: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
     dimensions: list[Dimension] | None = field(default=None, metadata=OPTIONAL)
-    survey: Survey | None = field(default=None, metadata=OPTIONAL)
     forward_rows: ForwardRows | None = field(default=None, metadata=OPTIONAL)
     outputs: int | None = field(default=None, metadata=OPTIONAL)
     examples: int | None = field(default=None, metadata=OPTIONAL)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lowering(Step, Artefact):
-    """A run's step, and what was found on the way to its StableHLO."""
+@dataclass(frozen=True)
+class Lowering(Artefact):
+    """A run's step, and what was found on the way to its program."""
 
     run: str
+    step: Step
     findings: list[Finding]
     model_configuration: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
 
-    @property
-    def step(self) -> Step:
-        """The step alone."""
-        return Step(**{f.name: getattr(self, f.name) for f in fields(Step)})
 
-
-@dataclass(frozen=True)
-class Trial:
-    """One batch that was compiled: its peak in bytes and FLOPs of one sample, if it fits.
-
-    `quick` as in `compile_for`: the figures are a few in a hundred off.
-    """
-
-    batch: int
-    fits: bool
-    peak: int | None = None
-    flops_per_sample: float | None = None
-    quick: bool = False
-
-
-@dataclass
-class Search:
-    """What a search found; `largest` is 0 where no batch fits.
-
-    `too_large` is the smallest batch found not to fit, None up to the largest candidate.
-    `rematerialises_from` is the smallest batch tried whose samples cost more FLOPs than those
-    of the cheapest batch.
-    """
-
-    largest: int = 0
-    too_large: int | None = None
-    rematerialises_from: int | None = None
-    trials: list[Trial] = field(default_factory=list)
-
-
-#: By precision, None for a target that the compiler does not know.
-Searches = dict[str, Search | None]
+#: The largest batch that fits by precision; 0 if none does, None for a target that the compiler
+#: does not know.
+LargestBatch = dict[str, int | None]
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ class Batches(Artefact):
     """The largest batches, by target."""
 
     label: str
-    targets: dict[str, Searches]
+    targets: dict[str, LargestBatch]
 
 
 @dataclass(frozen=True)
@@ -141,8 +147,15 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class RunEstimate:
-    """Seconds of one step and of a run of `steps`, as `roofline.Estimate` has them."""
+class Estimate:
+    """Seconds of one step and of a run of `steps`: (fastest, slowest) of the range.
+
+    `bandwidth_seconds` is the time to move XLA's count of bytes at the peak of the memory; if it
+    exceeds the fastest time, the memory may bound the step. `collective_seconds` is the time of
+    sending between chips with all links of every chip at their full rate in one direction: what
+    does not overlap with the arithmetic is added to a step, and a slice whose ends are not joined
+    lacks some of the links.
+    """
 
     step_seconds: tuple[float, float]
     run_seconds: tuple[float, float]
@@ -150,13 +163,12 @@ class RunEstimate:
     collective_seconds: float
     steps: int
     utilisation: tuple[float, float]
-    label: str
+    label: str = LABEL
 
 
 @dataclass(frozen=True)
 class ForwardReport:
-    """What the compiler says of a step without gradients; `fits` is None and `peak` 0 bytes where
-    it does not say."""
+    """The compiler's answer for a step without gradients; `fits` is None if there is none."""
 
     rows: int
     outcome: str
@@ -167,10 +179,10 @@ class ForwardReport:
 
 @dataclass
 class Target:
-    """What preflight says of one target; `memory` and `estimate` are None where unknown.
+    """Preflight's answer for one target; `memory` and `estimate` are None if unknown.
 
-    `forward` is what is said of the steps of validation and evaluation, `muon_share` the share
-    of `flops_per_step` that are the products of Muon's update, left out with adamw.
+    `forward` has the steps of validation and evaluation, `muon_share` is the share of
+    `flops_per_step` that are the products of Muon's update, left out with adamw.
     """
 
     target: str
@@ -188,8 +200,8 @@ class Target:
     bytes_accessed: float | None = None
     collectives: list[Collective] = field(default_factory=list)
     global_batch_size: int | None = None
-    estimate: RunEstimate | None = None
-    largest_batch: Searches | None = None
+    estimate: Estimate | None = None
+    largest_batch: LargestBatch | None = None
     forward: dict[str, ForwardReport] = field(default_factory=dict)
 
 

@@ -1,7 +1,7 @@
 """May a training begin on the TPU that `accelerator.kind: auto` found?
 
 With `kind: tpu` the workflow makes the preflight first. What `auto` comes to is known only on
-the machine that trains: there, a preflight that passed for the same step is asked for.
+the machine that trains: there, a preflight that passed for the same step must exist.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from mlm.foundations.errors import MlmError
 def require_passed(report: str, run: str, step: dict) -> None:
     """Raise MlmError unless the preflight.json `report` says that run `run` passed with `step`.
 
-    `step` holds what shapes the step that is to be trained, by the names in that file.
+    `step` shapes the step that is to be trained, by the names in that file.
     """
     fault = _fault(report, step)
     if fault:

@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mlm.accelerators.described_steps import ForwardSteps
-from mlm.accelerators.findings import ERROR, Finding
+from mlm.accelerators.artefacts import ERROR, Finding
+from mlm.accelerators.described_steps import evaluation_plan, forward_rows
 from mlm.accelerators.xla_rules import check_graph, source_line
+from mlm.config.evaluation import Evaluation
 from mlm.evaluation.in_tensorflow import masked_answers
 from mlm.foundations.atomic import replacing
 from mlm.foundations.framework import tf, tf_keras
 from mlm.samples.input_pipeline import training_batches
-from mlm.samples.stored_batches import BatchOrder
 from mlm.training.in_tensorflow.engine import validation_batches
 from mlm.training.in_tensorflow.model import build_model, number_of_parameters
 from mlm.training.in_tensorflow.optimizers import build_optimizer, is_hidden_matrix
@@ -42,14 +42,6 @@ class TrainStep:
     model: object
     parameters: int
     muon_flops: int | None
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """The step's StableHLO (None where it could not be lowered) and the rules it breaks."""
-
-    program: bytes | None
-    findings: tuple[Finding, ...]
 
 
 class _OneOfMany(tf.distribute.ReplicaContext):
@@ -89,7 +81,7 @@ def train_step_of(run: Run) -> TrainStep:
     hidden = [tuple(v.shape) for v in model.trainable_variables if is_hidden_matrix(v)]
     return TrainStep(
         step,
-        first_epoch(run).element_spec,
+        training_batches(run.train, run.plan, run.order_from(0)).element_spec,
         model,
         number_of_parameters(model),
         orthogonalising_flops(hidden) if muon else None,
@@ -106,37 +98,20 @@ def one_of_many(step: Callable) -> Callable:
     return on_one_replica
 
 
-def first_epoch(run: Run) -> tf.data.Dataset:
-    """What one replica gets for each update of the first epoch, as far as shapes go."""
-    batch = run.batch_size
-    return training_batches(
-        run.train,
-        run.plan,
-        BatchOrder(
-            seed=run.seed,
-            global_batch_size=batch,
-            # The order changes no shape, and a small window needs little memory.
-            shuffle_window=1,
-            start_step=0,
-            steps=min(run.steps, max(1, -(-run.train.num_samples // batch))),
-        ),
-    )
-
-
-def lower(function: Callable, signature) -> Lowered:
+def lower(function: Callable, signature) -> tuple[bytes, list[Finding]]:
     """Trace `function`, check the graph against XLA's rules, and lower it to StableHLO.
 
-    `signature` is the one argument's nest of TensorSpecs. Never raises for what the function
-    does: that is in the findings.
+    `signature` is the one argument's nest of TensorSpecs. Returns the program, empty if it could
+    not be lowered, and the broken rules; never raises for a fault of the function.
     """
     compiled = tf.function(function, jit_compile=True, input_signature=[signature])
     try:
         traced = compiled.get_concrete_function()
     except Exception as error:  # whatever the traced code raises
-        return Lowered(None, (_untraceable(error),))
+        return b"", [_untraceable(error)]
     findings = check_graph(traced)
     if any(not s.shape.is_fully_defined() for s in tf.nest.flatten(signature)):
-        return Lowered(None, tuple(findings))
+        return b"", findings
     arguments = tf.nest.map_structure(lambda s: tf.zeros(s.shape, s.dtype), signature)
     try:
         program = compiled.experimental_get_compiler_ir(arguments)(stage="stablehlo_serialized")
@@ -144,43 +119,40 @@ def lower(function: Callable, signature) -> Lowered:
         refusal = _refusal(error)
         if not any(f.op and f.op in refusal.message for f in findings):
             findings.append(refusal)
-        return Lowered(None, tuple(findings))
-    return Lowered(program, tuple(findings))
+        return b"", findings
+    return program, findings
 
 
-def lower_forward(run: Run, model, steps: ForwardSteps) -> list[Finding]:
-    """Write the programs of `steps`; what was found.
+def lower_forward(
+    run: Run, model, section: Evaluation, validation: str, evaluation: dict[int, str]
+) -> list[Finding]:
+    """Write the steps without gradients, those of `evaluation` by the number of replicas.
 
     `model` is the one that trains. Evaluation has one of its own, in float32 as `evaluate` does;
-    Keras' precision policy is float32 afterwards.
+    Keras' precision policy is float32 afterwards. Returns what was found.
     """
     print(f"{run.name}: tracing the steps of validation and evaluation", file=sys.stderr)
     signature = validation_batches(run, run.validation_batch_size).element_spec
     step = one_of_many(replica_validation_step(model))
-    findings = _write("validation", steps.validation, step, signature)
+    findings = _write("validation", validation, step, signature)
     tf_keras.mixed_precision.set_global_policy("float32")
     answers = masked_answers(build_model(run.model_config, "standard", run.seed))
-    plan = steps.plan(run)
-    for replicas, rows in steps.rows(run).evaluation.items():
-        signature = {
-            name: tf.TensorSpec((rows, size), tf.int32)
-            for size, names in (
-                (plan.sequence_length, ("input_ids", "attention_mask")),
-                (plan.slots, ("positions", "labels")),
-            )
-            for name in names
-        }
-        path = steps.evaluation[replicas]
+    plan = evaluation_plan(run, section)
+    sizes = {"input_ids": plan.sequence_length, "attention_mask": plan.sequence_length}
+    sizes |= {"positions": plan.slots, "labels": plan.slots}
+    for replicas, rows in forward_rows(run, section, list(evaluation)).evaluation.items():
+        signature = {name: tf.TensorSpec((rows, size), tf.int32) for name, size in sizes.items()}
+        path = evaluation[replicas]
         findings += _write("evaluation", path, lambda batch: answers(**batch), signature)
     return findings
 
 
 def _write(name: str, path: str, step, signature) -> list[Finding]:
     """Lower one step to `path`, an empty file if that fails; what was found."""
-    lowered = lower(step, signature)
+    program, findings = lower(step, signature)
     with replacing(path) as temporary:
-        temporary.write_bytes(lowered.program or b"")
-    return [replace(f, message=f"{name}: {f.message}") for f in lowered.findings]
+        temporary.write_bytes(program)
+    return [replace(f, message=f"{name}: {f.message}") for f in findings]
 
 
 def _untraceable(error: Exception) -> Finding:

@@ -1,15 +1,14 @@
-"""The lowering as a job: from a run's settings and files to its StableHLO and what was found."""
+"""The lowering as a job: from a run's settings and files to its programs and what was found."""
 
 import json
 import sys
 
-from mlm.accelerators.artefacts import Lowering
-from mlm.accelerators.described_steps import ForwardSteps, describe_forward, describe_training
-from mlm.accelerators.findings import ERROR, Finding
+from mlm.accelerators.artefacts import ERROR, Finding, Lowering, Step
+from mlm.accelerators.described_steps import describe_forward, describe_training, forward_rows
 from mlm.accelerators.lowering import lower, lower_forward, train_step_of
-from mlm.accelerators.shape_survey import position_is_restorable, survey_epoch
 from mlm.accelerators.tile_sizes import tile_advice
 from mlm.config.accelerator import Accelerator
+from mlm.config.evaluation import Evaluation
 from mlm.config.families import ROBERTA_FAMILY
 from mlm.config.run import RunConfiguration
 from mlm.foundations.atomic import replacing, write_text
@@ -25,14 +24,15 @@ def lower_run(
     settings: RunConfiguration,
     files: RunFiles,
     program: str,
-    summary: str,
-    forward: ForwardSteps | None = None,
-) -> None:
-    """Write the run's step to `program` and what was found on the way to `summary`.
+    evaluation: Evaluation | None = None,
+    validation_program: str = "",
+    evaluation_programs: dict[int, str] | None = None,
+) -> Lowering:
+    """Write the run's train step to `program`; what was found on the way.
 
-    With `forward`, the steps of validation and evaluation as well, and a look at the data.
-    A step that breaks a rule is an answer, not an error: `program` is then an empty file
-    if nothing could be lowered.
+    With section `evaluation`, the steps without gradients as well; those of the evaluation are
+    by the number of replicas. A step that breaks a rule is an answer, not an error: programs that
+    could not be lowered are empty files.
     """
     # A TPU has bfloat16 if the choice is left to the accelerator.
     precision = settings.accelerator.precision
@@ -40,9 +40,12 @@ def lower_run(
     if settings.engine == "tensorflow":
         # A CPU to trace on, with the precision that the TPU will have.
         open_strategy(Accelerator(kind="cpu", precision=precision))
+    forward = validation_program, evaluation_programs or {}
+    for path in filter(None, [program, validation_program, *forward[1].values()]):
+        write_text(path, "")
     findings = _pad_id(settings, files)
-    described: dict = {}
-    written = False
+    described: dict = {"engine": settings.engine, "precision": precision, "lowered": False}
+    model = None
     try:
         manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
         run = run_of(settings, files, manifests, replicas=1)
@@ -50,89 +53,47 @@ def lower_run(
         if not findings:
             findings.append(Finding("settings", ERROR, str(error)))
     else:
+        model = json.loads(run.model_config.to_json_string())
         advice, dimensions = tile_advice(run, precision)
-        described |= run.step_sizes() | {
-            "model_configuration": json.loads(run.model_config.to_json_string()),
-            "dimensions": dimensions,
-        }
+        described |= run.step_sizes() | {"dimensions": dimensions}
         if settings.engine == "jax":
-            written = True
-            described |= describe_training(run, precision, program)
-            if forward:
-                describe_forward(run, precision, forward)
+            described |= describe_training(run, precision, program) | {"lowered": True}
+            if evaluation:
+                describe_forward(run, precision, evaluation, *forward)
         else:
-            more, found, written = _lowered(run, program, forward)
-            described |= more
-            findings += found
+            step = _lower(run, program, described, findings)
+            if evaluation and described["lowered"]:
+                findings += lower_forward(run, step.model, evaluation, *forward)
         findings += advice
-        if forward and written:
-            described["forward_rows"] = forward.rows(run)
-    if not written:
-        for path in [
-            program,
-            *([forward.validation, *forward.evaluation.values()] if forward else []),
-        ]:
-            write_text(path, "")
-    Lowering(
-        run=settings.name,
-        engine=settings.engine,
-        precision=precision,
-        lowered=written,
-        findings=findings,
-        **described,
-    ).write(summary)
+        if evaluation and described["lowered"]:
+            described["forward_rows"] = forward_rows(run, evaluation, list(forward[1]))
+    return Lowering(settings.name, Step(**described), findings, model)
 
 
-def _lowered(
-    run: Run, program: str, forward: ForwardSteps | None
-) -> tuple[dict, list[Finding], bool]:
-    """Lower TensorFlow's steps: fields of `Step`, what was found, and whether `program` is
-    written."""
+def _lower(run: Run, program: str, described: dict, findings: list[Finding]):
+    """Lower TensorFlow's train step to `program`; adds fields of `Step` and what was found."""
     print(f"{run.name}: building the model and tracing its step", file=sys.stderr)
     step = train_step_of(run)
-    lowered = lower(step.function, step.signature)
-    findings = list(lowered.findings)
-    described = {
+    content, found = lower(step.function, step.signature)
+    with replacing(program) as temporary:
+        temporary.write_bytes(content)
+    findings += found
+    described |= {
+        "lowered": bool(content),
         "parameters": step.parameters,
         "muon_flops": step.muon_flops,
         "inputs": {k: [list(s.shape), s.dtype.name] for k, s in sorted(step.signature.items())},
     }
-    if lowered.program is None:
-        return described, findings, False
-    with replacing(program) as temporary:
-        temporary.write_bytes(lowered.program)
-    if forward:
-        described["survey"], found = survey_epoch(run, step)
-        findings += found + position_is_restorable(run)
-        findings += lower_forward(run, step.model, forward)
-    return described, findings, True
+    return step
 
 
 def _pad_id(settings: RunConfiguration, files: RunFiles) -> list[Finding]:
-    """The pad token's id, looked at before the model refuses it in its own words."""
+    """The pad token's id, checked before the model refuses it in its own words."""
     family, pad = settings.model.family, Encoder.load(files.tokenizer).special_ids.pad
     if family not in ROBERTA_FAMILY or pad == 1:
         return []
-    return [
-        Finding(
-            "pad_id",
-            ERROR,
-            f"the pad token has id {pad}; {family} in TensorFlow takes id 1 for padding whatever "
-            "its configuration says. Give <pad> id 1 in the tokenizer, or choose another family",
-        )
-    ]
-
-
-def main() -> None:
-    """One lowering in a process of its own: the request is JSON on stdin."""
-    request = json.load(sys.stdin)
-    lower_run(
-        RunConfiguration.of_param(request["settings"]),
-        RunFiles(**request["files"]),
-        request["program"],
-        request["summary"],
+    message = (
+        f"the pad token has id {pad}; {family} in TensorFlow takes id 1 for padding whatever "
+        "its configuration says. Give <pad> id 1 in the tokenizer, or choose another family"
     )
-
-
-if __name__ == "__main__":
-    main()
+    return [Finding("pad_id", ERROR, message)]

@@ -5,29 +5,12 @@ arithmetic at the chip's peak. No program reaches the peak, so the range is that
 share of it. A compiler and datasheet estimate, not measured.
 """
 
-from dataclasses import dataclass
-
+from mlm.accelerators.artefacts import Estimate
 from mlm.accelerators.collectives import Collective, bytes_sent
 from mlm.config.chips import ChipFacts
 
-LABEL = "compiler and datasheet estimate, not measured"
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Seconds of one step and of the whole run: (fastest, slowest) of the range.
-
-    `bandwidth_seconds` is what moving XLA's count of bytes alone would take at the peak of the
-    memory; where it is above the fastest time, the memory may bound the step.
-    `collective_seconds` is what sending between chips alone would take with all links of every chip
-    at their full rate in one direction: a step takes longer by as much of it as does not happen
-    beside the arithmetic, and a slice whose ends are not joined has not all of the links.
-    """
-
-    step_seconds: tuple[float, float]
-    run_seconds: tuple[float, float]
-    bandwidth_seconds: float
-    collective_seconds: float
+#: The lowest and the highest share of a chip's peak that is assumed.
+UTILISATION = (0.2, 0.6)
 
 
 def estimate(
@@ -38,23 +21,24 @@ def estimate(
     replicas: int,
     chips: int,
     steps: int,
-    utilisation: tuple[float, float],
     collectives: list[Collective],
+    utilisation: tuple[float, float] = UTILISATION,
 ) -> Estimate:
     """The range for a step of `flops` operations and `collectives` on each replica.
 
-    `utilisation` is the (low, high) share of the chip's bf16 peak that is assumed.
+    `utilisation` is the (low, high) share of the chip's bf16 peak.
     """
     share = chips / replicas  # of a chip that one replica has
-    low, high = utilisation
     at_peak = flops / (facts.bf16_flops * share)
-    step = (_rounded(at_peak / high), _rounded(at_peak / low))
+    seconds = [at_peak / used for used in reversed(utilisation)]
     sent = sum(bytes_sent(each, facts.replicas_per_chip) for each in collectives)
     return Estimate(
-        step_seconds=step,
-        run_seconds=(_rounded(at_peak / high * steps), _rounded(at_peak / low * steps)),
+        step_seconds=tuple(map(_rounded, seconds)),
+        run_seconds=tuple(_rounded(each * steps) for each in seconds),
         bandwidth_seconds=_rounded(bytes_accessed / (facts.hbm_bytes_per_second * share)),
         collective_seconds=_rounded(sent / facts.interconnect_bytes_per_second),
+        steps=steps,
+        utilisation=utilisation,
     )
 
 

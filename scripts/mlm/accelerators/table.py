@@ -1,7 +1,6 @@
 """Preflight's answer for the terminal: a table of targets, and what is wrong in words."""
 
-from mlm.accelerators.artefacts import ForwardReport, PreflightVerdict, Target
-from mlm.accelerators.findings import ADVICE, failed
+from mlm.accelerators.artefacts import ADVICE, ForwardReport, PreflightVerdict, Target, failed
 from mlm.foundations.atomic import write_text
 from mlm.foundations.errors import MlmError, listed
 
@@ -67,17 +66,12 @@ def muon_in_words(report: PreflightVerdict) -> str | None:
 
 
 def row(target: Target) -> tuple[str, ...]:
-    """What is told of one target of preflight.json, as text in the order of HEADINGS."""
+    """One target of preflight.json, as text in the order of HEADINGS."""
     verdict = {True: "fits", False: "does not fit", None: target.outcome.replace("_", " ")}
     time = collectives = "?"
     if target.estimate:
         time = " to ".join(map(shown_seconds, target.estimate.run_seconds))
         collectives = shown_seconds(target.estimate.collective_seconds)
-    largest = ", ".join(
-        f"{kind} {found.largest}"
-        for kind, found in sorted((target.largest_batch or {}).items())
-        if found
-    )
     return (
         target.target,
         verdict[target.fits],
@@ -85,11 +79,17 @@ def row(target: Target) -> tuple[str, ...]:
         shown_bytes(target.memory and target.memory.peak),
         *(_forward(target.forward.get(name)) for name in ("validation", "evaluation")),
         shown_bytes(target.hbm_per_replica),
-        largest or "-",
+        largest_in_words(target) or "-",
         f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
         collectives,
         time,
     )
+
+
+def largest_in_words(target: Target) -> str:
+    """The largest batches that fit, if they were searched."""
+    found = sorted((target.largest_batch or {}).items())
+    return ", ".join(f"{kind} {size or 'none'}" for kind, size in found if size is not None)
 
 
 def _forward(said: ForwardReport | None) -> str:
@@ -101,17 +101,13 @@ def _forward(said: ForwardReport | None) -> str:
 def show_and_require(reports: list[str], passed: str) -> None:
     """Print every preflight.json of `reports` as a table, and write it to `passed`.
 
-    Raises MlmError with every reason where one did not pass; nothing is written then, so that
-    asking again says so again.
+    Raises MlmError with every reason if one did not pass; nothing is written then, so that
+    the next call says so again.
     """
     found = [PreflightVerdict.read(path) for path in reports]
     text = "\n\n".join(map(table, found)) + "\n"
     print(text)
-    reasons = [
-        f"{report.run}: {finding.in_words()}"
-        for report in found
-        for finding in failed(report.findings)
-    ]
+    reasons = [f"{r.run}: {finding.in_words()}" for r in found for finding in failed(r.findings)]
     if reasons:
         raise MlmError(f"The preflight did not pass:\n{listed(reasons)}")
     write_text(passed, text)

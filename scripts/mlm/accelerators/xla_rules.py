@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlm.accelerators.findings import ERROR, Finding
+from mlm.accelerators.artefacts import ERROR, Finding
 from mlm.foundations.framework import tf
 
 _BRANCHES = {"If", "StatelessIf", "Case", "StatelessCase", "Switch", "RefSwitch"}
@@ -152,16 +152,14 @@ def _on_host(op) -> bool:
 
 
 def _counted(loop) -> bool:
-    """Whether a While runs a number of times that is known before the step runs.
-
-    What its condition looks at must start as a constant and either stay or grow by one.
-    """
-    condition, body = (_graph_of(loop.graph, loop.get_attr(k).name) for k in ("cond", "body"))
-    if condition is None or body is None:
+    """Whether a While counts: its condition looks at whole numbers alone, begun as constants."""
+    condition = _graph_of(loop.graph, loop.get_attr("cond").name)
+    if condition is None:
         return False
     places = {id(t): i for i, t in enumerate(condition.inputs)}
     looked_at = {places[id(t)] for t in _ancestors(condition.outputs[0]) if id(t) in places}
-    return all(_constant(loop.inputs[p]) and _counts(loop, body, p) for p in looked_at)
+    begun = [loop.inputs[place] for place in looked_at]
+    return all(t.dtype.is_integer and _constant(t) for t in begun)
 
 
 def _ancestors(tensor) -> Iterator:
@@ -179,26 +177,6 @@ def _constant(tensor) -> bool:
     """Whether it is computed from constants alone."""
     ops = [t.op for t in _ancestors(tensor)]
     return not any(op.type == "Placeholder" or op.op_def.is_stateful for op in ops)
-
-
-def _counts(loop, body, place: int) -> bool:
-    """Whether a loop variable keeps its value or grows by a constant in each turn."""
-    before, after = body.inputs[place], body.outputs[place]
-    while after.op.type == "Identity":
-        after = after.op.inputs[0]
-    if after is before:
-        return True
-    if after.op.type not in ("Add", "AddV2", "Sub"):
-        return False
-    places = {id(t): i for i, t in enumerate(body.inputs)}
-
-    def steady(tensor) -> bool:
-        carried = places.get(id(tensor))
-        if carried is None:
-            return _constant(tensor)
-        return body.outputs[carried] is tensor and _constant(loop.inputs[carried])
-
-    return all(t is before or steady(t) for t in after.op.inputs)
 
 
 def _finding(rule: str, op, message: str) -> Finding:

@@ -99,7 +99,7 @@ class Preflight(Section):
     effort: Literal["auto", "quick", "full"] = "auto"
     """Optimization effort of the compiler. full: as for a training. quick: about a quarter of the
     time and half of the memory; sizes and FLOPs differ by a few percent. auto: quick for large
-    models, and for the steps of validation and evaluation."""
+    models."""
     find_batch: bool = False
     """Search for the largest per-replica batch, up to 1,024, that fits each target, in float32 and
     bfloat16. Compiles many times."""
