@@ -6,14 +6,13 @@
 #        which documents are left out, and what was written; gone when the corpus is there.
 from mlm.corpus.decontamination import held_out
 from mlm.corpus.file_patterns import corpus_settings
-from mlm.corpus.parts import PARTITIONS
-from mlm.corpus.planning import filter_files, planned_parts, source_files
+from mlm.corpus.parts import PARTITIONS, files_of_sources, filter_files, planned_parts
 
 # Jobs read this rule file as well, and need not print the same lines again.
 told = logger.info if workflow.is_main_process else lambda _: None
 with errors_in_words():
     try:
-        FILES_OF_SOURCES = source_files(settings["corpus"], told)
+        FILES_OF_SOURCES = files_of_sources(settings["corpus"], told)
     except MlmError:
         # With prebuilt shards the text may be elsewhere, as long as the tokenizer is here.
         if FROM_CORPUS:

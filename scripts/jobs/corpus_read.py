@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from job_adapter import run
-from mlm.corpus.mixed_sources import open_part
+from mlm.corpus.mix import open_part
 from mlm.corpus.part_reading import PartFiles, check_unchanged, read_part
 
 

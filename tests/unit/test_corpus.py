@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import time
 import unicodedata
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlm.config.resolution import resolve
-from mlm.corpus import corpus_writing, deduplication, normalisation, split_documents
+from mlm.corpus import corpus_writing, deduplication, split_documents
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.deduplication import (
     BUCKETS,
@@ -362,34 +361,6 @@ def test_row_groups_are_bounded_by_documents_and_by_bytes(tmp_path, monkeypatch)
 def test_the_speeches_are_those_of_the_published_digest():
     joined = "\n".join(speeches().values()).encode()
     assert hashlib.sha256(joined).hexdigest().startswith("a662dc27f51ac10d")
-
-
-def marks(count: int) -> str:
-    """Marks of two classes in turn, which Unicode puts into the other order."""
-    return "\u0301\u0323" * (count // 2)
-
-
-@given(
-    st.text(
-        st.sampled_from("aé\u0301\u0323\u0344\u0308\u0345\u1100\u1161\u09c7\u09be\u0f73"),
-        max_size=200,
-    )
-)
-@settings(deadline=None, max_examples=200)
-@pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
-def test_normalisation_is_that_of_the_standard(form, text):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(normalisation, "LONG_RUN", 3)
-        assert normalisation.normalised(text, form) == unicodedata.normalize(form, text)
-
-
-def test_time_for_a_run_of_combining_marks_grows_like_its_length():
-    """Python's own takes 100 times as long for ten times the marks: half a minute here."""
-    text = "a" + marks(400_000)
-    start = time.process_time()
-    normal = normalisation.normalised(text, "NFC")
-    assert time.process_time() - start < 5
-    assert normal == "\u1ea1" + "\u0323" * 199_999 + "\u0301" * 200_000
 
 
 def test_an_even_share_of_a_split_is_the_same_whatever_its_files(tmp_path, monkeypatch):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from test_corpus import EMBEDDED, FILTERS, build, described
 from test_corpus_sources import WRITERS
 
+from mlm.config.resolution import resolve
 from mlm.corpus.embedded import address_of, paragraphs, speeches_by_split
-from mlm.corpus.file_patterns import check_group_by, matched_files
+from mlm.corpus.parts import files_of_sources
 from mlm.foundations.errors import MlmError
 
 ROWS = [(f"text {i}", group) for i, group in enumerate(["b", "a", "b", "7", "é", "a"])]
@@ -127,10 +128,13 @@ def test_a_column_that_names_one_group_for_everything_is_refused(tmp_path):
 
 def test_what_has_no_columns_is_told_before_anything_is_read(tmp_path):
     (tmp_path / "a.txt").write_text("text\n")
-    files = matched_files({"train": [str(tmp_path / "a.txt")]})
+    corpus = {
+        "source": "files",
+        "files": {"train": [str(tmp_path / "a.txt")]},
+        "group_by": "author",
+    }
     with pytest.raises(MlmError, match=r"corpus\.group_by: 'author' .*a\.txt is a text file"):
-        check_group_by("author", files)
-    check_group_by(None, files)
+        files_of_sources(resolve({"corpus": corpus})["corpus"], print)
 
 
 ARTICLES = [
@@ -212,8 +216,6 @@ def test_a_group_that_fills_a_carved_split_is_refused(tmp_path):
 
 
 def test_two_ways_of_grouping_are_refused():
-    from mlm.config.resolution import resolve
-
     for corpus, words in (
         ({"source": "files", "group_by": "a", "group_per": "file"}, "are both set"),
         ({"source": "hub", "group_per": "file"}, "source: hub has no files"),

@@ -17,7 +17,7 @@ from mlm.config.resolution import resolve
 from mlm.corpus import spooling
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.file_patterns import used_settings
-from mlm.corpus.mix_weights import Choice
+from mlm.corpus.mix import Choice
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.report.phrasing import source_in_words
 

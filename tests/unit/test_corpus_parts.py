@@ -32,10 +32,9 @@ from mlm.corpus.corpus_building import (
 from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.formats import read_documents
-from mlm.corpus.mixed_sources import open_part
+from mlm.corpus.mix import open_part
 from mlm.corpus.part_reading import PartFiles, check_unchanged, read_part
-from mlm.corpus.parts import Piece, divided
-from mlm.corpus.planning import planned_parts, source_files
+from mlm.corpus.parts import Piece, divided, files_of_sources, planned_parts
 from mlm.corpus.shares import file_name
 from mlm.corpus.sources import open_source
 from mlm.foundations.artefacts import record_job
@@ -93,7 +92,7 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
     """What the jobs of a corpus in parts do, one after the other; how many parts there were."""
     used = used_settings(corpus, 0)
     filters = Filters(**used["filters"])
-    files = source_files(corpus, print)
+    files = files_of_sources(corpus, print)
     pieces = planned_parts(corpus | {"parts": parts}, files, print)
     place = directory / "parts"
     read = [PartFiles.below(place / "read", number) for number in range(len(pieces))]

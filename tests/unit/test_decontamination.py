@@ -11,7 +11,7 @@ from mlm.corpus import decontamination
 from mlm.corpus.corpus_building import build_corpus
 from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.file_patterns import corpus_settings, matched_files
-from mlm.corpus.planning import filter_files
+from mlm.corpus.parts import filter_files
 from mlm.foundations.errors import ConfigError, MlmError
 
 WORDS = [f"w{i}" for i in range(20)]

@@ -22,7 +22,7 @@ from mlm.corpus.artefacts import (
 )
 from mlm.corpus.deduplication import KEPT, Removed
 from mlm.corpus.groups import OWN
-from mlm.corpus.mix_weights import Segment, segments
+from mlm.corpus.mix import Segment, segments
 from mlm.corpus.part_reading import PartFiles
 from mlm.corpus.rule_counts import rules_together
 from mlm.corpus.shares import document_range, file_name

@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping
 from glob import glob, has_magic
+from itertools import zip_longest
 from pathlib import Path
 
 from mlm.config.corpus import encoding_name
@@ -50,79 +51,88 @@ def matched_files(
     """By split, the files that its glob patterns match, sorted by path, each one once.
 
     Patterns are relative to the working directory; `**` matches any number of directories. A
-    pattern that is also the name of a file is that file. The order is that of the paths'
-    characters, whatever the file system says. A file of several names, by links or as a
+    pattern that is also the name of a file is that file. A file of several names, by links or as a
     relative and an absolute path, is read once; `note` is told of the other names.
 
-    Raises MlmError with every problem at once: a pattern without a match and where was
-    looked, one that meets this workflow's results, a directory or file that may not be read, a link
-    to nothing, a name that is not UTF-8 or has a control character, an unknown ending, an empty
-    file, a file in two splits.
+    Raises MlmError with every problem at once: a pattern without a match, a file that cannot be
+    read or recorded, or is a result of this workflow, a directory that may not be searched, a file
+    in two splits.
     """
     files, problems, owner = {}, [], {}
     for split, globs in patterns.items():
-        found = set()
+        found: set[str] = set()
         for pattern in globs:
-            matches, refused = _matches(pattern)
+            # pathlib's own glob takes no absolute pattern and shows hidden files.
+            is_file = os.path.isfile(pattern)
+            named = [pattern] if is_file else glob(pattern, recursive=True)
+            paths = {os.path.normpath(path) for path in named if not os.path.isdir(path)}
+            refused = [] if is_file else _closed_directories(pattern)
+            refused += filter(None, (_problem(path, pattern) for path in sorted(paths)))
+            if not paths and not refused:
+                refused = [_no_match(pattern)]
             problems += [f"corpus.files.{split}: {problem}" for problem in refused]
-            if not matches and not refused:
-                problems.append(_no_match(split, pattern))
-            found |= matches
+            found |= paths
         files[split] = _each_once(found, note)
         for path in files[split]:
-            problems += _file_problems(split, path, owner)
+            other = owner.setdefault(os.path.realpath(path), split)
+            if other != split:
+                problems.append(
+                    f"corpus.files.{split}: {_shown(path)} is named for {other} too; a file "
+                    "belongs to one split"
+                )
     if problems:
         raise MlmError(f"The files of the corpus:\n{listed(dict.fromkeys(problems))}")
     return files
 
 
-def _matches(pattern: str) -> tuple[set[str], list[str]]:
-    """The files that `pattern` matches, and what is wrong with the rest."""
-    # pathlib's own glob takes no absolute pattern and shows hidden files.
-    is_file = os.path.isfile(pattern)
-    named = [pattern] if is_file else glob(pattern, recursive=True)
-    paths = {os.path.normpath(path) for path in named}
-    problems = [
-        f"{_printable(path)} is a link to {_printable(os.readlink(path))}, which does not exist. "
-        "Restore that file, or remove the link"
-        for path in sorted(paths)
-        if os.path.islink(path) and not os.path.exists(path)
-    ]
-    files = {path for path in paths if os.path.isfile(path)}
-    problems += [
-        f"{_printable(path)} is no regular file but a pipe, socket or device. Write its text to a "
-        "file, or narrow the pattern"
-        for path in sorted(paths - files)
-        if os.path.exists(path) and not os.path.isdir(path)
-    ]
-    problems += [
-        f"{_printable(path)} may not be read by this user ({getpass.getuser()}). Allow it: "
-        f"chmod u+r {shlex.quote(_printable(path))}"
-        for path in sorted(files)
-        if not os.access(path, os.R_OK, effective_ids=True)
-    ]
-    problems += [
-        f"The directory {_printable(path)} may not be read by this user ({getpass.getuser()}), so "
-        f"{pattern!r} finds no file in it. Allow it: chmod u+rx {shlex.quote(_printable(path))}"
-        for path in ([] if is_file else _closed_directories(pattern))
-    ]
-    places = tuple(os.path.realpath(place) + os.sep for place in _OWN_PLACES)
-    own = sorted(path for path in files if os.path.realpath(path).startswith(places))
-    if own:
-        more = f" and {len(own) - 1} more" if len(own) > 1 else ""
-        problems.append(
-            f"{pattern!r} matches {own[0]}{more}, which the workflow itself writes. Narrow the "
-            "pattern to your texts (data/*.txt), or run elsewhere (snakemake --directory)"
+def _problem(path: str, pattern: str) -> str | None:
+    """Why the file `path`, which `pattern` matches, is not read; None: it is."""
+    shown = _shown(path)
+    if os.path.islink(path) and not os.path.exists(path):
+        target = _shown(os.readlink(path))
+        return (
+            f"{shown} is a link to {target}, which does not exist. Restore that file, or remove "
+            "the link"
         )
-    return files - set(own), problems
+    if not os.path.exists(path):
+        return None  # in a directory that may not be searched, which is told itself
+    if not os.path.isfile(path):
+        return (
+            f"{shown} is no regular file but a pipe, socket or device. Write its text to a file, "
+            "or narrow the pattern"
+        )
+    if not os.access(path, os.R_OK, effective_ids=True):
+        allow = f"chmod u+r {shlex.quote(shown)}"
+        return f"{shown} may not be read by this user ({getpass.getuser()}). Allow it: {allow}"
+    if os.path.realpath(path).startswith(tuple(os.path.realpath(p) + os.sep for p in _OWN_PLACES)):
+        return (
+            f"{pattern!r} matches files in {os.path.dirname(path)}, which the workflow itself "
+            "writes. Narrow the pattern to your texts (data/*.txt), or run elsewhere (snakemake "
+            "--directory)"
+        )
+    if any("\ud800" <= character <= "\udfff" for character in path):
+        return f"the name {shown} is not UTF-8, so that no record can hold it; rename the file"
+    if _CONTROL.search(path):
+        return f"{shown} has a control character in its name; rename it"
+    if "{" in path or "}" in path:
+        return f"{path} has a brace in its name, which Snakemake reads as a wildcard; rename it"
+    if Path(path).stat().st_size == 0:
+        return f"{path} is empty (0 bytes); fill it or leave it out"
+    try:
+        file_format(path)
+    except MlmError as error:
+        return str(error)
+    return None
 
 
 def _closed_directories(pattern: str) -> list[str]:
-    """The directories on the way of `pattern` that this user may not search: glob skips them."""
+    """What to say of directories on the way of `pattern` that this user may not search.
+
+    `glob` skips them.
+    """
     parts = pattern.split("/") if os.path.isabs(pattern) else [".", *pattern.split("/")]
     closed = set()
-    for n, part in enumerate(parts):
-        following = parts[n + 1] if n + 1 < len(parts) else None
+    for n, (part, following) in enumerate(zip_longest(parts, parts[1:])):
         if following is None and part != "**":
             break
         # A name is found without listing its directory.
@@ -130,94 +140,52 @@ def _closed_directories(pattern: str) -> list[str]:
         needed = os.X_OK | (os.R_OK if lists else 0)
         for path in glob("/".join(parts[: n + 1]) + "/", recursive=True):
             if not os.access(path, needed, effective_ids=True):
-                closed.add(os.path.normpath(path))
-    return sorted(closed)
+                closed.add(_shown(os.path.normpath(path)))
+    return [
+        f"The directory {path} may not be read by this user ({getpass.getuser()}), so {pattern!r} "
+        f"finds no file in it. Allow it: chmod u+rx {shlex.quote(path)}"
+        for path in sorted(closed)
+    ]
 
 
 def _each_once(paths: set[str], note: Callable[[str], None]) -> list[str]:
-    """`paths` sorted, one for each file: no link where there is another name, no absolute path."""
+    """`paths` sorted, one for each file: no link if there is another name, no absolute path."""
+
+    def is_link(path: str) -> bool:
+        return os.path.realpath(path) != os.path.join(os.path.realpath("."), path)
+
     chosen: dict[str, str] = {}
-    for path in sorted(paths, key=lambda p: (_through_a_link(p), os.path.isabs(p), p)):
+    for path in sorted(paths, key=lambda p: (is_link(p), os.path.isabs(p), p)):
         kept = chosen.setdefault(os.path.realpath(path), path)
         if kept != path:
-            note(f"{_printable(path)} is read once, as {_printable(kept)}: it is the same file")
+            note(f"{_shown(path)} is read once, as {_shown(kept)}: it is the same file")
     return sorted(chosen.values())
 
 
-def _through_a_link(path: str) -> bool:
-    return os.path.realpath(path) != os.path.join(os.path.realpath("."), path)
-
-
-def _printable(path: str) -> str:
+def _shown(path: str) -> str:
     """`path` on one line that every stream takes: bytes that are no UTF-8 are escaped."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")
     return printable(text.replace("\n", r"\n").replace("\t", r"\t"))
 
 
-def _no_match(split: str, pattern: str) -> str:
-    # pathlib's exists() and is_dir() raise where a directory may not be entered.
-    where = Path.cwd() / pattern
-    while any(c in str(where) for c in "*?[") or not os.path.exists(where):
-        where = where.parent
+def _no_match(pattern: str) -> str:
     if os.path.isdir(pattern):
         files = os.path.join(pattern, "*.txt")
-        return f"corpus.files.{split}: {pattern!r} is a directory; name files: {files}"
+        return f"{pattern!r} is a directory; name files: {files}"
+    # pathlib's exists() raises if a directory may not be entered.
+    where = Path.cwd() / pattern
+    while has_magic(str(where)) or not os.path.exists(where):
+        where = where.parent
     return (
-        f"corpus.files.{split}: no file matches {pattern!r} (looked in {where}). To see what is "
-        f"there: ls {where}. Patterns are relative to the directory that Snakemake works in"
+        f"no file matches {pattern!r} (looked in {where}). To see what is there: ls {where}. "
+        "Patterns are relative to the directory that Snakemake works in"
     )
 
 
-def _file_problems(split: str, path: str, owner: dict[str, str]) -> list[str]:
-    problems = []
-    if any("\ud800" <= character <= "\udfff" for character in path):
-        return [
-            f"corpus.files.{split}: the name {_printable(path)} is not UTF-8, so that no record "
-            "can hold it; rename the file"
-        ]
-    if _CONTROL.search(path):
-        return [
-            f"corpus.files.{split}: {_printable(path)} has a control character in its name; "
-            "rename it"
-        ]
-    try:
-        file_format(path)
-    except MlmError as error:
-        problems.append(f"corpus.files.{split}: {error}")
-    if Path(path).stat().st_size == 0:
-        problems.append(f"corpus.files.{split}: {path} is empty (0 bytes); fill it or leave it out")
-    if "{" in path or "}" in path:
-        problems.append(
-            f"corpus.files.{split}: {path} has a brace in its name, which Snakemake reads as a "
-            "wildcard; rename it"
-        )
-    identity = os.path.realpath(path)
-    if identity in owner and owner[identity] != split:
-        problems.append(
-            f"corpus.files.{split}: {path} is named for {owner[identity]} too; a file belongs "
-            "to one split"
-        )
-    owner[identity] = split
-    return problems
-
-
-def check_group_by(column: str | None, files: dict[str, list[str]]) -> None:
-    """Raise MlmError where `corpus.group_by` names a column and one of the files has none.
-
-    `files` are the matched files by split.
-    """
-    lines = [p for paths in files.values() for p in paths if file_format(p)[0] == "txt"]
-    if column is not None and lines:
-        raise MlmError(
-            f"corpus.group_by: {column!r} names a column, and {lines[0]} is a text file without "
-            "columns. Set it to null, or give the text as .jsonl, .csv, .tsv or .parquet"
-        )
-
-
 #: Keys of the section `corpus` that each source of a mix has for itself.
-OWN_KEYS = ("source", "files", "hub", "text_column", "group_by", "group_per")
+_OWN_KEYS = ("source", "files", "hub", "text_column", "group_by", "group_per")
 #: Keys of `corpus.filters` that concern all documents together.
-OF_ALL = ("deduplicate", "remove_leakage", "near_duplicates")
+_OF_ALL = ("deduplicate", "remove_leakage", "near_duplicates")
 
 
 def sections(corpus: Mapping) -> dict[str | None, dict]:
@@ -227,10 +195,10 @@ def sections(corpus: Mapping) -> dict[str | None, dict]:
     """
     if corpus["source"] != "mix":
         return {None: dict(corpus)}
-    common = {key: value for key, value in corpus["filters"].items() if key in OF_ALL}
+    common = {key: corpus["filters"][key] for key in _OF_ALL}
     return {
         name: dict(corpus)
-        | {key: own[key] for key in OWN_KEYS}
+        | {key: own[key] for key in _OWN_KEYS}
         | {"filters": (own["filters"] or corpus["filters"]) | common}
         for name, own in sorted(corpus["mix"].items())
     }
@@ -244,75 +212,64 @@ def corpus_settings(settings: Settings) -> dict:
     """
     corpus, mask = settings["corpus"], settings["tokenizer"]["special_tokens"]["mask"]
     evaluations = [run_section(settings, run, "evaluation") for run in settings["runs"]]
-    prompts = [text.split(mask) for own in evaluations for text in own["prompts"]]
-    pairs = [pair for own in evaluations for pair in own["minimal_pairs"]]
-    texts = {
-        name: list(dict.fromkeys(text for several in found for text in several))
-        for name, found in (("prompts", prompts), ("minimal_pairs", pairs))
-    }
+    prompts = [part for own in evaluations for text in own["prompts"] for part in text.split(mask)]
+    pairs = [text for own in evaluations for pair in own["minimal_pairs"] for text in pair]
+    texts = {"prompts": list(dict.fromkeys(prompts)), "minimal_pairs": list(dict.fromkeys(pairs))}
     table = [settings["finetune"]["data"][key] for key in ("file", "text_column")]
 
-    def filled(filters: dict | None) -> dict | None:
-        if filters is None:
-            return None
-        own = filters["decontamination"]
-        if named := {name: texts[name] for name in texts if name in (own["also"] or ())}:
+    def filled(section: dict) -> dict:
+        if section["filters"] is None:
+            return section
+        own = section["filters"]["decontamination"]
+        also = own["also"] or ()
+        if named := {name: texts[name] for name in texts if name in also}:
             own = own | {"texts": named}
-        if "finetuning" in (own["also"] or ()):
+        if "finetuning" in also:
             own = own | {"table": table}
-        return filters | {"decontamination": own}
+        return section | {"filters": section["filters"] | {"decontamination": own}}
 
-    mix = {name: own | {"filters": filled(own["filters"])} for name, own in corpus["mix"].items()}
-    return used_settings(
-        corpus | {"filters": filled(corpus["filters"]), "mix": mix}, settings["seed"]
-    )
+    mix = {name: filled(own) for name, own in corpus["mix"].items()}
+    return used_settings(filled(corpus) | {"mix": mix}, settings["seed"])
 
 
 def used_settings(corpus: dict, seed: int, in_mix: bool = False) -> dict:
     """The part of the section `corpus`, and the seed, that shapes this source's result.
 
     What another source reads, or nothing reads, is left out, so that changing it reruns
-    nothing: the seed, for instance, where all three splits are given. Of a mix, each source's own,
+    nothing: the seed, for instance, if all three splits are given. Of a mix, each source's own,
     as `in_mix`.
     """
-    if corpus["source"] == "mix":
+    source = corpus["source"]
+    if source == "mix":
         own = {
-            name: used_settings(section, seed, in_mix=True)
-            | {"weight": corpus["mix"][name]["weight"]}
+            name: used_settings(section, seed, True) | {"weight": corpus["mix"][name]["weight"]}
             for name, section in sections(corpus).items()
         }
         filters = _used_filters(corpus["filters"], [])
         return {"source": "mix", "mix": own, "filters": filters, "seed": seed}
-    source = corpus["source"]
     also = ["validation", "test"] if source == "embedded" and not in_mix else []
-    used = {
-        "source": source,
-        "filters": _used_filters(corpus["filters"], also),
-        "encoding_errors": corpus["encoding_errors"],
-    }
-    missing = ["validation", "test"]
+    keys = {
+        "embedded": (),
+        "files": ("files", "text_column", "group_by", "group_per"),
+        "hub": ("hub", "text_column", "group_by", "group_per"),
+    }[source]
+    given = {"embedded": {}, "files": corpus["files"], "hub": corpus["hub"]["splits"]}[source]
+    missing = [split for split in ("validation", "test") if not given.get(split)]
+    used = {key: corpus[key] for key in ("source", "encoding_errors", *keys)}
     if source == "files":
-        used["files"] = corpus["files"]
         used["encoding"] = encoding_name(corpus["encoding"])
-        missing = [s for s in missing if not corpus["files"][s]]
-    elif source == "hub":
-        used["hub"] = corpus["hub"]
-        missing = [s for s in missing if not corpus["hub"]["splits"][s]]
-    if source != "embedded":
-        used["text_column"] = corpus["text_column"]
-        used["group_by"] = corpus["group_by"]
-        used["group_per"] = corpus["group_per"]
-    used["held_out"] = {split: corpus["held_out"][split] for split in missing}
-    used["seed"] = seed if missing else None
-    return used
+    return used | {
+        "filters": _used_filters(corpus["filters"], also),
+        "held_out": {split: corpus["held_out"][split] for split in missing},
+        "seed": seed if missing else None,
+    }
 
 
 def _used_filters(filters: dict, also: list[str]) -> dict:
     """The section `corpus.filters` without what is off; `also` is decontamination's default."""
-    filters = filters | {"quality": quality_rules(filters["quality"])}
-    used = {
-        key: value for key, value in filters.items() if key != "near_duplicates" or value["enabled"]
-    }
+    used = filters | {"quality": quality_rules(filters["quality"])}
+    if not filters["near_duplicates"]["enabled"]:
+        del used["near_duplicates"]
     if used["decontamination"]["also"] is None:
         used["decontamination"] = used["decontamination"] | {"also": also}
     return used

@@ -1,41 +1,17 @@
 """What keeps a document out of the corpus, and the count of each reason."""
 
-import math
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from mlm.corpus.decoding import CleanText, clean, has_surrogate
 from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.language import Language
-from mlm.corpus.normalisation import normalised
 from mlm.corpus.personal_data import PersonalData
 from mlm.corpus.quality import Quality
 from mlm.corpus.rule_counts import RuleCount, Taken
-
-
-@dataclass
-class SplitCounts:
-    """What became of a split's documents, and the size of those kept.
-
-    `filters` holds for each reason the documents that it took, each counted once, so that
-    `read` is the sum of all the others. `rules` holds what each of the rules that can be switched
-    on took. `words` are runs of characters between white space.
-    """
-
-    filters: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(
-            ("read", "empty", "too_short", "too_long", "duplicate", "leaked", "kept"), 0
-        )
-    )
-    rules: dict[str, RuleCount] = field(default_factory=dict)
-    replaced_bytes: int = 0
-    nul_bytes: int = 0
-    bytes: int = 0
-    characters: int = 0
-    words: int = 0
-    groups: int = 0
 
 
 class Judged(NamedTuple):
@@ -48,22 +24,39 @@ class Judged(NamedTuple):
     taken: list[Taken]
 
 
-#: Families of rules that look at documents of train alone.
-OF_TRAIN = ("decontamination",)
+@dataclass
+class SplitCounts:
+    """What became of a split's documents, and the size of those kept.
 
+    `filters` holds for each reason the documents that it took, each counted once, so that `read` is
+    the sum of all the others. `rules` holds what each of the rules that can be switched on took.
+    `words` are runs of characters between white space.
+    """
 
-class Rules(Protocol):
-    """A family of rules: the names of those that are on, and what they do to a text."""
+    filters: dict[str, int]
+    rules: dict[str, RuleCount] = field(default_factory=dict)
+    replaced_bytes: int = 0
+    nul_bytes: int = 0
+    bytes: int = 0
+    characters: int = 0
+    words: int = 0
+    groups: int = 0
 
-    rules: list[str]
-
-    def judged(self, text: str, taken: list[Taken]) -> tuple[str, str | None]:
-        """What is left of `text`, and the rule that leaves out all of it; None: it stays."""
+    def add(self, judged: Judged | None) -> None:
+        """Count a document that was read; None: nothing was done to it."""
+        self.filters["read"] += 1
+        if judged:
+            self.replaced_bytes += judged.replaced_bytes
+            self.nul_bytes += judged.nul_bytes
+            for one in judged.taken:
+                self.rules[one.rule].add(one)
+            if judged.refusal:
+                self.filters[judged.refusal] += 1
 
 
 @dataclass(frozen=True)
 class Filters:
-    """The settings of `corpus.filters`. Those of the rules are None where they are all off."""
+    """The settings of `corpus.filters`, as `file_patterns.used_settings` has them."""
 
     normalisation: str
     min_characters: int
@@ -78,10 +71,12 @@ class Filters:
     near_duplicates: Mapping | None = None
 
     @cached_property
-    def _rules(self) -> dict[str, Rules]:
-        """The rules of each family that has any, in the order in which they are tried.
+    def _rules(self) -> dict[str, PersonalData | Quality | Language | Decontamination]:
+        """The families of rules that have any, in the order in which they are tried.
 
-        Personal data is first, so that no sample of what another rule took shows it.
+        Each has the names of its `rules`; its `judged` gives what is left of a text, and the rule
+        that leaves out all of it or None. Personal data is first, so that no sample of what another
+        rule took shows it.
         """
         families = {
             "personal_data": PersonalData(self.personal_data or {}),
@@ -91,57 +86,46 @@ class Filters:
         }
         return {name: family for name, family in families.items() if family.rules}
 
-    @cached_property
-    def _longest(self) -> float:
-        return math.inf if self.max_characters is None else self.max_characters
-
     def counts(self) -> SplitCounts:
         """The counts of a split before anything was read."""
-        count = SplitCounts()
-        kept = count.filters.pop("kept")
-        count.filters |= {**dict.fromkeys(self._rules, 0), "kept": kept}
-        count.rules = {r: RuleCount() for family in self._rules.values() for r in family.rules}
-        return count
+        reasons = ("empty", "too_short", "too_long", "duplicate", "leaked", *self._rules)
+        rules = {r: RuleCount() for family in self._rules.values() for r in family.rules}
+        return SplitCounts(dict.fromkeys(("read", *reasons, "kept"), 0), rules)
 
     def keep_as_it_is(self, raw: str) -> bool:
-        """Whether `raw` is kept without a change, as far as that is seen at a glance.
-
-        Most documents are: nobody looks closer at them.
-        """
+        """Whether `raw` is certainly kept without a change, as most documents are."""
         return (
             not self._rules
-            and self.min_characters <= len(raw) <= self._longest
             and "\0" not in raw
             and (raw.isascii() or (self.normalisation == "none" and not has_surrogate(raw)))
-            and not (raw.isspace() or not raw)
+            and self._refusal(raw) is None
         )
 
     def judged(self, raw: str) -> Judged:
         """`raw` prepared, with what the rules leave of it, or the reason why it is left out.
 
-        Beside those of `refusal`, this can be a family of rules: one of them left it out, or they
-        left nothing of it.
+        That is empty, too_short, too_long, or a family of rules: one of them left it out, or they
+        left nothing of it. Decontamination looks at documents of train alone (`judged_in_train`).
         """
         text, replaced, nul = self.prepared(raw)
         taken: list[Taken] = []
-        refusal = self.refusal(text)
+        refusal = self._refusal(text)
         for name, family in self._rules.items():
-            if refusal is None and name not in OF_TRAIN:
+            if refusal is None and name != "decontamination":
                 before = text
                 text, rule = family.judged(text, taken)
                 if rule or not text:
                     refusal = name
                 elif text != before:
-                    refusal = self.refusal(text)
+                    refusal = self._refusal(text)
         return Judged(text, refusal, replaced, nul, taken)
 
     def judged_in_train(self, judged: Judged) -> Judged:
         """What becomes of a document that belongs to train, beside what `judged` says of it."""
-        refusal = judged.refusal
-        for name in OF_TRAIN:
-            if refusal is None and name in self._rules:
-                refusal = name if self._rules[name].judged(judged.text, judged.taken)[1] else None
-        return judged if refusal is judged.refusal else judged._replace(refusal=refusal)
+        rules = self._rules.get("decontamination")
+        if judged.refusal or rules is None or rules.judged(judged.text, judged.taken)[1] is None:
+            return judged
+        return judged._replace(refusal="decontamination")
 
     def prepared(self, text: str) -> CleanText:
         """`text` cleaned and in the chosen normalisation form."""
@@ -149,13 +133,10 @@ class Filters:
         # ASCII is in every normalisation form already.
         if self.normalisation == "none" or text.isascii():
             return cleaned
-        return cleaned._replace(text=normalised(cleaned.text, self.normalisation))
+        return cleaned._replace(text=unicodedata.normalize(self.normalisation, cleaned.text))
 
-    def refusal(self, text: str) -> str | None:
-        """Why a document is left out by itself: empty, too_short, too_long; None: it is kept.
-
-        A document of white space alone is empty. Lengths are in characters (code points).
-        """
+    def _refusal(self, text: str) -> str | None:
+        # Lengths are in characters (code points); a document of white space alone is empty.
         if not text or text.isspace():
             return "empty"
         if len(text) < self.min_characters:

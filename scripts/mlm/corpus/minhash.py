@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from mlm.corpus.normalisation import normalised
-
 #: Scripts that put no spaces between words, as ranges of code points: Thai and Lao, Myanmar,
 #: Khmer, the Japanese syllables, and Chinese characters.
 UNSPACED = (
@@ -144,9 +142,9 @@ def _hashed(pieces: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     if text.isascii():
         text = text.lower()
     else:
-        text = normalised(text, "NFKC").casefold()
+        text = unicodedata.normalize("NFKC", text).casefold()
         if not unicodedata.is_normalized("NFKC", text):
-            text = normalised(text, "NFKC")
+            text = unicodedata.normalize("NFKC", text)
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = _kinds()[codes]
     before = np.concatenate([[np.uint8(_BETWEEN)], kinds[:-1]])

@@ -15,12 +15,15 @@ from pathlib import Path
 
 from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
 from mlm.corpus.deduplication import DigestBuckets
-from mlm.corpus.filters import Filters, Judged, SplitCounts
+from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.groups import carve
 from mlm.corpus.sources import SOURCE_FILES, SPLITS, Source
 from mlm.corpus.spooling import Spool
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
+
+#: Between two lines of the log.
+_PROGRESS_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -93,10 +96,9 @@ def read_part(source: Source, filters: Filters, seed: int | None, files: PartFil
 
 
 def check_unchanged(identities: Mapping[str, str]) -> None:
-    """Raise MlmError where a source file is not what it was when the jobs were planned.
+    """Raise MlmError if a source file is not what it was when the jobs were planned.
 
-    `identities` are those of then, by path (`FileMemory.identity`): each part is to read of the
-    same files.
+    `identities` are those of then, by path (`FileMemory.identity`).
     """
     for path, identity in identities.items():
         there = Path(path).exists()
@@ -118,7 +120,8 @@ def _read(
     spools: dict[str, Spool],
 ) -> None:
     """Every document counted, and spooled unless it is refused by itself."""
-    progress, documents, size = _Progress(), 0, 0
+    documents, size, start = 0, 0, time.monotonic()
+    due = start + _PROGRESS_SECONDS
     for own_split, stream in source.streams.items():
         shares = source.carved if own_split == "train" else {}
         for raw, group in stream():
@@ -129,45 +132,18 @@ def _read(
             split = carve(key, seed, shares) if shares else own_split
             if judged and split == "train":
                 judged = filters.judged_in_train(judged)
-            counts[split].filters["read"] += 1
-            if judged:
-                _count(counts[split], judged)
+            counts[split].add(judged)
             if not (judged and judged.refusal):
                 spools[split].add(document, group)
             documents += 1
             size += len(document)
-            if documents % 256 == 0:
-                progress.advance(documents, size)
-    progress.show(documents, size)
+            if documents % 256 == 0 and time.monotonic() > due:
+                due += _PROGRESS_SECONDS
+                _show(documents, size, start)
+    _show(documents, size, start)
 
 
-def _count(count: SplitCounts, judged: Judged) -> None:
-    """Add to `count` what was done to a document."""
-    count.replaced_bytes += judged.replaced_bytes
-    count.nul_bytes += judged.nul_bytes
-    for one in judged.taken:
-        count.rules[one.rule].add(one)
-    if judged.refusal:
-        count.filters[judged.refusal] += 1
-
-
-class _Progress:
-    """A line every few seconds: documents, and how fast they are read."""
-
-    _INTERVAL = 5.0
-
-    def __init__(self):
-        self._start = self._shown = time.monotonic()
-
-    def advance(self, documents: int, size: int) -> None:
-        """So many documents, of `size` bytes, were read so far."""
-        if time.monotonic() - self._shown > self._INTERVAL:
-            self._shown = time.monotonic()
-            self.show(documents, size)
-
-    def show(self, documents: int, size: int) -> None:
-        rate = size / 1e6 / max(time.monotonic() - self._start, 1e-3)
-        print(
-            f"corpus: {documents:,} documents read, {size / 1e6:.1f} MB, {rate:.1f} MB/s",
-            file=sys.stderr,
-        )
+def _show(documents: int, size: int, start: float) -> None:
+    rate = size / 1e6 / max(time.monotonic() - start, 1e-3)
+    read = f"{documents:,} documents read, {size / 1e6:.1f} MB"
+    print(f"corpus: {read}, {rate:.1f} MB/s", file=sys.stderr)

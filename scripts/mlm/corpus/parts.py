@@ -1,13 +1,15 @@
-"""How a large source is divided into parts, each of them read by a job of its own.
+"""What the jobs of the corpus read, planned from the configuration and the files that are there.
 
 Light on purpose: Snakemake imports it to plan, and looks at the sizes of files alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mlm.corpus.file_patterns import file_format
+from mlm.config.fields import SPLITS
+from mlm.corpus.file_patterns import file_format, matched_files, sections
+from mlm.foundations.errors import MlmError, listed
 
 #: Jobs that look for duplicates, each among the digests of a share of the first bytes.
 PARTITIONS = 4
@@ -30,28 +32,70 @@ def whole(files: Mapping[str, Sequence[str]]) -> dict[str, list[Piece]]:
     return {split: [Piece(path) for path in paths] for split, paths in files.items()}
 
 
-def undivided(path: str, corpus: Mapping) -> str | None:
-    """Why the file `path` is read by one job; None: it can be divided.
+def files_of_sources(corpus: Mapping, note: Callable[[str], None]) -> dict[str | None, dict]:
+    """The files of each source of the section `corpus`, by its name and by split.
 
-    `corpus` is the section of the configuration.
+    `note` is told what is read once. Raises MlmError with every problem of all sources.
     """
-    kind, compression = file_format(path)
-    if compression:
-        return "is compressed"
-    if kind in ("csv", "tsv"):
-        return "may have line ends in its fields"
-    if corpus["group_per"] == "heading":
-        return "has headings that belong to what follows (corpus.group_per)"
-    if kind == "txt" and corpus["files"]["document_per"] == "file":
-        return "is one document"
-    return None
+    found, problems = {}, []
+    for name, section in sections(corpus).items():
+        found[name] = {split: [] for split in SPLITS}
+        if section["source"] != "files":
+            continue
+        try:
+            found[name] = matched_files({s: section["files"][s] for s in SPLITS}, note)
+            _check_group_by(section["group_by"], found[name])
+        except MlmError as error:
+            if name is None:
+                raise
+            problems.append(f"corpus.mix.{name}: {error}")
+    if problems:
+        raise MlmError(f"The sources of the corpus:\n{listed(problems)}")
+    return found
+
+
+def _check_group_by(column: str | None, files: dict[str, list[str]]) -> None:
+    """Raise MlmError if `corpus.group_by` names a column and one of the files has none."""
+    lines = [p for paths in files.values() for p in paths if file_format(p)[0] == "txt"]
+    if column is not None and lines:
+        raise MlmError(
+            f"corpus.group_by: {column!r} names a column, and {lines[0]} is a text file without "
+            "columns. Set it to null, or give the text as .jsonl, .csv, .tsv or .parquet"
+        )
+
+
+def planned_parts(
+    corpus: Mapping, files: Mapping[str | None, dict], note: Callable[[str], None]
+) -> list[dict]:
+    """What each part of the corpus reads: of which source, bytes of files or a share of rows.
+
+    `files` are those of `files_of_sources`. Each source of a mix is read in `corpus.parts` parts,
+    if it can be divided; `note` is told if not.
+    """
+    asked, found = corpus["parts"], []
+    for name, section in sections(corpus).items():
+        own = [{"files": whole(files[name]), "share": [0, 1]}]
+        if section["source"] == "files":
+            own = [{"files": p, "share": [0, 1]} for p in divided(files[name], section, asked)]
+        elif section["source"] == "hub" and section["group_per"] is None:
+            own = [{"files": {}, "share": [part, asked]} for part in range(asked)]
+        if len(own) < asked:
+            of = "" if name is None else f" {name}"
+            note(
+                f"corpus.parts: {asked}, but the source{of} is read in {len(own)}: it cannot be "
+                "divided further."
+            )
+        for part in own:
+            part["files"] = {s: [list(p) for p in pieces] for s, pieces in part["files"].items()}
+        found += own if name is None else [part | {"source": name} for part in own]
+    return found
 
 
 def divided(files: Mapping[str, Sequence[str]], corpus: Mapping, parts: int) -> list[Pieces]:
     """At most `parts` parts of about the same number of bytes, without those that hold nothing.
 
     The sequence of all bytes of `files` is cut into equal ranges. A file that cannot be divided
-    belongs whole to the range in which it begins.
+    belongs whole to the range in which it begins. `corpus` is the section of the configuration.
     """
     sizes = [(split, p, Path(p).stat().st_size) for split, paths in files.items() for p in paths]
     total = sum(size for _, _, size in sizes)
@@ -61,12 +105,43 @@ def divided(files: Mapping[str, Sequence[str]], corpus: Mapping, parts: int) -> 
         part = offset * parts // total
         while total * (part + 1) // parts <= offset:
             part += 1
-        whole_file = undivided(path, corpus) is not None
         start = 0
         while start < size:
-            stop = size if whole_file else min(size, total * (part + 1) // parts - offset)
+            end = total * (part + 1) // parts - offset
+            stop = min(size, end) if _can_be_divided(path, corpus) else size
             piece = Piece(path) if stop - start == size else Piece(path, start, stop)
             found[part].setdefault(split, []).append(piece)
             start, part = stop, part + 1
         offset += size
     return [part for part in found if part]
+
+
+def _can_be_divided(path: str, corpus: Mapping) -> bool:
+    kind, compression = file_format(path)
+    if compression or kind in ("csv", "tsv") or corpus["group_per"] == "heading":
+        # Fields may hold line ends, and headings belong to what follows.
+        return False
+    return kind != "txt" or corpus["files"]["document_per"] != "file"
+
+
+def filter_files(filters: Mapping) -> list[str]:
+    """The paths that `filters`, of `file_patterns.corpus_settings`, name.
+
+    Raises MlmError if there is no such file.
+    """
+    named = [
+        ("quality.rules.bad_words", filters["quality"]["bad_words"]),
+        ("language.model", filters["language"]["model"]),
+        *(("decontamination.against", path) for path in filters["decontamination"]["against"]),
+    ]
+    if table := filters["decontamination"].get("table"):
+        named.append(("decontamination.also: finetuning (finetune.data.file)", table[0]))
+    problems = [
+        f"corpus.filters.{key}: {path} is {'a directory' if Path(path).is_dir() else 'not there'}; "
+        "name a file, relative to the working directory, or leave it out"
+        for key, path in named
+        if path is not None and not Path(path).is_file()
+    ]
+    if problems:
+        raise MlmError(f"The files of the corpus' filters:\n{listed(problems)}")
+    return [path for _, path in named if path is not None]

@@ -1,6 +1,6 @@
 """What each rule of `corpus.filters` took: documents, characters, and the first few as samples."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -32,30 +32,26 @@ class RuleCount:
         self.documents += 1
         self.characters += taken.characters
         if taken.sample is not None and len(self.samples) < SAMPLES:
-            self.samples.append(shortened(taken.sample))
+            whole, shown = taken.sample, taken.sample[:SAMPLE_CHARACTERS]
+            self.samples.append(whole if whole == shown else shown + "…")
 
     def record(self) -> TakenByRule:
-        """As it stands in a file."""
+        """As the split's description has it."""
         return TakenByRule(self.documents, self.characters, tuple(self.samples))
-
-
-def shortened(text: str) -> str:
-    """The beginning of `text`, with an ellipsis where that is not all."""
-    return text if len(text) <= SAMPLE_CHARACTERS else text[:SAMPLE_CHARACTERS] + "…"
 
 
 def rules_together(parts: Iterable[dict[str, TakenByRule] | None]) -> dict[str, TakenByRule] | None:
     """What the rules took of all parts of a corpus, which are given in order; None: no rule."""
-    found = [part for part in parts if part is not None]
-    rules = dict.fromkeys(rule for part in found for rule in part)
     # Sources of a mix may have different rules.
-    return {rule: _sum(part[rule] for part in found if rule in part) for rule in rules} or None
-
-
-def _sum(counts: Iterator[TakenByRule]) -> TakenByRule:
-    found = list(counts)
-    return TakenByRule(
-        sum(count.documents for count in found),
-        sum(count.characters for count in found),
-        tuple([sample for count in found for sample in count.samples][:SAMPLES]),
-    )
+    counts: dict[str, list[TakenByRule]] = {}
+    for part in parts:
+        for rule, count in (part or {}).items():
+            counts.setdefault(rule, []).append(count)
+    return {
+        rule: TakenByRule(
+            sum(count.documents for count in own),
+            sum(count.characters for count in own),
+            tuple([sample for count in own for sample in count.samples][:SAMPLES]),
+        )
+        for rule, own in counts.items()
+    } or None

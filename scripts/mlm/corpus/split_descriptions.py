@@ -16,7 +16,7 @@ from mlm.corpus.corpus_writing import SpooledCorpus, number_of_groups
 from mlm.corpus.deduplication import LEAKED, REASONS
 from mlm.corpus.filters import SplitCounts
 from mlm.corpus.groups import OWN
-from mlm.corpus.mixed_sources import described_mix
+from mlm.corpus.mix import described_mix
 from mlm.corpus.part_reading import SPLITS
 from mlm.corpus.word_overlap import HeldOutRuns
 from mlm.foundations.errors import MlmError

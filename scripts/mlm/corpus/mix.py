@@ -1,0 +1,194 @@
+"""A corpus of several sources (`corpus.mix`): what each part reads, how often documents are taken.
+
+A weight is a number of epochs: of a source with weight 2.3, every document of train that is kept is
+used twice, and three in ten a third time; with weight 0.3, three in ten once. The remainder is an
+exact share of the kept documents, spread evenly over the source: of every 1,024 in a row, those
+whose numbers have the lowest keyed hashes. Validation and test have each document once.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from mlm.corpus.artefacts import CorpusSource, Mixed, MixedSource, MixSource, ReadPart
+from mlm.corpus.filters import Filters
+from mlm.corpus.groups import OWN, Document
+from mlm.corpus.parts import Piece
+from mlm.corpus.sources import Source, open_source
+from mlm.foundations.errors import MlmError
+
+_BLOCK = 1024
+
+
+def open_part(settings: dict, part: Mapping) -> tuple[Source, Filters, int | None]:
+    """What a part of the corpus reads, its filters, and the seed of its splits.
+
+    `settings` are those of `file_patterns.used_settings`, `part` is one of `parts.planned_parts`.
+    Raises MlmError if the source cannot be opened.
+    """
+    pieces = {split: [Piece(*p) for p in found] for split, found in part["files"].items()}
+    name = part.get("source")
+    own = settings if name is None else settings["mix"][name]
+    source = open_source(own, pieces, tuple(part["share"]))
+    if name is not None:
+        kinds = {
+            "address" if one["source"] == "embedded" else one["group_by"] or one["group_per"] or OWN
+            for one in settings["mix"].values()
+        }
+        group_by = kinds.pop() if len(kinds) == 1 else "group"
+        streams = source.streams
+        if group_by != OWN:
+            streams = {s: _regrouped(stream, name) for s, stream in streams.items()}
+        mixed = Mixed(name, own["weight"], settings["seed"])
+        source = replace(source, streams=streams, group_by=group_by, mixed=mixed)
+    return source, Filters(**own["filters"]), own["seed"]
+
+
+def _regrouped(
+    stream: Callable[[], Iterator[Document]], name: str
+) -> Callable[[], Iterator[Document]]:
+    """`stream` of the source `name`, with groups apart from those of the other sources.
+
+    A document without a group is one by itself.
+    """
+
+    def documents() -> Iterator[Document]:
+        for text, group in stream():
+            if group is None:
+                data = text.encode("utf-8", "surrogatepass")
+                group = hashlib.blake2b(data, digest_size=16).hexdigest()
+            yield Document(text, f"{name}: {group}")
+
+    return documents
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A share of the kept documents of a source: of `total`, those from `first` to `stop`."""
+
+    first: int
+    stop: int
+    total: int
+    share: Fraction
+    key: int
+
+    def mask(self) -> np.ndarray:
+        """Which of them are in the share, bool [stop - first]."""
+        return self._mask(self.first, self.stop)
+
+    @cached_property
+    def count(self) -> int:
+        """How many of them are."""
+        return self._before(self.stop) - self._before(self.first)
+
+    def _before(self, number: int) -> int:
+        start = number // _BLOCK * _BLOCK
+        return math.floor(start * self.share) + int(self._mask(start, number).sum())
+
+    def _mask(self, first: int, stop: int) -> np.ndarray:
+        found = [np.empty(0, bool)]
+        for start in range(first // _BLOCK * _BLOCK, stop, _BLOCK):
+            end = min(start + _BLOCK, self.total)
+            block = np.zeros(end - start, bool)
+            order = np.argsort(_hashes(np.arange(start, end), self.key), kind="stable")
+            block[order[: math.floor(end * self.share) - math.floor(start * self.share)]] = True
+            found.append(block[max(first - start, 0) : stop - start])
+        return np.concatenate(found)
+
+
+def _hashes(numbers: np.ndarray, key: int) -> np.ndarray:
+    """64 bits for each of `numbers`, by SplitMix64 (Steele et al., 2014)."""
+    z = (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(key)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Documents that are written one after the other: the kept ones of a part, or a choice."""
+
+    part: int
+    documents: int
+    choice: Choice | None = None
+
+
+def segments(parts: Sequence[ReadPart], kept: Sequence[int], split: str) -> list[Segment]:
+    """What is written of `split`, in order, of `parts` of which so many documents are `kept`.
+
+    Of a mix, all documents of all sources that are taken once, then those that are taken twice,
+    and so on. Raises MlmError for a source of which no document is taken.
+    """
+    if split != "train" or any(part.mixed is None for part in parts):
+        return [Segment(number, count) for number, count in enumerate(kept)]
+    totals, first = {part.mixed.name: 0 for part in parts}, []
+    for part, count in zip(parts, kept, strict=True):
+        first.append(totals[part.mixed.name])
+        totals[part.mixed.name] += count
+    found = []
+    for epoch in range(max(math.ceil(part.mixed.weight) for part in parts)):
+        for number, (part, count) in enumerate(zip(parts, kept, strict=True)):
+            source = part.mixed
+            share = min(Fraction(repr(source.weight)) - epoch, Fraction(1))
+            if share == 1:
+                found.append(Segment(number, count))
+            elif share > 0:
+                stop, total = first[number] + count, totals[source.name]
+                choice = Choice(first[number], stop, total, share, _key(source, epoch))
+                found.append(Segment(number, choice.count, choice))
+    _refuse_empty_sources(parts, found, totals)
+    return found
+
+
+def _key(source: Mixed, epoch: int) -> int:
+    data = f"{source.name} {epoch}".encode()
+    digest = hashlib.blake2b(data, digest_size=8, key=b"%d" % source.seed).digest()
+    return int.from_bytes(digest, "big")
+
+
+def _refuse_empty_sources(
+    parts: Sequence[ReadPart], found: Sequence[Segment], kept: Mapping[str, int]
+) -> None:
+    taken = {parts[segment.part].mixed.name for segment in found if segment.documents}
+    problems = []
+    for name in kept.keys() - taken:
+        own = [part for part in parts if part.mixed.name == name]
+        read = sum(part.splits["train"].filters["read"] for part in own)
+        problems.append(
+            f"corpus.mix.{name}: weight {own[0].mixed.weight:g} takes none of its {kept[name]:,} "
+            "documents. Raise the weight, or leave the source out"
+            if kept[name]
+            else f"corpus.mix.{name}: no document of train is left of {read:,} that were read. "
+            "Look at its filters, and at what the other sources have as well: of equal documents, "
+            "that of the source whose name comes first is kept"
+        )
+    if problems:
+        raise MlmError("\n".join(["A source of the corpus gives nothing.", *sorted(problems)]))
+
+
+def described_mix(
+    parts: Sequence[ReadPart],
+    counts: Callable[[Sequence[int]], dict[str, int]],
+    written: Sequence[Segment],
+    split: str,
+    together: Callable[[Iterator[CorpusSource]], CorpusSource],
+) -> MixSource:
+    """What a mix says of `split`, of which `written` is written.
+
+    `counts` gives the documents of some parts by reason, and `together` makes one source of those
+    of its parts.
+    """
+    found = []
+    for name in dict.fromkeys(part.mixed.name for part in parts):
+        numbers = [n for n, part in enumerate(parts) if part.mixed.name == name]
+        taken = sum(segment.documents for segment in written if segment.part in numbers)
+        source = together(parts[n].splits[split].source for n in numbers)
+        weight = parts[numbers[0]].mixed.weight
+        found.append(MixedSource(name, weight, taken, counts(numbers), source))
+    carved = next((one.source.carved_from for one in found if one.source.carved_from), None)
+    return MixSource("mix", tuple(found), carved_from=carved)
