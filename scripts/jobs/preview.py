@@ -1,6 +1,5 @@
 """Rule `masked_samples`: a few samples of a run, decoded, before and after masking."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from job_adapter import run
@@ -10,8 +9,7 @@ def main(job):
     from transformers import PreTrainedTokenizerFast
 
     from mlm.config.pretraining import Masking
-    from mlm.samples.artefacts import HolesOfRun, Preview
-    from mlm.samples.holes import Holes
+    from mlm.samples.artefacts import Preview
     from mlm.samples.manifests import Manifest, check_sequence_length, shards_root
     from mlm.samples.masking import masking_plan
     from mlm.samples.preview import preview_samples
@@ -22,10 +20,14 @@ def main(job):
     manifest = Manifest.read(job.input.train)
     check_sequence_length(manifest, length)
     masking = Masking.of_param(job.params.pretraining["masking"])
-    encoder = Encoder.load(tokenizer)
-    plan = masking_plan(masking, encoder, tokenizer, length)
-    for file in job.input.holes:
-        plan = replace(plan, holes=Holes.of(HolesOfRun.read(file).holes, encoder.special_ids.pad))
+    plan = masking_plan(
+        masking,
+        Encoder.load(tokenizer),
+        tokenizer,
+        length,
+        holes=next(iter(job.input.holes), None),
+        manifest=job.input.train,
+    )
     seed = job.params.pretraining["seed"]
     order = SampleOrder(
         tuple(shard.num_samples for shard in manifest.shards),

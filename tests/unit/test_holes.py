@@ -145,7 +145,6 @@ def test_a_batch_has_every_hole_of_its_samples():
     holes = Holes.of([(2, 0, 3), (2, 5, 6), (4, 1, 2), (9, 0, 8)], 1)
     found = holes.within(np.array([4, 2, 3]), 8)
     assert [np.flatnonzero(row).tolist() for row in found] == [[1], [0, 1, 2, 5], []]
-    assert holes.covers(2, 5) and not holes.covers(2, 4) and not holes.covers(3, 0)
 
 
 def test_spans_that_touch_become_one():

@@ -56,6 +56,7 @@ COMPUTES_NO_BITS = {
     "mlm.foundations.artefacts": "reads and writes JSON",
     "mlm.foundations.typed_artefacts": "reads and writes JSON",
     "mlm.training.state_files": "writes files",
+    "mlm.samples.artefacts": "reads and writes JSON",
     "mlm.samples.blocks": "the manifests' digests are part of the state",
     "mlm.samples.manifests": "the manifests' digests are part of the state",
     "mlm.samples.object_storage": "copies files",

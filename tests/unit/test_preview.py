@@ -18,6 +18,7 @@ class OneCharacter:
     """As much of transformers' tokenizer as decoding needs, for the fake tokenizer's ids."""
 
     all_special_ids = (0, 1, 2, 3, 4)
+    pad_token_id = 1
     names = ("[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]")
 
     class backend_tokenizer:

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import report_artefacts as made_up
@@ -29,6 +28,8 @@ from mlm.evaluation.artefacts import (
     PredictedToken,
     Prompt,
 )
+from mlm.foundations.digests import file_sha256
+from mlm.samples.artefacts import HolesOfRun
 
 TEXTS = list(lines(260))
 SETTINGS = resolve(CONFIG)
@@ -125,13 +126,13 @@ def test_a_large_split_is_not_searched_and_that_is_said(project, monkeypatch):
     assert found.texts == () and found.too_large > 100
 
 
-def test_what_a_run_forgets_was_never_shown_to_it(project, monkeypatch):
+def test_what_a_run_forgets_was_never_shown_to_it(project):
     """A hole over the whole of the prompt's samples."""
     answer = ask(Question(TEXTS[5], SETTINGS, "base"))
     parts = answer.passages[0].parts
     holes = [(part.sample, 0, LENGTH) for part in parts]
-    said = SimpleNamespace(read=lambda path: SimpleNamespace(holes=holes))
-    monkeypatch.setattr(module, "HolesOfRun", said)
+    manifest = file_sha256(records().manifest)
+    HolesOfRun("base", [], 1, len(parts) * LENGTH, len(parts), manifest, holes).write("holes.json")
     prompt, sample = seen_near(
         "base", replace(records(), holes=Path("holes.json")), SETTINGS["corpus"]["filters"]
     ).texts

@@ -1,7 +1,7 @@
 """What a training was shown near the texts that its report shows: prompts and samples."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from mlm.asking.artefacts import Asked, AskedText, AskedWord, SeenPassage
@@ -14,8 +14,6 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.filters import Filters
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask
-from mlm.samples.artefacts import HolesOfRun
-from mlm.samples.holes import Holes
 from mlm.samples.manifests import Manifest, shards_root
 from mlm.samples.masking import masking_plan
 from mlm.samples.stored_batches import BatchOrder, ShardFiles
@@ -115,11 +113,14 @@ def _batches(
         start_step=0,
         steps=training.steps,
     )
-    masking, length = Masking.of_param(training.masking), training.sequence_length
-    plan = masking_plan(masking, encoder, str(records.tokenizer), length)
-    if records.holes:
-        spans = HolesOfRun.read(records.holes).holes
-        plan = replace(plan, holes=Holes.of(spans, encoder.special_ids.pad))
+    plan = masking_plan(
+        Masking.of_param(training.masking),
+        encoder,
+        records.tokenizer,
+        training.sequence_length,
+        holes=records.holes,
+        manifest=records.manifest,
+    )
     shards = ShardFiles.of(manifest, shards_root(manifest, records.manifest))
     return RunBatches(order, shards, plan, training.seed)
 

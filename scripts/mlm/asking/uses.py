@@ -81,9 +81,8 @@ class RunBatches:
             np.stack([part.input_ids for part in parts]),
             np.stack([part.attention_mask for part in parts]),
         )
-        holes = self.plan.holes
         return [
-            None if holes is not None and holes.covers(part.sample, part.start) else one
+            None if self.plan.leaves_out(part.sample, part.start) else one
             for part, one in zip(parts, uses, strict=True)
         ]
 

@@ -7,10 +7,13 @@ tokens are asked for is decided before: it is what the run without holes is aske
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from mlm.foundations.digests import value_sha256
+from mlm.foundations.digests import file_sha256, value_sha256
+from mlm.foundations.errors import MlmError, remedy
+from mlm.samples.artefacts import HolesOfRun
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +31,19 @@ class Holes:
         """From (sample, begin, end) of each hole, in ascending order."""
         table = np.array(spans, np.int64).reshape(-1, 3)
         return cls(*table.T, padding_id)
+
+    @classmethod
+    def read(cls, path: str | Path, padding_id: int, manifest: str | Path) -> "Holes":
+        """The holes that the file `path` names, in the samples of the train split's `manifest`.
+
+        Raises MlmError if they were found in other samples.
+        """
+        found = HolesOfRun.read(path)
+        if found.manifest != file_sha256(manifest):
+            raise MlmError(
+                f"{path}: its holes are in other samples than those of {manifest}. {remedy(path)}"
+            )
+        return cls.of(found.holes, padding_id)
 
     @cached_property
     def spans(self) -> list[list[int]]:
@@ -61,10 +77,6 @@ class Holes:
     @cached_property
     def _most_of_a_sample(self) -> int:
         return int(np.unique(self.samples, return_counts=True)[1].max(initial=0))
-
-    def covers(self, sample: int, place: int) -> bool:
-        """Whether the token at `place` of `sample` is in a hole."""
-        return bool(self.within(np.array([sample]), place + 1)[0, place])
 
     def punched(self, batch: dict, index) -> dict:
         """A batch of `mask_batch`, of the samples `index`, with the holes.

@@ -14,6 +14,7 @@ TensorFlow's draws other bits under XLA than without.
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -76,6 +77,12 @@ class MaskingPlan:
             needed += _WHOLE_WORD_ROOM
         return max(1, min(needed, self.sequence_length))
 
+    def leaves_out(self, sample: int, place: int) -> bool:
+        """Whether training does without the token at `place` of `sample`."""
+        if self.holes is None:
+            return False
+        return bool(self.holes.within(np.array([sample]), place + 1)[0, place])
+
     @cached_property
     def is_special(self) -> np.ndarray:
         """Whether an id is never chosen, bool [vocabulary_size]."""
@@ -90,9 +97,19 @@ class MaskingPlan:
 
 
 def masking_plan(
-    masking: Masking, encoder: Encoder, tokenizer_json: str, length: int
+    masking: Masking,
+    encoder: Encoder,
+    tokenizer_json: str | Path,
+    length: int,
+    *,
+    holes: str | Path | None = None,
+    manifest: str | Path = "",
 ) -> MaskingPlan:
-    """The plan that section `pretraining.masking` asks for, with the tokenizer's ids."""
+    """The plan that section `pretraining.masking` asks for, with the tokenizer's ids.
+
+    `holes` is the file that says what is left out of the samples of the train split's `manifest`.
+    """
+    pad = encoder.special_ids.pad
     return MaskingPlan(
         mlm_probability=masking.mlm_probability,
         mask_token=masking.mask_token,
@@ -104,6 +121,7 @@ def masking_plan(
         whole_word=masking.whole_word,
         word_starts=word_starts(read_json(tokenizer_json)) if masking.whole_word else None,
         fixed_slots=masking.slots,
+        holes=Holes.read(holes, pad, manifest) if holes else None,
     )
 
 

@@ -63,15 +63,14 @@ def preview_samples(
     """`count` samples of a split, masked as training masks them in its first epoch.
 
     `order` is that of the training, whose seed is also that of the masks. `tokenizer` is
-    transformers' fast tokenizer. Padding at the end is left out, and stands in the plan's holes.
+    transformers' fast tokenizer. Padding at the end is not shown.
     """
     index, ids, mask = read_chosen(manifest, chosen_samples(manifest, count), root)
     if not len(index):
         return []
     batch = mask_batch(ids, mask, index, plan, order.seed, FIRST_EPOCH)
-    if plan.holes is not None:
-        hole = plan.holes.within(index, manifest.sequence_length)
-        ids = np.where(hole, tokenizer.pad_token_id, ids)
+    # Also of what the run is trained without.
+    ids = np.where(mask & (batch["attention_mask"] == 0), tokenizer.pad_token_id, ids)
     turns = order.places(index, FIRST_EPOCH) + 1
     shown, positions = batch["input_ids"], batch["positions"]
     used = batch["weights"] > 0

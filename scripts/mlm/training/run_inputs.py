@@ -1,15 +1,12 @@
 """What a run is made from: its configuration and files, checked and resolved together."""
 
-from dataclasses import replace
 from pathlib import Path
 
 from mlm.config.run import RunConfiguration
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError, remedy
+from mlm.foundations.errors import MlmError
 from mlm.model.model_configuration import model_configuration
-from mlm.samples.artefacts import HolesOfRun
-from mlm.samples.holes import Holes
 from mlm.samples.manifests import Manifest, check_sequence_length, check_shards, shards_root
 from mlm.samples.masking import VALIDATION_MASKING, masking_plan
 from mlm.samples.stored_batches import ShardFiles
@@ -46,9 +43,14 @@ def run_of(
         "seed": config.seed if section.seed is None else section.seed,
         "optimizer": with_lengths(section.optimizer, steps),
     }
-    plan = masking_plan(section.masking, encoder, files.tokenizer, length)
-    if config.holes:
-        plan = replace(plan, holes=_holes_in(config.holes, files, encoder))
+    plan = masking_plan(
+        section.masking,
+        encoder,
+        files.tokenizer,
+        length,
+        holes=config.holes,
+        manifest=files.manifests["train"],
+    )
     shards = {s: ShardFiles.of(m, shards_root(m, files.manifests[s])) for s, m in manifests.items()}
     return Run(
         name=config.name,
@@ -65,20 +67,6 @@ def run_of(
         ),
         replicas=replicas,
     )
-
-
-def _holes_in(path: str, files: RunFiles, encoder: Encoder) -> Holes:
-    """The holes that the file `path` names, in the samples of the train split.
-
-    Raises MlmError where they were found in other samples.
-    """
-    found = HolesOfRun.read(path)
-    if found.manifest != file_sha256(files.manifests["train"]):
-        raise MlmError(
-            f"{path}: its holes are in other samples than those of {files.manifests['train']}. "
-            f"{remedy(path)}"
-        )
-    return Holes.of(found.holes, encoder.special_ids.pad)
 
 
 def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
