@@ -8,10 +8,8 @@ from mlm.asking.past_run import RESULTS, PastRun, with_targets
 from mlm.config.resolution import Settings
 from mlm.corpus.artefacts import CorpusSource, CorpusSplit, EmbeddedSource, HubSource, MixSource
 from mlm.corpus.file_patterns import corpus_settings, matched_files
-from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
-from mlm.corpus.parts import whole
-from mlm.corpus.sources import open_source
+from mlm.corpus.selection import texts_of_file
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import settings_digests
 from mlm.foundations.errors import MlmError, remedy
@@ -103,10 +101,9 @@ def _files_of(texts: set[str], split: str, used: dict) -> dict[str, str]:
         return {}  # moved away since: the corpus is there all the same
     if len(paths) < 2 or sum(Path(path).stat().st_size for path in paths) > _READ_THROUGH:
         return {}
-    filters, found = Filters(**used["filters"]), {}
+    found = {}
     for path in paths:
-        for raw, _ in open_source(used, whole({"train": [path]})).streams["train"]():
-            text = filters.judged(raw).text
+        for text in texts_of_file(path, used):
             if text in texts:
                 found.setdefault(text, path)
         if len(found) == len(texts):

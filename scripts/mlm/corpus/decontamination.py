@@ -6,10 +6,9 @@ punctuation. There the surroundings of an n-gram are cut out; here its document 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from mlm.config.corpus import Corpus
-from mlm.corpus.file_patterns import file_format
+from mlm.corpus.file_patterns import file_format, recorded_path
 from mlm.corpus.rule_counts import Taken
 from mlm.foundations.errors import MlmError
 
@@ -85,10 +84,8 @@ def held_out_rule(split: str) -> str:
     return _rule(split)
 
 
-def _rule(path: str) -> str:
-    # Where an absolute path was configured, the directory is this machine's own affair.
-    name = Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
-    return f"decontamination.{name}"
+def _rule(text: str) -> str:
+    return f"decontamination.{recorded_path(text)}"
 
 
 def _words(text: str) -> list[str]:

@@ -45,6 +45,12 @@ def file_format(path: str) -> tuple[str, str | None]:
     return endings[-1], compression
 
 
+def recorded_path(path: str) -> str:
+    """What records call the file `path`: the directory of an absolute path is this machine's own
+    affair."""
+    return Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
+
+
 def matched_files(
     patterns: dict[str, list[str]], note: Callable[[str], None] = lambda _: None
 ) -> dict[str, list[str]]:

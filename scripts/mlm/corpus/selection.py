@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mlm.config.pretraining import KINDS, Forgotten
+from mlm.config.pretraining import Forgotten
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
-from mlm.corpus.file_patterns import matched_files
+from mlm.corpus.file_patterns import matched_files, recorded_path
 from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN
 from mlm.corpus.parts import whole
@@ -19,12 +19,21 @@ from mlm.foundations.errors import MlmError
 _BATCH = 1024
 
 
+def texts_of_file(path: str, settings: dict) -> Iterator[str]:
+    """The documents of a source file, as the filters leave each by itself.
+
+    `settings` are those of `file_patterns.used_settings`.
+    """
+    filters = Filters(**settings["filters"])
+    for raw, _ in open_source(settings, whole({"train": [path]})).streams["train"]():
+        yield filters.judged(raw).text
+
+
 class TrainDocuments:
     """The documents of the train split, as the corpus stage wrote and described them.
 
     `record` is results/corpus/train.json, beside the files that it describes, `settings` those that
-    the corpus was made with (`mlm.corpus.file_patterns.used_settings`). Some texts at a time are in
-    memory.
+    the corpus was made with (`file_patterns.used_settings`).
     """
 
     def __init__(self, record: str | Path, settings: dict):
@@ -36,10 +45,16 @@ class TrainDocuments:
     def selected(self, whats: Iterable[Forgotten]) -> dict[str, list[int]]:
         """By each of `whats`, as it was written, the numbers of its documents, ascending.
 
-        Raises MlmError for one that finds no document, saying what there is, and where all of them
-        together leave nothing.
+        Raises MlmError for one that finds no document, saying what there is, and if nothing is
+        left.
         """
-        found = {str(what): self._one(what) for what in whats}
+        finders: dict[str, Callable[[str], list[int]]] = {
+            "document": self._document,
+            "group": self._of_group,
+            "file": self._of_file,
+            "pattern": self._matching,
+        }
+        found = {str(what): finders[what.kind](what.value) for what in whats}
         documents = {number for numbers in found.values() for number in numbers}
         if len(documents) == self._count:
             raise MlmError(
@@ -51,17 +66,14 @@ class TrainDocuments:
     def texts(self, numbers: Iterable[int]) -> dict[int, str]:
         """The texts of the documents `numbers`, by these."""
         wanted = set(numbers)
-        return {n: text for n, text in enumerate(self._all_texts()) if n in wanted}
+        return {n: text for n, text in self._numbered() if n in wanted}
 
-    def _one(self, what: Forgotten) -> list[int]:
-        ways: dict[str, Callable[[str], list[int]]] = {
-            "document": self._document,
-            "group": self._group,
-            "file": self._of_file,
-            "pattern": self._pattern,
-        }
-        assert ways.keys() == KINDS.keys()
-        return ways[what.kind](what.value)
+    def _numbered(self) -> Iterator[tuple[int, str]]:
+        return enumerate(text for texts in self._documents.texts(_BATCH) for text in texts)
+
+    def _in_groups(self, groups: set[str]) -> list[int]:
+        column = self._documents.column("group").to_pylist()
+        return [number for number, group in enumerate(column) if group in groups]
 
     def _document(self, value: str) -> list[int]:
         if int(value) >= self._count:
@@ -71,99 +83,73 @@ class TrainDocuments:
             )
         return [int(value)]
 
-    def _group(self, value: str) -> list[int]:
-        described = self._described
-        if described.group_by == OWN:
+    def _of_group(self, value: str) -> list[int]:
+        group_by = self._described.group_by
+        if group_by == OWN:
             raise MlmError(
                 f"group:{value}: the documents of this corpus have no groups (corpus.group_by, "
                 "corpus.group_per). Name document:, file: or pattern:"
             )
-        groups = self._documents.column("group").to_pylist()
-        if found := [number for number, group in enumerate(groups) if group == value]:
+        if found := self._in_groups({value}):
             return found
-        raise MlmError(
-            f"group:{value}: no {described.group_by} of the train split is called so"
-            f"{_nearest(value, groups, 'group')}{self._held_out(value)}"
-        )
-
-    def _held_out(self, value: str) -> str:
-        """Where a group is that train does not have, if it is in a split carved from train."""
+        nearest = _nearest(value, self._documents.column("group").to_pylist(), "group")
         for split in ("validation", "test"):
             record = self._record.with_name(f"{split}.json")
-            if not record.exists():
-                continue
-            documents = SplitDocuments.described(record)
-            if documents.are_there() and value in documents.column("group").to_pylist():
-                return f"; it is in the {split} split, which no run is trained on"
-        return ""
+            documents = SplitDocuments.described(record) if record.exists() else None
+            there = documents is not None and documents.are_there()
+            if there and value in documents.column("group").to_pylist():
+                nearest += f"; it is in the {split} split, which no run is trained on"
+        raise MlmError(f"group:{value}: no {group_by} of the train split is called so{nearest}")
 
     def _of_file(self, value: str) -> list[int]:
-        described = self._described
-        source = described.source
+        group_by, source = self._described.group_by, self._described.source
         if not isinstance(source, FilesSource):
-            group = "" if described.group_by == OWN else "group:, "
+            group = "" if group_by == OWN else "group:, "
             raise MlmError(
                 f"file:{value}: the corpus comes from no files (corpus.source: {source.kind}). "
                 f"Name {group}document: or pattern:"
             )
-        names = [file.path for file in source.files]
-        if value not in names:
+        digests = {file.path: file.sha256 for file in source.files}
+        if value not in digests:
             raise MlmError(
                 f"file:{value}: no file of the train split is called so"
-                f"{_nearest(value, names, 'file')}"
+                f"{_nearest(value, list(digests), 'file')}"
             )
-        if len(names) == 1:
+        if len(source.files) == 1:
             return list(range(self._count))
-        if described.group_by == "file":
-            digest = next(file.sha256 for file in source.files if file.path == value)
-            mine = {value, f"{value} {digest[:16]}"}
-            groups = self._documents.column("group").to_pylist()
-            return self._some(value, [i for i, group in enumerate(groups) if group in mine])
-        texts = self._texts_of(value)
-        return self._some(value, [i for i, text in enumerate(self._all_texts()) if text in texts])
-
-    def _some(self, value: str, found: list[int]) -> list[int]:
+        if group_by == "file":
+            found = self._in_groups({value, f"{value} {digests[value][:16]}"})
+        else:
+            patterns = {"train": self._settings["files"]["train"]}
+            paths = [p for p in matched_files(patterns)["train"] if recorded_path(p) == value]
+            if not paths:
+                raise MlmError(
+                    f"file:{value}: is in the corpus, but no longer where it was read from"
+                )
+            texts = {text for path in paths for text in texts_of_file(path, self._settings)}
+            found = [number for number, text in self._numbered() if text in texts]
         if not found:
             raise MlmError(
                 f"file:{value}: none of its documents is in the train split: all were left out by "
-                "filters, stand in another file as well, or were held out"
+                "filters, are in another file as well, or were held out"
             )
         return found
 
-    def _texts_of(self, value: str) -> set[str]:
-        """The documents of a file of the corpus, as the corpus has them."""
-        patterns = {"train": self._settings["files"]["train"]}
-        # An absolute path is recorded by its last part alone.
-        paths = [
-            path
-            for path in matched_files(patterns)["train"]
-            if value == (Path(path).name if Path(path).is_absolute() else Path(path).as_posix())
-        ]
-        if not paths:
-            raise MlmError(f"file:{value}: is in the corpus, but no longer where it was read from")
-        filters = Filters(**self._settings["filters"])
-        stream = open_source(self._settings, whole({"train": paths})).streams["train"]()
-        return {filters.prepared(document.text).text for document in stream}
-
-    def _pattern(self, value: str) -> list[int]:
+    def _matching(self, value: str) -> list[int]:
         pattern = re.compile(value)
-        if found := [n for n, text in enumerate(self._all_texts()) if pattern.search(text)]:
+        if found := [number for number, text in self._numbered() if pattern.search(text)]:
             return found
         raise MlmError(
             f"pattern:{value}: matches nothing in the {self._count:,} documents of the train "
             "split. Upper and lower case differ; (?i) at its beginning makes them alike"
         )
 
-    def _all_texts(self) -> Iterator[str]:
-        for texts in self._documents.texts(_BATCH):
-            yield from texts
-
 
 def _nearest(value: str, names: Sequence, kind: str) -> str:
     """The names most like `value`, as the end of a message."""
     known = sorted({str(name) for name in names})
     close = difflib.get_close_matches(value, known, n=3, cutoff=0.5)
-    inside = [name for name in known if value.lower() in name.lower()]
-    shown = list(dict.fromkeys([*close, *inside]))[:5] or known[:3]
+    close += [name for name in known if value.lower() in name.lower()]
+    shown = list(dict.fromkeys(close))[:5] or known[:3]
     words = ", ".join(f"{kind}:{name}" for name in shown)
-    return f". {'Nearest' if close or inside else 'There are'}: {words}" if shown else ""
+    return f". {'Nearest' if close else 'There are'}: {words}" if shown else ""

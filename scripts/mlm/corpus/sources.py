@@ -17,7 +17,7 @@ from mlm.corpus.artefacts import (
 )
 from mlm.corpus.decompression import decompressed
 from mlm.corpus.embedded import PACKAGE, SHA256, address_of, paragraphs, speeches_by_split
-from mlm.corpus.file_patterns import file_format, matched_files
+from mlm.corpus.file_patterns import file_format, matched_files, recorded_path
 from mlm.corpus.formats import read_documents
 from mlm.corpus.groups import OWN, Document, grouped_per
 from mlm.corpus.parts import Piece, Pieces, whole
@@ -128,12 +128,10 @@ def _from_hub(
     }
 
 
-def _group_of_file(path: str, file: SourceFile) -> str:
-    # The last part of an absolute path may be that of several files.
-    return f"{file.path} {file.sha256[:16]}" if Path(path).is_absolute() else file.path
-
-
 def _identity(path: str) -> SourceFile:
-    # The directory of an absolute path is this machine's own affair.
-    name = Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
-    return SourceFile(name, Path(path).stat().st_size, SOURCE_FILES.sha256(path))
+    return SourceFile(recorded_path(path), Path(path).stat().st_size, SOURCE_FILES.sha256(path))
+
+
+def _group_of_file(path: str, file: SourceFile) -> str:
+    # The name of an absolute path may be that of several files.
+    return f"{file.path} {file.sha256[:16]}" if Path(path).is_absolute() else file.path
