@@ -77,17 +77,3 @@ def test_the_default_of_the_benchmark_is_that_of_the_configuration(monkeypatch):
     assert case.batch == pretraining["per_replica_batch_size"]
     assert case.sequence == config["shards"]["sequence_length"]
     assert case.masked == pretraining["masking"]["mlm_probability"]
-
-
-@pytest.mark.slow
-def test_the_flops_are_those_of_the_products(monkeypatch):
-    """Six for each weight of a layer and token; those of attention and of the head."""
-    monkeypatch.syspath_prepend(str(BENCHMARK.parent))
-    from accelerator import CASES, flops
-
-    case = CASES["roberta-base-512"]
-    layer, slots, width = 12 * 768 * 768, 77, 768
-    whole = 11 * 512 * layer + 512 * 2 * width**2 + slots * (layer - 2 * width**2)
-    attention = 4 * width * 512 * (11 * 512 + slots)
-    head = 2 * slots * (50_265 * width + width**2)
-    assert flops(case) == pytest.approx(3 * (2 * whole + attention + head), rel=1e-6)

@@ -70,30 +70,6 @@ def test_with_muon_a_killed_training_ends_like_one_left_alone(root, threads, cou
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_training_interrupted_three_times_ends_like_one_left_alone(root, count):
-    name = f"thrice-{count}"
-    faults = [
-        # In the middle of writing the third file of the second state.
-        {"write": 2},
-        {"step": 12, "signal": signal.SIGTERM},
-        {"step": 23},
-    ]
-    ends = [run_child(root, name, replicas(count), fault) for fault in faults]
-    assert ends == [-signal.SIGKILL, 3, -signal.SIGKILL]
-    log = (root / f"{name}.stderr").read_text()
-    assert "Stopped by SIGTERM after step 12 of 40" in log
-    assert not (root / "runs" / name).exists()
-    assert run_child(root, name, replicas(count)) == 0
-    assert re.findall(r"resumes from step (\d+)", (root / f"{name}.stderr").read_text()) == [
-        "5",
-        "12",
-        "20",
-    ]
-    assert result(root, name) == whole(root, count)
-
-
-@pytest.mark.slow
 def test_a_signal_after_the_moment_of_saving_is_not_told_as_saved(root):
     fault = {"saved": 12, "signal": signal.SIGTERM}
     assert run_child(root, "late", fault=fault) == 3

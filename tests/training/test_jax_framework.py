@@ -85,42 +85,6 @@ def test_a_state_on_a_gpu_belongs_to_kernels_of_either_kind():
     assert MeshDevices(None, "tpu", "bfloat16", False).arithmetic() == {}
 
 
-PROGRAM = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from mlm.foundations.errors import MlmError
-from mlm.training.in_jax import framework
-framework.local_gpu = lambda: "/dev/nvidia0" if sys.argv[2] == "gpu" else None
-framework.prepare_jax(sys.argv[2], 1, None)
-try:
-    print(framework.data_mesh(sys.argv[3], None).devices.flat[0].platform)
-except MlmError as error:
-    print("refused:", error)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("prepared", "asked", "said"),
-    [
-        ("gpu", "gpu", "refused: accelerator.kind: gpu, but JAX finds no such device"),
-        ("tpu", "tpu", "refused: accelerator.kind: tpu, but JAX finds no such device"),
-        ("gpu", "auto", "Warning: the CPU is used. This machine has an NVIDIA GPU (/dev/nvidia0)"),
-        ("cpu", "cpu", "cpu"),
-    ],
-)
-def test_a_fresh_process_never_takes_the_cpu_for_another_device(prepared, asked, said):
-    """Prepared for gpu and asked for auto: a machine with a GPU whose JAX has no support for it."""
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, SCRIPTS, prepared, asked],
-        capture_output=True,
-        text=True,
-        env=users_environment() | {"CUDA_VISIBLE_DEVICES": ""},
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert said in ran.stdout + ran.stderr
-
-
 PRODUCT = """
 import os, sys
 sys.path.insert(0, sys.argv[1])

@@ -8,7 +8,6 @@ from small_run import (
     LENGTH,
     run_child,
     small_run,
-    small_settings,
     write_inputs,
     write_split,
     write_tokenizer,
@@ -184,12 +183,6 @@ def test_a_batch_larger_than_the_split_is_refused(root):
 )
 def test_steps_epochs_and_tokens_come_to_steps(length, steps):
     assert Pretraining(**length).updates(200, LENGTH, 8) == steps
-
-
-@pytest.mark.parametrize("steps", [0, -1])
-def test_zero_steps_are_no_training(steps):
-    with pytest.raises(ConfigError, match=r"pretraining\.steps"):
-        small_settings({"pretraining": {"steps": steps}})
 
 
 def refused(root, overrides, message):

@@ -90,12 +90,6 @@ def test_accumulated_batches_are_the_large_batch(root, optimizer):
 
 
 @pytest.mark.slow
-def test_accumulated_batches_on_replicas_are_the_large_batch(root):
-    accumulated = losses(root, "both", 2, 4, optimizer={"gradient_accumulation_steps": 4})
-    np.testing.assert_allclose(accumulated, losses(root, "one-adamw"), atol=1e-4, rtol=0)
-
-
-@pytest.mark.slow
 def test_accumulation_in_a_wide_model_is_the_large_batch(root):
     """Wide enough for TensorFlow's graph optimizer to rewrite the sums of the gradients."""
     wide = {"hidden_size": 512, "intermediate_size": 2048, "num_attention_heads": 8}

@@ -73,12 +73,6 @@ def test_what_is_not_built_here_is_refused(family, changes, message):
     assert len(caught.value.problems) == 1
 
 
-def test_all_problems_are_reported_at_once():
-    with pytest.raises(ConfigError) as caught:
-        Architecture.of(tiny_config("bert", hidden_act="mish", vocab_size=0, is_decoder=True))
-    assert len(caught.value.problems) == 3
-
-
 def test_the_fields_of_transformers_5_say_what_those_of_4_say():
     local, whole = "sliding_attention", "full_attention"
     newer = {
@@ -156,15 +150,6 @@ def test_local_attention_by_blocks_is_that_of_the_whole_row():
     assert np.abs(blocks - seen)[mask == 1].max() > 1e-2
 
 
-def test_the_logits_of_a_local_layer_are_never_as_large_as_the_row_squared():
-    architecture, parameters = tiny_encoder("modernbert")
-    text = jax.jit(hidden_states, static_argnums=1).lower(parameters, architecture, *tiny_batch())
-    squared = f"tensor<3x2x{LENGTH}x{LENGTH}xf32> loc"
-    found = [line for line in text.as_text().splitlines() if "stablehlo.exponential" in line]
-    assert len(found) == 2, squared
-    assert sum(f"3x2x{LENGTH}x{LENGTH}x" in line for line in found) == 1
-
-
 @families
 def test_at_the_masked_positions_it_is_what_it_is_over_all(family):
     architecture, parameters = tiny_encoder(family)
@@ -222,25 +207,6 @@ def test_bfloat16_is_close_and_everything_else_stays_float32(family):
 
 
 @both
-def test_it_is_compiled_once_for_all_batches_of_a_shape(family):
-    architecture, parameters = tiny_encoder(family)
-    traced = []
-
-    def counted(*given, **more):
-        traced.append(1)
-        return hidden_states(*given, **more)
-
-    compiled = quick(counted, static_argnums=1)
-    ids, mask = tiny_batch()
-    one, two = np.zeros_like(ids), np.sort(ids > 50).astype(np.int32)
-    found = compiled(parameters, architecture, ids, mask, documents=one)
-    same = Architecture.of(tiny_config(family))
-    other = compiled(parameters, same, ids[::-1], mask[::-1], documents=two)
-    assert len(traced) == 1
-    assert found.shape == other.shape == (*ids.shape, 32)
-
-
-@both
 def test_every_dropout_of_the_configuration_drops(family):
     names = without_dropout(family)
     _, parameters = tiny_encoder(family, **names)
@@ -257,22 +223,6 @@ def test_every_dropout_of_the_configuration_drops(family):
         np.testing.assert_allclose(plain, dropped(None, **{name: 0.5}), atol=1e-5)
         assert np.array_equal(dropped(0, **{name: 0.5}), dropped(0, **{name: 0.5}))
         assert np.abs(dropped(0, **{name: 0.5}) - dropped(1, **{name: 0.5})).max() > 1e-2, name
-
-
-def test_what_is_not_dropped_grows_by_what_is():
-    """A model without layers to speak of: the embeddings' norm, dropped, is what comes out."""
-    names = without_dropout("modernbert") | {"embedding_dropout": 0.25}
-    architecture, parameters = tiny_encoder("modernbert", num_hidden_layers=1, **names)
-    silent = {k: v * (0 if ".layers." in k else 1) for k, v in parameters.items()}
-    silent["model.final_norm.weight"] = np.ones(32, np.float32)
-    ids, mask = tiny_batch(64)
-    found = hidden(silent, architecture, ids, mask, dropout_key=jax.random.key(0))
-    plain = hidden(silent, architecture, ids, mask)
-    # The last norm takes a mean and a scale from each token; zeros stay equal to one another.
-    least = np.sort(np.asarray(found), axis=-1)
-    equal = (np.abs(np.diff(least)) < 1e-6).sum(axis=-1) + 1
-    assert equal.mean() / 32 == pytest.approx(0.25, abs=0.02)
-    assert (np.abs(np.diff(np.sort(np.asarray(plain), axis=-1))) < 1e-6).mean() < 0.01
 
 
 def test_a_row_longer_than_the_positions_is_refused():

@@ -17,29 +17,23 @@ def rate(step: int, **changes) -> float:
     return float(LearningRate(settings(**changes))(step))
 
 
-def test_the_rate_rises_linearly_over_the_warmup_from_the_first_step_on():
-    assert [rate(s) for s in (0, 4, 9)] == pytest.approx([1e-4, 5e-4, 1e-3])
-
-
-def test_a_linear_decay_ends_at_its_least_ratio():
-    assert rate(55) == pytest.approx(0.5e-3)
-    assert rate(100) == 0
-    assert rate(100, min_lr_ratio=0.2) == pytest.approx(2e-4)
-    assert rate(500, min_lr_ratio=0.2) == pytest.approx(2e-4)
-
-
-def test_a_cosine_decay_is_a_half_wave():
-    expected = 1e-3 * 0.5 * (1 + math.cos(math.pi * 0.25))
-    assert rate(10 + 22.5, decay="cosine") == pytest.approx(expected)
-    assert rate(100, decay="cosine") == pytest.approx(0, abs=1e-9)
-
-
-def test_without_a_warmup_the_first_step_has_the_peak():
-    assert rate(0, warmup_ratio=0.0) == pytest.approx(1e-3)
+@pytest.mark.parametrize(
+    "changes, rates",
+    [
+        # It rises linearly over the warmup, from the first step on.
+        ({}, {0: 1e-4, 4: 5e-4, 9: 1e-3, 55: 0.5e-3, 100: 0}),
+        ({"warmup_ratio": 0.0}, {0: 1e-3}),
+        ({"min_lr_ratio": 0.2}, {100: 2e-4, 500: 2e-4}),
+        ({"decay": "cosine"}, {32.5: 0.5e-3 * (1 + math.cos(math.pi / 4)), 100: 0}),
+        ({"decay_steps": 0}, {50: 1e-3, 99: 1e-3}),
+    ],
+)
+def test_the_learning_rate_follows_its_schedule(changes, rates):
+    found = {step: rate(step, **changes) for step in rates}
+    assert found == pytest.approx(rates, abs=1e-9)
 
 
 def test_a_schedule_may_be_longer_than_the_training():
-    assert settings().schedule_steps == 100
     assert settings(schedule_steps=400).schedule_steps == 400
     assert settings(schedule_steps=400).warmup_steps == 40
 
@@ -51,10 +45,6 @@ def test_a_schedule_may_be_longer_than_the_training():
 def test_the_rate_stays_at_its_peak_until_it_falls(length, decay, half):
     rates = [rate(step, decay=decay, **length) for step in (10, 50, 80, 90, 100)]
     assert rates == pytest.approx([1e-3, 1e-3, 1e-3, half * 1e-3, 0], abs=1e-9)
-
-
-def test_without_a_decay_the_rate_stays():
-    assert rate(99, decay_steps=0) == rate(50, decay_steps=0) == pytest.approx(1e-3)
 
 
 def test_numbers_of_steps_go_before_shares():
