@@ -25,7 +25,7 @@ from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.training import processes
 from mlm.training.in_jax.together import meeting
-from mlm.training.locks import FileLock
+from mlm.training.locks import file_lock
 from mlm.training.processes import COORDINATOR, COUNT, INDEX, run_together
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -358,9 +358,8 @@ def test_a_signal_to_the_job_saves_a_state_and_ends_all(root):
     states = [path.parent.name for path in (root / "state/stopped").glob("*/*/complete.json")]
     assert states == [f"step-{int(step):08d}"]
     # Another job on the same directory, while this test holds it as a training does.
-    lock = FileLock(str(next((root / "state" / "stopped").iterdir())))
-    said = trained(root, "stopped", overrides, status=3)
-    lock.release()
+    with file_lock(str(next((root / "state" / "stopped").iterdir()))):
+        said = trained(root, "stopped", overrides, status=3)
     assert "is in use: another process trains this very run" in said
     assert said.count("MlmError:") == 2
 

@@ -210,7 +210,7 @@ def test_a_lease_that_is_renewed_no_more_is_taken_over(tmp_path):
 
 def test_who_lost_its_lease_writes_no_more(tmp_path):
     states = StateDirectory(str(tmp_path), 2)
-    lease = states._lock = locks.Lease(str(tmp_path), renewal=0.05, rest=0.5)
+    lease = states._lease = locks.Lease(str(tmp_path), renewal=0.05, rest=0.5)
     overwrite(f"{tmp_path}/lease.json", b'{"owner": "another", "renewed": 1}')
     lease._thread.join(timeout=30)
     with pytest.raises(MlmError, match="in use"):

@@ -1,31 +1,19 @@
 """Initial weights with which the first layer looks at neighbouring tokens from step one.
 
-A small masked language model sits on a plateau, near the unigram loss, until some heads have
-learned to attend to the neighbours; then its loss drops at once (Chen et al., "Sudden drops
-in the loss: syntax acquisition, phase transitions, and simplicity bias in MLMs", 2023,
-describe this for BERT). Trockman and Kolter ("Mimetic initialization of self-attention
-layers", 2023) start attention from the shape that training gives it. Here that shape is
-built, not imitated:
+A small masked language model stays near the unigram loss until some heads have learned to attend
+to the neighbours (Chen et al., "Sudden drops in the loss: syntax acquisition, phase transitions,
+and simplicity bias in MLMs", 2023). Trockman and Kolter ("Mimetic initialization of self-attention
+layers", 2023) start attention from the shape that training gives it; here that shape is built:
 
-- The first 2P columns of the position table hold sines and cosines of P frequencies whose
-  cosines add up to P at distance 0 and to nearly nothing elsewhere. The frequencies of
-  Vaswani et al. (2017) do not: most are so low that adjacent positions look alike.
-- Word embeddings are nearly zero in these columns, so that what a token is does not blur
-  where it is; and they are wider than usual elsewhere, as wide as the positions, because
-  LayerNorm right after the sum gives each the share that it has there.
-- Where positions turn queries and keys (Su et al., "RoFormer", 2021), a constant in one column
-  takes the table's place: query and key read it alone, each frequency as strongly as makes the
-  sum of their cosines peak at distance 0, by non-negative least squares. With bases as high as
-  for long texts there is no peak: 100 suits 64 positions.
-- Each head of the first layer compares positions rotated by an offset of its own (-1, +1,
-  -2, +2, and so on anew), and sees the neighbour there with a score that lies `gap` nats
-  above the others'. Value and output projections are random with the gain of an orthogonal
-  matrix, so that each head carries its neighbour's embedding into the residual stream in a
-  subspace of its own, at the scale of the token itself.
-
-From there the model learns its first statistics, those of neighbouring words, by gradients
-that reach the embeddings at once. All weights stay trainable, and shapes and names of all
-weights stay what they are.
+- The first 2P columns of the position table hold sines and cosines of P frequencies whose cosines
+  peak at distance 0; most of those of Vaswani et al. (2017) are too low to tell neighbours apart.
+- Word embeddings are nearly zero in these columns, and elsewhere as wide as the positions.
+- With rotary positions (Su et al., "RoFormer", 2021) a constant in one column takes the table's
+  place; each frequency is as strong as makes the sum of their cosines peak at distance 0, by
+  non-negative least squares. Bases for long texts have no peak: 100 suits 64 positions.
+- Each head of the first layer compares positions rotated by an offset of its own (-1, +1, -2, +2,
+  and so on) and scores that neighbour `gap` nats above the others. Value and output projections are
+  random with the gain of an orthogonal matrix.
 """
 
 from dataclasses import dataclass

@@ -1,18 +1,19 @@
 """One writer at a time in a state directory, on a local disk or in a bucket.
 
-Locally the operating system locks a file and frees it with the process, however that ends. A
-bucket has no such lock: there a lease file is renewed while its owner lives, and whoever
-finds one watches whether it changes before taking it over. No two clocks are compared.
-What a lease cannot rule out is two processes whose starts are milliseconds apart.
+Locally the operating system locks a file and frees it with the process, however that ends. In a
+bucket a lease file is renewed while its owner lives, and whoever finds one watches whether it
+changes before taking it over: no two clocks are compared. A lease cannot rule out two processes
+whose starts are milliseconds apart.
 """
 
 import fcntl
 import json
-import os
 import sys
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mlm.foundations.errors import MlmError
 from mlm.training.state_files import errors_at, files_at, read_bytes, write_bytes
@@ -28,23 +29,15 @@ def _in_use(place: str) -> MlmError:
     )
 
 
-class FileLock:
-    """An exclusive lock on a local file, freed with the process."""
-
-    def __init__(self, directory: str):
-        self._file = open(os.path.join(directory, "lock"), "a")
+@contextmanager
+def file_lock(directory: str) -> Iterator[None]:
+    """An exclusive lock on a local file, freed with the process; MlmError if another has it."""
+    with open(f"{directory}/lock", "a") as file:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            self._file.close()
             raise _in_use(directory) from error
-
-    def check(self) -> None:
-        """Nothing: the operating system takes the lock from no living process."""
-
-    def release(self) -> None:
-        """Free the lock."""
-        self._file.close()
+        yield
 
 
 class Lease:

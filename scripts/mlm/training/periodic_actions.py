@@ -1,7 +1,4 @@
-"""What is done now and then beside the updates: validate, log, save.
-
-Each is a `mlm.training.loop.PeriodicAction`.
-"""
+"""What is done now and then beside the updates, each a `loop.PeriodicAction`: log and save."""
 
 from dataclasses import asdict
 
@@ -36,50 +33,28 @@ def not_finite(what: str, run: Run, engine: Engine, states: StateDirectory) -> M
     )
 
 
-class Validating:
-    """Loss and accuracy on the validation samples, for the row that is logged next."""
-
-    def __init__(self, run: Run, engine: Engine):
-        self._run, self._engine = run, engine
-        self._measured: tuple[float | None, float | None] = (None, None)
-
-    def due(self, step: int) -> int:
-        return min(next_multiple(step, self._run.pretraining.validation.every), self._run.steps)
-
-    def act(self, step: int, engine: Engine) -> None:
-        self._measured = self._engine.validate()
-
-    def take(self) -> tuple[float | None, float | None]:
-        """Loss and accuracy, once; None twice where nothing was measured since."""
-        measured, self._measured = self._measured, (None, None)
-        return measured
-
-
 class Logging:
-    """A row of training.csv, TensorBoard's events and the line on stderr.
-
-    Due in its own time and whenever `validation` is, after it. Without the directory `states`,
-    another process writes the events.
-    """
+    """A row of training.csv, with validation when that is due, TensorBoard's events and the line on
+    stderr. Without the directory `states`, another process writes the events."""
 
     def __init__(
-        self,
-        run: Run,
-        validation: Validating,
-        record: TrainingLog,
-        progress: TrainingProgress,
-        states: str | None,
+        self, run: Run, record: TrainingLog, progress: TrainingProgress, states: str | None
     ):
-        self._run, self._validation = run, validation
-        self._record, self._progress = record, progress
+        self._run, self._record, self._progress = run, record, progress
         self._events = Events(f"{states}/tensorboard") if states else None
 
     def due(self, step: int) -> int:
-        return min(next_multiple(step, self._run.pretraining.log_every), self._validation.due(step))
+        section = self._run.pretraining
+        return min(
+            next_multiple(step, section.log_every),
+            next_multiple(step, section.validation.every),
+            self._run.steps,
+        )
 
     def act(self, step: int, engine: Engine) -> None:
+        validated = step % self._run.pretraining.validation.every == 0 or step == self._run.steps
+        validation_loss, validation_accuracy = engine.validate() if validated else (None, None)
         means = self._record.means()
-        validation_loss, validation_accuracy = self._validation.take()
         row = Row(
             step=step,
             epoch=step * self._run.batch_size / self._run.train.num_samples,

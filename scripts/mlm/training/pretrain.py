@@ -15,22 +15,12 @@ from mlm.foundations.environment import package_versions
 from mlm.model.export import write_sentence_encoder
 from mlm.samples.artefacts import HolesOfRun
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
-from mlm.training.artefacts import (
-    FinalFigures,
-    Training,
-    TrainingDigests,
-    WithoutDocuments,
-)
+from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, WithoutDocuments
 from mlm.training.branching import Branch, branch_of
 from mlm.training.engine import Devices, Engine, engine_of, open_devices
 from mlm.training.loop import PeriodicAction, updates
 from mlm.training.model_card import model_card
-from mlm.training.periodic_actions import (
-    Logging,
-    Saving,
-    Validating,
-    not_finite,
-)
+from mlm.training.periodic_actions import Logging, Saving, not_finite
 from mlm.training.run import Run, RunFiles
 from mlm.training.run_inputs import read_checked_manifests, run_of
 from mlm.training.state_fingerprint import state_basis
@@ -109,10 +99,8 @@ def pretrain(
             )
             # All processes act at the same steps; one writes.
             written = states.path if group.leads else None
-            validation = Validating(run, engine)
             saving = Saving(run, states, record)
-            logging = Logging(run, validation, record, progress, written)
-            actions = [validation, logging, saving, *further]
+            actions = [Logging(run, record, progress, written), saving, *further]
             at_once = run.pretraining.steps_per_execution
             for step in updates(engine, run.steps, actions, record, saving, at_once, group):
                 progress.begin(step)

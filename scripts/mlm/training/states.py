@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
-from mlm.training.locks import FileLock, Lease
+from mlm.training.locks import Lease, file_lock
 from mlm.training.state_files import (
     errors_at,
     files_at,
@@ -62,7 +62,7 @@ class StateDirectory:
     basis: dict = field(default_factory=dict)
     keep_steps: frozenset[int] = frozenset()
     leads: bool = True
-    _lock: FileLock | Lease | None = field(default=None, repr=False)
+    _lease: Lease | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -96,20 +96,22 @@ class StateDirectory:
 
         Raises MlmError if another process holds it or nothing can be written.
         """
-        lock = self._lock = self._acquired() if self.leads else None
-        try:
+        with contextlib.ExitStack() as locked:
+            if self.leads:
+                self._acquire(locked)
             yield
-        finally:
-            self._lock = None
-            if lock is not None:
-                lock.release()
+        self._lease = None
 
-    def _acquired(self) -> FileLock | Lease:
+    def _acquire(self, locked: contextlib.ExitStack) -> None:
         try:
             self._files.makedirs(self.path)
-            lock = FileLock(self.path) if self._local else Lease(self.path)
-            for name in self._files.listdir(self.path) if self._local else ():
-                if name.rstrip("/").endswith(".partial"):
+            if not self._local:
+                self._lease = Lease(self.path)
+                locked.callback(self._lease.release)
+                return
+            locked.enter_context(file_lock(self.path))
+            for name in self._files.listdir(self.path):
+                if name.endswith(".partial"):
                     self._files.rmtree(f"{self.path}/{name}")
         except errors_at(self.path) as error:
             advice = "give the right to write, or name another directory"
@@ -123,7 +125,6 @@ class StateDirectory:
                 f"pretraining.checkpoint.directory: cannot write to {self.path} "
                 f"({_reason(error)}). Training state must be saved somewhere: {advice}"
             ) from error
-        return lock
 
     def steps(self) -> list[int]:
         """Steps of the states that are there, newest first, complete or not."""
@@ -172,8 +173,8 @@ class StateDirectory:
         if not self.leads:
             state.help_write()
             return
-        if self._lock is not None:
-            self._lock.check()
+        if self._lease is not None:
+            self._lease.check()
         final = self._place(step)
         place = final + ".partial" if self._local else final
         try:
