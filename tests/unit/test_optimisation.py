@@ -4,7 +4,7 @@ import pytest
 
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
-from mlm.training.in_tensorflow.optimizers import LearningRate, decays
+from mlm.training.in_tensorflow.optimizers import LearningRate
 from mlm.training.optimisation import with_lengths
 
 
@@ -55,23 +55,6 @@ def test_numbers_of_steps_go_before_shares():
 def test_a_warmup_and_a_decay_that_overlap_are_refused():
     with pytest.raises(MlmError, match="rises for 30 steps and falls for 80, but the schedule has"):
         settings(warmup_steps=30, decay_ratio=0.8)
-
-
-@pytest.mark.parametrize(
-    "name, expected",
-    [
-        ("model/roberta/encoder/layer_._0/attention/self/query/kernel:0", True),
-        ("model/roberta/encoder/layer_._0/attention/self/query/bias:0", False),
-        ("model/roberta/encoder/layer_._0/output/LayerNorm/gamma:0", False),
-        ("model/distilbert/transformer/layer_._0/sa_layer_norm/beta:0", False),
-        ("model/lm_head/layer_norm/gamma:0", False),
-        ("tf_roberta_pre_layer_norm/roberta_prelayernorm/layer_._0/query/kernel:0", True),
-        ("tf_roberta_pre_layer_norm/roberta_prelayernorm/LayerNorm/beta:0", False),
-        ("model/roberta/embeddings/word_embeddings/weight:0", True),
-    ],
-)
-def test_biases_and_norms_do_not_decay(name, expected):
-    assert decays(name) is expected
 
 
 @pytest.mark.parametrize("family", ["roberta-prelayernorm", "roberta", "bert", "distilbert"])

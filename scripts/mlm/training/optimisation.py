@@ -1,7 +1,7 @@
-"""The learning rate by step, and what both engines' Muon has in common."""
+"""What the optimizers of both engines share: learning rate, undecayed weights, Muon's numbers."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,12 @@ def orthogonalising_flops(matrices: Iterable[tuple[int, int]]) -> int:
     """
     shapes = [sorted(shape) for shape in matrices]
     return MUON.iterations * sum(4 * m * m * n + 2 * m**3 for m, n in shapes)
+
+
+def decays(shape: Sequence[int]) -> bool:
+    """Whether weight decay applies to a weight of this shape: not to biases and norms, as in BERT's
+    release, which have one dimension."""
+    return len(shape) > 1
 
 
 def with_lengths(optimizer: Optimizer, steps: int) -> Optimizer:

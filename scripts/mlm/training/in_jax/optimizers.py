@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from mlm.config.pretraining import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.training.in_jax.layout import Division
-from mlm.training.optimisation import MUON, learning_rate
+from mlm.training.optimisation import MUON, decays, learning_rate
 
 
 def hidden_parts(architecture: Architecture) -> dict[str, int]:
@@ -64,13 +64,15 @@ def updated(
 ) -> tuple[dict, dict]:
     """Weights and moments after update number `step`, int32 from 0.
 
-    `hidden` is that of `hidden_parts`. Weights of two dimensions decay, before they are updated.
+    `hidden` is that of `hidden_parts`. Weights decay before they are updated.
     Muon's products are in `dtype`, of whole matrices where moments are divided.
     """
     s = settings
     rate = learning_rate(s, step.astype(jnp.float32), jnp)
     decayed = {
-        name: value - value * s.weight_decay * rate if s.weight_decay and value.ndim > 1 else value
+        name: value - value * s.weight_decay * rate
+        if s.weight_decay and decays(value.shape)
+        else value
         for name, value in parameters.items()
     }
     count = (step + 1).astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""AdamW and Muon in Keras, and which weights do not decay.
+"""AdamW and Muon in Keras.
 
 Muon is momentum, made orthogonal, for the hidden matrices, beside AdamW for all other weights:
 Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024
@@ -13,10 +13,7 @@ from functools import partial
 
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.framework import tf, tf_keras
-from mlm.training.optimisation import MUON, learning_rate
-
-#: Parts of the names of variables that weight decay leaves alone, as in BERT's release.
-NO_DECAY = ("bias", "layernorm", "layer_norm", "beta", "gamma")
+from mlm.training.optimisation import MUON, decays, learning_rate
 
 
 class AdamW(tf_keras.optimizers.AdamW):
@@ -119,9 +116,6 @@ class Muon(AdamW):
         for variable, update, turn in zip(variables, updates, tall, strict=True):
             variable.assign_sub(tf.transpose(update) if turn else update)
 
-    def get_config(self):
-        return super().get_config() | {"momentum": self.momentum}
-
 
 class LearningRate(tf_keras.optimizers.schedules.LearningRateSchedule):
     """`learning_rate` as Keras asks for it."""
@@ -131,19 +125,6 @@ class LearningRate(tf_keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step):
         return learning_rate(self.settings, tf.cast(step, tf.float32), tf)
-
-    def get_config(self):
-        return {"settings": self.settings}
-
-
-def decays(name: str) -> bool:
-    """Whether weight decay applies to the variable called `name`.
-
-    The layer's and the variable's own part of the name decide: a family may have
-    "layer_norm" in the name of the whole model.
-    """
-    own = "/".join(name.lower().split("/")[-2:])
-    return not any(part in own for part in NO_DECAY)
 
 
 def build_optimizer(settings: Optimizer, variables) -> tf_keras.optimizers.Optimizer:
@@ -161,7 +142,7 @@ def build_optimizer(settings: Optimizer, variables) -> tf_keras.optimizers.Optim
         "jit_compile": False,
     }
     optimizer = {"adamw": AdamW, "muon": partial(Muon, settings.momentum)}[settings.name](**adamw)
-    kept = [v for v in variables if not settings.weight_decay or not decays(v.name)]
+    kept = [v for v in variables if not settings.weight_decay or not decays(v.shape)]
     optimizer.exclude_from_weight_decay(var_list=kept)
     optimizer.build(variables)
     return optimizer
