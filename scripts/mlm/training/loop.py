@@ -1,13 +1,10 @@
 """The loop of every training: updates, and what is done now and then beside them."""
 
-import signal
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Protocol
 
 from mlm.foundations.errors import MlmError
-from mlm.training.processes import Peers
+from mlm.training.processes import Peers, noted_signals
 from mlm.training.training_log import TrainingLog
 
 
@@ -46,7 +43,7 @@ def updates(
     MlmError is raised; of several processes of `group` all stop after the same update.
     """
     group = group or Peers()
-    with _stop_signals() as signals:
+    with noted_signals("saving the state before stopping") as signals:
         while engine.step < steps:
             before = engine.step
             due = [step for action in actions if (step := action.due(before)) is not None]
@@ -63,20 +60,3 @@ def updates(
                     f"Stopped by {stopped_by} after step {step} of {steps}. The state is saved; "
                     "the same command resumes from it"
                 )
-
-
-@contextmanager
-def _stop_signals() -> Iterator[list[str]]:
-    """Collects SIGTERM and SIGINT, so that the step under way is finished and saved."""
-    received: list[str] = []
-
-    def note(number, _frame):
-        received.append(signal.Signals(number).name)
-        print(f"{received[-1]}: saving the state before stopping", file=sys.stderr)
-
-    previous = {s: signal.signal(s, note) for s in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

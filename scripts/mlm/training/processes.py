@@ -60,6 +60,24 @@ class Peers:
 
 
 @contextmanager
+def noted_signals(told: str | None = None) -> Iterator[list[str]]:
+    """Collects the names of SIGTERM and SIGINT instead of ending; each prints what is `told`."""
+    names: list[str] = []
+
+    def note(number: int, _frame: Any) -> None:
+        names.append(signal.Signals(number).name)
+        if told is not None:
+            print(f"{names[-1]}: {told}", file=sys.stderr)
+
+    previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield names
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def one_of_several() -> Iterator[dict]:
     """In a process that `run_together` has started: what to do; the job is told what ends it."""
     global _to_job
@@ -89,8 +107,9 @@ def end(reason: str) -> NoReturn:
 
 
 def _end_with_job() -> None:
-    # The job leaves the stream open until it ends.
-    sys.stdin.read()
+    # The job leaves the stream open until it ends. Not sys.stdin, which Python's own end closes.
+    while os.read(0, 1024):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_TO_STOP)
     os._exit(1)
@@ -104,7 +123,6 @@ def run_together(script: str, request: dict, processes: int | None, start: str) 
     that failed, or if one was lost; the others are ended then.
     """
     command, environments = [sys.executable, script], [dict(os.environ)]
-    stopped_by: list[str] = []
     started: list[subprocess.Popen] = []
     with ExitStack() as held:
         if start != "hosts":
@@ -116,15 +134,11 @@ def run_together(script: str, request: dict, processes: int | None, start: str) 
             command = [_srun(), f"--ntasks={processes}", "--kill-on-bad-exit=1", *command]
         elif start == "here":
             environments = [environments[0] | {INDEX: str(index)} for index in range(processes)]
-        held.enter_context(_noting_signals(stopped_by))
-        pipe = subprocess.PIPE
-        for environment in environments:
-            started.append(
-                subprocess.Popen(
-                    command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
-                )
-            )
-        printing = [threading.Thread(target=_print, args=[p.stderr]) for p in started]
+        stopped_by = held.enter_context(noted_signals())
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        for own in environments:
+            started.append(subprocess.Popen(command, env=own, errors="replace", **streams))
+        printing = [threading.Thread(target=_print, args=[p.stderr], daemon=True) for p in started]
         for process, thread in zip(started, printing, strict=True):
             thread.start()
             with suppress(OSError):  # it has ended, and says why
@@ -132,23 +146,13 @@ def run_together(script: str, request: dict, processes: int | None, start: str) 
                 process.stdin.flush()
         _wait(started, stopped_by)
         for thread in printing:
-            thread.join()
-    said = [json.loads(line) for process in started for line in process.stdout]
+            thread.join(_LAST_WORDS)
+    said = [json.loads(s) for p in started for s in p.stdout if s.startswith('"')]
+    for process in started:
+        with suppress(OSError):
+            process.stdin.close()
     if any(process.returncode for process in started):
         raise _failure(started, said, stopped_by)
-
-
-@contextmanager
-def _noting_signals(names: list[str]) -> Iterator[None]:
-    def note(number: int, _frame: Any) -> None:
-        names.append(signal.Signals(number).name)
-
-    previous = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _print(lines) -> None:
