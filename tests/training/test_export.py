@@ -35,7 +35,6 @@ def model_of(family: str, config: dict | None = None) -> ModelOfRun:
             "family": family,
             "config": config or {},
             "config_file": None,
-            "hub": {"id": None, "revision": None},
         }
     )
 

@@ -34,7 +34,6 @@ def model_of(family: str, config: dict, architecture: dict | None = None) -> Mod
             "family": family,
             "config": config,
             "config_file": architecture,
-            "hub": {"id": None, "revision": None},
         }
     )
 

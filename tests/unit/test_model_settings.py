@@ -70,13 +70,6 @@ def test_an_unfit_config_file_is_named_before_the_first_job(tmp_path, content, p
         model({"config_file": str(path)})
 
 
-def test_a_hub_id_must_be_pinned_and_is_the_only_source(config_file):
-    with pytest.raises(ConfigError, match=r"hub\.revision: missing"):
-        model({"hub": {"id": "org/model"}})
-    with pytest.raises(ConfigError, match="both set"):
-        model({"hub": {"id": "org/model", "revision": "a" * 40}, "config_file": str(config_file)})
-
-
 @pytest.mark.parametrize(
     ("config", "problem"),
     [

@@ -15,7 +15,7 @@ from mlm.config.resolution import Settings, run_section
 from mlm.config.run import RunConfiguration
 from mlm.config.tokenizer import expected_vocabulary
 
-#: Parameters and ids of a model whose sizes only the Hub knows: about those of deberta-v2-xxlarge,
+#: Parameters and ids of a model whose sizes are not known: about those of deberta-v2-xxlarge,
 #: and those of rembert, the largest of a family that is trained here.
 LARGEST_MODEL, LARGEST_VOCABULARY = 1_600_000_000, 256_000
 
@@ -109,7 +109,7 @@ def memory_of_training(
         a_token *= _size(fields, "num_hidden_layers", 48)
         # Other families may predict the vocabulary at all positions.
         predicted = length
-        if own.model.model_type in JAX_FAMILIES and not own.model.hub.id:
+        if own.model.model_type in JAX_FAMILIES:
             enough = math.ceil(section.masking.mlm_probability * length) + 8
             predicted = min(section.masking.slots or enough, length)
         # Logits, their softmax and their gradient.

@@ -22,8 +22,6 @@ from mlm.config.fields import (
     Text,
     expected,
     section,
-    told,
-    unpinned,
 )
 from mlm.config.problems import checked
 
@@ -56,13 +54,6 @@ class ModelFields(Section):
     """Dropout probability of the attention weights."""
 
 
-class ModelHub(Section):
-    id: str | None = None
-    """Take the architecture from this Hub id, instead of `config`."""
-    revision: str | None = None
-    """The commit to pin it to."""
-
-
 class Initialisation(Section):
     attention: Literal["neighbour_heads", "standard"] = "neighbour_heads"
     """neighbour_heads: attention heads that look at the neighbouring tokens from the first step on,
@@ -79,28 +70,22 @@ class Model(Section):
     config_file: str | None = None
     """Take the architecture from this config.json, instead of `config`. What you set under `config`
     yourself, in an overlay, on the command line or in a run, still overrides it."""
-    hub: ModelHub = section(ModelHub)
     config: ModelFields = section(ModelFields)
     """Fields of the transformers configuration. Vocabulary size, positions and special ids are
     filled in from the tokenizer and the sequence length if absent."""
     initialisation: Initialisation = section(Initialisation)
 
-    @property
-    def elsewhere(self) -> bool:
-        """Whether the architecture comes from a file or the Hub."""
-        return bool(self.config_file or self.hub.id)
-
     def overrides(self) -> dict[str, Any]:
-        """The fields of `config` that count: the user's own where the architecture is elsewhere.
+        """The fields of `config` that count: only the user's own beside a config file.
 
-        The defaults describe the embedded model, and would otherwise replace the sizes of a file
-        or a Hub id unasked. null leaves a field to the family or the file.
+        The defaults describe the embedded model, and would otherwise replace the sizes of the file
+        unasked. null leaves a field to the family or the file.
         """
         return {key: value for key, value in self.shown_fields().items() if value is not None}
 
     def shown_fields(self) -> dict[str, Any]:
         """The fields of `config` for a reader of the whole configuration, null ones included."""
-        return self.config.model_dump(exclude_unset=self.elsewhere)
+        return self.config.model_dump(exclude_unset=bool(self.config_file))
 
     def of_jobs(self) -> dict[str, Any]:
         """The section as jobs get it, in plain types.
@@ -117,31 +102,19 @@ class Model(Section):
 
     @property
     def model_type(self) -> str:
-        """The family, as far as it is known without the Hub."""
+        """The family: that of the config file, if there is one."""
         return self.architecture().get("model_type", self.family)
 
-    def longest_sequence(self, sequence_length: int) -> int | None:
-        """At most so many tokens fit into the model; None where only the Hub knows."""
-        if self.hub.id:
-            return None
+    def longest_sequence(self, sequence_length: int) -> int:
+        """At most so many tokens fit into the model."""
         positions = (self.architecture() | self.overrides()).get("max_position_embeddings")
         return positions if type(positions) is int else sequence_length
 
     def contradictions_at(self, sequence_length: int, engine: str) -> list[str]:
         """What is wrong with the section for sequences of that length and `pretraining.engine`, one
-        line each.
-
-        What the sizes of an architecture from the Hub come to is seen when the model is built.
-        """
+        line each."""
         fields, family, where = self.overrides(), self.family, "model.family: "
-        problems = told(
-            (
-                self.hub.id and self.config_file,
-                "model: config_file and hub.id are both set; one of them is expected",
-            ),
-        )
-        problems += unpinned("model.hub.revision", self.hub.revision) if self.hub.id else []
-        problems += [
+        problems = [
             f"model.config.{name}: the workflow sets it itself, from tokenizer and family; leave it"
             " out"
             for name in SET_BY_THE_WORKFLOW
@@ -158,8 +131,6 @@ class Model(Section):
                     f"model.family: {self.family} is set, but the model_type of "
                     f"{self.config_file} is {family}; leave family out, or set it to {family}"
                 )
-        elif self.hub.id:
-            return problems + _field_problems(fields)
         if reason := unfit_family(family, engine):
             return [*problems, where + reason]
         if wrong := _field_problems(fields, family):
@@ -199,13 +170,10 @@ class _KnownFields(ModelFields):
     norm_eps: ProperFraction | None = None
 
 
-def _field_problems(fields: dict[str, Any], family: str | None = None) -> list[str]:
-    """Fields that no masked language model has in this form, from `config` and a config file.
-
-    `family` is None if only the Hub knows it.
-    """
+def _field_problems(fields: dict[str, Any], family: str) -> list[str]:
+    """Fields that no masked language model has in this form, from `config` and a config file."""
     problems = [f"model.config.{line}" for line in checked(_KnownFields, fields)[1]]
-    if fields.get("type_vocab_size") == 0 and family not in (None, *NO_TOKEN_TYPES):
+    if fields.get("type_vocab_size") == 0 and family not in NO_TOKEN_TYPES:
         problems.append(f"model.config.type_vocab_size: found 0, expected {expected(Count)}")
     for name, value in fields.items():
         try:

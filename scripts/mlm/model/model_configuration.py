@@ -11,7 +11,7 @@ from mlm.config.families import (
     unfit_family,
 )
 from mlm.config.model import ModelOfRun
-from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.errors import ConfigError
 from mlm.model.architecture import Architecture
 from mlm.tokenizer.encoding import Encoder
 
@@ -46,7 +46,9 @@ def model_configuration(
     """
     from transformers import AutoConfig
 
-    base, fields = _architecture(model), model.overrides()
+    stored = model.architecture() or {"model_type": model.family}
+    base = {name: value for name, value in stored.items() if name not in _NOT_THE_MODEL}
+    fields = model.overrides()
     family = base.pop("model_type")
     if reason := unfit_family(family, engine):
         raise ConfigError([f"model.family: {reason}"])
@@ -120,23 +122,6 @@ def _misfits(config) -> list[str]:
             if getattr(config, name)
         ]
     return problems
-
-
-def _architecture(model: ModelOfRun) -> dict:
-    """Fields of a config.json, from a file or the Hub, or the model_type alone."""
-    found = model.architecture() or {"model_type": model.family}
-    if model.hub.id and not model.config_file:
-        from transformers import PretrainedConfig
-
-        try:
-            found, _ = PretrainedConfig.get_config_dict(model.hub.id, revision=model.hub.revision)
-        except OSError as error:
-            raise MlmError(
-                f"model.hub.id: {model.hub.id} at {model.hub.revision} could not be read: "
-                f"{str(error).splitlines()[0]} Without a network, download its config.json "
-                "and name it in model.config_file"
-            ) from error
-    return {key: value for key, value in found.items() if key not in _NOT_THE_MODEL}
 
 
 def _unknown_fields(known, given: dict) -> list[str]:
