@@ -26,7 +26,7 @@ import numpy as np
 
 from mlm.config.evaluation import Evaluation
 from mlm.config.resolution import resolve
-from mlm.evaluation.model_evaluation import Paths, evaluate
+from mlm.evaluation.model_evaluation import evaluate
 from mlm.foundations.digests import file_sha256
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.split_samples import spread_samples
@@ -68,9 +68,9 @@ def measure(manifest: Path, max_tokens: int | None) -> dict:
     config = resolve({})
     given = config["evaluation"] | ({"max_tokens": max_tokens} if max_tokens else {})
     section = Evaluation.of_param(given)
-    paths = Paths(Path("results/runs/base/model"), MANIFESTS | {"test": manifest})
     begun = time.monotonic()
-    found = evaluate("base", paths, {}, section, config["accelerator"])
+    model, manifests = Path("results/runs/base/model"), MANIFESTS | {"test": manifest}
+    found = evaluate("base", model, manifests, {}, section, config["accelerator"])
     return {
         "tokens": Manifest.read(manifest).num_tokens,
         "evaluated_at_most": section.max_tokens,

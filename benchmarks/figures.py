@@ -161,27 +161,18 @@ def measure_draws(run: Path) -> None:
     from mlm.evaluation.in_tensorflow import open_model
     from mlm.evaluation.scoring import Scorer
     from mlm.samples.manifests import Manifest
-    from mlm.samples.masking import MaskingPlan
     from mlm.samples.split_samples import spread_samples
 
     manifest = Manifest.read(run.parents[1] / "manifests" / "test.json")
     samples = spread_samples(manifest, run.parents[2])
     tokenizer, section = load_tokenizer(run / "model"), Evaluation()
-    plan = MaskingPlan(
-        mlm_probability=section.mlm_probability,
-        mask_token=section.mask_token,
-        random_token=section.random_token,
-        mask_id=tokenizer.mask_token_id,
-        special_ids=tuple(sorted(set(tokenizer.all_special_ids))),
-        vocabulary_size=len(tokenizer),
-        sequence_length=manifest.sequence_length,
-    )
     devices = Accelerator(kind="cpu", precision="float32")
     model = open_model(run / "model", devices, seed=0)
     rows = []
     for seed in DRAWS:
-        scored = Scorer(model, section.batch_size, plan, seed).score(samples)
-        hidden = scored.positions.answer_hidden(plan.mask_id)
+        asked = section.model_copy(update={"seed": seed})
+        scored = Scorer(model, asked, tokenizer, manifest.sequence_length).score(samples)
+        hidden = scored.positions.answer_hidden(tokenizer.mask_token_id)
         losses = {
             "loss": float(np.mean(scored.scores.loss)),
             "hidden": float(np.mean(scored.scores.loss[hidden])),

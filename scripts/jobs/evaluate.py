@@ -7,34 +7,27 @@ from job_adapter import run
 from mlm.config.evaluation import Evaluation
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.groups import OWN
-from mlm.evaluation.model_evaluation import Paths, evaluate
+from mlm.evaluation.model_evaluation import evaluate
 from mlm.samples.manifests import Manifest, shards_root
 
 
 def main(job):
-    paths = Paths(
-        model=Path(job.input.model).parent,
-        manifests={split: Path(job.input[split]) for split in ("train", "validation", "test")},
-        root=shards_root(Manifest.read(job.input.train), job.input.train),
-    )
+    manifests = {split: Path(job.input[split]) for split in ("train", "validation", "test")}
     corpus = {
         split: CorpusSplit.read(path)
         for split, path in zip(("train", "test"), job.input.corpus, strict=False)
     }
-    characters = {split: described.characters for split, described in corpus.items()}
-    carved = (
-        bool(corpus)
-        and corpus["test"].source.carved_from is not None
-        and corpus["test"].group_by == OWN
-    )
+    test = corpus.get("test")
     figures = evaluate(
         job.wildcards.run,
-        paths,
-        characters,
+        Path(job.input.model).parent,
+        manifests,
+        {split: described.characters for split, described in corpus.items()},
         Evaluation.of_param(job.params.evaluation),
         job.params.accelerator | {"tpu": job.params.operational["tpu"]},
         job.params.pretraining["attend"],
-        carved,
+        carved=bool(test) and test.source.carved_from is not None and test.group_by == OWN,
+        root=shards_root(Manifest.read(manifests["train"]), manifests["train"]),
     )
     figures.write(job.output[0])
     print(

@@ -10,9 +10,10 @@ from mlm.evaluation.verdicts import (
     against_baseline,
     between_train_and_test,
     on_calibration,
-    on_groups,
+    on_few_groups,
     on_overlap,
     on_size,
+    verdicts_on,
 )
 
 
@@ -80,15 +81,26 @@ def test_calibration_is_mentioned_if_it_is_off():
     ],
 )
 def test_too_few_groups_are_said_to_make_the_intervals_optimistic(group_by, groups, words):
-    found = on_groups(group_by, groups)
+    found = on_few_groups(group_by, groups)
     assert found.tone == "even" and found.text.startswith(words)
-    assert on_groups("speech", 20) is None
+    assert on_few_groups("speech", 20) is None
 
 
 def test_more_than_one_percent_of_seen_test_words_is_a_warning():
     unseen, seen = on_overlap(0.01), on_overlap(0.0327)
     assert unseen.tone == "better" and unseen.text.startswith("The test text is unseen: 1.00 %")
     assert seen.tone == "even" and "not unseen: 3.27 %" in seen.text
+
+
+def test_samples_of_a_carved_split_are_said_to_be_harder_beside_the_gap():
+    figures = made.evaluation("base")
+    figures = replace(figures, train=figures.test, gap=Difference(0.1, (0.05, 0.15)))
+    said = [verdict.text for verdict in verdicts_on(figures, True, 20, 70)]
+    (gap,) = [i for i, text in enumerate(said) if "on train, " in text]
+    assert "0.05 to 0.08 nats" in said[gap + 1]
+    assert any("Evaluated on 20 of the test split's 70 samples" in text for text in said)
+    plain = [verdict.text for verdict in verdicts_on(figures, False, 70, 70)]
+    assert plain == [text for text in said if "0.08" not in text and "Evaluated" not in text]
 
 
 def test_few_predictions_are_mentioned():

@@ -6,17 +6,12 @@ context, so they are not independent draws: groups are (the cluster bootstrap; F
 Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 8 and 13). A mean over predictions
 is then a ratio of two sums over groups, and both are resampled together. A prediction counts for
 the group of its own document, also where one sample holds documents of several groups.
-
-With few groups such intervals are too narrow (Cameron, Gelbach and Miller, "Bootstrap-based
-improvements for inference with clustered errors", Review of Economics and Statistics 90, 2008).
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-#: Fewer groups than this and an interval is optimistic, that is, too narrow.
-FEW_GROUPS = 20
 #: Draws held in memory at a time.
 _BLOCK = 4_000_000
 
@@ -28,6 +23,16 @@ class Resampling:
     resamples: int
     confidence: float
     seed: int
+
+    def means(self, unit: np.ndarray, *figures: np.ndarray, text: int = 0) -> np.ndarray:
+        """Resampled means of `figures` [predictions] by `unit` [predictions], float64 [resamples,
+        figures]; those of another `text` are drawn independently."""
+        totals, counts = sums_by_sample(unit, *figures)
+        return resampled_means(totals, counts, self.resamples, self.seed + (text << 64))
+
+    def interval(self, means: np.ndarray) -> tuple[float, float]:
+        """The `interval` of `means` [resamples]."""
+        return interval(means, self.confidence)
 
 
 def resampled_means(

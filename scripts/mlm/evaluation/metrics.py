@@ -18,13 +18,7 @@ from mlm.evaluation.artefacts import (
     Subset,
     Summary,
 )
-from mlm.evaluation.bootstrap import (
-    Resampling,
-    bundled,
-    interval,
-    resampled_means,
-    sums_by_sample,
-)
+from mlm.evaluation.bootstrap import Resampling, bundled, sums_by_sample
 from mlm.evaluation.predictions import Ranked, Scored
 
 #: Rows of sums that evaluation.json holds at most, however many groups there are.
@@ -92,12 +86,10 @@ def summary_of(scored: Scored, mask_id: int, size: SplitSize, resampling: Resamp
 def _intervals(
     unit: np.ndarray, scores: Ranked, resampling: Resampling
 ) -> dict[str, tuple[float, float]]:
-    """Of mean loss and accuracy, resampled by `unit` [predictions]."""
-    totals, counts = sums_by_sample(unit, scores.loss, scores.correct)
-    means = resampled_means(totals, counts, resampling.resamples, resampling.seed)
+    means = resampling.means(unit, scores.loss, scores.correct)
     return {
-        f"{name}_interval": interval(means[:, i], resampling.confidence)
-        for i, name in enumerate(("loss", "accuracy"))
+        "loss_interval": resampling.interval(means[:, 0]),
+        "accuracy_interval": resampling.interval(means[:, 1]),
     }
 
 
@@ -105,21 +97,19 @@ def paired_difference(
     unit: np.ndarray, loss: np.ndarray, other: np.ndarray, resampling: Resampling
 ) -> Difference:
     """mean(loss − other) at the same positions [predictions], resampled by `unit`."""
-    totals, counts = sums_by_sample(unit, loss - other)
-    means = resampled_means(totals, counts, resampling.resamples, resampling.seed)[:, 0]
-    return Difference(float(np.mean(loss - other)), interval(means, resampling.confidence))
+    means = resampling.means(unit, loss - other)[:, 0]
+    return Difference(float(np.mean(loss - other)), resampling.interval(means))
 
 
 def gap_between(test: Scored, train: Scored, resampling: Resampling) -> Difference:
     """How much higher the loss on test is than on train, the two texts drawn independently."""
-    means = []
-    for number, scored in enumerate((test, train)):
-        totals, counts = sums_by_sample(scored.positions.unit, scored.scores.loss)
-        key = resampling.seed + (number << 64)
-        means.append(resampled_means(totals, counts, resampling.resamples, key)[:, 0])
+    on_test, on_train = (
+        resampling.means(scored.positions.unit, scored.scores.loss, text=number)[:, 0]
+        for number, scored in enumerate((test, train))
+    )
     return Difference(
         float(np.mean(test.scores.loss) - np.mean(train.scores.loss)),
-        interval(means[0] - means[1], resampling.confidence),
+        resampling.interval(on_test - on_train),
     )
 
 
@@ -147,15 +137,11 @@ def frequency_bands(
     ranks[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
     rank, bands, first = ranks[truth], [], 1
     for last in [*sorted(set(uppers)), None]:
-        chosen = (rank >= first) & (rank <= (last or len(counts)))
+        chosen = part(scores, (rank >= first) & (rank <= (last or len(counts))))
         label = f"{first:,} to {last:,}" if last else f"{first:,} and rarer"
-        bands.append(FrequencyBand(**asdict(part(scores, chosen)), **_band(label, first, last)))
+        bands.append(FrequencyBand(**asdict(chosen), label=label, first_rank=first, last_rank=last))
         first = (last or 0) + 1
     return bands
-
-
-def _band(label: str, first: int, last: int | None) -> dict:
-    return {"label": label, "first_rank": first, "last_rank": last}
 
 
 def position_bins(

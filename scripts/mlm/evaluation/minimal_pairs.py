@@ -6,7 +6,6 @@ are added up. Pairs as in BLiMP (Warstadt et al., 2020).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,52 +16,32 @@ from mlm.foundations.errors import MlmError
 LogProbabilities = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-@dataclass(frozen=True)
-class EncodedPairs:
-    """Pairs of sentences as rows, each with one token masked.
+def score_pairs(
+    pairs: Sequence[Sequence[str]], tokenizer, length: int, log_probabilities: LogProbabilities
+) -> MinimalPairs | None:
+    """The pairs with their scores, and the share that is right; None without pairs.
 
-    `rows` and `attention` are [n, sequence]; `places` and `labels` [n] are the masked
-    token's place and id. `lengths` [2 × pairs] are the sentences' numbers of rows.
-    """
-
-    pairs: Sequence[Sequence[str]]
-    rows: np.ndarray
-    attention: np.ndarray
-    places: np.ndarray
-    labels: np.ndarray
-    lengths: list[int]
-
-
-def encoded_pairs(pairs: Sequence[Sequence[str]], tokenizer, length: int) -> EncodedPairs | None:
-    """The pairs as rows of `length` tokens; None where there are no pairs.
-
-    `tokenizer` is transformers' fast tokenizer. Raises MlmError for a sentence without a
-    token, or with more than fit, and for two that are the same tokens.
+    Rows are of `length` tokens; `tokenizer` is transformers' fast tokenizer. Raises MlmError for a
+    sentence without a token, or with more than fit, and for two that are the same tokens.
     """
     if not pairs:
         return None
     parts = [_masked_one_by_one(text, tokenizer, length) for pair in pairs for text in pair]
-    for i, (first, second) in enumerate(pairs):
+    for (first, second), one, other in zip(pairs, parts[::2], parts[1::2], strict=True):
         # Labels in the order of their places: the tokens themselves.
-        if np.array_equal(parts[2 * i][3], parts[2 * i + 1][3]):
+        if np.array_equal(one[3], other[3]):
             raise MlmError(
                 f"evaluation.minimal_pairs: {first!r} and {second!r} are the same tokens, so that "
                 "nothing is compared; change one, or leave the pair out"
             )
-    arrays = [np.concatenate(p) for p in zip(*parts, strict=True)]
-    return EncodedPairs(pairs, *arrays, lengths=[len(part[0]) for part in parts])
-
-
-def score_pairs(encoded: EncodedPairs, log_probabilities: LogProbabilities) -> MinimalPairs:
-    """The pairs with their scores, and the share that is right."""
-    found = log_probabilities(encoded.rows, encoded.attention, encoded.places, encoded.labels)
-    sums = [float(np.sum(s)) for s in np.split(found, np.cumsum(encoded.lengths)[:-1])]
-    scores = zip(sums[::2], sums[1::2], strict=True)
-    pairs = [
-        ScoredPair(*pair, (first, second), correct=first > second)
-        for pair, (first, second) in zip(encoded.pairs, scores, strict=True)
+    found = log_probabilities(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+    ends = np.cumsum([len(part[0]) for part in parts])
+    sums = [float(np.sum(sentence)) for sentence in np.split(found, ends[:-1])]
+    scored = [
+        ScoredPair(*pair, scores, correct=scores[0] > scores[1])
+        for pair, scores in zip(pairs, zip(sums[::2], sums[1::2], strict=True), strict=True)
     ]
-    return MinimalPairs(sum(pair.correct for pair in pairs) / len(pairs), pairs)
+    return MinimalPairs(sum(pair.correct for pair in scored) / len(scored), scored)
 
 
 def _masked_one_by_one(text: str, tokenizer, length: int) -> tuple[np.ndarray, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlm.config.evaluation import Evaluation
 from mlm.evaluation.predictions import Positions, Scored, Scores, positions_of
 from mlm.foundations.progress_line import Progress
 from mlm.samples.masking import MaskingPlan, mask_batch
@@ -38,15 +39,22 @@ class AnsweringModel:
 class Scorer:
     """Scores an exported model on samples, on whatever devices it is open on."""
 
-    def __init__(self, model: AnsweringModel, batch_size: int, plan: MaskingPlan, seed: int):
-        """`plan` and `seed` are those of the masks.
+    def __init__(self, model: AnsweringModel, section: Evaluation, tokenizer, length: int):
+        """Samples are of `length` tokens of `tokenizer`, transformers' fast one.
 
-        `batch_size` is that of all replicas together, and rounded up to their number. It is
-        lowered where the logits would not fit in memory. It changes no figure beyond
-        rounding.
+        The section's `batch_size` is that of all replicas together, and rounded up to their number.
+        It is lowered if the logits would not fit in memory, and changes figures by rounding only.
         """
-        self._model, self._batch_size = model, batch_size
-        self._plan, self._seed = plan, seed
+        self._model, self._batch_size, self._seed = model, section.batch_size, section.seed
+        self._plan = MaskingPlan(
+            mlm_probability=section.mlm_probability,
+            mask_token=section.mask_token,
+            random_token=section.random_token,
+            mask_id=tokenizer.mask_token_id,
+            special_ids=tuple(sorted(set(tokenizer.all_special_ids))),
+            vocabulary_size=len(tokenizer),
+            sequence_length=length,
+        )
 
     def score(self, samples: Samples, label: str = "evaluation") -> Scored:
         """Mask each sample with (seed, its index in the split) and score the model there.

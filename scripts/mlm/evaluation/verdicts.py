@@ -1,13 +1,6 @@
 """What the figures say, in sentences, so that a poor model cannot look like a good one."""
 
-from mlm.evaluation.artefacts import (
-    Calibration,
-    Difference,
-    EvaluationFigures,
-    Summary,
-    Verdict,
-)
-from mlm.evaluation.bootstrap import FEW_GROUPS
+from mlm.evaluation.artefacts import Calibration, Difference, EvaluationFigures, Summary, Verdict
 
 #: A gap between train and test above this share of the test loss is called memorising.
 _MEMORISED = 0.1
@@ -15,6 +8,9 @@ _MEMORISED = 0.1
 _MISCALIBRATED = 0.05
 #: A larger share of test words in runs of words that train has is a warning.
 _SEEN = 0.01
+#: With fewer groups, intervals that resample them are too narrow (Cameron, Gelbach and Miller,
+#: "Bootstrap-based improvements for inference with clustered errors", 2008).
+FEW_GROUPS = 20
 #: Fewer predictions than this and the figures say little.
 _FEW_PREDICTIONS = 1000
 _BASELINES = {
@@ -43,7 +39,7 @@ def verdicts_on(
         found.append(between_train_and_test(test, figures.train, figures.gap, confidence))
         if carved:
             found.append(_ON_CARVING)
-    found.append(on_groups(figures.group_by, test.num_groups))
+    found.append(on_few_groups(figures.group_by, test.num_groups))
     found.append(on_calibration(figures.calibration, test.accuracy))
     if num_samples != of_samples:
         words = f"{num_samples:,} of the test split's {of_samples:,} samples, at equal distances"
@@ -107,7 +103,7 @@ _ON_CARVING = Verdict(
 )
 
 
-def on_groups(group_by: str | None, num_groups: int) -> Verdict | None:
+def on_few_groups(group_by: str | None, num_groups: int) -> Verdict | None:
     """A sentence if the intervals are optimistic for want of groups, else None.
 
     `group_by` is what the groups are called, None if the shards do not know theirs.

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlm.evaluation.artefacts import Verdict
-from mlm.evaluation.bootstrap import FEW_GROUPS, Resampling, interval
+from mlm.evaluation.bootstrap import Resampling
+from mlm.evaluation.verdicts import FEW_GROUPS
 from mlm.finetuning.finetuning_metrics import NAMES, Measured, PartSize, ScoreDifference
 
 _PARTS = {
@@ -43,7 +44,7 @@ class Comparison:
     ):
         self._names = list(figures)
         self._finish = np.sqrt if rooted else np.asarray
-        self._confidence = how.confidence
+        self._how = how
         trainings = max(values.shape[1] for values in figures.values())
         _, first, index = np.unique(np.asarray(units), return_index=True, return_inverse=True)
         counts = np.bincount(index)
@@ -67,7 +68,7 @@ class Comparison:
         )
 
     def _measured(self, score: float, drawn: np.ndarray) -> Measured:
-        low, high = interval(drawn, self._confidence)
+        low, high = self._how.interval(drawn)
         return Measured(round(float(score), 6), (round(low, 6), round(high, 6)))
 
 
