@@ -87,7 +87,6 @@ def test_200_rows_in_the_commonlit_layout_run_from_end_to_end(regression):
     assert (place / "one" / "model" / "model.safetensors").is_file()
     history = read_history(place / "one" / "history.csv")
     assert [(r.fold, r.epoch) for r in history] == [(f, e) for f in (0, 1) for e in range(1, 7)]
-    assert all((r.compile > 0) == (r.epoch == 1) for r in history)
     assert history[-1].train_loss < history[0].train_loss
 
 
@@ -202,45 +201,6 @@ def test_the_mean_over_seeds_is_scored_and_its_interval_is_the_wider_for_it(tmp_
     assert found["seeds"] == pytest.approx(np.mean(errors, axis=0) ** 0.5, abs=1e-5)
     assert metrics["settings"]["seeds"] == 2
     assert {choice["fold"] for choice in metrics["baseline"]} == {0, 1}
-
-
-def test_a_prediction_that_is_missing_or_strange_is_named(regression):
-    place, section, _ = regression
-    table = place / "one" / "pretrained" / "fold-1" / "predictions.csv"
-    content = table.read_text()
-    lost = content.splitlines()[3].split(",")[0]
-    for edited, said in (
-        (content.replace(f"{lost},", "other,"), f"no prediction for the example '{lost}'"),
-        ("".join(content.splitlines(True)[:3]), "and 97|nor for"),
-        (content[:-12], "predictions.csv, line 101: damaged; .* rm "),
-        ("", "predictions.csv, line 1: damaged"),
-        (content + "more,1,0.5,0.5\n", "a prediction for 'more', which is not an example"),
-    ):
-        try:
-            table.write_text(edited)
-            with pytest.raises(MlmError, match=said):
-                write_results(**merged(place, "one", section))
-        finally:
-            table.write_text(content)
-
-
-def test_a_history_that_was_cut_or_edited_is_named_with_what_mends_it(regression):
-    place, section, _ = regression
-    history = place / "one" / "random" / "fold-0" / "history.csv"
-    content = history.read_text()
-    loss = content.splitlines()[2].split(",")[3]
-    for edited in (
-        content.replace(loss, "0.5"),
-        "".join(content.splitlines(True)[:-1]),
-        content[:-40],
-        "",
-    ):
-        try:
-            history.write_text(edited)
-            with pytest.raises(MlmError, match=rf"{history}.* damaged.* rm {history}"):
-                write_results(**merged(place, "one", section))
-        finally:
-            history.write_text(content)
 
 
 @pytest.mark.slow

@@ -199,7 +199,7 @@ def intervals_of(examples):
         name: [Prediction(e.id, e.fold, "0", (str(wrong[e.group] * (i + 1)),)) for e in examples]
         for i, name in enumerate(NAMES)
     }
-    histories = {start: [EpochRow(0, 0, 1, 1.0, 1.0, 1.0, 0.0, 0.0, 1.0)] for start in STARTS}
+    histories = {start: [EpochRow(0, 0, 1, 1.0, 1.0, 1.0)] for start in STARTS}
     section = Finetune(folds=5, resamples=200, confidence=0.9)
     found = scores_of(examples, predictions, histories, section, 0)
     return {name: model.all.interval for name, model in found["models"].items()}

@@ -79,14 +79,13 @@ class TrainingRecord:
 
 @dataclass(frozen=True)
 class FoldRecord(Artefact):
-    """A fold of one start; `history` is the digest of its epochs, without their times."""
+    """A fold of one start."""
 
     run: str
     start: str
     fold: int
     task: str
     examples: LearnedAndHeldOut
-    history: str
     truncated: int
     device: Device
     precision: str

@@ -65,22 +65,21 @@ class Fold:
         self._optimizer = adamw(section, section.epochs * self.steps_per_epoch)
         self._compiled = None
 
-    def begin(self, start: str, seed: int) -> float:
+    def begin(self, start: str, seed: int) -> None:
         """Set the weights to those before the first step, from the start "pretrained" or "random",
-        with random numbers drawn by `seed`; the seconds of compilation."""
+        with random numbers drawn by `seed`."""
         if start == "pretrained":
             parameters = self.model.pretrained_parameters(self._directory, seed)
         else:
             parameters = self.model.random_parameters(seed)
         self.state, self.step, self._seed = first_state(parameters, self._optimizer, seed), 0, seed
         self._epoch, self._batches = -1, []
-        if self._compiled:
-            return 0.0
-        began = time.monotonic()
-        size = (self.batch_size, self.input_ids.shape[1])
-        functions = lowered_fold(self.devices.mesh, self.model, self._optimizer, self.state, *size)
-        self._compiled = [function.compile() for function in functions]
-        return time.monotonic() - began
+        if self._compiled is None:
+            size = (self.batch_size, self.input_ids.shape[1])
+            lowered = lowered_fold(
+                self.devices.mesh, self.model, self._optimizer, self.state, *size
+            )
+            self._compiled = [function.compile() for function in lowered]
 
     def advance(self, steps: int) -> dict[str, float]:
         """Make `steps` updates: the sum of the losses of their examples, the number of these, and

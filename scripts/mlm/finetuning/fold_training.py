@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +11,7 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.finetuning.artefacts import Device, FoldRecord, LearnedAndHeldOut, TrainingRecord
 from mlm.finetuning.fold_engine import Fold, loss_and_score
-from mlm.finetuning.tables import (
-    EpochRow,
-    Prediction,
-    history_digest,
-    write_history,
-    write_predictions,
-)
+from mlm.finetuning.tables import EpochRow, Prediction, write_history, write_predictions
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
@@ -78,9 +72,9 @@ def finetune_fold(
     )
     for training in range(section.seeds):
         own = int(np.random.SeedSequence([seed, number, training]).generate_state(1)[0]) >> 1
-        compiling = fold.begin(start, own)
+        fold.begin(start, own)
         states = StateDirectory.of(f"{state}/seed-{training}", 2, basis | {"seed": own})
-        epochs = _Epochs(fold, section, f"{label}, seed {training}", training, states, compiling)
+        epochs = _Epochs(fold, section, f"{label}, seed {training}", training, states)
         with states.held():
             epochs.resume()
             for _ in updates(fold, steps, [epochs], epochs.record, epochs, _AT_ONCE):
@@ -96,7 +90,6 @@ def finetune_fold(
         *names,
         task=section.task,
         examples=LearnedAndHeldOut(len(fold.train), len(fold.test)),
-        history=history_digest(rows),
         truncated=fold.truncated,
         device=Device(fold.devices.kind, fold.devices.replicas),
         precision=fold.devices.precision,
@@ -105,61 +98,55 @@ def finetune_fold(
     shutil.rmtree(state, ignore_errors=True)
 
 
+@dataclass
 class _Epochs:
     """The end of each epoch: a row about it, and the state; the state alone if stopped before."""
 
-    def __init__(
-        self,
-        fold: Fold,
-        section: Finetune,
-        label: str,
-        training: int,
-        states: StateDirectory,
-        compiling: float,
-    ):
-        self._fold, self._section, self._label = fold, section, label
-        self._training, self._states, self._compiling = training, states, compiling
-        self.record, self.rows = TrainingLog(), []
+    fold: Fold
+    section: Finetune
+    label: str
+    training: int
+    states: StateDirectory
+    record: TrainingLog = field(default_factory=TrainingLog)
+    rows: list[EpochRow] = field(default_factory=list)
 
     def resume(self) -> None:
         """Continue from the newest whole state, if there is one."""
-        if (found := self._states.restore(self._fold)) is None:
+        if (found := self.states.restore(self.fold)) is None:
             return
         progress = found[1]
         self.rows = [EpochRow(**row) for row in progress.pop("rows")]
         self.record = TrainingLog(**progress)
         print(
-            f"{self._label}: {len(self.rows)} of {self._section.epochs} epochs done",
+            f"{self.label}: {len(self.rows)} of {self.section.epochs} epochs done",
             file=sys.stderr,
         )
 
     def due(self, step: int) -> int:
-        return next_multiple(step, self._fold.steps_per_epoch)
+        return next_multiple(step, self.fold.steps_per_epoch)
 
     def act(self, step: int, fold: Fold) -> None:
         if step % fold.steps_per_epoch == 0:
             self._add_row(step // fold.steps_per_epoch)
         progress = asdict(self.record) | {"rows": [asdict(row) for row in self.rows]}
-        self._states.save(step, fold, progress)
+        self.states.save(step, fold, progress)
 
     def _add_row(self, epoch: int) -> None:
-        fold, section, sums = self._fold, self._section, self.record.sums
+        fold, section, sums = self.fold, self.section, self.record.sums
         self.record.means()  # The sums start anew.
         loss = sums["loss"] / sums["examples"]
         held_out, score = loss_and_score(section.task, fold.predictions(), fold.targets[fold.test])
         if not np.isfinite([loss, held_out]).all():
             raise MlmError(
-                f"{self._label}: the training diverged in epoch {epoch} (train loss {loss}, held "
+                f"{self.label}: the training diverged in epoch {epoch} (train loss {loss}, held "
                 f"out {held_out}). Lower finetune.learning_rate, which is "
                 f"{section.learning_rate:g}, by a factor of ten, or set "
                 "finetune.optimizer.max_grad_norm: 1.0"
             )
         seconds, rate = sums["seconds"], sums["examples"] / sums["seconds"]
-        figures = (loss, held_out, score, seconds, self._compiling, rate)
-        self.rows.append(EpochRow(fold.number, self._training, epoch, *figures))
-        self._compiling = 0.0
+        self.rows.append(EpochRow(fold.number, self.training, epoch, loss, held_out, score))
         print(
-            f"{self._label}: epoch {epoch}/{section.epochs}, train loss {loss:.4f}, held out "
+            f"{self.label}: epoch {epoch}/{section.epochs}, train loss {loss:.4f}, held out "
             f"{held_out:.4f}, score {score:.4f}, {rate:,.0f} passages/s, "
             f"{(section.epochs - epoch) * seconds:,.0f} s left",
             file=sys.stderr,

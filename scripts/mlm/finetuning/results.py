@@ -11,7 +11,7 @@ import numpy as np
 
 from mlm.config.finetune import Finetune
 from mlm.evaluation.bootstrap import Resampling
-from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, FoldRecord, RidgeRecord
+from mlm.finetuning.artefacts import ExampleData, ExamplesSummary, RidgeRecord
 from mlm.finetuning.comparison import Comparison, finetuning_verdicts
 from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.finetuning_metrics import (
@@ -29,7 +29,6 @@ from mlm.finetuning.tables import (
     Example,
     Prediction,
     classes_of,
-    history_digest,
     read_examples,
     read_history,
     read_predictions,
@@ -39,7 +38,6 @@ from mlm.finetuning.tables import (
 from mlm.foundations.atomic import read_json, replacing, write_text
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import installed_version
-from mlm.foundations.errors import MlmError, remedy
 
 #: Two starts of the same network; the last of NAMES is the baseline.
 STARTS = ("pretrained", "random")
@@ -62,15 +60,18 @@ def write_results(
     """Write metrics.json, oof*.csv, history*.csv and the best fold's model to `directory`.
 
     `examples` and `ridge` are tables with their JSON beside them, `folds` the directories of each
-    start's folds, in order. Raises MlmError for tables that are damaged or do not belong together.
+    start's folds, in order.
     """
     rows = read_examples(examples)
-    predictions = {
-        start: in_order(rows, [Path(fold) / "predictions.csv" for fold in folds[start]])
+    files = {start: [Path(fold) / "predictions.csv" for fold in folds[start]] for start in STARTS}
+    predictions = {}
+    for name, tables in (files | {"tfidf_ridge": [ridge]}).items():
+        found = {row.id: row for table in tables for row in read_predictions(table)}
+        predictions[name] = [found[row.id] for row in rows]
+    histories = {
+        start: [row for fold in folds[start] for row in read_history(Path(fold) / "history.csv")]
         for start in STARTS
     }
-    predictions["tfidf_ridge"] = in_order(rows, [Path(ridge)])
-    histories = {start: [r for f in folds[start] for r in _history(Path(f))] for start in STARTS}
     described = scores_of(rows, predictions, histories, section, seed)
     best = Path(folds["pretrained"][described["best_fold"]])
     summary = ExamplesSummary.read(Path(examples).with_suffix(".json"))
@@ -96,35 +97,6 @@ def write_results(
     family = read_json(best / "config.json")["model_type"]
     write_text(directory / "model" / "README.md", finetuned_card(metrics, family))
     metrics.write(directory / "metrics.json")
-
-
-def in_order(examples: Sequence[Example], files: Sequence[Path]) -> list[Prediction]:
-    """The predictions of all folds in the order of the examples, each example once.
-
-    Raises MlmError if one is missing, or belongs to no example.
-    """
-    rows = {row.id: row for path in files for row in read_predictions(path)}
-    names = [e.id for e in examples]
-    if missing := [name for name in names if name not in rows]:
-        problem = f"no prediction for the example {missing[0]!r}"
-        problem += f" (nor for {len(missing) - 1} more)" if missing[1:] else ""
-    elif strange := sorted(rows.keys() - set(names)):
-        problem = f"a prediction for {strange[0]!r}, which is not an example"
-    else:
-        return [rows[name] for name in names]
-    raise MlmError(f"{', '.join(map(str, files))}: {problem}. {remedy(*files)}")
-
-
-def _history(fold: Path) -> list[EpochRow]:
-    """A fold's epochs. Raises MlmError if they are not those of its record, which has a digest of
-    them without their times."""
-    path, record = fold / "history.csv", fold / "fold.json"
-    rows = read_history(path)
-    if history_digest(rows) != FoldRecord.read(record).history:
-        raise MlmError(
-            f"{path} is damaged: its epochs are not those that {record} tells of. {remedy(path)}"
-        )
-    return rows
 
 
 def parts_of(examples: Sequence[Example]) -> dict[str, np.ndarray]:

@@ -2,17 +2,13 @@
 
 import csv
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from mlm.foundations.atomic import write_csv
-from mlm.foundations.digests import value_sha256
-from mlm.foundations.errors import MlmError, reading, remedy
 
 # csv's own limit of 131,072 characters a field is lower than a long document.
 csv.field_size_limit(2**30)
-#: Of an EpochRow, what depends on the clock.
-TIMED = ("elapsed", "compile", "samples_per_second")
 
 
 @dataclass(frozen=True)
@@ -48,8 +44,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class EpochRow:
-    """An epoch of a fold's training number `seed`. `elapsed` is the learning alone, in seconds;
-    `compile` the compilation before it, 0 except in a process's first epoch."""
+    """An epoch of a fold's training number `seed`."""
 
     fold: int
     seed: int
@@ -57,25 +52,11 @@ class EpochRow:
     train_loss: float
     validation_loss: float
     score: float
-    elapsed: float
-    compile: float
-    samples_per_second: float
-
-    def cells(self) -> dict[str, str]:
-        """The row as text, by column."""
-        digits = {"elapsed": ".3f", "compile": ".3f", "samples_per_second": ".1f"}
-        digits |= dict.fromkeys(("train_loss", "validation_loss", "score"), ".6f")
-        return {name: format(v, digits.get(name, "")) for name, v in asdict(self).items()}
 
 
 def classes_of(examples: Sequence[Example], task: str) -> list[str]:
     """The names of the classes in ascending order; none for a regression."""
     return sorted({e.target for e in examples}) if task == "classification" else []
-
-
-def history_digest(rows: Sequence[EpochRow]) -> str:
-    """sha256 of the rows without the columns that depend on the clock."""
-    return value_sha256([{k: v for k, v in row.cells().items() if k not in TIMED} for row in rows])
 
 
 def write_examples(path: str | Path, examples: Sequence[Example]) -> None:
@@ -86,52 +67,40 @@ def write_examples(path: str | Path, examples: Sequence[Example]) -> None:
 def write_predictions(path: str | Path, rows: Sequence[Prediction]) -> None:
     """Write the predictions as CSV, atomically: of several trainings as `prediction`,
     `prediction_1` and so on."""
-    columns = _of_predictions(len(rows[0].predictions))
+    columns = ["id", "fold", "target", "prediction"]
+    columns += [f"prediction_{i}" for i in range(1, len(rows[0].predictions))]
     write_csv(path, columns, [[r.id, r.fold, r.target, *r.predictions] for r in rows])
 
 
 def write_history(path: str | Path, rows: Sequence[EpochRow]) -> None:
-    """Write the epochs as CSV, atomically."""
-    write_csv(path, _columns(EpochRow), [row.cells().values() for row in rows])
+    """Write the epochs as CSV with six decimal places, atomically."""
+    cells = [[f"{v:.6f}" if type(v) is float else v for v in astuple(row)] for row in rows]
+    write_csv(path, _columns(EpochRow), cells)
 
 
 def read_examples(path: str | Path) -> list[Example]:
-    """The examples. Raises MlmError for a table of another form, as the others do."""
-    return [Example(*row[:-1], int(row[-1])) for row in _read(path, _columns(Example))]
+    """The examples."""
+    return [Example(*row[:-1], int(row[-1])) for row in _rows(path)]
 
 
 def read_predictions(path: str | Path) -> list[Prediction]:
     """The predictions of every training."""
-    rows = _read(path, _of_predictions(1))
-    return [Prediction(name, int(fold), target, tuple(said)) for name, fold, target, *said in rows]
+    return [
+        Prediction(name, int(fold), target, tuple(said))
+        for name, fold, target, *said in _rows(path)
+    ]
 
 
 def read_history(path: str | Path) -> list[EpochRow]:
     """The epochs."""
-    kinds = EpochRow.__annotations__.values()
-    with reading(path, "a history of epochs"):
-        return [
-            EpochRow(*(kind(cell) for kind, cell in zip(kinds, row, strict=True)))
-            for row in _read(path, _columns(EpochRow))
-        ]
+    return [EpochRow(*map(int, row[:3]), *map(float, row[3:])) for row in _rows(path)]
 
 
 def _columns(kind: type) -> list[str]:
     return [field.name for field in fields(kind)]
 
 
-def _of_predictions(trainings: int) -> list[str]:
-    return ["id", "fold", "target", "prediction"] + [f"prediction_{i}" for i in range(1, trainings)]
-
-
-def _read(path: str | Path, columns: list[str]) -> list[list[str]]:
-    """The rows below a header that begins with `columns`."""
+def _rows(path: str | Path) -> list[list[str]]:
+    """The rows below the header; a job checks the digests of its inputs before it reads them."""
     with open(path, encoding="utf-8", newline="") as handle:
-        header, *rows = list(csv.reader(handle)) or [[]]
-    for number, cells in enumerate([header, *rows]):
-        if header[: len(columns)] != columns or len(cells) != len(header):
-            raise MlmError(
-                f"{path}, line {number + 1}: damaged; the columns {', '.join(columns)} are "
-                f"expected, whole. {remedy(path)}"
-            )
-    return rows
+        return list(csv.reader(handle))[1:]
