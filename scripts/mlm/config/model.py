@@ -40,8 +40,7 @@ class ModelFields(Section):
     model_config = ConfigDict(extra="allow")
 
     hidden_size: Count | None = 128
-    """Width of the layers. As for every field of `config`, null leaves it to the family, and any
-    other field that the family has may be set as well."""
+    """Width of the layers; null, here as in every field, leaves it to the family."""
     num_hidden_layers: Count | None = 2
     """Number of layers."""
     num_attention_heads: Count | None = 4
@@ -56,23 +55,21 @@ class ModelFields(Section):
 
 class Initialisation(Section):
     attention: Literal["neighbour_heads", "standard"] = "neighbour_heads"
-    """neighbour_heads: attention heads that look at the neighbouring tokens from the first step on,
-    in the same architecture. standard: the family's own."""
+    """neighbour_heads: attention heads that look at the neighbouring tokens from the first step on.
+    standard: the family's own."""
     embeddings: Literal["random", "cooccurrence"] = "cooccurrence"
     """cooccurrence: word embeddings and output bias from counts of neighbouring tokens in the train
-    split, made in seconds before the first step, and positions that attention tells apart from
-    words. random: the family's own, or those that go with neighbour_heads."""
+    split. random: the family's own, or those that go with neighbour_heads."""
 
 
 class Model(Section):
     family: Text = "roberta-prelayernorm"
     """A model_type of transformers, one that pretraining.engine has."""
     config_file: str | None = None
-    """Take the architecture from this config.json, instead of `config`. What you set under `config`
-    yourself, in an overlay, on the command line or in a run, still overrides it."""
+    """Take the architecture from this config.json, over which only fields of `config` go that
+    differ from the defaults or that an overlay, the command line or a run sets."""
     config: ModelFields = section(ModelFields)
-    """Fields of the transformers configuration. Vocabulary size, positions and special ids are
-    filled in from the tokenizer and the sequence length if absent."""
+    """Fields of the transformers configuration, these and any that the family has."""
     initialisation: Initialisation = section(Initialisation)
 
     def overrides(self) -> dict[str, Any]:

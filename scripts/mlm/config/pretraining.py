@@ -24,6 +24,7 @@ from mlm.config.fields import (
     WordForNull,
     named_twice,
     section,
+    told,
 )
 from mlm.foundations.errors import MlmError
 
@@ -55,27 +56,22 @@ class Masking(Section):
     mlm_probability: ProperFraction = 0.3
     """Share of the tokens to predict."""
     mask_token: Fraction = 0.8
-    """Share of the chosen tokens replaced by the mask token; the rest, after random_token, stay
-    unchanged."""
+    """Share of the chosen tokens replaced by the mask token."""
     random_token: Fraction = 0.1
-    """Share of the chosen tokens replaced by a random token."""
+    """Share of the chosen tokens replaced by a random token; the rest stay unchanged."""
     whole_word: bool = False
-    """Choose whole words instead of tokens, each with the same probability, however many tokens it
-    has."""
+    """Choose whole words instead of tokens, each with the same probability."""
     slots: Count | None = None
-    """Maximum number of predictions in a sequence; null: enough for every choice, and 8 more for
-    whole words. Choices beyond it are dropped, counted and reported."""
+    """Maximum number of predictions in a sequence; null: enough. What is beyond it is counted."""
 
 
 class Optimizer(Section):
     name: Literal["adamw", "muon"] = "muon"
-    """muon: orthogonal updates of the hidden matrices, and AdamW for embeddings, norms and biases.
-    adamw: AdamW for all."""
+    """muon: orthogonal updates of the hidden matrices, AdamW for all else. adamw: AdamW for all."""
     learning_rate: Positive = 0.006
     """Peak learning rate, shared by Muon and its AdamW."""
     weight_decay: NotNegative = 0.0
-    """Decoupled weight decay, not applied to biases and norms (docs/learning.md shows its
-    effect)."""
+    """Decoupled weight decay, not applied to biases and norms."""
     beta_1: BelowOne = 0.9
     """AdamW's decay rate of the first moment."""
     beta_2: BelowOne = 0.98
@@ -93,8 +89,7 @@ class Optimizer(Section):
     decay: Literal["linear", "cosine", "1-sqrt"] = "linear"
     """Shape of the decay, down to min_lr_ratio of the peak at the end of the schedule."""
     decay_ratio: Fraction | None = None
-    """Share of the schedule for the decay, at its end. null: from the end of the warmup. Less is
-    warmup-stable-decay; 0 stays at the peak."""
+    """Share of the schedule for the decay, at its end; null: all after the warmup."""
     decay_steps: NotNegativeCount | None = None
     """Steps of the decay, instead of decay_ratio."""
     min_lr_ratio: Fraction = 0.0
@@ -109,16 +104,14 @@ class Validation(Section):
     every: Count = 500
     """Steps between validations."""
     samples: Count | None = 2000
-    """Samples of a validation, spread over the split; null: all. Samples and masks are the same in
-    all runs, whatever their seeds."""
+    """Samples of a validation, the same in all runs, spread over the split; null: all."""
 
 
 class Checkpoint(Section):
     every: Count = 500
     """Steps between checkpoints. A checkpoint is up to three times as large as the model."""
     keep: Annotated[Count | None, WordForNull("all")] = 2
-    """Latest checkpoints to keep. scripts/ask.py --replay starts from the nearest one before a
-    step."""
+    """Latest checkpoints to keep, from which scripts/ask.py --replay starts."""
     keep_steps: list[Count] = []
     """Steps with extra checkpoints to keep."""
     directory: Text = "state"
@@ -127,18 +120,15 @@ class Checkpoint(Section):
 
 class ContinueFrom(Section):
     run: Text | None = None
-    """Start from a checkpoint of this run, for instance to decay the learning rate from there. Up
-    to that step both must be the same training, so that the weights are those of a training from
-    its first step."""
+    """Start from a checkpoint of this run, which must be the same training up to that step."""
     step: Count | None = None
     """The step of that checkpoint."""
 
 
 class Pretraining(Section):
     engine: Literal["auto", "tensorflow", "jax"] = "auto"
-    """What computes the training, and part of the result. tensorflow: most families. jax: bert,
-    modernbert, roberta, roberta-prelayernorm and xlm-roberta. auto: jax for modernbert, tensorflow
-    for all others."""
+    """What computes the training, and part of the result. jax: bert, modernbert, roberta,
+    roberta-prelayernorm and xlm-roberta. auto: jax for modernbert, tensorflow for all others."""
     seed: Seed | None = None
     """Seed of the run; null: the seed above. Several seeds are several runs."""
     masking: Masking = section(Masking)
@@ -154,22 +144,17 @@ class Pretraining(Section):
     continue_from: ContinueFrom = section(ContinueFrom)
     forget: list[Text] = []
     """Documents of the train split to train without: document:247, group:1799-Adams,
-    file:data/letters.txt or pattern:REGEX. Holes of equal length replace them, so that all other
-    tokens keep their order and their masks. `ask.py --forget` says from which step a run depends on
-    them, and which checkpoint another run can start from (docs/ask.md)."""
+    file:data/letters.txt or pattern:REGEX. Holes of equal length replace them (docs/ask.md)."""
     optimizer: Optimizer = section(Optimizer)
     attend: Literal["sample", "document"] = "sample"
-    """What a token attends to. sample: its sample. document: its own document in the sample, with
-    positions that restart (engine: jax)."""
+    """What a token attends to: its sample, or only its document in it (engine: jax)."""
     rematerialise: bool = False
     """Recompute each layer for its gradient instead of keeping activations: less memory on an
-    accelerator (none saved on a CPU), a third more time (engine: jax)."""
+    accelerator, a third more time (engine: jax)."""
     shard_optimizer: bool = False
-    """Divide the optimizer's moments over the devices, each of which updates its part of the
-    weights: less memory on each, more communication (engine: jax)."""
+    """Divide the optimizer's moments over the devices (engine: jax)."""
     shuffle_window: Count = 131_072
-    """Samples that are shuffled among themselves: blocks of 1,024 from all over the split. Twice as
-    many are in memory."""
+    """Samples that are shuffled among themselves: blocks of 1,024 from all over the split."""
     validation: Validation = section(Validation)
     log_every: Count = 20
     """Steps between rows of training.csv."""
@@ -204,57 +189,53 @@ class Pretraining(Section):
 
     def contradictions_with(self, family: str) -> list[str]:
         """What is asked for that the engine of a family does not have, one line each."""
-        if engine_for(self.engine, family) == "jax":
-            if self.steps_per_execution == 1:
-                return []
-            return [
-                f"pretraining.steps_per_execution: {self.steps_per_execution}, which "
-                "pretraining.engine: jax does not have. Set engine: tensorflow, or leave it out"
-            ]
-        asked = {
-            "attend": self.attend == "document",
-            "rematerialise": self.rematerialise,
-            "shard_optimizer": self.shard_optimizer,
-        }
+        engine, other = engine_for(self.engine, family), "tensorflow"
+        asked = {"steps_per_execution": self.steps_per_execution != 1}
+        if engine == "tensorflow":
+            asked, other = {"attend": self.attend == "document"}, "jax"
+            asked |= {key: getattr(self, key) for key in ("rematerialise", "shard_optimizer")}
         return [
-            f"pretraining.{name}: {getattr(self, name)}, which pretraining.engine: tensorflow does "
-            f"not have. Set engine: jax, or leave {name} out"
+            f"pretraining.{name}: {getattr(self, name)}, which pretraining.engine: {engine} does "
+            f"not have. Set engine: {other}, or leave {name} out"
             for name, beyond in asked.items()
             if beyond
         ]
 
     def contradictions(self) -> list[str]:
-        problems = problems_of("pretraining.forget", self.forget)
-        problems += named_twice("pretraining.forget", self.forget)
         lengths = {k: v for k in LENGTHS if (v := getattr(self, k))}
-        if len(lengths) != 1:
-            found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
-            problems.append(
-                f"pretraining: exactly one of steps, epochs, tokens must be set; found {found}"
-                + "; set the others to null" * bool(lengths)
-            )
-        start = self.continue_from
-        if (start.run is None) != (start.step is None):
-            problems.append(
-                "pretraining.continue_from: run and step go together; found "
-                f"run: {start.run}, step: {start.step}"
-            )
-        elif start.step and self.steps and start.step >= self.steps:
-            problems.append(
-                f"pretraining.continue_from.step: {start.step} leaves nothing to train of "
-                f"steps: {self.steps}"
-            )
-        momentum = Optimizer.model_fields["momentum"].default
-        if self.optimizer.name == "adamw" and self.optimizer.momentum != momentum:
-            problems.append(
-                f"pretraining.optimizer.momentum: {self.optimizer.momentum}, which is for muon; "
-                f"adamw has beta_1 instead. Set name: muon, or leave momentum at {momentum}"
-            )
-        if self.masking.mask_token + self.masking.random_token > 1 + 1e-9:
-            problems.append(
-                "pretraining.masking: mask_token and random_token add up to more than 1"
-            )
-        return problems
+        lengths_found = ", ".join(f"{k}: {v}" for k, v in lengths.items()) or "none of them"
+        start, momentum = self.continue_from, type(self.optimizer).model_fields["momentum"].default
+        return [
+            *problems_of("pretraining.forget", self.forget),
+            *named_twice("pretraining.forget", self.forget),
+            *told(
+                (
+                    len(lengths) != 1,
+                    "pretraining: exactly one of steps, epochs, tokens must be set; found "
+                    + lengths_found
+                    + "; set the others to null" * bool(lengths),
+                ),
+                (
+                    (start.run is None) != (start.step is None),
+                    "pretraining.continue_from: run and step go together; found "
+                    f"run: {start.run}, step: {start.step}",
+                ),
+                (
+                    start.run and start.step and self.steps and start.step >= self.steps,
+                    f"pretraining.continue_from.step: {start.step} leaves nothing to train of "
+                    f"steps: {self.steps}",
+                ),
+                (
+                    self.optimizer.name == "adamw" and self.optimizer.momentum != momentum,
+                    f"pretraining.optimizer.momentum: {self.optimizer.momentum}, which is for muon;"
+                    f" adamw has beta_1. Set name: muon, or leave momentum at {momentum}",
+                ),
+                (
+                    self.masking.mask_token + self.masking.random_token > 1 + 1e-9,
+                    "pretraining.masking: mask_token and random_token add up to more than 1",
+                ),
+            ),
+        ]
 
 
 @dataclass(frozen=True)
@@ -270,19 +251,17 @@ class Forgotten:
 
 
 def parsed(what: str) -> Forgotten:
-    """What `what` names; ValueError, in words, where it names nothing."""
-    kind, colon, value = what.partition(":")
-    if not colon or kind not in KINDS or not value:
+    """What `what` names; ValueError, in words, if it names nothing."""
+    kind, _, value = what.partition(":")
+    if kind not in KINDS or not value:
         raise ValueError(
             f"{what!r} names nothing; expected something like {', '.join(KINDS.values())}"
         )
-    if kind == "document" and not (value.isascii() and value.isdecimal() and len(value) <= 18):
+    if kind == "document" and not re.fullmatch("0|[1-9][0-9]{0,17}", value):
         raise ValueError(
             f"{what!r}: {value!r} is not the number of a document, counted from 0 in the train "
-            "split"
+            "split, without leading zeros"
         )
-    if kind == "document" and value != str(int(value)):
-        raise ValueError(f"{what!r}: write document:{int(value)}, without leading zeros")
     if kind == "pattern":
         try:
             re.compile(value)

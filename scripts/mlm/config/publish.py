@@ -25,14 +25,11 @@ class CheckpointPushes(Section):
 
 class Publish(Section):
     tokenizer: Text | None = None
-    """Repository, owner/name, of the tokenizer in the format of transformers; null: not
-    published."""
+    """Repository, owner/name, of the tokenizer; null: not published."""
     dataset: Text | None = None
-    """Repository of the shards as a dataset, with manifests and tokenizer: token ids, no text;
-    null: not published."""
+    """Repository of the shards as a dataset (token ids, no text); null: not published."""
     model: Text | None = None
-    """Repository of each run's model with its card, where {run} becomes the run's name:
-    me/addresses-{run}; null: not published."""
+    """Repository of each run's model, with {run} for its name: me/addresses-{run}."""
     runs: list[str] | None = None
     """Runs whose models are published; null: all."""
     private: bool = True

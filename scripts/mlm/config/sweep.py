@@ -1,6 +1,7 @@
 """Section `sweep`: one run for each combination of values, named by them."""
 
 import itertools
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +29,7 @@ def swept(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         problems += wrong or [
             f"runs.{run}: sets {path}, which sweep varies; keep one of the two"
             for run, own in runs.items()
-            if _at(own, path) is not _ABSENT
+            if _sets(own, path.split("."))
         ]
         varied.append([(f"{_short(path, paths)}-{name}", value) for name, value in found.items()])
     rest = {key: value for key, value in given.items() if key != "sweep"}
@@ -44,22 +45,13 @@ def swept(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     }, []
 
 
-_ABSENT = object()
-
-
-def _at(values: Any, path: str) -> Any:
-    """The value in `values` at the dotted `path`."""
-    for key in path.split("."):
+def _sets(values: Any, keys: list[str]) -> bool:
+    """Whether something stands in `values` at the path `keys`."""
+    for key in keys:
         if not (isinstance(values, dict) and key in values):
-            return _ABSENT
+            return False
         values = values[key]
-    return values
-
-
-def _nested(path: str, value: Any) -> dict[str, Any]:
-    for key in reversed(path.split(".")):
-        value = {key: value}
-    return value
+    return True
 
 
 def _laid_over(own: Any, point: tuple) -> Any:
@@ -72,12 +64,17 @@ def _values(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
     """The settings that come to each value of `path`, by its name, and what is wrong with them."""
     found, problems = {}, []
     for value in values:
-        nested = _nested(path, value)
-        _, wrong = checked(Overrides, nested)
-        if wrong:
+        nested = value
+        for key in reversed(path.split(".")):
+            nested = {key: nested}
+        if wrong := checked(Overrides, nested)[1]:
             problems += [f"sweep: {line}" for line in wrong]
             continue
-        name = _name(_at(canonical(nested, Overrides), path))
+        held = canonical(nested, Overrides)
+        for key in path.split("."):
+            held = held[key]
+        # 0.003, 1e-05, 2, muon, true
+        name = json.dumps(held).removesuffix(".0").strip('"')
         if not _IN_A_NAME.fullmatch(name):
             problems.append(
                 f"sweep: {path}: {value!r} cannot be part of a run's name; numbers and words of "
@@ -87,15 +84,6 @@ def _values(path: str, values: list) -> tuple[dict[str, Any], list[str]]:
             problems.append(f"sweep: {path}: {value!r} is named twice; keep one")
         found[name] = nested
     return found, list(dict.fromkeys(problems))
-
-
-def _name(value: Any) -> str:
-    """A value as part of a file name: 0.003, 1e-05, muon, true."""
-    if value is None or isinstance(value, bool):
-        return str(value).lower().replace("none", "null")
-    return (
-        str(value).removesuffix(".0").replace("+", "") if isinstance(value, float) else str(value)
-    )
 
 
 def _short(path: str, paths: Mapping[str, Any]) -> str:

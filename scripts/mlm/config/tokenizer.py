@@ -76,24 +76,20 @@ class Tokenizer(Section):
     """unigram, bpe or wordpiece: trained on the train split. pretrained: an existing one."""
     vocabulary_size: Annotated[_Ids | None, WordForNull("auto")] = None
     """Number of ids, special tokens included. auto or null: 8,000 if the train split has 10 MB or
-    more, else about 2.5 times the square root of its bytes (1.5 MB: 3,100), within what its
-    alphabet needs and its text gives."""
+    more, else about 2.5 times the square root of its bytes (1.5 MB: 3,100)."""
     special_tokens: SpecialTokens = section(SpecialTokens)
     byte_fallback: bool = False
-    """Encode characters outside the vocabulary as their UTF-8 bytes instead of the unknown token.
-    Costs 256 ids."""
+    """Encode characters outside the vocabulary as their UTF-8 bytes, which take 256 ids."""
     replacements: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = [
         ["``", '"'],
         ["''", '"'],
     ]
     """Pairs [old, new] of text to replace before anything else, in this order."""
     unknown_literal: Text | None = None
-    """A string that marks unknown words in the corpus (WikiText: "<unk>") and becomes the unknown
-    token; null: none."""
+    """A string that marks unknown words in the corpus (WikiText: "<unk>"); null: none."""
     character_coverage: Annotated[float, Field(ge=0.5, le=1)] = 1.0
-    """Share of the training text's characters that the vocabulary covers. Below 1, the rarest
-    become the unknown token, or bytes (0.9995 suits a large corpus, or thousands of Chinese
-    characters). At least 0.98 for unigram."""
+    """Share of the training text's characters that the vocabulary covers, at least 0.98 for
+    unigram. 0.9995 suits a large corpus, or thousands of Chinese characters."""
     max_training_bytes: Annotated[int, Field(ge=100_000, le=10**13)] = 1_000_000_000
     """Train on an even sample of this many bytes if the train split is larger."""
     training_threads: Annotated[int, Field(ge=1, le=256)] = 2
@@ -154,9 +150,8 @@ def expected_vocabulary(section: Mapping[str, Any]) -> int | None:
 
 class Prebuilt(Section):
     train: str | None = None
-    """A directory or gs:// prefix with files called name-<shard>-<samples>.tfrecord. If a manifest
-    is beside them (<split>.json or manifest.json, as in results/manifests/), its digests of
-    tokenizer and shards are checked."""
+    """A directory or gs:// prefix with files called name-<shard>-<samples>.tfrecord. A manifest
+    beside them (<split>.json or manifest.json) is checked."""
     validation: str | None = None
     """The same for validation."""
     test: str | None = None
