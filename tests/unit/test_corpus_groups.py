@@ -65,12 +65,11 @@ def test_a_column_names_the_groups_in_every_format_that_has_columns(tmp_path, ki
     assert grouped(tmp_path, kind)["train"] == [group for _, group in ROWS]
     found = described(tmp_path, "train")
     assert (found["groups"], found["group_by"]) == (4, "author")
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
-def test_whole_numbers_name_groups_too(tmp_path, kind):
+    # Whole numbers name groups too.
     rows = [("one", 3), ("two", 10**12), ("three", 3)]
     assert grouped(tmp_path, kind, rows)["train"] == ["3", str(10**12), "3"]
+    with pytest.raises(MlmError, match=r"no column 'speaker'.*'author'.*corpus\.group_by"):
+        grouped(tmp_path, kind, group_by="speaker")
 
 
 def test_without_a_column_each_document_is_its_own_group(tmp_path):
@@ -94,12 +93,6 @@ def test_the_groups_of_the_embedded_corpus_are_its_addresses(tmp_path):
     found = described(tmp_path, "test")
     assert found["groups"] == len(set(map(address_of, speeches))) == 12
     assert found["group_by"] == "address"
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv", "tsv"])
-def test_a_missing_column_is_told_with_those_there_are(tmp_path, kind):
-    with pytest.raises(MlmError, match=r"no column 'speaker'.*'author'.*corpus\.group_by"):
-        grouped(tmp_path, kind, group_by="speaker")
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv", "tsv"])
@@ -215,11 +208,14 @@ def test_a_group_that_fills_a_carved_split_is_refused(tmp_path):
     assert not list(tmp_path.glob("*.parquet"))
 
 
-def test_two_ways_of_grouping_are_refused():
-    for corpus, words in (
+@pytest.mark.parametrize(
+    ("corpus", "words"),
+    [
         ({"source": "files", "group_by": "a", "group_per": "file"}, "are both set"),
         ({"source": "hub", "group_per": "file"}, "source: hub has no files"),
         ({"group_per": "heading"}, "which the embedded corpus does not have"),
-    ):
-        with pytest.raises(MlmError, match=words):
-            resolve({"corpus": corpus})
+    ],
+)
+def test_groups_that_a_source_has_not_are_refused(corpus, words):
+    with pytest.raises(MlmError, match=words):
+        resolve({"corpus": corpus})

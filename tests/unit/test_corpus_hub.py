@@ -118,8 +118,9 @@ def check_built() -> None:
     }
 
 
-def test_a_dataset_comes_from_an_existing_cache_without_a_network():
-    install_cache(COMMIT)
+@pytest.mark.parametrize("install", [install_cache, install_snapshot])
+def test_a_dataset_comes_from_an_existing_cache_without_a_network(install):
+    install(COMMIT)
     build(settings())
     check_built()
 
@@ -135,27 +136,17 @@ def test_shares_of_a_dataset_give_each_row_once(parts):
     assert found == whole and len(whole["train"]) == len(TEXTS["train"])
 
 
-def test_a_downloaded_repository_will_do_without_a_network():
-    install_snapshot(COMMIT)
-    build(settings())
-    check_built()
-
-
-def test_a_cached_other_commit_is_not_taken_for_the_pinned_one():
-    install_cache(OTHER)
-    assert f"the cache holds the commit {OTHER} only" in refused(settings())
-
-
-def test_an_unfinished_download_is_refused():
-    place = install_snapshot(COMMIT)
-    (place.parents[1] / "blobs" / "0123.incomplete").write_bytes(b"x")
-    assert "is not finished: 1 of its files" in refused(settings())
-
-
 def test_without_network_and_cache_the_message_says_how_to_provide_the_data():
     message = refused(settings())
     assert f"hf download --repo-type dataset --revision {COMMIT} made/up" in message
     assert "offline" in message.lower()
+    install_cache(OTHER)
+    assert f"the cache holds the commit {OTHER} only" in refused(settings())
+    place = install_snapshot(COMMIT)
+    (place.parents[1] / "blobs" / "0123.incomplete").write_bytes(b"x")
+    assert "is not finished: 1 of its files" in refused(settings())
+    write_data(Path("made/up"))
+    assert "is a directory here" in refused(settings())
 
 
 def test_a_configuration_that_was_not_downloaded_is_asked_for():
@@ -179,11 +170,6 @@ def test_a_split_or_column_that_is_not_there_is_named_beside_those_that_are():
     assert "is of type int64, expected string" in refused(settings("id"))
     message = refused(settings(config="absent"))
     assert "corpus.hub.config" in message and "absent" in message
-
-
-def test_a_directory_of_the_dataset_s_name_is_not_read_in_its_place():
-    write_data(Path("made/up"))
-    assert "is a directory here" in refused(settings())
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", "b08601e", "B" * 40])

@@ -237,12 +237,6 @@ def test_messages_of_a_later_part_name_the_line_and_byte_of_the_file():
         list(read_documents(io.BytesIO(b"\n".join(lines)), "x", "jsonl", reading, 300, len(text)))
 
 
-def test_a_last_line_with_a_carriage_return_is_no_file_without_line_feeds():
-    text = b"a\nb\rc"
-    found = list(read_documents(io.BytesIO(text), "x", "txt", Corpus(), 1, len(text)))
-    assert [document.text for document in found] == ["b\rc"]
-
-
 def test_what_cannot_be_divided_is_read_by_the_part_in_which_it_begins(sources):
     files = matched_files({"train": ["data/*"]})
     parts = divided(files, section(), 64)

@@ -93,25 +93,28 @@ def test_lines_are_taken_out_of_a_document(rule, limit, kept, taken):
     text = "\n\n".join([*taken, *kept])
     lost = {f"quality.{rule}": sum(map(len, taken))}
     assert judged(text, **{rule: limit}) == ("\n".join(kept), None, lost)
-
-
-def test_citations_are_taken_out_of_lines():
-    found = judged("A fact.[12] More [edit]\nNone [x]", citations=True)
-    assert found == ("A fact. More \nNone [x]", None, {"quality.citations": len("[12][edit]")})
+    cited = judged("A fact.[12] More [edit]\nNone [x]", citations=True)
+    assert cited == ("A fact. More \nNone [x]", None, {"quality.citations": len("[12][edit]")})
 
 
 def test_a_word_of_the_list_is_found_as_a_word(tmp_path):
     path = tmp_path / "words.txt"
+    settings = Section(bad_words=str(path)).model_dump()
+    filters = resolve({"corpus": {"filters": {"quality": {"rules": {"bad_words": str(path)}}}}})
+    used = used_settings(filters["corpus"], 0)["filters"]
+    with pytest.raises(MlmError, match=r"quality\.rules\.bad_words: .*words\.txt is not there"):
+        filter_files(used)
+    for content, told in ((b"\n", "names no word"), (b"\xff\n", "cannot be read")):
+        path.write_bytes(content)
+        with pytest.raises(MlmError, match=told):
+            Quality(settings)
     path.write_text("Foul\nvery bad thing\nx+y\n\n", encoding="utf-8")
-    bad = Quality(Section(bad_words=str(path)).model_dump())
+    assert filter_files(used) == [str(path)]
+    bad = Quality(settings)
     for text in ("a FOUL.", "A very bad thing", "it is x+y now"):
         assert bad.judged(text, [])[1] == "bad_words", text
     for text in ("fouls", "every bad thing", "very bad", "xx+y"):
         assert bad.judged(text, [])[1] is None, text
-    for content, told in ((b"\n", "names no word"), (b"\xff\n", "cannot be read")):
-        path.write_bytes(content)
-        with pytest.raises(MlmError, match=told):
-            Quality(Section(bad_words=str(path)).model_dump())
 
 
 def test_presets_hold_the_published_thresholds():
@@ -119,22 +122,20 @@ def test_presets_hold_the_published_thresholds():
         overlay = yaml.safe_load((ROOT / f"presets/filters-{name}.yaml").read_text())
         assert overlay["corpus"]["filters"]["quality"] == {name: True}
     # Rae et al., appendix A1.1, and the table of A1.
-    gopher = SETS["gopher"]
-    assert [gopher[f"max_duplicate_{n}_grams"] for n in range(5, 11)] == [
-        *(0.15, 0.14, 0.13, 0.12, 0.11, 0.1)
-    ]
-    assert [gopher[f"max_top_{n}_gram"] for n in (2, 3, 4)] == [0.2, 0.18, 0.16]
-    for what in ("line", "paragraph"):
-        assert gopher[f"max_duplicate_{what}s"] == 0.3
-        assert gopher[f"max_duplicate_{what}_characters"] == 0.2
-    assert (gopher["min_words"], gopher["max_words"]) == (50, 100_000)
-    assert (gopher["min_mean_word_length"], gopher["max_mean_word_length"]) == (3, 10)
-    rest = [gopher[f"max_{n}"] for n in ("symbols_per_word", "bullet_lines", "ellipsis_lines")]
-    assert rest == [0.1, 0.9, 0.3]
-    assert (gopher["min_words_with_letter"], gopher["min_stop_words"]) == (0.8, 2)
-    # Each rule belongs to one of the sets, but for a list of the user's; and all are off.
+    repetition = dict(zip(range(5, 11), (0.15, 0.14, 0.13, 0.12, 0.11, 0.1), strict=True))
+    assert SETS["gopher"] == {
+        **{"min_words": 50, "max_words": 100_000},
+        **{"min_mean_word_length": 3, "max_mean_word_length": 10, "max_symbols_per_word": 0.1},
+        **{"max_bullet_lines": 0.9, "max_ellipsis_lines": 0.3},
+        **{"min_words_with_letter": 0.8, "min_stop_words": 2},
+        **{f"max_duplicate_{what}s": 0.3 for what in ("line", "paragraph")},
+        **{f"max_duplicate_{what}_characters": 0.2 for what in ("line", "paragraph")},
+        **{"max_top_2_gram": 0.2, "max_top_3_gram": 0.18, "max_top_4_gram": 0.16},
+        **{f"max_duplicate_{n}_grams": share for n, share in repetition.items()},
+    }
+    # Each rule belongs to one of the sets, except a list of the user's; and all are off.
     assert not rules().rules
-    both = set(gopher) | set(SETS["c4"])
+    both = {rule for rules in SETS.values() for rule in rules}
     assert set(Section.model_fields) - both == {"stop_words", "bad_words"}
 
 
@@ -166,16 +167,6 @@ def test_what_rules_took_is_counted_by_split_with_its_first_texts(tmp_path, monk
     assert "rules" not in described("train") and "quality" not in described("train")["filters"]
 
 
-def test_a_document_of_which_no_line_is_left_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("train.txt").write_text("No end\nAn end.\n")
-    section = files("train.txt", filters={"quality": {"rules": {"terminal_punctuation": True}}})
-    for split in ("validation", "test"):
-        Path(f"{split}.txt").write_text(f"{split}.\n")
-    assert build(section)["train"] == ["An end."]
-    assert described("train")["filters"]["quality"] == 1
-
-
 def test_a_split_that_its_rules_emptied_names_the_one_that_took_most(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("train.txt").write_text("a b\nc\n" + "d e f\n" * 3)
@@ -198,17 +189,6 @@ def test_thresholds_that_are_no_such_are_told_all_at_once():
         "min_stop_words: 9, but stop_words has 8 different ones",
     ):
         assert words in str(told.value), words
-
-
-def test_a_list_that_is_not_there_is_named(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    quality = {"rules": {"bad_words": "w.txt"}}
-    corpus = resolve({"corpus": {"filters": {"quality": quality}}})["corpus"]
-    filters = used_settings(corpus, 0)["filters"]
-    with pytest.raises(MlmError, match=r"quality\.rules\.bad_words: w\.txt is not there"):
-        filter_files(filters)
-    Path("w.txt").write_text("x")
-    assert filter_files(filters) == ["w.txt"]
 
 
 def test_single_rules_take_precedence_over_published_sets():

@@ -32,19 +32,6 @@ def snakemake(directory: Path, corpus: dict) -> str:
     return ran.stdout
 
 
-def test_a_pattern_without_a_match_stops_before_any_job(tmp_path):
-    said = snakemake(tmp_path, {"source": "files", "files": {"train": ["data/*.txt"]}})
-    assert f"corpus.files.train: no file matches 'data/*.txt' (looked in {tmp_path})" in said
-    assert "localrule" not in said and "Traceback" not in said
-
-
-@pytest.mark.slow
-def test_a_revision_that_can_move_stops_before_any_job(tmp_path):
-    said = snakemake(tmp_path, {"source": "hub", "hub": {"dataset": "a/b", "revision": "main"}})
-    assert "corpus.hub.revision: 'main' is not a commit id" in said
-    assert "localrule" not in said
-
-
 def test_bad_bytes_stop_the_job_with_their_place_and_leave_nothing(tmp_path):
     (tmp_path / "train.txt").write_bytes(b"good\n" * 1000 + b"bad \xff\n")
     said = snakemake(tmp_path, {"source": "files", "files": {"train": ["train.txt"]}})
