@@ -149,7 +149,7 @@ def test_every_fold_holds_every_class_that_has_enough_rows():
         (
             [Example(f"r{i}", "t", "x" if i else "rare") for i in range(9)],
             "classification",
-            r"class 'rare' is seen only once \(at the id r0\)",
+            r"class 'rare' is in fold \d alone \(id r0\)",
         ),
         ([Example(f"r{i}", "t", "x") for i in range(9)], "classification", "two classes"),
     ],

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.extreme_samples import best_and_worst
 from mlm.evaluation.metrics import (
-    SplitSize,
     bits_per_character,
     calibration_of,
     frequency_bands,
@@ -38,7 +37,7 @@ def test_the_summary_holds_the_means_over_predictions():
         group=np.array([[30, 30], [10, 20]]),
     )
     scored = Scored(asked, _scores([1.0, 2.0, 6.0], [1, 5, 6]))
-    found = summary_of(scored, 4, SplitSize(30, 90), RESAMPLING)
+    found = summary_of(scored, 4, 30 / 90, RESAMPLING)
     assert found.loss == pytest.approx(3.0)
     assert found.perplexity == pytest.approx(math.exp(3))
     assert found.accuracy == pytest.approx(1 / 3)
@@ -51,10 +50,9 @@ def test_the_summary_holds_the_means_over_predictions():
 
 def test_bits_per_character_does_not_depend_on_how_finely_the_text_is_cut():
     # Half as many tokens, each of twice the loss: the same text costs the same.
-    fine, coarse = SplitSize(tokens=200, characters=600), SplitSize(tokens=100, characters=600)
-    assert bits_per_character(2.0, fine) == pytest.approx(bits_per_character(4.0, coarse))
-    assert bits_per_character(math.log(2), SplitSize(600, 600)) == pytest.approx(1.0)
-    assert bits_per_character(2.0, SplitSize(200, None)) is None
+    assert bits_per_character(2.0, 200 / 600) == pytest.approx(bits_per_character(4.0, 100 / 600))
+    assert bits_per_character(math.log(2), 1.0) == pytest.approx(1.0)
+    assert bits_per_character(2.0, None) is None
 
 
 def test_a_hopeless_loss_has_a_finite_perplexity():

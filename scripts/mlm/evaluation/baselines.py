@@ -4,16 +4,10 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from mlm.evaluation.artefacts import Baseline, Counted
+from mlm.evaluation.artefacts import Baseline
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_data import EvaluationData
-from mlm.evaluation.metrics import (
-    SplitSize,
-    bits_per_character,
-    means_over,
-    paired_difference,
-    part,
-)
+from mlm.evaluation.metrics import bits_per_character, means_over, paired_difference, part
 from mlm.evaluation.neighbour_mixture import NeighbourMixture, unigram_probabilities
 from mlm.evaluation.predictions import Positions, Ranked, Scored
 
@@ -28,7 +22,7 @@ def baselines(
     special: list[int],
     test: Scored,
     mask_id: int,
-    size: SplitSize,
+    tokens_per_character: float | None,
     resampling: Resampling,
 ) -> dict[str, Baseline]:
     """The unigram, the bigrams and the trigrams at the positions of `test`, in the order in which
@@ -44,10 +38,10 @@ def baselines(
         return Baseline(
             **asdict(difference),
             **means_over(scores),
-            bits_per_character=bits_per_character(where_hidden.loss, size),
+            bits_per_character=bits_per_character(where_hidden.loss, tokens_per_character),
             hidden=where_hidden,
             sees=sees,
-            counted=Counted(data.counts.tokens, data.counted, data.of_train),
+            counted=data.counted,
             weights=weights,
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mlm.corpus.counts import COUNTED_TOKENS, TokenCounts, count_tokens
-from mlm.evaluation.metrics import SplitSize
+from mlm.evaluation.artefacts import Counted
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest, check_shards
@@ -32,15 +32,14 @@ class EvaluationData:
     """The test samples, a sample of train, and what the baselines are made from.
 
     `test` are all samples of the split, or some at equal distances. `train` is None if none was
-    asked for. `counted` of the `of_train` samples of train went into `counts`. `fitted` are
-    positions of validation, every text token of some samples.
+    asked for. `counted` says what of train went into `counts`. `fitted` are positions of
+    validation, every text token of some samples.
     """
 
     test: Samples
     train: Samples | None
     counts: TokenCounts
-    counted: int
-    of_train: int
+    counted: Counted
     fitted: Positions
     sequence_length: int
 
@@ -76,7 +75,6 @@ def read_evaluation_data(
     every = max(1, -(-train.num_tokens // COUNTED_TOKENS))
     chosen = evenly_spread(train.num_samples, len(test) if train_samples is None else train_samples)
     gathered: list[Samples] = []
-    counted = [0]
 
     def batches() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         wanted = np.union1d(np.arange(0, train.num_samples, every), chosen)
@@ -84,7 +82,6 @@ def read_evaluation_data(
             _check_ids(train, samples.input_ids, vocabulary)
             gathered.append(samples[np.isin(samples.index, chosen)])
             kept = samples[samples.index % every == 0]
-            counted[0] += len(kept)
             yield kept.input_ids, kept.attention_mask
 
     counts = count_tokens(batches(), vocabulary, special_ids, two=True)
@@ -92,8 +89,7 @@ def read_evaluation_data(
         test=test,
         train=joined(gathered) if len(chosen) else None,
         counts=counts,
-        counted=counted[0],
-        of_train=train.num_samples,
+        counted=Counted(counts.tokens, -(-train.num_samples // every), train.num_samples),
         fitted=_text_positions(manifests["validation"], root, special_ids),
         sequence_length=train.sequence_length,
     )
@@ -104,10 +100,11 @@ def evaluated(manifest: Manifest, max_tokens: int) -> int:
     return min(manifest.num_samples, max(1, max_tokens // manifest.sequence_length))
 
 
-def size_of(manifest: Manifest, characters: int | None) -> SplitSize:
-    """The split's text tokens are all real tokens except the two around each document."""
+def tokens_per_character(manifest: Manifest, characters: int | None) -> float | None:
+    """Text tokens of a split, which are all real ones except the two around each document, over
+    the `characters` of its text; None if these are not known."""
     frame = 2 * manifest.documents if manifest.documents is not None else 0
-    return SplitSize(manifest.num_tokens - frame, characters)
+    return (manifest.num_tokens - frame) / characters if characters else None
 
 
 def _check_ids(manifest: Manifest, ids: np.ndarray, vocabulary: int) -> None:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 
@@ -25,32 +25,21 @@ from mlm.evaluation.predictions import Ranked, Scored
 MOST_GROUP_SUMS = 2000
 
 
-@dataclass(frozen=True)
-class SplitSize:
-    """A split's text tokens (no special token, no padding) and the characters they stand for,
-    None if that is not known."""
-
-    tokens: int
-    characters: int | None
-
-
 def perplexity(loss: float) -> float:
     """exp(loss), capped at the largest float so that it can be written as JSON."""
     return math.exp(min(loss, 709.0))
 
 
-def bits_per_character(loss: float, size: SplitSize) -> float | None:
+def bits_per_character(loss: float, tokens_per_character: float | None) -> float | None:
     """Loss of all the text's tokens in bits, over its characters.
 
-    The mean loss of a predicted token stands for every text token of the split:
-    loss / ln 2 × tokens / characters. Tokenizers that cut the same text into more or fewer
-    pieces compare by it. It is a pseudo-likelihood (each token predicted from both sides),
-    not the length of a code, so it does not compare with left-to-right models; and a
-    tokenizer with many unknown tokens gets them cheaply.
+    The mean loss of a predicted token stands for every text token (no special token, no padding) of
+    the split. Tokenizers that cut the same text into more or fewer pieces compare by it. It is a
+    pseudo-likelihood (each token predicted from both sides), not the length of a code, so it does
+    not compare with left-to-right models; and a tokenizer with many unknown tokens gets them
+    cheaply.
     """
-    if not size.characters:
-        return None
-    return loss / math.log(2) * size.tokens / size.characters
+    return tokens_per_character and loss / math.log(2) * tokens_per_character
 
 
 def means_over(scores: Ranked) -> dict[str, float]:
@@ -64,7 +53,9 @@ def means_over(scores: Ranked) -> dict[str, float]:
     }
 
 
-def summary_of(scored: Scored, mask_id: int, size: SplitSize, resampling: Resampling) -> Summary:
+def summary_of(
+    scored: Scored, mask_id: int, tokens_per_character: float | None, resampling: Resampling
+) -> Summary:
     """The figures over all predictions; their intervals resample `Positions.unit`."""
     positions, scores = scored.positions, scored.scores
     hidden = positions.answer_hidden(mask_id)
@@ -74,7 +65,7 @@ def summary_of(scored: Scored, mask_id: int, size: SplitSize, resampling: Resamp
         num_predictions=len(scores),
         num_samples=len(np.unique(positions.sample)),
         num_groups=len(np.unique(positions.group)),
-        bits_per_character=bits_per_character(where_hidden.loss, size),
+        bits_per_character=bits_per_character(where_hidden.loss, tokens_per_character),
         **_intervals(positions.unit, scores, resampling),
         hidden=Hidden(
             **asdict(where_hidden),

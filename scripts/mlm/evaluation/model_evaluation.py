@@ -10,7 +10,11 @@ from mlm.config.evaluation import Evaluation
 from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.evaluation.baselines import baselines
 from mlm.evaluation.bootstrap import Resampling
-from mlm.evaluation.evaluation_data import EvaluationData, read_evaluation_data, size_of
+from mlm.evaluation.evaluation_data import (
+    EvaluationData,
+    read_evaluation_data,
+    tokens_per_character,
+)
 from mlm.evaluation.exported_model import check_vocabulary, framework_of, load_tokenizer
 from mlm.evaluation.extreme_samples import extreme_samples
 from mlm.evaluation.metrics import (
@@ -76,10 +80,10 @@ def evaluate(
             "Raise evaluation.mlm_probability, or give the split more text."
         )
     how = Resampling(section.bootstrap.resamples, section.bootstrap.confidence, section.seed)
-    sizes = {split: size_of(splits[split], characters.get(split)) for split in ("train", "test")}
+    density = {s: tokens_per_character(splits[s], characters.get(s)) for s in ("train", "test")}
     on_train = gap = None
     if data.train is not None and len((train := scorer.score(data.train, "train")).positions):
-        on_train = summary_of(train, mask_id, sizes["train"], how)
+        on_train = summary_of(train, mask_id, density["train"], how)
         gap = gap_between(test, train, how)
     settings = {name: getattr(section, name) for name in _SHOWN} | {
         "bootstrap": section.bootstrap.model_dump(),
@@ -88,10 +92,10 @@ def evaluate(
     starts = word_starts(read_json(model / "tokenizer.json"))
     figures = EvaluationFigures(
         run=run,
-        test=summary_of(test, mask_id, sizes["test"], how),
+        test=summary_of(test, mask_id, density["test"], how),
         train=on_train,
         gap=gap,
-        baselines=baselines(data, special, test, mask_id, sizes["test"], how),
+        baselines=baselines(data, special, test, mask_id, density["test"], how),
         **_parts(test, data, section, mask_id, starts),
         samples=extreme_samples(test, data.test, tokenizer, section.samples),
         minimal_pairs=pairs,

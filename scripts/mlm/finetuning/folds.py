@@ -16,8 +16,8 @@ from mlm.foundations.errors import MlmError
 def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) -> list[int]:
     """The fold of each example, from 0; the order of the examples changes nothing.
 
-    Raises MlmError if there are fewer units than folds, if a class has a single unit, and if all
-    units of a class fall into one fold, which would have nothing to learn it from.
+    Raises MlmError if there are fewer units than folds, and if all units of a class fall into one
+    fold, which would have nothing to learn it from.
     """
     units: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
@@ -29,7 +29,6 @@ def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) 
             f"{len(units)}. Give more data, or fewer folds"
         )
     if task == "classification":
-        _check_classes(units)
         counted = {u: Counter(e.target for e in found) for u, found in units.items()}
         strata = {u: min(c, key=lambda t: (-c[t], t)) for u, c in counted.items()}
     else:
@@ -41,7 +40,7 @@ def assign_folds(examples: Sequence[Example], task: str, folds: int, seed: int) 
 
     fold_of = {unit: place % folds for place, unit in enumerate(sorted(units, key=turn))}
     if task == "classification":
-        _check_dealt(examples, fold_of)
+        _check_classes(examples, fold_of)
     return [fold_of[e.unit] for e in examples]
 
 
@@ -52,35 +51,23 @@ def _bins(means: dict[str, float]) -> dict[str, int]:
     return {unit: place * number // len(ordered) for place, unit in enumerate(ordered)}
 
 
-def _check_classes(units: dict[str, list[Example]]) -> None:
-    places: dict[str, set[str]] = defaultdict(set)
-    for unit, found in units.items():
-        for example in found:
-            places[example.target].add(unit)
-    if len(places) < 2:
-        raise MlmError(
-            f"finetune.task: classification needs two classes, and the data has only "
-            f"{next(iter(places))!r}"
-        )
-    for name, (unit, *others) in sorted(places.items()):
-        if not others:
-            where = f"in the {unit}" if len(units[unit]) > 1 else f"at the {unit}"
-            raise MlmError(
-                f"finetune.data: the class {name!r} is seen only once ({where}), so that it "
-                "could be learned or tested, but not both. Add examples of it, or drop it"
-            )
-
-
-def _check_dealt(examples: Sequence[Example], fold_of: dict[str, int]) -> None:
-    folds: dict[str, set[int]] = defaultdict(set)
+def _check_classes(examples: Sequence[Example], fold_of: dict[str, int]) -> None:
+    """Raise MlmError for a class that could not be learned without the fold that tests it."""
+    units: dict[str, set[str]] = defaultdict(set)
     for example in examples:
-        folds[example.target].add(fold_of[example.unit])
-    for name, found in sorted(folds.items()):
+        units[example.target].add(example.unit)
+    if len(units) < 2:
+        raise MlmError(
+            "finetune.task: classification needs two classes, and the data has only "
+            f"{next(iter(units))!r}"
+        )
+    for name, holding in sorted(units.items()):
+        found = {fold_of[unit] for unit in holding}
         if len(found) == 1:
-            units = sorted({e.unit for e in examples if e.target == name})
+            shown = f"{', '.join(sorted(holding)[:3])}{', ...' if len(holding) > 3 else ''}"
             raise MlmError(
-                f"finetune.data: the class {name!r} is in fold {min(found)} alone "
-                f"({', '.join(units[:3])}{', ...' if len(units) > 3 else ''}), so that it would be "
-                "tested there without having been learned. Add groups that hold it, merge it into "
-                "another class, or set another finetune.seed, which deals the groups anew"
+                f"finetune.data: the class {name!r} is in fold {min(found)} alone ({shown}), so "
+                "that it would be tested there without having been learned. Add groups or rows of "
+                "it, merge it into another class, drop it, or set another finetune.seed, which "
+                "deals the groups anew"
             )

@@ -48,32 +48,27 @@ def write_ridge_predictions(
     else:
         targets = np.array([[float(e.target)] for e in examples])
     groups = np.unique([e.unit for e in examples], return_inverse=True)[1]
+    fold_of = np.array([e.fold for e in examples])
     texts = [e.excerpt for e in examples]
-    counted = {kind: term_counts(texts, kind) for kinds in TERMS.values() for kind in kinds}
-    said, chosen = [""] * len(examples), []
+    words, characters = term_counts(texts, word_terms), term_counts(texts, character_terms)
+    terms_by_name = {"words": [words], "words and characters": [words, characters]}
+    rows, chosen = {}, []
     for fold in range(folds):
-        held_out = np.array([e.fold for e in examples]) == fold
-        train, test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
-        kernels = {
-            terms: similarities([counted[kind] for kind in kinds], train)
-            for terms, kinds in TERMS.items()
-        }
-        known = {terms: kernel[train] for terms, kernel in kernels.items()}
+        train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+        kernels = {name: similarities(terms, train) for name, terms in terms_by_name.items()}
+        known = {name: kernel[train] for name, kernel in kernels.items()}
         terms, penalty, error = choose(known, targets[train], groups[train], penalties)
         centre, kernel = targets[train].mean(axis=0), kernels[terms]
         weights = fitted(kernel[train], targets[train] - centre, penalty)
-        for i, row in zip(test, kernel[test] @ weights + centre, strict=True):
-            said[i] = classes[int(row.argmax())] if classes else f"{row[0]:.6f}"
+        for i, row in zip(test.tolist(), kernel[test] @ weights + centre, strict=True):
+            said = classes[int(row.argmax())] if classes else f"{row[0]:.6f}"
+            rows[i] = Prediction(examples[i].id, fold, examples[i].target, (said,))
         chosen.append(RidgeChoice(terms, penalty, round(error, 6), fold))
         print(
             f"TF-IDF and ridge: fold {fold + 1} of {folds}, {terms}, penalty {penalty:g}",
             file=sys.stderr,
         )
-    rows = [
-        Prediction(e.id, e.fold, e.target, (predicted,))
-        for e, predicted in zip(examples, said, strict=True)
-    ]
-    write_predictions(predictions, rows)
+    write_predictions(predictions, [rows[i] for i in range(len(examples))])
     RidgeRecord(task, len(examples), list(penalties), chosen).write(record)
 
 
@@ -85,20 +80,12 @@ def word_terms(text: str) -> Counter:
 
 def character_terms(text: str) -> Counter:
     """Counts of the runs of 2 to 5 characters in the words of `text`, edges as blanks."""
-    padded = [f" {word} " for word in text.lower().split()]
     return Counter(
         word[i : i + length]
-        for word in padded
+        for word in (f" {word} " for word in text.lower().split())
         for length in _CHARACTERS
         for i in range(len(word) - length + 1)
     )
-
-
-#: What is counted, by the name of the choice.
-TERMS: dict[str, tuple[Callable[[str], Counter], ...]] = {
-    "words": (word_terms,),
-    "words and characters": (word_terms, character_terms),
-}
 
 
 def term_counts(texts: Sequence[str], terms_of: Callable[[str], Counter]) -> sparse.csr_matrix:
@@ -130,18 +117,13 @@ def tf_idf(counts: sparse.csr_matrix, train: np.ndarray) -> sparse.csr_matrix:
 def similarities(counted: Sequence[sparse.csr_matrix], train: np.ndarray) -> np.ndarray:
     """Mean inner products of all texts with the `train` texts over the kinds of terms:
     float64 [texts, known]."""
-    found = 0
-    for counts in counted:
-        vectors = tf_idf(counts, train)
-        found = found + (vectors @ vectors[train].T).toarray()
-    return found / len(counted)
+    vectors = [tf_idf(counts, train) for counts in counted]
+    return sum((v @ v[train].T).toarray() for v in vectors) / len(vectors)
 
 
 def fitted(kernel: np.ndarray, targets: np.ndarray, penalty: float) -> np.ndarray:
-    """Weights [known, outputs] of the known texts, from their `kernel` [known, known].
-
-    The dual form of ridge regression: one equation for each text.
-    """
+    """Weights [known, outputs] of the known texts, from their `kernel` [known, known]: ridge
+    regression in its dual form, one equation for each text."""
     return solve(kernel + penalty * np.eye(len(kernel)), targets, assume_a="pos")
 
 
@@ -157,8 +139,8 @@ def left_out(
     inverse = inv(kernel + penalty * np.eye(len(kernel)), assume_a="pos", overwrite_a=True)
     weights = inverse @ targets
     predicted = np.empty_like(targets)
-    order = np.argsort(groups, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+    for group in np.unique(groups):
+        rows = np.flatnonzero(groups == group)
         residuals = np.linalg.solve(inverse[np.ix_(rows, rows)], weights[rows])
         predicted[rows] = targets[rows] - residuals
     return predicted
@@ -178,12 +160,12 @@ def choose(
     SEARCHED texts are searched by a fixed draw of whole groups.
     """
     rows = searched(groups)
-    centre = targets[rows].mean(axis=0)
-    known, centred = targets[rows], targets[rows] - centre
+    centre, known = targets[rows].mean(axis=0), targets[rows]
     tried = []
     for terms, kernel in kernels.items():
         for penalty in penalties:
-            said = left_out(kernel[np.ix_(rows, rows)], centred, groups[rows], penalty) + centre
+            part = kernel[np.ix_(rows, rows)]
+            said = left_out(part, known - centre, groups[rows], penalty) + centre
             squared = float(np.mean((said - known) ** 2))
             wrong = float(np.mean(said.argmax(axis=1) != known.argmax(axis=1)))
             error = squared if targets.shape[1] == 1 else wrong
