@@ -1,8 +1,10 @@
 """A step that is made again is the step that the training made, to the last bit."""
 
+import contextlib
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +22,10 @@ from small_run import (
 )
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from mlm.config.resolution import resolve
+from mlm.corpus.artefacts import CorpusSplit
+from mlm.corpus.corpus_building import build_corpus
+from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.samples.shuffling import SampleOrder
@@ -50,6 +56,9 @@ CASES = {
     },
 }
 ENGINES = ["tensorflow", "jax"]
+#: Samples of each shard of train, and the number of the first sample of each split.
+COUNTS, FIRST = (66, 67, 67), {"train": 0, "validation": 300, "test": 400}
+CORPUS = {"source": "files", "files": {split: [f"data/{split}.txt"] for split in FIRST}}
 
 
 def overrides(case: str, engine: str, root: Path) -> dict:
@@ -71,14 +80,41 @@ def write_project(root: Path) -> None:
     (root / "tokenizer").symlink_to(made.parent)
     (root / "results" / "runs").mkdir()
     (root / "runs").symlink_to(root / "results" / "runs")
+    corpus = write_corpus(root)
     (root / "results" / "manifests").mkdir()
-    for split, counts in {"train": (83, 40, 77), "validation": (60,)}.items():
-        samples = small_samples(sum(counts), first=0 if split == "train" else 300)
+    for split, counts in {"train": COUNTS, "validation": (60,)}.items():
         manifest = write_split(
-            root / "shards", split, counts, tokenizer_sha256=file_sha256(made), samples=samples
+            root / "shards",
+            split,
+            counts,
+            tokenizer_sha256=file_sha256(made),
+            samples=small_samples(sum(counts), first=FIRST[split]),
+        )
+        manifest = replace(
+            manifest, corpus_sha256=corpus[split].sha256, documents=corpus[split].documents
         )
         manifest.write(root / "results" / "manifests" / f"{split}.json")
         (root / f"{split}.json").symlink_to(root / "results" / "manifests" / f"{split}.json")
+
+
+def write_corpus(root: Path) -> dict[str, CorpusSplit]:
+    """The corpus whose documents fill one sample each."""
+    (root / "data").mkdir()
+    with contextlib.chdir(root):
+        for split, first in FIRST.items():
+            count = sum(COUNTS) if split == "train" else 60
+            lines = (f"{sentence(number)}\n" for number in range(first, first + count))
+            Path("data", f"{split}.txt").write_text("".join(lines))
+        settings = resolve({"corpus": CORPUS})
+        described = {split: f"results/corpus/{split}.json" for split in FIRST}
+        Path("results/corpus").mkdir()
+        build_corpus(
+            used_settings(settings["corpus"], settings["seed"]),
+            matched_files(CORPUS["files"]),
+            {split: [f"results/corpus/{split}.parquet"] for split in FIRST},
+            described,
+        )
+        return {split: CorpusSplit.read(path) for split, path in described.items()}
 
 
 def sentence(sample: int) -> str:
@@ -96,7 +132,7 @@ def trained(root: Path, case: str, engine: str) -> Path:
 
 def write_config(root: Path, changed: dict) -> None:
     """The configuration that questions are asked with, in which states are below `root`."""
-    given = small_settings(changed).given
+    given = small_settings(changed).given | {"corpus": CORPUS}
     given["pretraining"]["checkpoint"]["directory"] = "state"
     (root / "config.yaml").write_text(yaml.safe_dump(given))
 
@@ -112,7 +148,6 @@ def _replay(root: Path, questions: tuple[tuple, ...]) -> None:
     os.chdir(root)
     from mlm.asking.asking import Question, ask
     from mlm.asking.replay import replay, replay_in_words
-    from mlm.config.resolution import resolve
     from mlm.foundations.typed_artefacts import as_json
 
     settings, found = resolve(yaml.safe_load(Path("config.yaml").read_text())), []
@@ -263,7 +298,7 @@ def test_accumulation_replicas_and_counted_embeddings_are_made_again(tmp_path, e
 def test_the_model_is_asked_as_it_stood_before_the_update(tmp_path, engine):
     """With one sample a step, all of it asked about, the loss of the step is that of its tokens."""
     root = trained(tmp_path / "alone", "alone", engine)
-    order = SampleOrder((83, 40, 77), seed=0, window=100)
+    order = SampleOrder(COUNTS, seed=0, window=100)
     samples = order.samples(np.arange(STEPS))[1].tolist()
     found = replays(root, *((sentence(samples[step - 1]), step) for step in (2, 9, 18)))
     for one, step in zip(found, (2, 9, 18), strict=True):
