@@ -1,16 +1,12 @@
 """Rule `asked`: what a run's training was shown near the texts that its report shows."""
 
-from pathlib import Path
-
 from job_adapter import run
-from mlm.asking.seen_near import Records, seen_near
+from mlm.asking.seen_near import seen_near
 
 
 def main(job):
-    names = ("training", "evaluation", "fill_mask", "corpus", "manifest", "tokenizer")
-    holes = next(map(Path, job.input.holes), None)
-    records = Records(**{name: Path(job.input[name]) for name in names}, holes=holes)
-    seen_near(job.wildcards.run, records, dict(job.params.filters)).write(job.output[0])
+    filters, holes = dict(job.params.filters), next(iter(job.input.holes), None)
+    seen_near(job.wildcards.run, job.input, filters, holes).write(job.output[0])
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ def ran(name, *arguments, **environment):
 @pytest.mark.parametrize(
     "name, words",
     [
+        ("ask.py", "--replay"),
         ("status.py", "--configfile my.yaml"),
         ("to_onnx.py", "Convert a trained model to ONNX"),
         ("generate_config.py", "Write config.yaml"),

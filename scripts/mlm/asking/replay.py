@@ -85,10 +85,11 @@ def chosen_uses(answer: Answer, step: int | None = None) -> list[ChosenUse]:
         for part in passage.parts
         for use in part.uses
     ]
-    if training.state == "not begun":
-        raise MlmError(f"Run {run}: no training of it is known, so that no step can be made again")
     if not uses:
-        raise MlmError(f"{_why_none(answer)}, so that there is none to be made again")
+        raise MlmError(
+            f"No step of run {run} uses a passage of the answer, so that none can be made again. "
+            "Without --replay it says where they are"
+        )
     known = dict(sorted((use.step, use.reached) for _, _, use in uses))
     if step is None:
         reached = [use for _, _, use in uses if use.reached]
@@ -112,29 +113,6 @@ def chosen_uses(answer: Answer, step: int | None = None) -> list[ChosenUse]:
             "the training has made it"
         )
     return [one for one in uses if one[2].step == step]
-
-
-def _why_none(answer: Answer) -> str:
-    """Why no step used a passage of the answer."""
-    if not answer.passages:
-        return "The sentence stands nowhere"
-    if any(part.left_out for passage in answer.passages for part in passage.parts):
-        return (
-            f"Run {answer.run} was trained without this passage (pretraining.forget): no step was "
-            "shown it"
-        )
-    subject = "The sentence stands" if answer.exact else "What is nearest to the sentence stands"
-    splits = list(dict.fromkeys(passage.split for passage in answer.passages))
-    if "train" not in splits:
-        are = "is" if len(splits) == 1 else "are"
-        return (
-            f"{subject} in {' and '.join(splits)} alone, which {are} held out: no step trained on "
-            "it"
-        )
-    return (
-        f"{subject} in samples that none of the {answer.training.steps:,} steps of run "
-        f"{answer.run} uses"
-    )
 
 
 def _steps(known: dict[int, bool]) -> str:

@@ -1,8 +1,6 @@
 """What a training was shown near the texts that its report shows: prompts and samples."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mlm.asking.artefacts import Asked, AskedText, AskedWord, SeenPassage
 from mlm.asking.documents import Documents, Stretch, words_of
@@ -26,36 +24,25 @@ LARGEST_SEARCHED = 100_000_000
 _NEAR_A_PROMPT = 2
 
 
-@dataclass(frozen=True)
-class Records:
-    """The files of a run and of its data; `holes`: what it was trained without, if anything."""
-
-    training: Path
-    evaluation: Path
-    fill_mask: Path
-    corpus: Path
-    manifest: Path
-    tokenizer: Path
-    holes: Path | None = None
-
-
-def seen_near(run: str, records: Records, filters: dict) -> Asked:
+def seen_near(run: str, files: Mapping[str, str], filters: dict, holes: str | None = None) -> Asked:
     """What the training of `run` was shown near its prompts and its best and worst samples.
 
-    `filters` is the section corpus.filters that the corpus was made with. Raises MlmError if a
-    shard is not that of the manifest, or holds other documents than the corpus.
+    `files` are `training`, `evaluation`, `fill_mask`, `corpus`, `manifest` and `tokenizer`,
+    `filters` the section corpus.filters that the corpus was made with; `holes` names the file of
+    what the run was trained without, if anything. Raises MlmError if a shard is not that of the
+    manifest, or holds other documents than the corpus.
     """
-    training = Training.read(records.training)
-    size = CorpusSplit.read(records.corpus).bytes
+    training = Training.read(files["training"])
+    size = CorpusSplit.read(files["corpus"]).bytes
     if size > LARGEST_SEARCHED:
         return Asked(run, training.steps, (), size)
-    encoder = Encoder.load(records.tokenizer)
+    encoder = Encoder.load(files["tokenizer"])
     prepare = Filters(**filters).prepared
     texts = [
         (kind, prepare(text).text.strip(), index, asked, most)
-        for kind, text, index, asked, most in _texts(records, encoder)
+        for kind, text, index, asked, most in _texts(files, encoder)
     ]
-    corpus = SplitDocuments.described(records.corpus)
+    corpus = SplitDocuments.described(files["corpus"])
     # For many questions at once an index is worth its making, also on a small text.
     documents = Documents({"train": corpus}, {"train": TextIndex.temporary("train", corpus)})
     stretches, exact = [], []
@@ -63,10 +50,10 @@ def seen_near(run: str, records: Records, filters: dict) -> Asked:
         found = documents.exact(text)[:most] if text else []
         exact.append(bool(found))
         stretches.append(found or documents.nearest(text, most))
-    manifest = Manifest.read(records.manifest)
-    root = shards_root(manifest, records.manifest)
+    manifest = Manifest.read(files["manifest"])
+    root = shards_root(manifest, files["manifest"])
     packed = iter(packed_parts([s for found in stretches for s in found], manifest, root, encoder))
-    batches = _batches(records, training, manifest, encoder)
+    batches = _batches(files, holes, training, manifest, encoder)
     return Asked(
         run,
         training.steps,
@@ -87,14 +74,14 @@ def seen_near(run: str, records: Records, filters: dict) -> Asked:
     )
 
 
-def _texts(records: Records, encoder: Encoder) -> Iterator[tuple]:
+def _texts(files: Mapping[str, str], encoder: Encoder) -> Iterator[tuple]:
     """Kind, text, index, targets and wanted passages of each text: the prompts with their first
     answer, and the samples without their special tokens."""
-    for prompt in FillMask.read(records.fill_mask).prompts:
+    for prompt in FillMask.read(files["fill_mask"]).prompts:
         answer = prompt.answers[0]
         yield "prompt", answer.sequence, None, _targets([answer.token.strip()]), _NEAR_A_PROMPT
     special = set(encoder.special_tokens.values())
-    samples = EvaluationFigures.read(records.evaluation).samples
+    samples = EvaluationFigures.read(files["evaluation"]).samples
     for kind, found in (("best", samples.best), ("worst", samples.worst)):
         for sample in found:
             tokens = [token for token in sample.tokens if token.text not in special]
@@ -103,7 +90,11 @@ def _texts(records: Records, encoder: Encoder) -> Iterator[tuple]:
 
 
 def _batches(
-    records: Records, training: Training, manifest: Manifest, encoder: Encoder
+    files: Mapping[str, str],
+    holes: str | None,
+    training: Training,
+    manifest: Manifest,
+    encoder: Encoder,
 ) -> RunBatches:
     """Those of the training, by its record."""
     order = BatchOrder(
@@ -116,12 +107,12 @@ def _batches(
     plan = masking_plan(
         Masking.of_param(training.masking),
         encoder,
-        records.tokenizer,
+        files["tokenizer"],
         training.sequence_length,
-        holes=records.holes,
-        manifest=records.manifest,
+        holes=holes,
+        manifest=files["manifest"],
     )
-    shards = ShardFiles.of(manifest, shards_root(manifest, records.manifest))
+    shards = ShardFiles.of(manifest, shards_root(manifest, files["manifest"]))
     return RunBatches(order, shards, plan, training.seed)
 
 
