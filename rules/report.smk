@@ -36,10 +36,10 @@ rule report:
             report(
                 f"results/figures/{name}.svg",
                 caption=f"../report/{name}.rst",
-                category=category,
-                labels={"figure": title},
+                category=figure.chapter,
+                labels={"figure": figure.heading},
             )
-            for name, (category, title) in REPORT_FIGURES.items()
+            for name, figure in REPORT_FIGURES.items()
         ],
     resources:
         mem_mb=1000,

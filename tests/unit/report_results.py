@@ -22,8 +22,6 @@ from mlm.report.page import write_report
 from mlm.report.plots import figures
 from mlm.report.report_inputs import Results, read_run, read_shared
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def results_in(root: Path, runs: dict | None = None, losses: dict | None = None, **artefacts):
     """Results read from synthetic artefacts below `root`; `artefacts` go into every run."""
@@ -34,7 +32,7 @@ def results_in(root: Path, runs: dict | None = None, losses: dict | None = None,
         title=config["report"]["title"],
         sections=config["report"]["sections"],
         config=config,
-        code={"corpus": made.sha("corpus"), "report": made.sha("report")},
+        code=made.sha("report"),
         **read_shared(data),
         runs=[
             read_run(
@@ -58,7 +56,7 @@ def written(results: Results, folder: Path) -> dict[str, bytes]:
     """Every file of the report by name."""
     drawings = {name: str(folder / "figures" / f"{name}.svg") for name in FIGURES}
     page, numbers = folder / "report.html", folder / "report.json"
-    write_report(results, ROOT / "report", str(page), str(numbers), drawings)
+    write_report(results, str(page), str(numbers), drawings)
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*.*")}
 
 

@@ -1,18 +1,15 @@
 """What the report says of a fine-tuning: every score, which is the fair one, and no more."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import report_artefacts as made
-from report_results import drawn_once, results_in
+from report_results import results_in
 
 from mlm.finetuning.comparison import finetuning_verdicts
 from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.report.page import numbers_of, render
 from mlm.report.plots import figures
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def measured(score):
@@ -61,15 +58,13 @@ def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded",
     return replace(found, verdicts=finetuning_verdicts(*judged))
 
 
-def page_with(tmp_path, metrics, draw=lambda _: drawn_once()):
+def page_with(tmp_path, metrics):
     results = results_in(tmp_path)
     metrics.write(tmp_path / "metrics.json")
     run = replace(results.runs[0], finetune=Finetuning.read(tmp_path / "metrics.json"))
     results = replace(results, runs=[run])
-    from mlm.report.plots import finetuning_figures
-
-    drawn = draw(results) | finetuning_figures(results)
-    return results, drawn, render(results, drawn, ROOT / "report")
+    drawn = figures(results)
+    return results, drawn, render(results, drawn)
 
 
 def test_the_section_has_every_score_and_says_which_is_fair(tmp_path):
@@ -128,5 +123,5 @@ def test_classes_are_shown_as_text(tmp_path):
 def test_the_same_results_give_the_same_page(tmp_path, task):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    one, other = (page_with(tmp_path / place, metrics(task=task), figures)[2] for place in "ab")
+    one, other = (page_with(tmp_path / place, metrics(task=task))[2] for place in "ab")
     assert one == other

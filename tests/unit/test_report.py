@@ -61,7 +61,7 @@ class Page(HTMLParser):
 
 
 def page_of(results: Results) -> str:
-    return render(results, drawn_once(), ROOT / "report")
+    return render(results, drawn_once())
 
 
 @pytest.fixture(scope="module")

@@ -70,38 +70,34 @@ GLOSSARY = {
     "words": Term("Words", "Runs of characters between spaces, in the documents kept. From the corpus's file of the split."),
 }  # fmt: skip
 
-#: Captions of the report's figures: the entry for what each shows.
-OF_FIGURES = {
-    "piece_lengths": "tokens",
-    "training_loss": "loss",
-    "training_accuracy": "accuracy",
-    "learning_rate": "learning_rate",
-    "test_loss": "loss",
-    "test_accuracy": "accuracy",
-    "frequency_bands": "accuracy",
-    "positions": "position",
-    "calibration": "calibration",
-    "finetuning_curves": "score",
-    "finetuning_predictions": "score",
-}
 
-#: Figures by name: chapter and heading.
+@dataclass(frozen=True)
+class FigureName:
+    """A figure's chapter, heading, and the entry of the glossary for what it shows."""
+
+    chapter: str
+    heading: str
+    term: str
+
+
 FIGURES = {
-    "piece_lengths": ("Tokenizer", "Length of the vocabulary's pieces"),
-    "training_loss": ("Training", "Loss during training"),
-    "training_accuracy": ("Training", "Masked accuracy during training"),
-    "learning_rate": ("Training", "Learning rate"),
-    "test_loss": ("Evaluation", "Test loss beside the baselines"),
-    "test_accuracy": ("Evaluation", "Test accuracy beside the baselines"),
-    "frequency_bands": ("Evaluation", "Accuracy by frequency of the token"),
-    "positions": ("Evaluation", "Loss by position in the sample"),
-    "calibration": ("Evaluation", "Calibration"),
+    "piece_lengths": FigureName("Tokenizer", "Length of the vocabulary's pieces", "tokens"),
+    "training_loss": FigureName("Training", "Loss during training", "loss"),
+    "training_accuracy": FigureName("Training", "Masked accuracy during training", "accuracy"),
+    "learning_rate": FigureName("Training", "Learning rate", "learning_rate"),
+    "test_loss": FigureName("Evaluation", "Test loss beside the baselines", "loss"),
+    "test_accuracy": FigureName("Evaluation", "Test accuracy beside the baselines", "accuracy"),
+    "frequency_bands": FigureName("Evaluation", "Accuracy by frequency of the token", "accuracy"),
+    "positions": FigureName("Evaluation", "Loss by position in the sample", "position"),
+    "calibration": FigureName("Evaluation", "Calibration", "calibration"),
 }
 
 #: Figures of a stage that runs only when asked.
 FINETUNING_FIGURES = {
-    "finetuning_curves": ("Fine-tuning", "Fine-tuning by epoch"),
-    "finetuning_predictions": ("Fine-tuning", "Fine-tuned: predicted against true"),
+    "finetuning_curves": FigureName("Fine-tuning", "Fine-tuning by epoch", "score"),
+    "finetuning_predictions": FigureName(
+        "Fine-tuning", "Fine-tuned: predicted against true", "score"
+    ),
 }
 
 #: Baselines in the order of what they know. Others come after them, by their own key.

@@ -13,19 +13,10 @@ from markupsafe import Markup
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.atomic import write_text
 from mlm.foundations.typed_artefacts import as_json
-from mlm.report.glossary import GLOSSARY, OF_FIGURES
-from mlm.report.phrasing import (
-    count,
-    decimal,
-    digest_rows,
-    percent,
-    rate,
-    short,
-    size,
-    value,
-)
-from mlm.report.plots import figures, finetuning_figures
-from mlm.report.report_inputs import OF_RUNS, Results
+from mlm.report import phrasing
+from mlm.report.glossary import GLOSSARY
+from mlm.report.plots import figures
+from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import best_run, flattened, seed_groups, standings
 from mlm.report.sections import SECTIONS
 from mlm.report.theming import Figure
@@ -36,27 +27,24 @@ FORMAT_VERSION = 2
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-#: Where the templates lie.
-TEMPLATES = Path(__file__).parents[3] / "report"
+_TEMPLATES = Path(__file__).parents[3] / "report"
 
 
-def write_report(
-    results: Results, templates: Path, page: str, numbers: str, drawings: Mapping[str, str]
-) -> None:
+def write_report(results: Results, page: str, numbers: str, drawings: Mapping[str, str]) -> None:
     """Write the page, the numbers, and each figure of `drawings` (name -> path).
 
-    The bytes depend on `results` and the files in `templates` alone.
+    The bytes depend on `results` and the templates alone.
     """
-    drawn = figures(results) | finetuning_figures(results)
+    drawn = figures(results)
     for name, path in drawings.items():
         # A file of its own says what it is, and in which encoding.
         write_text(path, f'<?xml version="1.0" encoding="utf-8"?>\n{drawn[name].svg}')
     write_artefact(numbers, storable(numbers_of(results)))
-    write_text(page, render(results, drawn, templates))
+    write_text(page, render(results, drawn))
 
 
-def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> str:
-    """The page as HTML text, from the templates in the directory `templates`."""
+def render(results: Results, drawn: Mapping[str, Figure]) -> str:
+    """The page as HTML text."""
     sections = [
         {"name": name, "title": title, "view": view}
         for name in results.sections
@@ -64,15 +52,15 @@ def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> st
         if (view := show(results)) is not None
     ]
     environment = Environment(
-        loader=FileSystemLoader(templates, encoding="utf-8"),
+        loader=FileSystemLoader(_TEMPLATES, encoding="utf-8"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (count, decimal, percent, rate, size, short, value)
-    filters += (flattened, visible, breakable, plain)
-    environment.filters |= {filter.__name__: filter for filter in filters}
+    names = ("count", "decimal", "percent", "rate", "size", "short", "value")
+    environment.filters |= {name: getattr(phrasing, name) for name in names}
+    environment.filters |= {f.__name__: f for f in (flattened, visible, breakable, plain)}
     environment.filters["svg"] = lambda figure: Markup(figure.svg)
     environment.tests["linked_in"] = lambda term, page: f'"#term-{term}"' in page
     return environment.get_template("page.html.j2").render(
@@ -80,9 +68,8 @@ def render(results: Results, drawn: Mapping[str, Figure], templates: Path) -> st
         sections=sections,
         figures=drawn,
         results=results,
-        style=Markup((templates / "style.css").read_text(encoding="utf-8")),
+        style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
         glossary=dict(sorted(GLOSSARY.items(), key=lambda entry: entry[1].name.lower())),
-        of_figures=OF_FIGURES,
     )
 
 
@@ -107,9 +94,8 @@ def numbers_of(results: Results) -> dict[str, Any]:
                 },
                 **{
                     stage: as_json(made)
-                    for stage in OF_RUNS
+                    for stage, made in run.artefacts()
                     if stage not in ("preview", "asked")
-                    and (made := getattr(run, stage)) is not None
                 },
             }
             for run in results.runs
@@ -119,8 +105,8 @@ def numbers_of(results: Results) -> dict[str, Any]:
             "standings": [asdict(s) for s in standings(results.runs)],
             "seeds": [asdict(g) for g in seed_groups(results.runs, results.config["seed"])],
         },
-        "artefacts": dict(digest_rows(results)),
-        "code": results.code,
+        "artefacts": dict(phrasing.digest_rows(results)),
+        "code": results.code_of_stages(),
         "config": results.config,
     }
 

@@ -27,9 +27,10 @@ from mlm.tokenizer.artefacts import TokenizerStatistics
 
 
 def figures(results: Results) -> dict[str, Figure]:
-    """All figures by name; one whose data no run has is there all the same, and empty."""
-    runs = results.runs
-    return {
+    """All figures by name; one whose data no run has is there all the same, and empty, except those
+    of a fine-tuning."""
+    runs, tuned = results.runs, [run for run in results.runs if run.finetune]
+    found = {
         "piece_lengths": _piece_lengths(results.tokenizer),
         "training_loss": _training_curve(runs, "loss", "nats per masked token"),
         "training_accuracy": _training_curve(runs, "accuracy", "accuracy"),
@@ -40,6 +41,10 @@ def figures(results: Results) -> dict[str, Figure]:
         "positions": _positions(runs),
         "calibration": _calibration(runs),
     }
+    if tuned:
+        found["finetuning_curves"] = _finetuning_curves(tuned)
+        found["finetuning_predictions"] = _finetuning_predictions(tuned)
+    return found
 
 
 def _piece_lengths(tokenizer: TokenizerStatistics | None) -> Figure:
@@ -301,15 +306,7 @@ def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:
     axes.plot(ends, ends, color=GRID, linewidth=1.5, linestyle=(0, (4, 3)), label=label)
 
 
-def finetuning_figures(results: Results) -> dict[str, Figure]:
-    """The figures by name; none where no run was fine-tuned."""
-    runs = [run for run in results.runs if run.finetune]
-    if not runs:
-        return {}
-    return {"finetuning_curves": _curves(runs), "finetuning_predictions": _predictions(runs)}
-
-
-def _curves(runs: list[RunResults]) -> Figure:
+def _finetuning_curves(runs: list[RunResults]) -> Figure:
     said = []
     starts = [(run, start) for run in runs for start in ("pretrained", "random")]
     with drawing() as (figure, axes):
@@ -335,7 +332,7 @@ def _curves(runs: list[RunResults]) -> Figure:
         return themed(figure, "finetuning_curves", f"Line plot by epoch. {'; '.join(said)}.")
 
 
-def _predictions(runs: list[RunResults]) -> Figure:
+def _finetuning_predictions(runs: list[RunResults]) -> Figure:
     metrics = runs[0].finetune
     draw = _scatter if metrics.task == "regression" else _confusion
     with drawing() as (figure, axes):

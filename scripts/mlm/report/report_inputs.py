@@ -14,6 +14,7 @@ from mlm.finetuning.finetuning_metrics import Finetuning
 from mlm.foundations.artefacts import portable
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
+from mlm.foundations.typed_artefacts import Artefact
 from mlm.samples.artefacts import Preview
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
@@ -35,7 +36,7 @@ CURVE_COLUMNS = (
 class RunResults:
     """All that one run left behind; None is what was not asked for.
 
-    `curves` holds a row by logged step, None where empty. `digests` has the sha256 of the files.
+    `curves` holds a row by logged step, `digests` the sha256 of the files.
     """
 
     name: str
@@ -50,6 +51,10 @@ class RunResults:
     finetune: Finetuning | None = None
     preflight: PreflightVerdict | None = None
     preflight_finetune: PreflightVerdict | None = None
+
+    def artefacts(self) -> list[tuple[str, Artefact]]:
+        """Stage and artefact of all that was asked for, in the order of the stages."""
+        return [(stage, made) for stage in OF_RUNS if (made := getattr(self, stage)) is not None]
 
 
 #: A run's artefacts in the order of the stages.
@@ -67,18 +72,43 @@ OF_RUNS = {
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that the report shows. `corpus` and `tokenizer` are empty for data that
-    came as finished shards. `digests` has the sha256 of the files that all runs share."""
+    """Everything that the report shows. `code` is the digest of its own code; `corpus` and
+    `tokenizer` are empty for data that came as finished shards; `digests` has the sha256 of the
+    files that all runs share."""
 
     title: str
     sections: list[str]
     config: dict
-    code: dict[str, str]
+    code: str
     corpus: dict[str, CorpusSplit]
     tokenizer: TokenizerStatistics | None
     manifests: dict[str, Manifest]
     runs: list[RunResults]
     digests: dict[str, str]
+
+    def code_of_stages(self) -> dict[str, str]:
+        """The digest of the code that made each stage's results, as they recorded it themselves;
+        each under `stage [run]` if runs differ."""
+        made = [("corpus", split, one.made_from.code) for split, one in self.corpus.items()]
+        if self.tokenizer:
+            made.append(("tokenizer", "", self.tokenizer.made_from.code))
+        made += [("manifest", split, one.made_from.code) for split, one in self.manifests.items()]
+        for run in self.runs:
+            made.append(("pretrain", run.name, run.training.code))
+            made += [
+                ("evaluate" if stage == "evaluation" else stage, run.name, artefact.made_from.code)
+                for stage, artefact in run.artefacts()
+                if stage != "training"
+            ]
+        found: dict[str, dict[str, str]] = {}
+        for stage, where, digest in made:
+            if digest is not None:
+                found.setdefault(stage, {})[where] = digest
+        return {
+            stage if len(set(digests.values())) == 1 else f"{stage} [{where}]": digest
+            for stage, digests in found.items()
+            for where, digest in digests.items()
+        } | {"report": self.code}
 
 
 def read_curves(path: str | Path) -> list[dict[str, float | None]]:
@@ -128,35 +158,6 @@ def read_shared(files: Mapping[str, Sequence[str]]) -> dict:
         "tokenizer": next(map(TokenizerStatistics.read, files["tokenizer"]), None),
         "manifests": {found.split: found for found in map(Manifest.read, files["manifests"])},
         "digests": {portable(path): file_sha256(path) for path in paths},
-    }
-
-
-def code_of_stages(results: Results) -> dict[str, str]:
-    """The digest of the code that made each stage's results, as they recorded it themselves.
-
-    Where runs differ, each under `stage [run]`.
-    """
-    found: dict[str, dict[str, str]] = {}
-
-    def add(stage: str, where: str, digest: str | None) -> None:
-        if digest is not None:
-            found.setdefault(stage, {})[where] = digest
-
-    tokenizer = {"": results.tokenizer} if results.tokenizer else {}
-    shared = {"corpus": results.corpus, "tokenizer": tokenizer, "manifest": results.manifests}
-    for stage, made in shared.items():
-        for where, artefact in made.items():
-            add(stage, where, artefact.made_from.code)
-    for run in results.runs:
-        add("pretrain", run.name, run.training.code)
-        for stage in OF_RUNS:
-            if stage != "training" and (artefact := getattr(run, stage)) is not None:
-                name = "evaluate" if stage == "evaluation" else stage
-                add(name, run.name, artefact.made_from.code)
-    return {
-        stage if len(set(digests.values())) == 1 else f"{stage} [{where}]": digest
-        for stage, digests in found.items()
-        for where, digest in digests.items()
     }
 
 

@@ -62,10 +62,11 @@ _STYLE = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: `svg` is a whole `<svg>` element, `alternative` says in words what it shows."""
+    """One figure: its heading, the entry of the glossary for what it shows, the same in words, and
+    a whole `<svg>` element."""
 
-    name: str
     title: str
+    term: str
     alternative: str
     svg: str
 
@@ -120,5 +121,6 @@ def themed(figure: MatplotlibFigure, name: str, alternative: str) -> Figure:
     label = f'<title id="{name}-words">{escape(alternative)}</title>'
     head, rest = svg.split(">", 1)
     head = re.sub(r'\s(width|height)="[^"]*pt"', "", head)
-    title = (FIGURES | FINETUNING_FIGURES)[name][1]
-    return Figure(name, title, alternative, f"{head} {words}>\n {label}{rest.rstrip()}\n")
+    known = (FIGURES | FINETUNING_FIGURES)[name]
+    svg = f"{head} {words}>\n {label}{rest.rstrip()}\n"
+    return Figure(known.heading, known.term, alternative, svg)
