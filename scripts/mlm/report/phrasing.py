@@ -50,24 +50,26 @@ def rate(share: float | None) -> str:
     return f"{share * 100:.{min(digits, 6)}f}\u00a0%"
 
 
+def _scaled(number: float, units: tuple[str, str, str], form: str) -> str | None:
+    """`number` in the largest of the units of 10^9, 10^6 and 10^3 that it fills."""
+    for unit, factor in zip(units, (1e9, 1e6, 1e3), strict=True):
+        if number >= factor:
+            return f"{number / factor:{form}}\u00a0{unit}"
+    return None
+
+
 def size(number: float | None) -> str:
     """A number of bytes in B, kB, MB or GB (powers of 1000)."""
     if number is None:
         return NONE
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if number >= factor:
-            return f"{number / factor:,.1f}\u00a0{unit}"
-    return f"{number:,.0f} B"
+    return _scaled(number, ("GB", "MB", "kB"), ",.1f") or f"{number:,.0f} B"
 
 
 def short(number: float | None) -> str:
     """A large number in thousands (k), millions (M) or billions (B)."""
     if number is None:
         return NONE
-    for unit, factor in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= factor:
-            return f"{number / factor:.3g}\u00a0{unit}"
-    return f"{number:,.0f}"
+    return _scaled(number, ("B", "M", "k"), ".3g") or f"{number:,.0f}"
 
 
 def value(setting: object) -> str:
@@ -177,22 +179,29 @@ def how_it_was_measured(evaluation: EvaluationFigures) -> list[str]:
     return sentences
 
 
-#: Settings shown for each run: heading, and field of training.json.
+#: Settings shown for each run, by field of training.json, and headings of those that differ from it.
 _SETTINGS = (
-    *(("Architecture", "model_type"), ("Parameters", "parameters"), ("Attention within", "attend")),
-    *(("Head", "head"), ("Engine", "engine"), ("Strategy", "strategy"), ("Replicas", "replicas")),
-    ("Processes", "processes"),
-    *(("Precision", "precision"), ("Samples in a step", "global_batch_size")),
-    *(("Tokens in a sample", "sequence_length"), ("Steps", "steps"), ("Epochs", "epochs")),
-    *(("Tokens seen", "tokens"), ("Prediction slots", "slots")),
-)
+    "model_type parameters attend head engine strategy replicas processes precision "
+    "global_batch_size sequence_length steps epochs tokens slots"
+).split()
+_HEADINGS = {
+    "model_type": "Architecture",
+    "attend": "Attention within",
+    "global_batch_size": "Samples in a step",
+    "sequence_length": "Tokens in a sample",
+    "tokens": "Tokens seen",
+    "slots": "Prediction slots",
+}
 #: Settings with an entry of their own in the glossary.
 _TERMS = {"Parameters": "parameters", "Steps": "steps", "Tokens seen": "tokens"}
 
 
 def settings_rows(runs: Sequence[RunResults]) -> list[dict]:
     """Rows of the table of settings: a heading, a value by run, and whether all are alike."""
-    rows = [(heading, [getattr(r.training, name) for r in runs]) for heading, name in _SETTINGS]
+    rows = [
+        (_HEADINGS.get(name, name.capitalize()), [getattr(run.training, name) for run in runs])
+        for name in _SETTINGS
+    ]
     for group in ("initialisation", "masking", "optimizer"):
         tables = [getattr(run.training, group) for run in runs]
         for key in sorted(tables[0]):

@@ -208,11 +208,13 @@ def _by_run(
     points: Callable[[RunResults], tuple[Sequence, Sequence]],
     finish: Callable[[Axes], str],
     height: float = 3.3,
+    begin: Callable[[Axes], None] = lambda _: None,
     **style,
 ) -> Figure:
-    """A line for each run through its `points`; `finish` labels the axes and says in words what
-    the figure shows."""
+    """A line for each run through its `points`, on what `begin` draws; `finish` labels the axes and
+    says in words what the figure shows."""
     with drawing(height=height) as (figure, axes):
+        begin(axes)
         for i, run in enumerate(runs):
             axes.plot(*points(run), **_look(i), label=_short(run.name), **style)
         words = finish(axes)
@@ -279,26 +281,25 @@ def _positions(runs: Sequence[RunResults]) -> Figure:
 
 
 def _calibration(runs: Sequence[RunResults]) -> Figure:
-    said = []
-    with drawing() as (figure, axes):
-        _diagonal(axes, 0, 1, "confidence = accuracy")
-        for i, run in enumerate(runs):
-            calibration = run.evaluation.calibration
-            bins = [b for b in calibration.bins if b.num_predictions]
-            x, y = [b.confidence for b in bins], [b.accuracy for b in bins]
-            label = _short(run.name)
-            axes.plot(x, y, **_look(i), label=label, marker="o", markersize=5, linewidth=1.6)
-            said.append(f"{run.name} {calibration.expected_calibration_error:.3f}")
+    def points(run: RunResults) -> tuple[list, list]:
+        bins = [b for b in run.evaluation.calibration.bins if b.num_predictions]
+        return [b.confidence for b in bins], [b.accuracy for b in bins]
+
+    def finish(axes: Axes) -> str:
         axes.set(xlim=(0, 1), ylim=(0, 1))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1, decimals=0))
         axes.set(xlabel="confidence in the first guess", ylabel="share that was right")
-        legend_below(figure)
-        alternative = (
+        errors = [(r.name, r.evaluation.calibration.expected_calibration_error) for r in runs]
+        return (
             "Reliability plot: share of right guesses by confidence, beside the diagonal of "
-            f"perfect calibration. Expected calibration error: {', '.join(said)}."
+            "perfect calibration. Expected calibration error: "
+            f"{', '.join(f'{name} {error:.3f}' for name, error in errors)}."
         )
-        return themed(figure, "calibration", alternative)
+
+    begin = partial(_diagonal, low=0, high=1, label="confidence = accuracy")
+    style = {"marker": "o", "markersize": 5, "linewidth": 1.6}
+    return _by_run(runs, "calibration", points, finish, begin=begin, **style)
 
 
 def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:

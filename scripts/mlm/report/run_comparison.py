@@ -1,8 +1,8 @@
 """Comparing runs: which is best, which differences mean something, what seeds alone change."""
 
 import copy
-import statistics
 from dataclasses import dataclass
+from statistics import fmean, stdev
 
 import numpy as np
 
@@ -17,8 +17,8 @@ MASK_SETTINGS = ("mlm_probability", "mask_token", "random_token", "seed")
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a run stands. `difference` is its test loss less that of the best run, in nats, and
-    `interval` its confidence interval, None where the two cannot be paired."""
+    """A run beside the best: the `difference` of their test losses in nats, with its confidence
+    `interval`, None if the two cannot be paired."""
 
     run: str
     best: bool
@@ -34,10 +34,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class SeedGroup:
-    """Runs that differ in nothing but the seed, with mean and spread over them.
-
-    The spread is the sample standard deviation (n - 1).
-    """
+    """Runs that differ in nothing but the seed, with mean and sample standard deviation."""
 
     runs: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -55,28 +52,34 @@ def best_run(runs: list[RunResults]) -> RunResults:
 
 def standings(runs: list[RunResults]) -> list[Standing]:
     """A Standing for each run, in the order given."""
-    best = best_run(runs)
-    rows = []
+    best, rows = best_run(runs), []
     for run in runs:
         loss = run.evaluation.test.loss
-        found = None if run is best else paired_interval(run.evaluation, best.evaluation)
+        found = None if run is best else _paired_interval(run.evaluation, best.evaluation)
         difference = loss - best.evaluation.test.loss
         rows.append(Standing(run.name, run is best, loss, difference, found))
     return rows
 
 
-def paired_interval(one: EvaluationFigures, other: EvaluationFigures) -> tuple[float, float] | None:
+def _paired_interval(
+    one: EvaluationFigures, other: EvaluationFigures
+) -> tuple[float, float] | None:
     """The interval of the first evaluation's loss less that of the second, in nats.
 
-    Both answer the same questions, so that the same groups are drawn for both. None where they
-    do not: other test data, masks or settings of the bootstrap.
+    Both answer the same questions, so that the same groups are drawn for both. None if they do not:
+    other test data, masks or settings of the bootstrap.
     """
-    counts = one.group_sums.predictions
-    if _questions(one) != _questions(other) or counts != other.group_sums.predictions:
+    counts, how = one.group_sums.predictions, one.settings["bootstrap"]
+    alike = (_text(one), _masks(one), how) == (
+        _text(other),
+        _masks(other),
+        other.settings["bootstrap"],
+    )
+    if not alike or counts != other.group_sums.predictions:
         return None
-    how, seed = one.settings["bootstrap"], one.settings["seed"]
     totals = np.subtract(one.group_sums.loss, other.group_sums.loss)[:, None]
-    means = resampled_means(totals, np.asarray(counts), how["resamples"], seed)
+    drawn = how["resamples"], one.settings["seed"]
+    means = resampled_means(totals, np.asarray(counts), *drawn)
     return interval(means[:, 0], how["confidence"])
 
 
@@ -84,14 +87,14 @@ def _masks(evaluation: EvaluationFigures) -> tuple:
     return tuple(evaluation.settings[name] for name in MASK_SETTINGS)
 
 
-def _questions(evaluation: EvaluationFigures) -> tuple:
-    return evaluation.digests["manifest"], _masks(evaluation), evaluation.settings["bootstrap"]
+def _text(evaluation: EvaluationFigures) -> str:
+    return evaluation.digests["manifest"]
 
 
 def comparable(runs: list[RunResults]) -> list[str]:
     """Reasons why the test figures of the runs may not be set side by side; empty if none."""
     reasons = []
-    if len({run.evaluation.digests["manifest"] for run in runs}) > 1:
+    if len({_text(run.evaluation) for run in runs}) > 1:
         reasons.append("The runs were evaluated on different test data.")
     if len({_masks(run.evaluation) for run in runs}) > 1:
         reasons.append(f"The runs were evaluated on different masks ({', '.join(MASK_SETTINGS)}).")
@@ -103,33 +106,23 @@ def seed_groups(runs: list[RunResults], seed: int) -> list[SeedGroup]:
 
     `seed` is the one that a run without its own takes.
     """
-    groups: dict[str, list[tuple[int, RunResults]]] = {}
-    settings: dict[str, dict] = {}
+    groups: dict[str, tuple[dict, list[int], list[RunResults]]] = {}
     for run in runs:
         rest = copy.deepcopy(run.overrides)
         own = rest.get("pretraining", {}).pop("seed", None)
         rest = {k: v for k, v in rest.items() if v}
-        key = value_sha256(rest)
-        settings[key] = rest
-        groups.setdefault(key, []).append((seed if own is None else own, run))
-    return [_group(members, settings[key]) for key, members in groups.items() if len(members) > 1]
-
-
-def _group(members: list[tuple[int, RunResults]], overrides: dict) -> SeedGroup:
-    def figures(key: str) -> tuple[float, float]:
-        values = [getattr(r.evaluation.test, key) for _, r in members]
-        return statistics.fmean(values), statistics.stdev(values)
-
-    loss, accuracy = figures("loss"), figures("accuracy")
-    return SeedGroup(
-        runs=tuple(r.name for _, r in members),
-        seeds=tuple(s for s, _ in members),
-        overrides=overrides,
-        loss_mean=loss[0],
-        loss_spread=loss[1],
-        accuracy_mean=accuracy[0],
-        accuracy_spread=accuracy[1],
-    )
+        _, seeds, members = groups.setdefault(value_sha256(rest), (rest, [], []))
+        seeds.append(seed if own is None else own)
+        members.append(run)
+    found = []
+    for overrides, seeds, members in groups.values():
+        if len(members) > 1:
+            losses = [run.evaluation.test.loss for run in members]
+            accuracies = [run.evaluation.test.accuracy for run in members]
+            spread = (f(v) for v in (losses, accuracies) for f in (fmean, stdev))
+            names = tuple(run.name for run in members)
+            found.append(SeedGroup(names, tuple(seeds), overrides, *spread))
+    return found
 
 
 def flattened(overrides: dict, prefix: str = "") -> dict[str, object]:

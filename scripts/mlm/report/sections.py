@@ -6,7 +6,7 @@ function, an entry in SECTIONS, a template, and a word in `mlm.config.report`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mlm.accelerators.table import HEADINGS, muon_in_words, row
 from mlm.corpus.artefacts import MixSource, TakenByRule
@@ -32,12 +32,9 @@ from mlm.report.run_comparison import best_run, flattened
 from mlm.report.shown_samples import preview_pieces, special_tokens
 
 
-@dataclass(frozen=True)
-class Card:
-    """A headline figure; `state` is better, worse or even if it is a comparison.
-
-    `term` names the entry of the glossary.
-    """
+class Card(NamedTuple):
+    """A headline figure with its entry of the glossary, `term`; `state` is better, worse or even if
+    it is a comparison."""
 
     term: str
     label: str
@@ -147,6 +144,7 @@ def corpus(results: Results) -> dict | None:
     whole = sum(split.documents for split in splits) or 1
     reasons = dict.fromkeys(reason for split in splits for reason in split.filters)
     mixes = [split.source for split in splits if isinstance(split.source, MixSource)]
+    sources = {split: flattened(as_json(c.source)) for split, c in results.corpus.items()}
     return {
         "rows": splits,
         "mix": list(zip(*(mix.sources for mix in mixes), strict=True)),
@@ -155,22 +153,19 @@ def corpus(results: Results) -> dict | None:
         "rules": _rules({name: c.rules for name, c in results.corpus.items() if c.rules}),
         "near": [split for split in splits if split.near_duplicates],
         "source": source_in_words(whole_source(results)),
-        "details": _source_details({n: as_json(c.source) for n, c in results.corpus.items()}),
+        "details": _source_details(sources),
     }
 
 
 def _source_details(sources: dict[str, dict]) -> dict[str, object]:
     """What is known of the sources by split; what is the same for all splits stands once."""
-    by_split = {split: flattened(source) for split, source in sources.items()}
     details: dict[str, object] = {}
-    for key in dict.fromkeys(key for flat in by_split.values() for key in flat):
-        found = [flat.get(key) for flat in by_split.values()]
-        if all(value == found[0] for value in found):
-            details[key] = found[0]
+    for key in dict.fromkeys(key for source in sources.values() for key in source):
+        first, *others = (source.get(key) for source in sources.values())
+        if all(other == first for other in others):
+            details[key] = first
         else:
-            details |= {
-                f"{split}.{key}": flat[key] for split, flat in by_split.items() if key in flat
-            }
+            details |= {f"{n}.{key}": source[key] for n, source in sources.items() if key in source}
     return details
 
 
@@ -250,9 +245,8 @@ def compiled_steps(results: Results) -> dict | None:
 def provenance(results: Results) -> dict:
     """Digests of every artefact, the configuration, package versions, how to reproduce."""
     packages: dict[str, set[str]] = {}
-    for run in results.runs:
-        for package, version in run.training.packages.items():
-            packages.setdefault(package, set()).add(version)
+    for package, version in (p for run in results.runs for p in run.training.packages.items()):
+        packages.setdefault(package, set()).add(version)
     return {
         "artefacts": digest_rows(results, MOST_SHOWN),
         "most": MOST_SHOWN,
