@@ -530,7 +530,10 @@ def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
         (["x", "--configfile", "broken.yaml"], "ask.py: --configfile broken.yaml, line 2: not"),
         (["x", "--configfile", "program.yaml"], "ask.py: --configfile program.yaml: is a program"),
         (["", "--configfile", "my.yaml"], "ask.py: The sentence is empty."),
-        (["x", "--configfile", "none.yaml"], "ask.py: --configfile none.yaml: there is no such"),
+        (
+            ["x", "--configfile", "none.yaml"],
+            "ask.py: --configfile none.yaml: cannot be read (No such",
+        ),
         (["x", "--config", "seed"], "ask.py: --config seed: expected KEY=VALUE"),
         (["x", "--config", "seed=many"], "ask.py: The configuration has 1 problem"),
     ):
