@@ -179,16 +179,21 @@ def how_it_was_measured(evaluation: EvaluationFigures) -> list[str]:
     return sentences
 
 
-#: Settings shown for each run, by field of training.json, and headings of those that differ from it.
-_SETTINGS = (
-    "model_type parameters attend head engine strategy replicas processes precision "
-    "global_batch_size sequence_length steps epochs tokens slots"
-).split()
-_HEADINGS = {
+#: Settings shown for each run: field of training.json and heading.
+_SETTINGS = {
     "model_type": "Architecture",
+    "parameters": "Parameters",
     "attend": "Attention within",
+    "head": "Head",
+    "engine": "Engine",
+    "strategy": "Strategy",
+    "replicas": "Replicas",
+    "processes": "Processes",
+    "precision": "Precision",
     "global_batch_size": "Samples in a step",
     "sequence_length": "Tokens in a sample",
+    "steps": "Steps",
+    "epochs": "Epochs",
     "tokens": "Tokens seen",
     "slots": "Prediction slots",
 }
@@ -198,10 +203,7 @@ _TERMS = {"Parameters": "parameters", "Steps": "steps", "Tokens seen": "tokens"}
 
 def settings_rows(runs: Sequence[RunResults]) -> list[dict]:
     """Rows of the table of settings: a heading, a value by run, and whether all are alike."""
-    rows = [
-        (_HEADINGS.get(name, name.capitalize()), [getattr(run.training, name) for run in runs])
-        for name in _SETTINGS
-    ]
+    rows = [(heading, [getattr(r.training, f) for r in runs]) for f, heading in _SETTINGS.items()]
     for group in ("initialisation", "masking", "optimizer"):
         tables = [getattr(run.training, group) for run in runs]
         for key in sorted(tables[0]):
