@@ -4,7 +4,7 @@ from job_adapter import run
 
 
 def main(job):
-    from mlm.samples.making_holes import TrainSplit, holes_of
+    from mlm.samples.document_spans import TrainSplit, holes_of
 
     split = TrainSplit(
         described=job.input.described,

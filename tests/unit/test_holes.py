@@ -32,9 +32,8 @@ from mlm.corpus.file_patterns import used_settings
 from mlm.foundations.artefacts import write_artefact
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.samples.document_spans import merged_spans
+from mlm.samples.document_spans import TrainSplit, holes_of, merged_spans
 from mlm.samples.holes import Holes
-from mlm.samples.making_holes import TrainSplit, holes_of
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch
 from mlm.samples.split_samples import spread_samples

@@ -7,6 +7,7 @@ from test_manifests import made  # noqa: F401
 from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import Preview, PreviewSample
 from mlm.samples.preview import preview_text
+from mlm.samples.split_samples import spread_samples
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,8 @@ def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(preview, m
 def test_masks_are_those_of_the_first_epoch_of_training(preview, made):  # noqa: F811
     from mlm.samples.masking import MaskingPlan, mask_batch
 
-    index, ids, mask = preview.read_chosen(made[2], [(0, 0), (2, 1)], made[0])
+    read = spread_samples(made[2], made[0])
+    index, ids, mask = read.index, read.input_ids, read.attention_mask
     plan = MaskingPlan(0.4, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 133, 8)
     batch = mask_batch(ids, mask, index, plan, 0, 0)
     every = {s.index: s for s in samples_of(preview, made, count=1000)}

@@ -21,8 +21,8 @@ from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import FileMemory, file_sha256
 from mlm.foundations.errors import on_one_line
 from mlm.samples.artefacts import LeftOut
+from mlm.samples.document_spans import TrainSplit, holes_of
 from mlm.samples.holes import Holes
-from mlm.samples.making_holes import TrainSplit, holes_of
 from mlm.training.branching import first_difference
 
 

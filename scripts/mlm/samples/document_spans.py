@@ -1,15 +1,21 @@
-"""Where whole documents stand in the samples of a split, with the special tokens around them."""
+"""Where whole documents are in the samples of a split, with the special tokens around them; and the
+holes that they leave when a run is trained without them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from mlm.config.pretraining import parsed
+from mlm.corpus.selection import TrainDocuments
 from mlm.corpus.shares import document_range
+from mlm.corpus.split_documents import SplitDocuments
+from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.samples.manifests import Manifest, shard_file, shard_problem, shards_remedy
-from mlm.samples.split_samples import Samples, joined, read_samples
+from mlm.samples.artefacts import HolesOfRun, LeftOut
+from mlm.samples.manifests import Manifest, check_shards, shards_remedy, shards_root
+from mlm.samples.split_samples import joined, read_samples
 from mlm.tokenizer.encoding import Encoder
 
 #: A document's tokens in one sample: the sample's index, and where they begin and end in it.
@@ -21,27 +27,36 @@ def document_spans(
 ) -> dict[int, list[Span]]:
     """By the number of each document of `texts`, the spans that it takes, in order.
 
-    `root` is the directory that the manifest's paths are relative to. Raises MlmError where a shard
+    `root` is the directory that the manifest's paths are relative to. Raises MlmError if a shard
     is not what the manifest says, or does not hold a document as `encoder` divides it.
     """
-    found, first, shards = {}, 0, len(manifest.shards)
+    found, first, length = {}, 0, manifest.sequence_length
     for number, entry in enumerate(manifest.shards):
-        held = document_range(manifest.documents, number, shards)
+        held = document_range(manifest.documents, number, len(manifest.shards))
         if wanted := [document for document in sorted(texts) if document in held]:
-            stream = shard_tokens(checked_samples(manifest, number, root))
-            begins = document_begins(stream, encoder)
+            alone = replace(manifest, shards=(entry,), num_samples=entry.num_samples, group_by=None)
+            check_shards(alone, root)
+            samples = joined(list(read_samples(alone, root)))
+            # All tokens one after the other: only at the end of a shard is padding.
+            stream = samples.input_ids[samples.attention_mask]
+            begins = np.flatnonzero(stream == encoder.special_ids.cls)
+            if encoder.special_ids.cls == encoder.special_ids.sep:
+                begins = begins[::2]
             rows = encoder.encode([texts[document] for document in wanted])
             for document, ids in zip(wanted, rows, strict=True):
                 place = document - held.start
                 start = int(begins[place]) if place < len(begins) else len(stream)
-                if stream[start : start + len(ids)].tolist() != ids:
+                end = start + len(ids)
+                if stream[start:end].tolist() != ids:
                     raise MlmError(
                         f"{entry.path}: its document {place} is not document {document} of the "
                         f"{manifest.split} split as the tokenizer divides it. "
                         f"{shards_remedy(manifest)}"
                     )
-                spans = _by_sample(start, start + len(ids), manifest.sequence_length)
-                found[document] = [(first + sample, a, b) for sample, a, b in spans]
+                found[document] = [
+                    (first + row, max(start - row * length, 0), min(end - row * length, length))
+                    for row in range(start // length, -(-end // length))
+                ]
         first += entry.num_samples
     return found
 
@@ -57,40 +72,59 @@ def merged_spans(spans: list[Span]) -> list[Span]:
     return found
 
 
-def _by_sample(start: int, end: int, length: int) -> Iterator[Span]:
-    """Tokens `start` to `end` of a shard's stream, sample by sample."""
-    for sample in range(start // length, -(-end // length)):
-        first = sample * length
-        yield sample, max(start - first, 0), min(end - first, length)
+@dataclass(frozen=True)
+class TrainSplit:
+    """The files of the train split: the description of its texts, which are beside it, the
+    manifest, and the tokenizer of its shards; and the settings that the corpus was made with."""
+
+    described: str | Path
+    manifest: str | Path
+    tokenizer: str | Path
+    settings: dict
 
 
-def checked_samples(manifest: Manifest, number: int, root: str | Path) -> Samples:
-    """The samples of a shard, without their groups; `index` counts from its first.
+def holes_of(run: str, forget: Sequence[str], split: TrainSplit) -> HolesOfRun:
+    """The holes that the items of `forget` leave.
 
-    Raises MlmError where it is not what the manifest says.
+    Raises MlmError for an item that names nothing, shards that came without text, and files that do
+    not belong together.
     """
-    check_shard(manifest, number, root)
-    entry = manifest.shards[number]
-    alone = replace(manifest, shards=(entry,), num_samples=entry.num_samples, group_by=None)
-    return joined(list(read_samples(alone, root)))
-
-
-def check_shard(manifest: Manifest, number: int, root: str | Path) -> None:
-    """Raise MlmError where a shard is not what the manifest says."""
-    entry = manifest.shards[number]
-    with shard_file(entry, root) as file:
-        if problem := shard_problem(entry, file):
-            raise MlmError(f"{problem}. {shards_remedy(manifest)}")
-
-
-def shard_tokens(samples: Samples) -> np.ndarray:
-    """All tokens of a shard one after the other: only at its end is padding."""
-    return samples.input_ids[samples.attention_mask]
-
-
-def document_begins(stream: np.ndarray, encoder: Encoder) -> np.ndarray:
-    """Where each document begins in a shard's tokens."""
-    special = encoder.special_ids
-    begins = np.flatnonzero(stream == special.cls)
-    # One token may begin a document and end it.
-    return begins[::2] if special.cls == special.sep else begins
+    try:
+        whats = [parsed(what) for what in dict.fromkeys(forget)]
+    except ValueError as error:
+        raise MlmError(f"{error}") from None
+    manifest = Manifest.read(split.manifest)
+    if manifest.corpus_sha256 is None:
+        raise MlmError(
+            f"{split.manifest}: its shards came without text, so that no document can be found in "
+            "them. A run can forget only what was packed here"
+        )
+    texts = SplitDocuments.described(split.described)
+    if texts.sha256() != manifest.corpus_sha256:
+        raise MlmError(
+            f"{texts.named}: is not the text that the train shards were made from. The same "
+            "snakemake command makes them from it"
+        )
+    documents = TrainDocuments(split.described, split.settings)
+    selected = documents.selected(whats)
+    numbers = sorted({number for found in selected.values() for number in found})
+    spans = document_spans(
+        manifest,
+        shards_root(manifest, split.manifest),
+        Encoder.load(split.tokenizer),
+        documents.texts(numbers),
+    )
+    lengths = {n: sum(end - begin for _, begin, end in of_one) for n, of_one in spans.items()}
+    merged = merged_spans([span for of_one in spans.values() for span in of_one])
+    return HolesOfRun(
+        run=run,
+        forget=[
+            LeftOut(what, len(found), sum(lengths[number] for number in found))
+            for what, found in selected.items()
+        ],
+        documents=len(numbers),
+        tokens=sum(lengths.values()),
+        samples=len({sample for sample, _, _ in merged}),
+        manifest=file_sha256(split.manifest),
+        holes=merged,
+    )

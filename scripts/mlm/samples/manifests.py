@@ -5,7 +5,6 @@ is written last; whoever reads a shard checks it against the manifest first.
 """
 
 import os
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -13,7 +12,7 @@ from typing import Literal, Self
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed, remedy
 from mlm.foundations.typed_artefacts import Artefact
-from mlm.samples.object_storage import file_size, is_remote, local_copy
+from mlm.samples.object_storage import file_size, is_remote
 
 
 @dataclass(frozen=True)
@@ -77,30 +76,22 @@ class Manifest(Artefact):
 def project_root(path: str | os.PathLike) -> Path:
     """The directory above `results/manifests/`, which the shards' paths are relative to.
 
-    "." in a project's own directory; below .snakemake/storage where results live in a bucket
-    and Snakemake has fetched them; "." for a manifest at any other place.
+    "." in a project's own directory, and for a manifest at any other place; below
+    .snakemake/storage if results are in a bucket and Snakemake has fetched them.
     """
     place = Path(path)
     return place.parents[2] if place.parts[-3:-1] == ("results", "manifests") else Path()
 
 
 def shards_root(manifest: Manifest, path: str | os.PathLike) -> Path:
-    """The directory that the paths in the manifest at `path` are relative to.
-
-    Shards that were made elsewhere are named as `shards.prebuilt` gave them: relative to the
-    working directory.
-    """
+    """The directory that the paths in the manifest at `path` are relative to: for shards that were
+    made elsewhere the working directory, as in `shards.prebuilt`."""
     return Path() if manifest.corpus_sha256 is None else project_root(path)
 
 
 def place_of(shard: ShardEntry, root: str | os.PathLike) -> str:
     """Where the shard's file is: in object storage, or below `root`."""
     return shard.path if is_remote(shard.path) else str(Path(root) / shard.path)
-
-
-def shard_file(shard: ShardEntry, root: str | os.PathLike) -> AbstractContextManager[Path]:
-    """The shard's file, to be read: a copy that is then removed if it is in object storage."""
-    return local_copy(place_of(shard, root))
 
 
 def check_sequence_length(manifest: Manifest, expected: int) -> None:

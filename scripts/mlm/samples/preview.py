@@ -32,26 +32,6 @@ def chosen_samples(manifest: Manifest, count: int) -> list[tuple[int, int]]:
     return sorted(chosen)
 
 
-def read_chosen(
-    manifest: Manifest, chosen: list[tuple[int, int]], root: str | Path = "."
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Index in the split [n], ids and attention mask [n, sequence] of the chosen samples.
-
-    Raises MlmError where a shard is not what the manifest says.
-    """
-    first = [0, *itertools.accumulate(s.num_samples for s in manifest.shards)]
-    for number in sorted({number for number, _ in chosen}):
-        shard = manifest.shards[number]
-        if problem := shard_problem(shard, place_of(shard, root)):
-            raise MlmError(f"{problem}. {shards_remedy(manifest)}")
-    index = np.array([first[number] + place for number, place in chosen], np.int64)
-    parts = list(read_samples(manifest, root, index))
-    if not parts:
-        return index, *np.zeros((2, 0, manifest.sequence_length), np.int64)
-    samples = joined(parts)
-    return index, samples.input_ids, samples.attention_mask
-
-
 def preview_samples(
     manifest: Manifest,
     plan: MaskingPlan,
@@ -63,11 +43,19 @@ def preview_samples(
     """`count` samples of a split, masked as training masks them in its first epoch.
 
     `order` is that of the training, whose seed is also that of the masks. `tokenizer` is
-    transformers' fast tokenizer. Padding at the end is not shown.
+    transformers' fast tokenizer. Padding at the end is not shown. Raises MlmError if a shard is not
+    what the manifest says.
     """
-    index, ids, mask = read_chosen(manifest, chosen_samples(manifest, count), root)
-    if not len(index):
+    chosen = chosen_samples(manifest, count)
+    for shard in (manifest.shards[number] for number in sorted({number for number, _ in chosen})):
+        if problem := shard_problem(shard, place_of(shard, root)):
+            raise MlmError(f"{problem}. {shards_remedy(manifest)}")
+    first = [0, *itertools.accumulate(shard.num_samples for shard in manifest.shards)]
+    places = np.array([first[number] + place for number, place in chosen], np.int64)
+    if not (parts := list(read_samples(manifest, root, places))):
         return []
+    read = joined(parts)
+    index, ids, mask = read.index, read.input_ids, read.attention_mask
     batch = mask_batch(ids, mask, index, plan, order.seed, FIRST_EPOCH)
     # Also of what the run is trained without.
     ids = np.where(mask & (batch["attention_mask"] == 0), tokenizer.pad_token_id, ids)

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +24,8 @@ from mlm.tokenizer.encoding import Encoder
 #: Characters given to the tokenizer at a time: with `read_batch`, this bounds the memory if
 #: documents are long.
 _CHARACTERS_AT_A_TIME = 2_000_000
+#: What a writer measures of its shard.
+_MEASURED = ("num_samples", "num_tokens", "num_padding", "num_bytes", "sha256", "block_offsets")
 
 
 def write_shard(
@@ -43,8 +44,7 @@ def write_shard(
     Memory is bounded by `section.read_batch` documents. Raises MlmError if there are fewer
     documents than shards, and RuntimeError if a token was lost on the way.
     """
-    _check_padding_id(encoder, tokenizer_json)
-    _check_enough_documents(corpus, split, shards)
+    _check(encoder, tokenizer_json, corpus, split, shards)
     documents = document_range(len(corpus), number, shards)
     name = f"{split} shard {number} of {shards}"
     with replacing(shard_file) as temporary:
@@ -63,12 +63,7 @@ def write_shard(
         corpus_documents=len(corpus),
         sequence_length=section.sequence_length,
         tokens_in=tokens_in,
-        num_samples=writer.num_samples,
-        num_tokens=writer.num_tokens,
-        num_padding=writer.num_padding,
-        num_bytes=writer.num_bytes,
-        sha256=writer.sha256,
-        block_offsets=writer.block_offsets,
+        **{name: getattr(writer, name) for name in _MEASURED},
         special_literals=literals,
         tokenizer_sha256=file_sha256(tokenizer_json),
     )
@@ -76,21 +71,19 @@ def write_shard(
     return summary
 
 
-def _check_padding_id(encoder: Encoder, tokenizer_json: str | os.PathLike) -> None:
-    """Raise MlmError if the padding token has no id of its own within the vocabulary."""
-    ids, size = encoder.special_ids, encoder.vocabulary_size
-    others = {name: getattr(ids, name) for name in ("cls", "sep", "unk", "mask")}
-    same = [name for name, value in others.items() if value == ids.pad]
+def _check(
+    encoder: Encoder, tokenizer: str | os.PathLike, corpus: SplitDocuments, split: str, shards: int
+) -> None:
+    """Raise MlmError if the padding token has no id of its own within the vocabulary, or the
+    documents do not suffice."""
+    ids, size, documents = encoder.special_ids, encoder.vocabulary_size, len(corpus)
+    same = [n for n in ("cls", "sep", "unk", "mask") if getattr(ids, n) == ids.pad]
     if not 0 <= ids.pad < size or same:
         raise MlmError(
-            f"{tokenizer_json}: the padding token's id is {ids.pad}, in a vocabulary of {size} "
+            f"{tokenizer}: the padding token's id is {ids.pad}, in a vocabulary of {size} "
             f"ids{', and also that of ' + ', '.join(same) if same else ''}; it needs an id of "
             "its own"
         )
-
-
-def _check_enough_documents(corpus: SplitDocuments, split: str, shards: int) -> None:
-    documents = len(corpus)
     if documents == 0:
         raise MlmError(
             f"{corpus.named}: the {split} split holds no document, so no shard can be made. See "
@@ -154,7 +147,7 @@ def merged_manifest(
         ShardEntry(
             name=Path(path).name,
             path=path,
-            **{f.name: getattr(s, f.name) for f in fields(ShardEntry)[2:]},
+            **{name: getattr(s, name) for name in _MEASURED},
         )
         for path, s in summaries
     )

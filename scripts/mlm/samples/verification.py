@@ -8,7 +8,8 @@ import numpy as np
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.samples.artefacts import SplitVerification
-from mlm.samples.manifests import Manifest, ShardEntry, shard_file, shard_problem
+from mlm.samples.manifests import Manifest, ShardEntry, place_of, shard_problem
+from mlm.samples.object_storage import local_copy
 from mlm.samples.tfrecord import (
     SampleError,
     decode_grouped_samples,
@@ -19,6 +20,7 @@ from mlm.samples.tfrecord import (
 _BATCH = 2048
 #: Problems of one shard that are named; more are counted.
 _NAMED = 20
+_COUNTS = ("num_samples", "num_tokens", "num_padding")
 
 
 @dataclass(frozen=True)
@@ -103,34 +105,14 @@ def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
             scan.problems.append(f"record {first + int(row)}: {what.format(value)}")
 
 
-def verify_shard(
-    shard: ShardEntry, schema: SampleSchema, root: str | Path = "."
-) -> tuple[Scan, list[str]]:
-    """What the shard's records hold, and every difference from its manifest entry, named.
-
-    `root` is the directory that the shard's path is relative to.
-    """
-    try:
-        with shard_file(shard, root) as file:
-            if not file.is_file():
-                return Scan(), [f"{shard.path}: is missing"]
-            problem = shard_problem(shard, file)
-            scan = scan_shard(file, schema)
-    except MlmError as error:
-        return Scan(), [str(error)]
-    problems = [problem] if problem else []
-    problems += [f"{shard.path}: {p}" for p in scan.named_problems()]
-    for key in ("num_samples", "num_tokens", "num_padding"):
-        found, expected = getattr(scan, key), getattr(shard, key)
-        if found != expected:
-            problems.append(f"{shard.path}: {key} is {found}; the manifest says {expected}")
-    return scan, problems
-
-
 def verify_split(
     manifest: Manifest, schema: SampleSchema, tokenizer_sha256: str, root: str | Path = "."
 ) -> SplitVerification:
-    """Verify every shard of a split, and that it was made with the tokenizer that is there now."""
+    """What the records of every shard of a split hold, and each difference from the manifest and
+    from the tokenizer that is there now.
+
+    `root` is the directory that the shards' paths are relative to.
+    """
     problems, scans = [], []
     progress = Progress(f"{manifest.split}: verified", len(manifest.shards), "shards")
     if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
@@ -145,19 +127,35 @@ def verify_split(
         )
     schema = replace(schema, grouped=manifest.group_by is not None)
     for number, shard in enumerate(manifest.shards, 1):
-        scan, found = verify_shard(shard, schema, root)
-        scans.append(scan)
-        problems += found
+        try:
+            scan, found = _verified(shard, schema, root)
+            scans.append(scan)
+            problems += found
+        except MlmError as error:
+            problems.append(str(error))
         progress.to(number)
     return SplitVerification(
         split=manifest.split,
         shards=len(manifest.shards),
-        num_samples=sum(s.num_samples for s in scans),
-        num_tokens=sum(s.num_tokens for s in scans),
-        num_padding=sum(s.num_padding for s in scans),
+        **{key: sum(getattr(scan, key) for scan in scans) for key in _COUNTS},
         num_bytes=sum(s.num_bytes for s in manifest.shards),
         problems=tuple(problems),
     )
+
+
+def _verified(shard: ShardEntry, schema: SampleSchema, root: str | Path) -> tuple[Scan, list[str]]:
+    with local_copy(place_of(shard, root)) as file:
+        problem = shard_problem(shard, file)
+        scan = scan_shard(file, schema) if file.is_file() else None
+    problems = [problem] if problem else []
+    if scan is None:
+        return Scan(), problems
+    problems += [f"{shard.path}: {p}" for p in scan.named_problems()]
+    for key in _COUNTS:
+        found, expected = getattr(scan, key), getattr(shard, key)
+        if found != expected:
+            problems.append(f"{shard.path}: {key} is {found}; the manifest says {expected}")
+    return scan, problems
 
 
 def verification_text(results: list[SplitVerification]) -> str:
