@@ -35,7 +35,7 @@ PROMISES = {
     "An edit reruns what depends on it": [
         STALENESS + "test_a_setting_reruns_what_uses_it",
         STALENESS + "test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them",
-        STALENESS + "test_an_edited_module_reruns_what_loads_it_and_what_follows",
+        STALENESS + "test_an_edited_file_reruns_what_uses_it_and_a_date_reruns_nothing",
         STALENESS + "test_comments_docstrings_and_formatting_rerun_nothing",
     ],
     "Every result is checked": [
@@ -165,7 +165,7 @@ PROMISES = {
     ],
     "Your files": [
         STALENESS + "test_a_source_replaced_by_a_file_with_an_old_date_reruns_everything",
-        STALENESS + "test_one_source_file_touched_reruns_nothing",
+        STALENESS + "test_touched_code_reruns_nothing",
     ],
     "Operational settings": [
         STALENESS + "test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them"
