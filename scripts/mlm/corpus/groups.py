@@ -1,9 +1,7 @@
 """Documents and their groups: what is written by one hand, or on one occasion, goes together.
 
-Documents of a group are not independent draws, so that the evaluation resamples groups, and a split
-that is carved from train takes whole groups. For the embedded corpus a group is an address, for a
-source with columns what `corpus.group_by` names, with `corpus.group_per` a file or what stands
-below a heading, and otherwise each document is a group of its own.
+Documents of a group are not independent draws, so the evaluation resamples groups, and a split that
+is carved from train takes whole groups (`corpus.group_by`, `corpus.group_per`).
 """
 
 import hashlib
@@ -23,8 +21,6 @@ from mlm.foundations.errors import MlmError
 OWN = "document"
 #: Beyond, neighbouring whole numbers are one floating-point number.
 _LARGEST_WHOLE = 2**53
-
-
 #: " = Title = " and no " = = Section = = ".
 _HEADING = re.compile(r"=\s+([^=\s](?:.*[^=\s])?)\s+=")
 
@@ -115,19 +111,17 @@ def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:
 
 
 def split_groups(groups: list[str], seed: int, shares: dict[str, float]) -> dict[str, list[str]]:
-    """`groups` (names) by split, each in exactly one: whole groups, never a part of one.
+    """`groups` (names) by split, each in exactly one.
 
     Each split of `shares` takes its fraction of the groups, rounded, but at least one; the
     rest is `train`. The order inside a split is that of `groups`. Which groups go where
     depends on the seed and the names, not on their order.
     """
     waiting = sorted(groups, key=lambda group: (_hash(seed, group.encode("utf-8")), group))
-    owner = {}
+    result, held_out = {"train": []}, set()
     for split in sorted(shares):
         count = max(1, round(shares[split] * len(groups)))
-        owner.update(dict.fromkeys(waiting[:count], split))
-        waiting = waiting[count:]
-    result: dict[str, list[str]] = {split: [] for split in ("train", *sorted(shares))}
-    for group in groups:
-        result[owner.get(group, "train")].append(group)
-    return result
+        own, waiting = set(waiting[:count]), waiting[count:]
+        result[split] = [group for group in groups if group in own]
+        held_out |= own
+    return result | {"train": [group for group in groups if group not in held_out]}

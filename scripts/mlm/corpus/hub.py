@@ -1,8 +1,7 @@
 """A dataset of the Hugging Face Hub at one pinned commit, from the network or from a cache.
 
-Only data files are read: `datasets` runs no code that a dataset brings along. Offline, the
-library itself would take whatever version was cached last; here the commit must be the one
-that was asked for.
+Only data files are read: `datasets` runs no code of a dataset. Offline, the library takes whatever
+version was cached last; here it must be the pinned commit.
 """
 
 import errno
@@ -12,7 +11,6 @@ from pathlib import Path
 import datasets
 import huggingface_hub
 import pyarrow as pa
-from huggingface_hub.errors import LocalEntryNotFoundError
 
 from mlm.config.corpus import Corpus
 from mlm.corpus.formats import batch_documents, check_column_type, check_columns
@@ -92,7 +90,7 @@ def _named(hub: dict) -> str:
 
 
 def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBuilder:
-    """The builder of the dataset at `revision`: from the Hub, or from one of its two caches."""
+    """The builder of the dataset at `revision`: from the Hub, or from the cache of `datasets`."""
     if Path(name).is_dir():
         raise MlmError(
             f"corpus.hub.dataset: {name!r} is a directory here, and would be read instead of "
@@ -116,48 +114,14 @@ def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBu
         if "cache" not in str(error):
             raise MlmError(f"corpus.hub.config: {error}") from None
         obstacle = str(error)
-    return _from_snapshot(name, config, revision, obstacle)
-
-
-def _from_snapshot(
-    name: str, config: str | None, revision: str, obstacle: str
-) -> datasets.DatasetBuilder:
-    """The builder of a dataset whose repository was downloaded as it is (`hf download`)."""
-    try:
-        directory = huggingface_hub.snapshot_download(
-            name, repo_type="dataset", revision=revision, local_files_only=True
-        )
-        _refuse_unfinished(Path(directory))
-        builder = datasets.load_dataset_builder(directory, config)
-        if all((builder.config.data_files or {}).values()):
-            return builder
-        obstacle += f"; {directory} holds a part of it only"
-    except LocalEntryNotFoundError:
-        pass
-    except FileNotFoundError as error:  # none of the configuration's files was downloaded
-        obstacle += f"; {error}"
-    except ValueError as error:
-        raise MlmError(f"corpus.hub.config: {error}") from None
     arguments = ", ".join(map(repr, (name, config) if config else (name,)))
     raise MlmError(
         f"The Hub dataset {name} at the commit {revision} is needed, but neither the Hub "
         f"({datasets.config.HF_ENDPOINT}) nor a cache gave it: {obstacle}.\n"
         "With a network, on this machine or on another one whose HF_HOME is then copied to "
         f"{huggingface_hub.constants.HF_HOME} here:\n"
-        f"  hf download --repo-type dataset --revision {revision} {name}\n"
-        f'or: python -c "import datasets; datasets.load_dataset({arguments}, '
+        f'  python -c "import datasets; datasets.load_dataset({arguments}, '
         f"revision='{revision}')\"\n"
-        "Then run the same command here; HF_HUB_OFFLINE=1 spares the waiting. Or set "
+        "Then run the same command here, with HF_HUB_OFFLINE=1 to save waiting. Or set "
         "corpus.source to files and name files of your own"
     )
-
-
-def _refuse_unfinished(snapshot: Path) -> None:
-    # A download that was cut off leaves such files; reading the rest would lose text silently.
-    unfinished = list((snapshot.parents[1] / "blobs").glob("*.incomplete"))
-    broken = [path for path in snapshot.rglob("*") if not path.exists()]
-    if unfinished or broken:
-        raise MlmError(
-            f"The download in {snapshot} is not finished: {len(unfinished) + len(broken)} of its "
-            "files are missing or incomplete. Run the same hf download again, with a network"
-        )

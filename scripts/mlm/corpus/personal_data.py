@@ -6,6 +6,7 @@ takes time linear in the text.
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from ipaddress import IPv6Address
 
 from mlm.corpus.rule_counts import Taken
@@ -44,36 +45,26 @@ class PersonalData:
         for kind, action in self._kinds.items():
             if not any(character in text for character in _NEEDED[kind]):
                 continue
-            replacement = _Replacement(self._placeholders[kind])
-            replaced = _PATTERNS[kind].sub(replacement, text)
-            if not replacement.characters:
+            found = [m[0] for m in _PATTERNS[kind].finditer(text) if _is_personal(m[0])]
+            if not found:
                 continue
             rule = f"personal_data.{kind}"
             if action == "drop":
                 taken.append(Taken(rule, len(text), None))
                 return text, kind
-            taken.append(Taken(rule, replacement.characters, None))
-            text = replaced
+            taken.append(Taken(rule, sum(map(len, found)), None))
+            put = partial(_replaced, self._placeholders[kind])
+            text = _PATTERNS[kind].sub(put, text)
         return text, None
 
 
-class _Replacement:
-    """Puts a placeholder in the place of what a pattern found, and counts what it took."""
-
-    def __init__(self, placeholder: str):
-        self._placeholder, self.characters = placeholder, 0
-
-    def __call__(self, match: re.Match) -> str:
-        found = match[0]
-        if ":" in found and not _is_address(found):
-            return found
-        self.characters += len(found)
-        return self._placeholder
+def _replaced(placeholder: str, match: re.Match) -> str:
+    return placeholder if _is_personal(match[0]) else match[0]
 
 
-def _is_address(text: str) -> bool:
+def _is_personal(found: str) -> bool:
+    # The pattern of IPv6 addresses finds more than these.
     try:
-        IPv6Address(text)
+        return ":" not in found or bool(IPv6Address(found))
     except ValueError:
         return False
-    return True
