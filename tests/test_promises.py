@@ -164,7 +164,7 @@ PROMISES = {
         WHOLE + "test_snakemakes_own_report_and_graph_are_made"
     ],
     "Your files": [
-        STALENESS + "test_a_source_replaced_by_a_file_with_an_old_date_reruns_everything",
+        STALENESS + "test_an_edited_file_reruns_what_uses_it_and_a_date_reruns_nothing",
         STALENESS + "test_touched_code_reruns_nothing",
     ],
     "Operational settings": [
