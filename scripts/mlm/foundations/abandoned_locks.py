@@ -3,9 +3,9 @@ an interrupt: jobs end with their Snakemake.
 
 Snakemake locks with files, which outlive a process that is killed. Beside them, every Snakemake
 that runs this workflow holds a shared lock of the kernel's (flock(2)), which ends with its
-holder, however that ends. Where nobody holds it, and nobody on another machine has held it since
-Snakemake's lock files were made, these belong to nobody. A job may outlive its Snakemake; it holds
-such a lock of its own, so that the same job of the next run begins when it has ended.
+holder. If nobody holds it, and no other machine has held it since Snakemake's lock files were made,
+these belong to nobody. A job may outlive its Snakemake; it holds such a lock of its own, so that
+the same job of the next run begins after it.
 """
 
 import contextlib
@@ -58,9 +58,8 @@ def hold_directory(directory: Path, say: Callable[[str], None]) -> None:
         shutil.rmtree(theirs, ignore_errors=True)
         say("A run that was killed had left this directory locked; the lock was removed.")
     else:
-        others = [name for name, *_ in machines if name != socket.gethostname()]
-        where = f"it may run on {', '.join(others)}" if others else "it is not known where it runs"
-        say(_left(theirs, where))
+        others = ", ".join(name for name, *_ in machines if name != socket.gethostname())
+        say(_left(theirs, f"it may run on {others}" if others else "it is not known where it runs"))
     _enter(holder, machines)
     fcntl.flock(holder, fcntl.LOCK_SH)
 
@@ -138,8 +137,7 @@ def _machines(holder: TextIO) -> list[list[str]]:
 
 def _here() -> list[str]:
     # Containers of one kernel have several names, and one boot id.
-    boot = _BOOT.read_text().strip() if _BOOT.exists() else "unknown"
-    return [socket.gethostname(), boot]
+    return [socket.gethostname(), _BOOT.read_text().strip() if _BOOT.exists() else "unknown"]
 
 
 def _is_here(machine: list[str]) -> bool:

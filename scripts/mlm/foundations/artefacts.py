@@ -7,7 +7,6 @@ recorded, and the report can be traced to the corpus without a database.
 """
 
 import csv
-import hashlib
 import io
 import json
 import os
@@ -46,55 +45,41 @@ def write_artefact(path: str | os.PathLike, value: dict) -> None:
 def read_artefact(path: str | os.PathLike) -> dict:
     """The content of the artefact `path`, without its seal.
 
-    Raises MlmError, with the way to have it made again, where the file is missing, empty, cut,
+    Raises MlmError, with the way to have it made again, if the file is missing, empty, cut,
     no JSON object, or not what its maker wrote.
     """
     try:
         content = json.loads(Path(path).read_bytes())
+        if not isinstance(content, dict):
+            damage = f"it holds {type(content).__name__}, an object is expected"
+        elif (seal := content.pop(_SEAL, None)) is None:
+            damage = "it has no seal of its content"
+        elif seal != value_sha256(content):
+            damage = (
+                f"its content is not what was written (the seal {str(seal)[:12]}… does not fit)"
+            )
+        else:
+            return content
     except FileNotFoundError:
         raise MlmError(f"{path} is missing. {remedy(path)}") from None
-    except ValueError as error:
-        raise MlmError(
-            f"{path} is damaged: not readable as JSON ({error}). {remedy(path)}"
-        ) from None
-    if not isinstance(content, dict):
-        raise MlmError(
-            f"{path} is damaged: it holds {type(content).__name__}, an object is expected. "
-            f"{remedy(path)}"
-        )
-    seal = content.pop(_SEAL, None)
-    if seal is None:
-        raise MlmError(f"{path} is damaged: it has no seal of its content. {remedy(path)}")
-    if seal != _seal_of(content):
-        raise MlmError(
-            f"{path} is damaged: its content is not what was written (the seal {str(seal)[:12]}… "
-            f"does not fit). {remedy(path)}"
-        )
-    return content
-
-
-def _seal_of(content: dict) -> str | None:
-    try:
-        return value_sha256(content)
-    except ValueError:  # NaN, which no artefact holds
-        return None
+    except ValueError as error:  # also of NaN, which no artefact holds
+        damage = f"not readable as JSON ({error})"
+    raise MlmError(f"{path} is damaged: {damage}. {remedy(path)}")
 
 
 def result_sha256(path: str | os.PathLike) -> str:
     """The sha256 of a result: of a table with times or speeds, without those.
 
-    Those are never the same twice; all that can be asked of them is to be numbers.
+    Those are never the same twice; they only have to be numbers.
     """
     if not str(path).endswith(".csv"):
         return file_sha256(path)
-    content = Path(path).read_bytes()
     with suppress(ValueError, StopIteration):
-        rows = csv.reader(io.StringIO(content.decode("utf-8"), newline=""), strict=True)
-        header = next(rows)
-        timed = [i for i, name in enumerate(header) if name in _TIMED]
-        if timed:
+        text = Path(path).read_bytes().decode("utf-8")
+        header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+        if timed := [i for i, name in enumerate(header) if name in _TIMED]:
             return value_sha256([header, *(_without_times(row, timed) for row in rows)])
-    return hashlib.sha256(content).hexdigest()
+    return file_sha256(path)
 
 
 def _without_times(row: list[str], timed: list[int]) -> list[str]:
@@ -123,7 +108,7 @@ class MadeFrom:
 
 
 def made_from(artefact: dict) -> MadeFrom:
-    """The record in the content of an artefact; empty where a script was run by hand."""
+    """The record in the content of an artefact; empty if a script was run by hand."""
     return MadeFrom(**artefact.get(_MADE_FROM, {}))
 
 
@@ -134,9 +119,7 @@ def settings_digests(params: Mapping[str, Any]) -> dict[str, str]:
 
 def is_artefact(path: str | os.PathLike) -> bool:
     """Whether `path` is one of the JSON files that are sealed (a tokenizer's are not)."""
-    if not str(path).endswith(".json"):
-        return False
-    return PurePath(path).name not in _OTHER_JSON
+    return str(path).endswith(".json") and PurePath(path).name not in _OTHER_JSON
 
 
 #: JSON files in layouts of transformers and sentence-transformers, which have no place for a seal.

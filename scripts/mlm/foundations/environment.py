@@ -101,7 +101,7 @@ def check_environment(requirements: Path) -> None:
 
 
 def check_place(directory: Path) -> None:
-    """Raise MlmError where results cannot be written below `directory`, or hardly fit.
+    """Raise MlmError if results cannot be written below `directory`, or hardly fit.
 
     Writes nothing itself, so that a dry run leaves no trace.
     """
@@ -136,14 +136,11 @@ def refuse_future_dates(paths: Iterable[str]) -> None:
     link, its own date counts, too.
     """
     latest, ahead = time.time() + 1, {}
-    for path in sorted(set(paths)):
-        if os.path.exists(path):
-            stats = {"touch": os.stat(path)}
-            if os.path.islink(path):
-                stats["touch -h"] = os.lstat(path)
-            # Absolute: Snakemake may work in another directory than the user.
-            place = os.path.abspath(path)
-            ahead |= {(c, place): s.st_mtime for c, s in stats.items() if s.st_mtime > latest}
+    for path in sorted(filter(os.path.exists, set(paths))):
+        for command, stat in (("touch", os.stat), ("touch -h", os.lstat)):
+            if (date := stat(path).st_mtime) > latest and (stat is os.stat or os.path.islink(path)):
+                # Absolute: Snakemake may work in another directory than the user.
+                ahead[command, os.path.abspath(path)] = date
     if ahead:
         (_, first), date = next(iter(ahead.items()))
         named: dict[str, list[str]] = {}

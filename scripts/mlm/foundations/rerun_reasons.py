@@ -8,7 +8,9 @@ import ast
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from mlm.foundations.artefacts import made_from, settings_digests
@@ -73,25 +75,22 @@ def stages(jobs: list[PlannedJob], config: dict, directory: str | Path = ".") ->
     """
     found: dict[tuple, PlannedStage] = {}
     for job in jobs:
-        if job.rule == "all":
-            continue
-        outputs = [Path(directory) / path for path in job.output.split(", ")]
-        reasons = reasons_in_words(job.reason, config, _recorded_settings(outputs))
-        stage = found.setdefault((job.rule, *reasons), PlannedStage(job.rule, [], reasons))
-        stage.jobs.append(job.wildcards)
+        if job.rule != "all":
+            outputs = [Path(directory) / path for path in job.output.split(", ")]
+            reasons = reasons_in_words(job.reason, config, _recorded_settings(outputs))
+            stage = found.setdefault((job.rule, *reasons), PlannedStage(job.rule, [], reasons))
+            stage.jobs.append(job.wildcards)
     return list(found.values())
 
 
-def _recorded_settings(outputs: Iterable[Path]) -> dict[str, str]:
+def _recorded_settings(outputs: Iterable[Path]) -> Mapping[str, str]:
     """The digest of each param by name, as the first of `outputs` with a record has them."""
     for path in outputs:
-        if path.suffix == ".json" and path.is_file():
-            try:
-                record = made_from(json.loads(path.read_bytes()))
-            except (ValueError, TypeError, AttributeError, OSError):
-                continue  # damaged, or of another version: Snakemake's start has told of it
-            if record.settings:
-                return dict(record.settings)
+        # Of what is damaged or of another version, Snakemake's start has told.
+        with suppress(ValueError, TypeError, AttributeError, OSError):
+            settings = made_from(json.loads(path.read_bytes())).settings
+            if path.suffix == ".json" and settings:
+                return settings
     return {}
 
 
@@ -102,47 +101,38 @@ def reasons_in_words(
 
     `recorded` has the digests of the job's params as they were, by name: Snakemake gives no names.
     """
-    starts = sorted((reason.find(kind), kind) for kind in _KINDS if kind in reason)
+    starts = sorted(reason.find(kind) for kind in _KINDS if kind in reason)
     words = []
-    for (start, kind), end in zip(starts, [s for s, _ in starts[1:]] + [len(reason)], strict=True):
+    for start, end in pairwise([*starts, len(reason)]):
         text = reason[start:end].strip().rstrip(";")
-        rest = text[len(kind) :].lstrip(": ")
-        if kind.startswith("Params"):
-            words += _changed_params(text, config, recorded or {})
-        elif kind == "Updated input files":
-            words += [f"{path} changed" for path in sorted(rest.split(", "))]
-        elif kind == "Input files updated by another job":
-            words.append(f"follows from {_stages_of(rest.split(', '))}")
-        elif kind == "Missing output files":
-            words.append(f"{_brief(sorted(rest.split(', ')))} not made yet")
-        elif kind.startswith("Set of input"):
-            words.append("other input files than last time")
-        elif kind.startswith("Code"):
-            words.append("its script or the rule itself was edited")
-        else:
-            words.append(text[0].lower() + text[1:])
+        kind, _, rest = text.partition(": ")
+        paths = sorted(rest.split(", "))
+        match kind.split()[0]:
+            case "Params":
+                words += _changed_params(text, config, recorded or {})
+            case "Updated":
+                words += [f"{path} changed" for path in paths]
+            case "Input":
+                words.append(f"follows from {', '.join(sorted(set(map(_stage_of, paths))))}")
+            case "Missing":
+                brief = f"{paths[0]} and {len(paths) - 1} more"
+                words.append(f"{' and '.join(paths) if len(paths) <= 2 else brief} not made yet")
+            case "Set":
+                words.append("other input files than last time")
+            case "Code":
+                words.append("its script or the rule itself was edited")
+            case _:
+                words.append(text[0].lower() + text[1:])
     return words or [reason or "no reason given"]
 
 
-def _stages_of(paths: list[str]) -> str:
-    """The stages that make `paths`: `tokenizer` for results/tokenizer/x.json, and so on."""
-    names = set()
-    for path in paths:
-        parts = path.strip().split("/")
-        if parts[:2] == ["results", "runs"] and len(parts) > 3:
-            name = parts[3].split(".")[0]
-            names.add({"model": "pretrain", "trained": "pretrain"}.get(name, name))
-        elif parts[0] == "results" and len(parts) > 1:
-            names.add(parts[1].split(".")[0])
-        else:
-            names.add(path.strip())
-    return ", ".join(sorted(names))
-
-
-def _brief(paths: list[str]) -> str:
-    if len(paths) <= 2:
-        return " and ".join(paths)
-    return f"{paths[0]} and {len(paths) - 1} more"
+def _stage_of(path: str) -> str:
+    """The stage that makes `path`: `tokenizer` for results/tokenizer/x.json, and so on."""
+    parts = path.strip().split("/")
+    if parts[:2] == ["results", "runs"] and len(parts) > 3:
+        name = parts[3].split(".")[0]
+        return {"model": "pretrain", "trained": "pretrain"}.get(name, name)
+    return parts[1].split(".")[0] if parts[0] == "results" and len(parts) > 1 else path.strip()
 
 
 def _changed_params(text: str, config: dict, recorded: Mapping[str, str]) -> list[str]:
@@ -177,22 +167,23 @@ def _changed(place: str, way: tuple[str, ...], old, new) -> str:
 
 
 def _values(text: str) -> list:
-    text = text.strip()
-    return [] if text.startswith("<nothing") else list(ast.literal_eval(f"[{text}]"))
+    return (
+        [] if text.strip().startswith("<nothing") else list(ast.literal_eval(f"[{text.strip()}]"))
+    )
 
 
 def _pairs(before: list, now: list) -> list[tuple]:
     """Old and new values that belong together: those with the most keys in common."""
+
+    def likeness(old, new) -> int:
+        both = isinstance(old, dict) and isinstance(new, dict)
+        return len(old.keys() & new.keys()) if both else int(type(old) is type(new))
+
     pairs, left = [], list(now)
     for old in before:
-        scores = [
-            len(old.keys() & new.keys())
-            if isinstance(old, dict) and isinstance(new, dict)
-            else int(type(old) is type(new))
-            for new in left
-        ]
-        best = max(range(len(left)), key=scores.__getitem__, default=None)
-        pairs.append((old, left.pop(best) if best is not None and scores[best] else None))
+        best = max(range(len(left)), key=lambda i: likeness(old, left[i]), default=None)
+        alike = best is not None and likeness(old, left[best])
+        pairs.append((old, left.pop(best) if alike else None))
     return pairs + [(None, new) for new in left]
 
 

@@ -60,38 +60,33 @@ def look_over(
 
     `results` are the paths of all that the configuration asks for, `params_of` gives the params
     with which a job would make a path now, and `memory` remembers the digests of files. Results
-    that a kill left unfinished are passed over: Snakemake makes them again.
+    that a kill left unfinished are skipped: Snakemake makes them again.
     """
-    found, damaged, wanted = Found(), {}, sorted(set(results))
-    jobs, without_notes = {}, True
-    # Snakemake takes them as done, and no job can write there.
-    found.problems += [
-        f"{path} is damaged: it is a directory, and a file is expected. "
-        f"{remedy(path).replace('rm ', 'rm -r ', 1)}"
-        for path in wanted
-        if Path(path).is_dir()
-    ]
-    for path in wanted:
-        if not is_artefact(path) or not Path(path).is_file():
-            continue
-        if _noted("incomplete", path):
-            without_notes = False
-            continue
-        try:
-            record = made_from(memory.value("artefact", path, _readable))
-        except MlmError as error:
-            found.problems.append(str(error))
-            continue
-        damaged |= _damaged(path, record.outputs, memory)
-        note = _note(path)
-        without_notes &= not note and _as_recorded(record, memory)
-        jobs.setdefault(repr(record), (record, []))[1].append(path)
-        # A note on another version, which was here before, says nothing about this one.
-        if note.get("endtime") != Path(path).stat().st_mtime:
-            found.problems += of_other_settings(path, record, params_of(path))
-        strangers, replaced = _other_inputs(path, record.inputs, note, memory)
-        found.problems += strangers
-        found.replaced |= replaced
+    found, damaged, jobs, without_notes = Found(), {}, {}, True
+    for path in sorted(set(results)):
+        if Path(path).is_dir():
+            # Snakemake takes it as done, and no job can write there.
+            found.problems.append(
+                f"{path} is damaged: it is a directory, and a file is expected. "
+                f"{remedy(path).replace('rm ', 'rm -r ', 1)}"
+            )
+        elif is_artefact(path) and Path(path).is_file():
+            note = _note(path)
+            without_notes &= not note and not _noted("incomplete", path)
+            if _noted("incomplete", path):
+                continue
+            try:
+                record = made_from(memory.value("artefact", path, _readable))
+            except MlmError as error:
+                found.problems.append(str(error))
+                continue
+            damaged |= _damaged(path, record.outputs, memory)
+            without_notes &= _as_recorded(record, memory)
+            jobs.setdefault(repr(record), (record, []))[1].append(path)
+            # A note on another version, which was here before, says nothing about this one.
+            if note.get("endtime") != Path(path).stat().st_mtime:
+                found.problems += of_other_settings(path, record, params_of(path))
+            _check_inputs_of(path, record.inputs, note, memory, found)
     found.problems += damaged.values()
     if without_notes and not found.problems:
         found.copied = _in_order_of_making(jobs.values())
@@ -103,26 +98,32 @@ def date_in_order(jobs: Iterable[Iterable[str]]) -> None:
 
     A copy has the dates of the copying, and Snakemake makes again what is older than its inputs. To
     it, a job is as old as the oldest of its results and its benchmark below logs/: all dates given
-    here lie before those that were there.
+    here are before those.
     """
     jobs = [list(files) for files in jobs]
     there = [*chain.from_iterable(jobs), *Path("logs").rglob("*")]
     oldest = min((os.stat(file).st_mtime_ns for file in there), default=0)
-    start = oldest - len(jobs) * _BETWEEN_JOBS
     for number, files in enumerate(jobs):
-        date = start + number * _BETWEEN_JOBS
+        date = oldest - (len(jobs) - number) * _BETWEEN_JOBS
         for file in files:
             os.utime(file, ns=(date, date))
 
 
+def _differs(path: str, sha256: str, memory: FileMemory) -> bool:
+    """Whether a file is there, not too large to be read here, and of another digest."""
+    place = Path(path)
+    if not place.is_file() or place.stat().st_size > LARGEST_READ:
+        return False
+    return memory.value("result", path, result_sha256) != sha256
+
+
 def _as_recorded(record: MadeFrom, memory: FileMemory) -> bool:
     """Whether all that a job read and wrote is there and has the digests of its record."""
-    files = {**record.inputs, **record.outputs}
     return bool(record.rule) and all(
         Path(file).is_file()
         and Path(file).stat().st_size <= LARGEST_READ
-        and memory.value("result", file, result_sha256) == sha256
-        for file, sha256 in files.items()
+        and not _differs(file, sha256, memory)
+        for file, sha256 in {**record.inputs, **record.outputs}.items()
     )
 
 
@@ -138,57 +139,51 @@ def _in_order_of_making(jobs: Iterable[tuple[MadeFrom, list[str]]]) -> list[list
 
 
 def _readable(path: Path) -> dict:
-    """The record of an artefact, and nothing else. Raises MlmError where it is damaged."""
+    """The record of an artefact, and nothing else. Raises MlmError if it is damaged."""
     content = read_artefact(path)
     return {key: content[key] for key in ("made_from",) if key in content}
 
 
 def _damaged(path: str, outputs: Mapping[str, str], memory: FileMemory) -> dict[str, str]:
-    problems = {}
-    for other, sha256 in sorted(outputs.items()):
-        if not Path(other).is_file() or _noted("incomplete", other):
-            continue
-        size = Path(other).stat().st_size
-        # The job that reads a larger one checks it then.
-        if size <= LARGEST_READ and memory.value("result", other, result_sha256) != sha256:
-            problems[other] = (
-                f"{other} is damaged: it is not what was written beside {path} ({size} bytes, "
-                f"recorded sha256 {sha256[:12]}…). {remedy(other)}"
-            )
-    return problems
+    # The job that reads a larger one checks it then.
+    return {
+        other: f"{other} is damaged: it is not what was written beside {path} "
+        f"({Path(other).stat().st_size} bytes, recorded sha256 {sha256[:12]}…). {remedy(other)}"
+        for other, sha256 in sorted(outputs.items())
+        if not _noted("incomplete", other) and _differs(other, sha256, memory)
+    }
 
 
-def _other_inputs(
-    path: str, inputs: Mapping[str, str], note: Mapping[str, Any], memory: FileMemory
-) -> tuple[list[str], dict[str, str]]:
-    """Inputs of `path` that are not what it was made from, where Snakemake would not notice.
+def _check_inputs_of(
+    path: str,
+    inputs: Mapping[str, str],
+    note: Mapping[str, Any],
+    memory: FileMemory,
+    found: Found,
+) -> None:
+    """Note inputs of `path` that are not what it was made from, if Snakemake would not notice.
 
-    First, in words, those that are as Snakemake's note on `path` says: then the note is on
-    another version of `path`. Second, those that changed but have dates from before it was made.
+    If they are as Snakemake's note on `path` says, the note is on another version of `path`;
+    otherwise they changed, but have dates from before it was made.
     """
-    made, strangers, replaced = Path(path).stat().st_mtime, [], {}
     for other, sha256 in sorted(inputs.items()):
-        place = Path(other)
-        if not place.is_file() or place.stat().st_size > LARGEST_READ:
-            continue
-        if memory.value("result", other, result_sha256) == sha256:
+        if not _differs(other, sha256, memory):
             continue
         noted = (note.get("input_checksums") or {}).get(other)
         if noted == f"sha256:{memory.sha256(other)}":
-            strangers.append(
+            found.problems.append(
                 f"{path} was made from another {other} (sha256 {sha256[:12]}…) than is there now: "
                 f"it is an older version, or one from elsewhere. {remedy(path)}"
             )
-        elif place.stat().st_mtime <= made:
-            replaced[other] = (
+        elif Path(other).stat().st_mtime <= Path(path).stat().st_mtime:
+            found.replaced[other] = (
                 f"{other} is another than the one that {path} was made from, though its date is "
                 "older: what follows from it is made again"
             )
-    return strangers, replaced
 
 
 def of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | None) -> list[str]:
-    """A sentence where `path` is of other settings or code, and Snakemake would take it as done.
+    """A sentence if `path` is of other settings or code, and Snakemake would take it as done.
 
     It has no note on it, or one that names today's params: a note on another version of `path`.
     """
