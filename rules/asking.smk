@@ -1,11 +1,5 @@
-# What a training was shown, by what is recorded of it; and an index of the words of each split, with
-# which scripts/ask.py answers soon on large corpora, made only when asked for: target `index`.
-#
-# Requires results/corpus/{split}.json with the Parquet files beside it, results/manifests/{split}.json
-#          with the shards that it names, results/tokenizer/tokenizer.json, and training.json, evaluation.json and
-#          fill_mask.json below results/runs/{run}/.
-# Gives    results/runs/{run}/asked.json, and results/index/{split}.sqlite with
-#          results/index/{split}.json, which says what it is of.
+# What a training was shown, from its records: results/runs/{run}/asked.json; and an index of each
+# split's words, results/index/{split}.sqlite, for scripts/ask.py on large corpora (target `index`).
 
 
 rule asked:

@@ -89,6 +89,12 @@ TOKENIZER = {
     "tokenizer_settings": TOKENIZER_FILES[1:],
     "record": TOKENIZER_RECORD,
 }
+TRAINED_ON = {
+    "train": "results/manifests/train.json",
+    "validation": "results/manifests/validation.json",
+    "tokenizer": TOKENIZER_FILES[0],
+    "record": TOKENIZER_RECORD,
+}
 INDEXES = expand("results/index/{split}.{suffix}", split=SPLITS, suffix=["sqlite", "json"])
 # By these sentence-transformers opens a model.
 SENTENCE_ENCODER = {
@@ -120,20 +126,21 @@ FINETUNE_STEP = (
 )
 FINETUNE_RULES = ["finetune_data", "finetune_ridge", "finetune_fold", "finetune_merge"]
 
-# Stages that run only when asked and that the report then shows, with what they write.
+# What the report shows if it is asked for, with what it is read from.
 PREFLIGHT_WANTED = settings["preflight"]["enabled"]
 FINETUNE_WANTED = settings["finetune"]["enabled"]
 REPORT_EXTRAS = {
     name: f"results/runs/{{run}}/{file}"
     for name, file, wanted in (
+        ("preview", "preview.json", True),
+        # Shards that were made elsewhere have no text to look anything up in.
+        ("asked", "asked.json", FROM_CORPUS),
         ("preflight", "preflight.json", PREFLIGHT_WANTED or PREFLIGHT_BEFORE_TRAINING),
         ("preflight_finetune", "preflight_finetune.json", PREFLIGHT_WANTED and FINETUNE_WANTED),
         ("finetune", "finetune/metrics.json", FINETUNE_WANTED),
     )
     if wanted and name.split("_")[0] in settings["report"]["sections"]
 }
-# What training was shown is looked up in the text; shards that were made elsewhere have none.
-REPORTED_ASKED = FROM_CORPUS and "asked" in settings["report"]["sections"]
 REPORT_FIGURES = FIGURES | (FINETUNING_FIGURES if "finetune" in REPORT_EXTRAS else {})
 
 PUBLISH = settings["publish"]
@@ -165,10 +172,7 @@ def identities(paths):
 
 
 def of_run(section, *keys, without=()):
-    """Section `section` as the job's run sees it, for `params`.
-
-    Narrowed to `keys`, or to all but the keys `without`.
-    """
+    """Section `section` as the job's run sees it: `keys`, or all but those `without`."""
 
     def narrowed(wildcards):
         whole = run_section(settings, wildcards.run, section)
@@ -188,11 +192,8 @@ def model_of(wildcards):
 
 
 def operational(**values):
-    """Settings that change no byte of any result, for the param `operational`.
-
-    A change of them reruns nothing: Snakemake does not compare a param that a function makes from
-    the job's outputs, and no result records this one. Values may be functions of the wildcards.
-    """
+    """The param `operational`: settings that change no byte and rerun nothing, since Snakemake does
+    not compare a param that a function makes from the job's outputs."""
 
     def of_job(wildcards, output):
         return {k: v(wildcards) if callable(v) else v for k, v in values.items()}
@@ -243,10 +244,7 @@ with errors_in_words():
 
 
 def staged_shards(*splits):
-    """The shards of `splits` as the input `staged` where results live in a bucket: only fetched.
-
-    Elsewhere none: jobs depend on the manifest, and what is done does not need its shards again.
-    """
+    """The shards of `splits`, to be fetched if results are in a bucket. Jobs depend on manifests."""
     if workflow.storage_settings.default_storage_provider is None:
         return []
     return [file for split in splits for file in SHARD_FILES[split]]
@@ -268,13 +266,11 @@ def made_by(*names):
 
 
 def unless_refused(files, reason):
-    """`files` as the input of a target; without any, asking for the target ends with `reason`.
-
-    Any other exception Snakemake would show with an empty list of wildcards and a traceback.
-    """
+    """`files` as the input of a target; without any, asking for the target ends with `reason`."""
 
     def of_target(wildcards):
         if not files:
+            # Snakemake would show any other exception with wildcards and a traceback.
             raise SystemExit(reason)
         return files
 
@@ -325,10 +321,7 @@ def continuation_of(wildcards):
 
 
 def summary_of_continued_run(wildcards):
-    """The end of the training that the job's run continues; what it was matters, not its date.
-
-    After it, what that run forgets, if anything.
-    """
+    """The training that the job's run continues, and what it forgets; their dates do not count."""
     run = start_of(wildcards.run)["run"]
     if run is None:
         return []

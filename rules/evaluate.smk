@@ -1,7 +1,5 @@
-# Requires results/runs/{run}/model/, results/manifests/{split}.json with the shards they name,
-# and results/corpus/{split}.json.
-# Gives results/runs/{run}/evaluation.json (every figure on the test split, the baselines, and
-# what they mean in sentences) and results/runs/{run}/fill_mask.json (answers to the prompts).
+# From results/runs/{run}/model/ and the test split: evaluation.json (every figure, the baselines and
+# the verdicts) and fill_mask.json (answers to the prompts) below results/runs/{run}/.
 
 
 rule evaluate:

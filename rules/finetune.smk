@@ -1,24 +1,13 @@
-# Fine-tuning: a pretrained model on a task, beside the same network from random
-# weights and a counting baseline, on the same folds.
-#
-# Requires  results/runs/{run}/model/
-# Gives     results/finetune/examples.csv, .json       passages, targets and folds
-#           results/finetune/tfidf_ridge.csv, .json    the baseline's predictions and choices
-#           results/runs/{run}/finetune/{start}/fold-{fold}/   one job each, all seeds
-#           results/runs/{run}/finetune/metrics.json, oof*.csv, history*.csv, model/
-# Keeps     state/{run}/finetune/   what an interrupted fold resumes from
-#
+# Fine-tuning each run's model on a task, beside the same network from random weights and a counting
+# baseline, on the same folds: results/finetune/ (examples, baseline) and results/runs/{run}/finetune/.
+# An interrupted fold resumes from state/{run}/finetune/.
 #   snakemake --cores 2 --configfile presets/finetune-cpu.yaml -- finetune
 
 FINETUNE = settings["finetune"]
 FINETUNE_SEED = settings["seed"] if FINETUNE["seed"] is None else FINETUNE["seed"]
 FINETUNE_FILES = [FINETUNE["data"]["file"]] if FINETUNE["data"]["source"] == "csv" else []
 FINETUNE_MODEL = [
-    "config.json",
-    "model.safetensors",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
+    *("config.json", "model.safetensors", *(f"{name}.json" for name in TOKENIZER_PARTS)),
     "README.md",
 ]
 
@@ -102,16 +91,13 @@ rule finetune_fold:
 rule finetune_merge:
     """Score the folds together, compare them, and keep the best fold's model."""
     input:
+        **{f"{start}_records": of_folds(start, "fold.json") for start in FINETUNE_STARTS},
+        **{f"{start}_predictions": of_folds(start, "predictions.csv") for start in FINETUNE_STARTS},
+        **{f"{start}_histories": of_folds(start, "history.csv") for start in FINETUNE_STARTS},
         table="results/finetune/examples.csv",
         summary="results/finetune/examples.json",
         ridge="results/finetune/tfidf_ridge.csv",
         ridge_record="results/finetune/tfidf_ridge.json",
-        pretrained_records=of_folds("pretrained", "fold.json"),
-        random_records=of_folds("random", "fold.json"),
-        pretrained_predictions=of_folds("pretrained", "predictions.csv"),
-        random_predictions=of_folds("random", "predictions.csv"),
-        pretrained_histories=of_folds("pretrained", "history.csv"),
-        random_histories=of_folds("random", "history.csv"),
         weights=of_folds("pretrained", "model.safetensors"),
         configs=of_folds("pretrained", "config.json"),
         tokenizer=[f"results/runs/{{run}}/model/{name}" for name in FINETUNE_MODEL[2:5]],

@@ -1,19 +1,7 @@
-# Preflight: what would fail on a TPU, found by its compiler on a machine that has none.
-#
-# Requires  results/tokenizer/tokenizer.json
-#           results/manifests/{train,validation}.json and the shards they name
-# Gives     results/runs/{run}/preflight/train_step.stablehlo, lowering.json
-#           results/runs/{run}/preflight/validation_step.stablehlo, evaluation_step-*.stablehlo
-#           results/runs/{run}/preflight/batches.json  where preflight.find_batch is on
-#           results/runs/{run}/preflight.json          the verdict, passed or not
-#           results/runs/{run}/preflight/passed.txt    only where it passed
-#           results/preflight.txt                      the table, where all runs passed
-#           results/runs/{run}/preflight_finetune.json  where finetune.enabled is on; requires
-#                                                      results/finetune/examples.csv
-#
-#   snakemake --cores 2 preflight   shows all runs as a table and fails where one does
-#
-# Its jobs need libtpu, which is in envs/requirements-preflight.txt.
+# Preflight: what would fail on a TPU, found by its compiler (libtpu) on a machine that has none.
+# Gives results/runs/{run}/preflight.json (the verdict), preflight/passed.txt beside it if it passed, and
+# results/preflight.txt (the table, if all runs passed).
+#   snakemake --cores 2 preflight   shows all runs as a table and fails if one of them would fail
 from mlm.config.chips import replicas_of
 
 # What the jobs that compile have of section `preflight`.
@@ -30,10 +18,7 @@ EVALUATION_STEPS = expand(
 rule lower_train_step:
     """Lower the very steps of training, validation and evaluation to StableHLO; check XLA's rules."""
     input:
-        train="results/manifests/train.json",
-        validation="results/manifests/validation.json",
-        tokenizer="results/tokenizer/tokenizer.json",
-        record=TOKENIZER_RECORD,
+        **TRAINED_ON,
     output:
         program="results/runs/{run}/preflight/train_step.stablehlo",
         validation="results/runs/{run}/preflight/validation_step.stablehlo",
@@ -60,10 +45,7 @@ rule lower_train_step:
 rule find_batch:
     """Search for the largest per-replica batch that fits each target, in either precision."""
     input:
-        train="results/manifests/train.json",
-        validation="results/manifests/validation.json",
-        tokenizer="results/tokenizer/tokenizer.json",
-        record=TOKENIZER_RECORD,
+        **TRAINED_ON,
     output:
         "results/runs/{run}/preflight/batches.json",
     threads: 2

@@ -1,14 +1,6 @@
-# Pretraining: one model for each run of the configuration.
-#
-# Requires  results/tokenizer/tokenizer.json and the files beside it
-#           results/manifests/{train,validation}.json and the shards they name
-#           results/corpus/train.json and its Parquet files, for a run that forgets (pretraining.forget)
-# Gives     results/runs/{run}/trained/ what a training has just made
-#           results/runs/{run}/model/   the model in the Hugging Face layout
-#           results/runs/{run}/training.csv, training.json
-#           results/holes/{run}.json    of a run that forgets: which tokens it does without
-# Keeps     state/{run}/{fingerprint}/  what an interrupted training goes on from
-# Pushes    checkpoints to the Hub meanwhile, where publish.checkpoints.every asks for it
+# Pretraining: from tokenizer, manifests and shards to results/runs/{run}/model/, training.csv and
+# training.json; trained/ has what a training has just made, state/{run}/{fingerprint}/ its checkpoints,
+# results/holes/{run}.json which tokens a run that forgets does without.
 
 
 rule holes:
@@ -34,13 +26,10 @@ rule holes:
 rule pretrain:
     """Train a masked language model from scratch, into a directory of its own."""
     input:
-        train="results/manifests/train.json",
-        validation="results/manifests/validation.json",
+        **TRAINED_ON,
         staged=staged_shards("train", "validation"),
-        tokenizer="results/tokenizer/tokenizer.json",
         tokenizer_config="results/tokenizer/tokenizer_config.json",
         special_tokens_map="results/tokenizer/special_tokens_map.json",
-        record=TOKENIZER_RECORD,
         # A TPU is rented by the minute: training on one waits for a preflight that passed. How
         # the preflight is made changes no weight, so that its date does not count.
         preflight=(
@@ -86,10 +75,7 @@ rule pretrain:
 
 
 rule keep_model:
-    """Put a finished training where everything reads it: the model before it stays until then.
-
-    Snakemake deletes the outputs of a job before it begins, and again if it fails.
-    """
+    """Put a finished training where everything reads it: the model before it stays until then."""
     input:
         **{name: f"results/runs/{{run}}/trained/{file}" for name, file in TRAINED_FILES.items()},
     output:

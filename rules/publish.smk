@@ -1,13 +1,6 @@
-# Publishing: tokenizer, shards and models in repositories of the Hugging Face Hub.
-#
-# Requires  results/tokenizer/, results/manifests/{split}.json and the shards they name,
-#           results/runs/{run}/model/, training.json, evaluation.json; HF_TOKEN
-# Gives     results/publish/tokenizer.json, dataset.json, model-{run}.json: what went where, with
-#           the ids of the commits
-#
+# Publishing tokenizer, shards and models on the Hugging Face Hub: results/publish/*.json say what went
+# where. The rules are local: the token is where snakemake itself runs, and need not travel.
 #   HF_TOKEN=… snakemake --cores 2 publish   otherwise nothing is published
-#
-# The rules are local: the token is where snakemake itself runs, and need not travel.
 
 PUBLISH_CARD = ("private", "license", "language", "source")
 PUBLISHED_CORPUS = canonical(

@@ -1,8 +1,4 @@
-# The report: one page for people, the same numbers for machines, and the figures.
-# Requires results/corpus/{split}.json, results/tokenizer/tokenizer_stats.json,
-# results/manifests/{split}.json, and training.csv and .json, evaluation.json, fill_mask.json
-# preview.json and asked.json below results/runs/{run}/.
-# Gives results/report.html, results/report.json and results/figures/*.svg.
+# The report: one page for people, the same numbers for machines (results/report.json), and the figures.
 
 # An edited template remakes the page, wherever it lies.
 TEMPLATES = [
@@ -16,19 +12,14 @@ rule report:
     """Show what was trained, on what, how good it is, and where it all came from."""
     input:
         **{name: expand(path, run=REPORTED_RUNS) for name, path in REPORT_EXTRAS.items()},
+        **{
+            name: expand(f"results/runs/{{run}}/{name}.json", run=REPORTED_RUNS)
+            for name in ("training", "evaluation", "fill_mask")
+        },
         corpus=expand("results/corpus/{split}.json", split=SPLITS) if FROM_CORPUS else [],
         tokenizer=[TOKENIZER_RECORD] if FROM_CORPUS else [],
         manifests=expand("results/manifests/{split}.json", split=SPLITS),
-        preview=(
-            expand("results/runs/{run}/preview.json", run=REPORTED_RUNS)
-            if "preview" in settings["report"]["sections"]
-            else []
-        ),
-        asked=(expand("results/runs/{run}/asked.json", run=REPORTED_RUNS) if REPORTED_ASKED else []),
-        training=expand("results/runs/{run}/training.json", run=REPORTED_RUNS),
         curves=expand("results/runs/{run}/training.csv", run=REPORTED_RUNS),
-        evaluation=expand("results/runs/{run}/evaluation.json", run=REPORTED_RUNS),
-        fill_mask=expand("results/runs/{run}/fill_mask.json", run=REPORTED_RUNS),
     output:
         page=report("results/report.html", caption="../report/page.rst", category="Report"),
         numbers="results/report.json",

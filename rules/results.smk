@@ -23,13 +23,8 @@ RESULTS = [
         place=["trained/", ""],
         file=TRAINED_FILES.values(),
     ),
-    *expand(
-        "results/runs/{run}/{artefact}.json",
-        run=REPORTED_RUNS,
-        artefact=["evaluation", "fill_mask"]
-        + (["preview"] if "preview" in settings["report"]["sections"] else [])
-        + (["asked"] if REPORTED_ASKED else []),
-    ),
+    *expand("results/runs/{run}/evaluation.json", run=REPORTED_RUNS),
+    *expand("results/runs/{run}/fill_mask.json", run=REPORTED_RUNS),
     *[file for path in REPORT_EXTRAS.values() for file in expand(path, run=REPORTED_RUNS)],
     *(made_by(*FINETUNE_RULES) if "finetune" in REPORT_EXTRAS else []),
     "results/report.html",

@@ -1,13 +1,6 @@
-# Documents to fixed-length samples of token ids, in TFRecord files.
-#
-# Requires results/corpus/{split}.json, of the Parquet files beside it those with a shard's
-#          documents, and
-#          results/tokenizer/{tokenizer,tokenizer_config,special_tokens_map}.json;
-#          or the files that shards.prebuilt names, a manifest beside them, and the tokenizer.
-# Gives    results/shards/{split}/{split}-{shard}-of-{shards}.tfrecord and a sidecar .json,
-#          results/manifests/{split}.json (names every shard: what consumers depend on),
-#          results/verification.json (target `verify`),
-#          results/runs/{run}/preview.json and results/preview.txt (target `preview`)
+# From documents to fixed-length samples of token ids, in TFRecord files with a sidecar .json each:
+# results/shards/{split}/. results/manifests/{split}.json names every shard: what consumers depend on.
+# Targets: `verify` and `preview`.
 
 import time
 

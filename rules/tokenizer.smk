@@ -1,7 +1,4 @@
-# From the corpus to a tokenizer.
-# Requires: results/corpus/{train,validation,test}.json and the Parquet files beside them
-# Gives:    results/tokenizer/{tokenizer,tokenizer_config,special_tokens_map}.json,
-#           results/tokenizer/tokenizer_stats.json
+# From the corpus to results/tokenizer/: the tokenizer in three files, and tokenizer_stats.json.
 
 from mlm.tokenizer.pretrained import source_files
 
