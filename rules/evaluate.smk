@@ -25,7 +25,6 @@ rule evaluate:
         evaluation=of_run("evaluation", without=("prompts", "top_k")),
         pretraining=of_run("pretraining", "attend"),
         accelerator=of_section("accelerator", "cpu_threads", "kind", "virtual_replicas"),
-        operational=operational(tpu=settings["accelerator"]["tpu"]),
     script:
         "../scripts/jobs/evaluate.py"
 

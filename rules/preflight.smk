@@ -85,7 +85,6 @@ rule compile_train_step:
         preflight=PREFLIGHT,
         replicas=PREFLIGHT_REPLICAS,
         pretraining=of_run("pretraining", "steps", "epochs", "tokens"),
-        tpu_name=settings["accelerator"]["tpu"]["name"],
         state_directory=lambda wildcards: run_section(settings, wildcards.run, "pretraining")[
             "checkpoint"
         ]["directory"],

@@ -68,7 +68,6 @@ rule pretrain:
             processes=of_section("accelerator", "start", "join_seconds"),
             # For a TPU that accelerator.kind: auto finds on the machine that trains.
             preflight_required=settings["preflight"]["required"],
-            tpu=settings["accelerator"]["tpu"],
         ),
     script:
         "../scripts/jobs/pretrain.py"

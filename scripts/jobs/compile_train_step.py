@@ -19,7 +19,6 @@ def main(job):
         Manifest.read(job.input.train),
         {"training": job.input.program, "validation": job.input.validation},
         dict(zip(job.params.replicas, job.input.evaluation, strict=True)),
-        tpu_name=job.params.tpu_name,
         state_directory=job.params.state_directory,
         batches=Batches.read(job.input.batches[0]) if job.input.batches else None,
         at_once=job.threads,

@@ -24,7 +24,7 @@ def main(job):
         manifests,
         {split: described.characters for split, described in corpus.items()},
         Evaluation.of_param(job.params.evaluation),
-        job.params.accelerator | {"tpu": job.params.operational["tpu"]},
+        job.params.accelerator,
         job.params.pretraining["attend"],
         carved=bool(test) and test.source.carved_from is not None and test.group_by == OWN,
         root=shards_root(Manifest.read(manifests["train"]), manifests["train"]),

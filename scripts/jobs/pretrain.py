@@ -14,7 +14,7 @@ def main(job):
 
     params, operational = job.params, job.params.operational
     common = {
-        "accelerator": params.accelerator | operational["processes"] | {"tpu": operational["tpu"]},
+        "accelerator": params.accelerator | operational["processes"],
         "seed": params.seed,
         "sequence_length": params.sequence_length,
         "corpus": params.corpus,

@@ -26,8 +26,6 @@ from mlm.config.pretraining import Pretraining
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
 
-VM = ("local", "state")
-
 
 def answer(outcome=COMPILED, **figures):
     shape = {"replicas": 4, "hosts": 1, "chips": 4} if outcome in (COMPILED, NO_MEMORY) else {}
@@ -43,7 +41,6 @@ def judge(
     findings=(),
     advice=(),
     targets=("v5e:2x2",),
-    reach=VM,
     gradient_accumulation_steps=1,
     muon_flops=None,
     forward=None,
@@ -69,8 +66,7 @@ def judge(
         Manifest.read(write_manifest_of(tmp_path / "train.json", **manifest)),
         dict.fromkeys(("training", "validation"), str(program)),
         {4: str(program)},
-        tpu_name=reach[0],
-        state_directory=reach[1],
+        state_directory="state",
         batches=Batches("estimate", dict.fromkeys(targets, searched)) if searched else None,
         compiler=lambda target, *programs, quick: [compiler[target], *(forward or ())],
     )
@@ -260,29 +256,22 @@ def test_the_time_of_collectives_is_that_of_a_ring_at_the_datasheets_bandwidth(t
     assert "not measured" in told and "30 ms" in told
 
 
-def check_reach(tmp_path, tpu_name, state="state", hosts=1, place="results", engine="tensorflow"):
+def check_reach(tmp_path, state="state", hosts=1, place="results", engine="tensorflow"):
     manifest = Manifest.read(write_manifest_of(tmp_path / "train.json", place=place))
     step = Step(precision="float32", engine=engine, per_replica_batch_size=1)
     target = Target("v3:2x2", COMPILED, replicas=8, hosts=hosts, global_batch_size=8)
-    return [(f.rule, f.severity) for f in check_data(manifest, step, target, tpu_name, state)]
-
-
-def test_a_tpu_node_cannot_read_a_local_disk(tmp_path):
-    bucket = "gs://bucket/state"
-    assert check_reach(tmp_path, "my-node", bucket) == [("readable_paths", ERROR)]
-    assert check_reach(tmp_path, "my-node", bucket, place="gs://bucket/shards") == []
-    assert check_reach(tmp_path, "my-node", place="gs://b/s") == [("readable_paths", ERROR)]
+    return [(f.rule, f.severity) for f in check_data(manifest, step, target, state)]
 
 
 def test_a_tpu_vm_can_read_its_own_disk_and_several_are_warned(tmp_path):
-    assert check_reach(tmp_path, "local") == []
-    assert check_reach(tmp_path, "local", hosts=2) == [("readable_paths", "warning")]
+    assert check_reach(tmp_path) == []
+    assert check_reach(tmp_path, hosts=2) == [("readable_paths", "warning")]
 
 
 def test_processes_of_jax_read_samples_by_their_number_from_however_few_shards(tmp_path):
     given = {"state": "gs://bucket/state", "hosts": 16, "place": "gs://bucket/shards"}
-    assert check_reach(tmp_path, "local", **given) == [("shards_for_workers", ERROR)]
-    assert check_reach(tmp_path, "local", engine="jax", **given) == []
+    assert check_reach(tmp_path, **given) == [("shards_for_workers", ERROR)]
+    assert check_reach(tmp_path, engine="jax", **given) == []
 
 
 def test_the_gate_opens_for_a_passed_preflight_only(tmp_path, capsys):

@@ -5,13 +5,10 @@ from mlm.samples.manifests import Manifest
 
 
 def check_data(
-    manifest: Manifest, step: Step, target: Target, tpu_name: str, state_directory: str
+    manifest: Manifest, step: Step, target: Target, state_directory: str
 ) -> list[Finding]:
-    """What the train split lacks for the replicas and hosts of `target`.
-
-    `tpu_name` is "local" on a TPU VM, whose own processes read the data and write the state to
-    `state_directory`; anything else is a TPU node, whose workers do and which has no disk.
-    """
+    """What the train split lacks for the replicas and hosts of `target`, which write their state to
+    `state_directory`."""
     found = []
 
     def find(rule: str, message: str, severity: str = ERROR) -> None:
@@ -37,28 +34,12 @@ def check_data(
             f"the train split has {len(manifest.shards)} shards for {target.hosts} input workers "
             f"(hosts); raise shards.count.train to {target.hosts} or more",
         )
-    local = [s.path for s in manifest.shards if not s.path.startswith("gs://")]
-    state_is_local = not state_directory.startswith("gs://")
-    if tpu_name == "local":
-        if target.hosts > 1 and (local or state_is_local):
-            find(
-                "readable_paths",
-                f"{target.hosts} hosts read the shards and write the state, each on its own disk: "
-                "put both on gs:// or on a file system that all hosts share",
-                WARNING,
-            )
-        return found
-    if local:
+    local = any(not shard.path.startswith("gs://") for shard in manifest.shards)
+    if target.hosts > 1 and (local or not state_directory.startswith("gs://")):
         find(
             "readable_paths",
-            f"{len(local)} of {len(manifest.shards)} shards are on a local disk (the first is "
-            f"{local[0]}), which the TPU node {tpu_name!r} cannot read. Keep the shards on "
-            "gs:// (shards.prebuilt), or run on a TPU VM (accelerator.tpu.name: local)",
-        )
-    if state_is_local:
-        find(
-            "readable_paths",
-            f"pretraining.checkpoint.directory is {state_directory}, a local directory; a "
-            "TPU node writes its state from the workers. Name a gs:// prefix",
+            f"{target.hosts} hosts read the shards and write the state, each on its own disk: "
+            "put both on gs:// or on a file system that all hosts share",
+            WARNING,
         )
     return found

@@ -86,7 +86,6 @@ def preflight(
     programs: dict[str, str],
     evaluation_programs: dict[int, str],
     *,
-    tpu_name: str,
     state_directory: str,
     batches: Batches | None = None,
     at_once: int = 1,
@@ -117,7 +116,7 @@ def preflight(
             target = describe(name, found, step)
             target.largest_batch = batches and batches.targets[name]
             if found.replicas:
-                findings += check_data(manifest, step, target, tpu_name, state_directory)
+                findings += check_data(manifest, step, target, state_directory)
             findings += judge(target, found, step)
             if target.memory and manifest.num_samples >= target.global_batch_size:
                 samples, length = manifest.num_samples, manifest.sequence_length

@@ -5,19 +5,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mlm.config.chips import target_problem
-from mlm.config.fields import Section, Text, Threads, named_twice, section
+from mlm.config.fields import Section, Text, Threads, named_twice
 
 #: Samples that are worth a lane of their own: with fewer, its matrices are too small to gain.
 LEAST_IN_LANE = 16
-
-
-class Tpu(Section):
-    name: Text = "local"
-    """local on a TPU VM, or the name of a TPU node."""
-    zone: str | None = None
-    """Zone of the TPU node."""
-    project: str | None = None
-    """Project of the TPU node."""
 
 
 class Accelerator(Section):
@@ -41,7 +32,6 @@ class Accelerator(Section):
     deterministic: bool = True
     """On a GPU, use kernels that give the same bits every time, and part of the result. false: the
     fastest, so that two runs may end in different weights (engine: jax)."""
-    tpu: Tpu = section(Tpu)
 
     def lanes(self, batch: int) -> int:
         """Equal parts of `batch` samples that a CPU computes at the same time in TensorFlow.

@@ -8,7 +8,7 @@ from pydantic import Field
 from mlm.config.accelerator import Accelerator, Preflight
 from mlm.config.corpus import Corpus
 from mlm.config.evaluation import Evaluation, Report
-from mlm.config.families import engine_for, unfit_tpu
+from mlm.config.families import engine_for
 from mlm.config.fields import SPLITS, Section, Seed, section, told
 from mlm.config.finetune import Finetune
 from mlm.config.model import Model
@@ -148,8 +148,6 @@ class Configuration(Section):
                 "that no document can be found in them. Set forget to [], or shards.source: corpus"
             )
         engine = engine_for(run.pretraining.engine, run.model.model_type)
-        problem = unfit_tpu(engine, self.accelerator)
-        problems += [problem] if problem else []
         if engine == "tensorflow" and (several := self.accelerator.several()):
             problems.append(
                 f"{several}, which pretraining.engine: tensorflow does not have. Set engine: jax, "

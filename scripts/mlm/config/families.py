@@ -59,19 +59,6 @@ def engine_for(asked: str, family: str) -> str:
     return "jax" if family in JAX_FAMILIES and family not in FAMILIES else "tensorflow"
 
 
-def unfit_tpu(engine: str, accelerator) -> str | None:
-    """Why an engine does not train on the TPU that section `accelerator` names, in words; None
-    where it does, or none is asked for."""
-    name = accelerator.tpu.name
-    named = accelerator.kind == "tpu" and name != "local" and not accelerator.virtual_replicas
-    if engine != "jax" or not named:
-        return None
-    return (
-        f"accelerator.tpu.name: {name}, but pretraining.engine: jax trains on the TPU of the "
-        "machine that it runs on. Run there with name: local, or set engine: tensorflow"
-    )
-
-
 def unfit_family(family: str, asked: str = "auto") -> str | None:
     """Why no model of this model_type is trained by the engine asked for, in words; None where it
     is."""

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlm.config.accelerator import Accelerator
-from mlm.config.families import unfit_tpu
-from mlm.foundations.errors import MlmError
 from mlm.training.in_jax.framework import data_mesh, prepare_jax
 from mlm.training.processes import Peers
 
@@ -50,8 +48,6 @@ def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
 
     Raises MlmError when there is no such device, saying what was looked for.
     """
-    if problem := unfit_tpu("jax", settings):
-        raise MlmError(problem)
     prepare_jax(
         settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic
     )

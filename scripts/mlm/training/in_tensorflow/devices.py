@@ -108,30 +108,16 @@ def _strategy(kind: str, settings: Accelerator) -> tf.distribute.Strategy:
 
 
 def _tpu(settings: Accelerator) -> tf.distribute.Strategy:
-    node = settings.tpu
     try:
-        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=node.name, zone=node.zone, project=node.project
-        )
-        if node.name != "local":
-            tf.config.experimental_connect_to_cluster(resolver)
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:  # every layer below raises a type of its own
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        where = f"a TPU node {node.name!r} in zone {node.zone!r} of project {node.project!r}"
-        advice = (
-            "Check name, zone and project with 'gcloud compute tpus list', that this machine may "
-            "reach it and has credentials (gcloud auth application-default login), and install"
-        )
-        if node.name == "local":
-            found = f"found: {local_tpu()}" if settings.kind == "auto" else "kind: tpu"
-            where = f"a TPU of this machine ({found}; accelerator.tpu.name: local)"
-            advice = (
-                "Rehearse here with accelerator.virtual_replicas: 8, name a TPU node in "
-                "accelerator.tpu, set accelerator.kind: cpu, or run on a TPU VM with"
-            )
+        found = f"found: {local_tpu()}" if settings.kind == "auto" else "kind: tpu"
         raise MlmError(
-            f"No TPU can be used. Tried {where}. TensorFlow {tf.__version__} says: {reason}. "
-            f"{advice} the packages of envs/requirements-tpu.txt (docs/tpu.md)."
+            f"No TPU can be used. Tried a TPU of this machine ({found}). TensorFlow "
+            f"{tf.__version__} says: {reason}. Rehearse here with accelerator.virtual_replicas: 8, "
+            "set accelerator.kind: cpu, or run on a TPU VM with the packages of "
+            "envs/requirements-tpu.txt (docs/tpu.md)."
         ) from error
     return tf.distribute.TPUStrategy(resolver)
