@@ -36,10 +36,10 @@ def main(arguments: list[str]) -> None:
 def _answer(given: argparse.Namespace, command: str) -> None:
     from mlm.asking.asking import Question, ask
     from mlm.asking.in_words import in_words
-    from mlm.config.sources import read_settings_in
+    from mlm.config.sources import read_settings
 
     overlays, values = given.configfile, given.config
-    settings = read_settings_in(given.directory, BASE / "config.yaml", overlays, values)
+    settings = read_settings(BASE / "config.yaml", overlays, values, given.directory)
     run = next(iter(settings["runs"])) if given.run is None else given.run
     if given.forget:
         from mlm.asking.forgetting import forgetting, forgetting_in_words

@@ -18,11 +18,9 @@ def main(arguments: list[str]) -> None:
     """Print the answers."""
     # First, so that a wrong option is told at once.
     given = _parsed(arguments)
-    from mlm.config.sources import read_settings_in
+    from mlm.config.sources import read_settings
 
-    settings = read_settings_in(
-        given.directory, BASE / "config.yaml", given.configfile, given.config
-    )
+    settings = read_settings(BASE / "config.yaml", given.configfile, given.config, given.directory)
     run = next(iter(settings["runs"])) if given.run is None else given.run
     model = _checked_model(run, settings)
     from mlm.evaluation.fill_mask import answers, use_cpu

@@ -27,15 +27,19 @@ _DEEPEST, _MOST_VALUES = 100, 100_000
 
 
 def read_settings(
-    defaults: Path, overlays: Iterable[str], assignments: Iterable[str] = ()
+    defaults: Path, overlays: Iterable[str], assignments: Iterable[str] = (), directory: str = "."
 ) -> Settings:
     """The resolved configuration of config.yaml, at `defaults`, with the files `overlays` merged
     into it one after the other, and after them `assignments`, each KEY=VALUE.
 
-    As `--configfile` and `--config` of Snakemake. Raises MlmError for a file that cannot be read,
-    and ConfigError with every problem found.
+    As `--configfile`, `--config` and `--directory` of Snakemake: `directory` becomes the working
+    directory, to which paths in the files are relative, and their own are not. Raises MlmError for
+    a file that cannot be read, and ConfigError with every problem found.
     """
-    overlays = list(overlays)
+    overlays = [os.path.abspath(file) if directory != "." else file for file in overlays]
+    if not os.path.isdir(directory):
+        raise MlmError(f"--directory {directory}: there is no such directory")
+    os.chdir(directory)
     overlay: dict[str, Any] = {}
     for file in overlays:
         overlay = merged(overlay, read_overlay(Path(file)))
@@ -46,21 +50,6 @@ def read_settings(
         overlay = merged(overlay, {key: _read_yaml(value, f"--config {assignment}")[0]})
     whole = merged(read_overlay(defaults), overlay)
     return settings_from(whole, overlay, [defaults, *overlays])
-
-
-def read_settings_in(
-    directory: str, defaults: Path, overlays: Iterable[str], assignments: Iterable[str]
-) -> Settings:
-    """As `read_settings`, with `directory` made the working directory.
-
-    Paths in the files are relative to it, as with Snakemake's `--directory`; the files' own paths
-    are not. Raises MlmError also if there is no such directory.
-    """
-    files = [os.path.abspath(file) if directory != "." else file for file in overlays]
-    if not os.path.isdir(directory):
-        raise MlmError(f"--directory {directory}: there is no such directory")
-    os.chdir(directory)
-    return read_settings(defaults, files, assignments)
 
 
 def settings_from(

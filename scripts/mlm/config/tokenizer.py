@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import SPLITS, FileCount, Section, Text, WordForNull, section, unpinned
+from mlm.config.fields import SPLITS, FileCount, Section, Text, WordForNull, section, told, unpinned
 
 #: Kinds that can write a character outside the vocabulary as its UTF-8 bytes.
 BYTE_FALLBACK_KINDS = ("unigram", "bpe")
@@ -36,19 +36,13 @@ class SpecialTokens(Section):
         return tuple(self.model_dump().values())
 
     def contradictions(self) -> list[str]:
-        problems, tokens = [], self.model_dump()
-        for name, text in tokens.items():
-            if any(c.isspace() for c in text):
-                problems.append(
-                    f"tokenizer.special_tokens.{name}: {text!r} holds white space, which no token "
-                    "may"
-                )
-            elif len(text) < 3 or text[0].isalnum() or text[-1].isalnum():
-                problems.append(
-                    f"tokenizer.special_tokens.{name}: {text!r} is ordinary text, which a corpus "
-                    "and a prompt may hold; put it between marks, as in "
-                    f"{'[' + name.upper() + ']'!r} or {'<' + name + '>'!r}"
-                )
+        tokens = self.model_dump()
+        problems = [
+            f"tokenizer.special_tokens.{name}: {text!r} is ordinary text, or holds white space; "
+            "put it between marks, as in '[MASK]' or '<pad>'"
+            for name, text in tokens.items()
+            if len(text) < 3 or text[0].isalnum() or text[-1].isalnum() or len(text.split()) != 1
+        ]
         if len(set(tokens.values())) != len(tokens):
             problems.append(f"tokenizer.special_tokens: two are the same in {[*tokens.values()]}")
         return problems
@@ -102,39 +96,37 @@ class Tokenizer(Section):
         return _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
 
     def contradictions(self) -> list[str]:
-        problems = []
-        if self.byte_fallback and self.kind not in BYTE_FALLBACK_KINDS:
-            reason = (
-                "longest-match-first has no piece for a single byte inside a word"
-                if self.kind == "wordpiece"
-                else "a pretrained tokenizer brings its own treatment of unknown characters"
+        problems = told(
+            (
+                self.byte_fallback and self.kind not in BYTE_FALLBACK_KINDS,
+                f"tokenizer.byte_fallback: true is not possible for kind {self.kind}; set it to "
+                f"false, or choose {' or '.join(BYTE_FALLBACK_KINDS)}",
             )
-            problems.append(
-                f"tokenizer.byte_fallback: true is not possible for kind {self.kind} ({reason}); "
-                f"set it to false, or choose {' or '.join(BYTE_FALLBACK_KINDS)}"
-            )
+        )
         if self.kind == "pretrained":
             return problems + self.pretrained.contradictions()
-        if self.vocabulary_size is not None and self.vocabulary_size <= self.reserved:
-            problems.append(
-                f"tokenizer.vocabulary_size: {self.vocabulary_size} leaves no room beside "
-                f"{self.reserved} ids for special tokens and bytes; set at least "
-                f"{self.reserved + 100}"
-            )
-        if self.kind == "unigram" and self.character_coverage < LEAST_UNIGRAM_COVERAGE:
-            problems.append(
-                f"tokenizer.character_coverage: {self.character_coverage}; sentencepiece, which "
-                f"trains the kind unigram, takes {LEAST_UNIGRAM_COVERAGE} to 1. Set that, or "
-                "choose bpe or wordpiece"
-            )
-        problems += self.special_tokens.contradictions()
-        problems += [
-            f"tokenizer.replacements: {old!r} is to be replaced by {new!r}; the first of the two "
-            "must not be empty"
-            for old, new in self.replacements
-            if not old
+        reserved = _SPECIAL_TOKENS + (_BYTES if self.byte_fallback else 0)
+        return [
+            *problems,
+            *told(
+                (
+                    self.vocabulary_size is not None and self.vocabulary_size <= reserved,
+                    f"tokenizer.vocabulary_size: {self.vocabulary_size} leaves no room beside "
+                    f"{reserved} ids for special tokens and bytes; set at least {reserved + 100}",
+                ),
+                (
+                    self.kind == "unigram" and self.character_coverage < LEAST_UNIGRAM_COVERAGE,
+                    f"tokenizer.character_coverage: {self.character_coverage}; sentencepiece, "
+                    f"which trains the kind unigram, takes {LEAST_UNIGRAM_COVERAGE} to 1. Set "
+                    "that, or choose bpe or wordpiece",
+                ),
+                (
+                    not all(old for old, _ in self.replacements),
+                    "tokenizer.replacements: the first text of a pair must not be empty",
+                ),
+            ),
+            *self.special_tokens.contradictions(),
         ]
-        return problems
 
 
 def expected_vocabulary(section: Mapping[str, Any]) -> int | None:
