@@ -12,14 +12,14 @@ def main(job):
     from mlm.publishing.publishing_jobs import publish_dataset
 
     section = Publish.of_param(job.params.publish | job.params.operational)
-    publish_dataset(
+    record = publish_dataset(
         section,
         source_in_words(section, Corpus.of_param(job.params.corpus)),
         {Path(manifest).stem: manifest for manifest in job.input.manifests},
         Path(job.input.tokenizer[0]).parent,
         job.input.record,
-        job.output[0],
     )
+    record.write(job.output[0])
 
 
 if __name__ == "__main__":

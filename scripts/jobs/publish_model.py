@@ -12,14 +12,15 @@ def main(job):
     from mlm.publishing.publishing_jobs import publish_model
 
     section = Publish.of_param(job.params.publish | job.params.operational)
-    publish_model(
+    record = publish_model(
         section,
         source_in_words(section, Corpus.of_param(job.params.corpus)),
         Path(job.input.model).parent,
-        (job.input.training, job.input.evaluation),
+        job.input.training,
+        job.input.evaluation,
         job.params.prompt,
-        job.output[0],
     )
+    record.write(job.output[0])
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ def main(job):
     from mlm.publishing.publishing_jobs import publish_tokenizer
 
     section = Publish.of_param(job.params.publish | job.params.operational)
-    publish_tokenizer(
+    record = publish_tokenizer(
         section,
         source_in_words(section, Corpus.of_param(job.params.corpus)),
         Path(job.input.tokenizer[0]).parent,
         job.input.record,
         job.params.of_corpus,
-        job.output[0],
     )
+    record.write(job.output[0])
 
 
 if __name__ == "__main__":

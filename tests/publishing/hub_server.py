@@ -1,7 +1,7 @@
 """A Hub on 127.0.0.1 for tests: accounts, repositories, LFS storage, and faults on demand.
 
 It speaks what the client speaks: whoami, repos/create, info, tree, preupload, the LFS batch with
-single and multipart uploads, commits in NDJSON, branches, and downloads. Whatever is uploaded
+uploads, commits in NDJSON, branches, and downloads. Whatever is uploaded
 is checked against the size and sha256 that were announced.
 
     python -m tests.publishing.hub_server --rate 1000000
@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tests.publishing.hub_model import Account, Fault, Repo
 
@@ -43,11 +43,9 @@ class HubServer:
         self.accounts, self.rate = accounts, rate
         self.repos: dict[tuple[str, str], Repo] = {}
         self.storage: dict[str, bytes] = {}
-        self.parts: dict[tuple[str, int], bytes] = {}
         self.faults: list[Fault] = []
         self.requests: list[tuple[str, str, int]] = []
         self.uploads: list[str] = []
-        self.page, self.multipart_above = 1000, 1 << 40
         #: Paths that a .gitignore in the repository keeps out.
         self.ignored: set[str] = set()
         # Uploads arrive while this is set, and after a minute all the same.
@@ -112,7 +110,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _serve(self, method: str) -> None:
         self.path_only = urlsplit(self.path).path
-        self.query = parse_qs(urlsplit(self.path).query)
         with self.hub.lock:
             fault = next((f for f in self.hub.faults if f.strikes(method, self.path_only)), None)
         if fault and fault.reset_after is not None:
@@ -230,21 +227,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def tree(self, kind: str, name: str, revision: str) -> None:
         repo = self.repo(kind, name)
         found = sorted(repo.commits[self.at(repo, revision)].items())
-        first = int(self.query.get("cursor", ["0"])[0])
         entries = []
-        for path, entry in found[first : first + self.hub.page]:
+        for path, entry in found:
             content = self.hub.bytes_of(entry)
-            oid = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-            shown = {"type": "file", "path": path, "size": len(content), "oid": oid}
+            shown = {"type": "file", "path": path, "size": len(content), "oid": self.oid(entry)}
             if entry[0] == "lfs":
-                sha256 = entry[1].decode()
-                shown["lfs"] = {"oid": sha256, "size": len(content), "pointerSize": 134}
+                shown["lfs"] = {"oid": shown["oid"], "size": len(content), "pointerSize": 134}
             entries.append(shown)
-        headers = {}
-        if first + self.hub.page < len(found):
-            link = f"{self.hub.address}{self.path_only}?recursive=True"
-            headers["Link"] = f'<{link}&cursor={first + self.hub.page}>; rel="next"'
-        self._answer(200, entries, headers)
+        self._answer(200, entries)
 
     def validate(self) -> None:
         self._answer(200, {"errors": [], "warnings": []})
@@ -277,42 +267,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             oid, size = asked["oid"], asked["size"]
             answer = {"oid": oid, "size": size}
             if oid not in self.hub.storage:
-                answer["actions"] = self._actions(oid, size)
+                stored = f"{self.hub.address}/storage/{oid}/{size}?X-Amz-Signature=signed-secret"
+                verify = {"href": f"{self.hub.address}/verify/{oid}"}
+                answer["actions"] = {"upload": {"href": stored}, "verify": verify}
             objects.append(answer)
         self._answer(200, {"transfer": "basic", "objects": objects})
-
-    def _actions(self, oid: str, size: int) -> dict:
-        href = f"{self.hub.address}/storage/{oid}/{size}?X-Amz-Signature=signed-secret"
-        upload: dict = {"href": href}
-        if size > self.hub.multipart_above:
-            chunk = self.hub.multipart_above
-            count = -(-size // chunk)
-            parts = {str(n): href.replace("?", f"/{n}?") for n in range(1, count + 1)}
-            upload["header"] = {"chunk_size": str(chunk)} | parts
-        verify = {"href": f"{self.hub.address}/verify/{oid}"}
-        return {"upload": upload, "verify": verify}
 
     def store(self, oid: str, size: str) -> None:
         if self.headers.get("Authorization"):
             self.hub.wrong.append("the token was sent to the storage")
-        self._keep(oid, int(size), self.body)
-        self._answer(200, {})
-
-    def store_part(self, oid: str, _size: str, number: str) -> None:
-        self.hub.parts[oid, int(number)] = self.body
-        self._answer(200, {}, {"ETag": f'"{hashlib.md5(self.body).hexdigest()}"'})
-
-    def complete(self, oid: str, size: str) -> None:
-        numbers = [part["partNumber"] for part in json.loads(self.body)["parts"]]
-        self._keep(oid, int(size), b"".join(self.hub.parts[oid, n] for n in numbers))
-        self._answer(200, {})
-
-    def _keep(self, oid: str, size: int, content: bytes) -> None:
-        if len(content) != size or hashlib.sha256(content).hexdigest() != oid:
-            self.hub.wrong.append(f"{oid}: {len(content)} bytes of {size} came")
+        if len(self.body) != int(size) or hashlib.sha256(self.body).hexdigest() != oid:
+            self.hub.wrong.append(f"{oid}: {len(self.body)} bytes of {size} came")
             raise Refusal(400, "the content is not what was announced")
-        self.hub.storage[oid] = content
+        self.hub.storage[oid] = self.body
         self.hub.uploads.append(oid)
+        self._answer(200, {})
 
     def verify(self, oid: str) -> None:
         self.account()
@@ -388,8 +357,6 @@ _ROUTES: list[tuple[str, str, Callable]] = [
     (rf"{_KIND}/{_NAME}/branch/([^/]+)", "POST", _Handler.branch),
     (rf"/(datasets/|){_NAME}\.git/info/lfs/objects/batch", "POST", _Handler.batch),
     (r"/storage/([0-9a-f]+)/(\d+)", "PUT", _Handler.store),
-    (r"/storage/([0-9a-f]+)/(\d+)/(\d+)", "PUT", _Handler.store_part),
-    (r"/storage/([0-9a-f]+)/(\d+)", "POST", _Handler.complete),
     (r"/verify/([0-9a-f]+)", "POST", _Handler.verify),
     (rf"/(datasets/|){_NAME}/resolve/([^/]+)/(.+)", "GET", _Handler.resolve),
 ]

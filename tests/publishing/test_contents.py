@@ -87,7 +87,7 @@ def published_model(results, tmp_path, every: int | None = None, **given) -> dic
         model="me/model", checkpoints={"branch": "checkpoints", "every": every}, **given
     )
     paths = (results["training"], results["evaluation"])
-    publish_model(asked, SOURCE, tmp_path / "model", paths, prompt, record)
+    publish_model(asked, SOURCE, tmp_path / "model", *paths, prompt).write(record)
     return read_json(record)
 
 
@@ -158,7 +158,8 @@ def publish_shards(tmp_path) -> dict:
     manifests = {split: str(tmp_path / f"{split}.json") for split in ("train", "validation")}
     record = tmp_path / "dataset.json"
     stats, tokenizer = recorded_tokenizer(tmp_path), tmp_path / "tokenizer"
-    publish_dataset(section(dataset="me/shards"), SOURCE, manifests, tokenizer, stats, record)
+    asked = section(dataset="me/shards")
+    publish_dataset(asked, SOURCE, manifests, tokenizer, stats).write(record)
     return read_json(record)
 
 
@@ -221,10 +222,8 @@ def test_shards_of_another_count_replace_the_old_ones(hub, small, tmp_path):
 
 
 def publish_own_tokenizer(tmp_path, of_corpus: bool = True) -> None:
-    stats, record = recorded_tokenizer(tmp_path), str(tmp_path / "record.json")
-    directory = tmp_path / "tokenizer"
-    asked = section(tokenizer="me/tokenizer")
-    publish_tokenizer(asked, SOURCE, directory, stats, of_corpus, record)
+    stats, directory = recorded_tokenizer(tmp_path), tmp_path / "tokenizer"
+    publish_tokenizer(section(tokenizer="me/tokenizer"), SOURCE, directory, stats, of_corpus)
 
 
 MODEL = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")

@@ -4,23 +4,24 @@ import traceback
 
 import pytest
 import requests
+from huggingface_hub import CommitOperationAdd
 
 from mlm.foundations.errors import MlmError
 from mlm.publishing.artefacts import Destination
 from mlm.publishing.secrecy import scrubbed, token_from_environment
-from mlm.publishing.uploads import PublishedFile, Upload, publish
+from mlm.publishing.uploads import publish
 from tests.publishing.conftest import LIMITED, READING, TOKEN
 from tests.publishing.hub_model import Fault
 
 FILES = (
-    PublishedFile.of("model.safetensors", b"\0" * 1000),
-    PublishedFile.of("README.md", b"---\nlicense: other\n---\n"),
+    CommitOperationAdd("model.safetensors", b"\0" * 1000),
+    CommitOperationAdd("README.md", b"---\nlicense: other\n---\n"),
 )
 
 
 def refusal(repository: str = "me/model", private: bool = True, attempts: int = 2) -> str:
     with pytest.raises(MlmError) as caught:
-        publish(Destination(repository, "model", private), Upload(FILES, "Publish", attempts))
+        publish(Destination(repository, "model", private), FILES, "Publish", attempts)
     shown = "".join(traceback.format_exception(caught.value))
     assert not any(token in shown for token in (TOKEN, READING, LIMITED))
     return str(caught.value)
@@ -88,7 +89,7 @@ def test_a_repository_of_someone_else(hub, exists, private):
 
 
 def test_a_repository_of_an_organisation_is_ones_own(hub):
-    publish(Destination("lab/model", "model", True), Upload(FILES, "Publish", 1))
+    publish(Destination("lab/model", "model", True), FILES, "Publish", 1)
     assert set(hub.files("lab/model")) == {"model.safetensors", "README.md"}
 
 
@@ -130,7 +131,7 @@ def test_a_network_that_breaks_down_half_way(hub, pauses):
     hub.faults.append(Fault("PUT", "storage", reset_after=500, times=100))
     assert "cannot be reached" in refusal()
     hub.faults.clear()
-    publish(Destination("me/model", "model", True), Upload(FILES, "Publish", 1))
+    publish(Destination("me/model", "model", True), FILES, "Publish", 1)
     assert hub.files("me/model")["model.safetensors"] == b"\0" * 1000
 
 
@@ -177,7 +178,7 @@ def test_an_error_of_the_program_itself_shows_no_token(hub, monkeypatch, capsys)
 
 def test_warnings_of_the_client_show_no_signed_link(hub, pauses, capsys):
     hub.faults.append(Fault("PUT", "storage", status=503))
-    publish(Destination("me/model", "model", True), Upload(FILES, "Publish", 2))
+    publish(Destination("me/model", "model", True), FILES, "Publish", 2)
     shown = capsys.readouterr().err
     assert "HTTP Error 503 thrown while requesting PUT" in shown
     assert "signed-secret" not in shown and TOKEN not in shown
@@ -202,7 +203,7 @@ def test_scrubbing(text):
 def test_the_client_is_left_as_it_was_found(hub):
     import huggingface_hub
 
-    publish(Destination("me/model", "model", True), Upload(FILES, "Publish", 1))
+    publish(Destination("me/model", "model", True), FILES, "Publish", 1)
     session = huggingface_hub.utils.get_session()
     assert type(session.get_adapter("https://x")) is not requests.adapters.HTTPAdapter
     assert "WithTimeLimits" not in type(session.get_adapter("https://x")).__name__

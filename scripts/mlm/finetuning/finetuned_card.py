@@ -3,7 +3,7 @@
 from huggingface_hub import ModelCardData
 
 from mlm.finetuning.finetuning_metrics import NAMES, Finetuning
-from mlm.training.model_card import card_text, needed_packages
+from mlm.training.model_card import card, card_table, needed_packages
 
 
 def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/directory") -> str:
@@ -11,12 +11,6 @@ def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/
 
     It holds the names of the classes and figures, and no text of the examples.
     """
-    header = ModelCardData(
-        license="other",
-        library_name="transformers",
-        pipeline_tag="text-classification",
-        tags=[metrics.task, family],
-    ).to_yaml()
     classes = metrics.shown.classes
     answer = "the predicted value as `score`"
     if classes:
@@ -25,8 +19,14 @@ def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/
     for name, described in NAMES.items():
         scored = metrics.models[name].all
         low, high = scored.interval
-        rows.append(f"| {described} | {scored.score:.3f} | {low:.3f} to {high:.3f} |")
-    parts = [
+        rows.append((described, f"{scored.score:.3f}", f"{low:.3f} to {high:.3f}"))
+    return card(
+        ModelCardData(
+            license="other",
+            library_name="transformers",
+            pipeline_tag="text-classification",
+            tags=[metrics.task, family],
+        ),
         f"# {metrics.run}, fine-tuned",
         f"A {family} model for {metrics.task} of texts, fine-tuned on "
         f"{metrics.parts['all'].examples:,} examples in {len(metrics.models['pretrained'].folds)} "
@@ -38,6 +38,5 @@ def finetuned_card(metrics: Finetuning, family: str, place: str = "path/to/this/
         f"It gives {answer}. {needed_packages(family)}",
         "## Evaluation",
         f"On the held-out examples of all folds, with {metrics.confidence:.0%} intervals.",
-        f"| model | {metrics.score} | interval |\n|---|---|---|\n" + "\n".join(rows),
-    ]
-    return card_text(header, parts)
+        card_table(["model", metrics.score, "interval"], rows),
+    )

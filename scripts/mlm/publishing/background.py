@@ -59,7 +59,7 @@ class BackgroundPushes:
         try:
             model = engine.exported()
         except Exception as error:
-            return _warn(f"step {step} is not pushed: {type(error).__name__}: {error}")
+            return _say(f"warning: step {step} is not pushed: {type(error).__name__}: {error}")
         with self._lock:
             if self._waiting is not None:
                 _say(f"step {self._waiting[0]} is not pushed: step {step} is newer")
@@ -83,9 +83,9 @@ class BackgroundPushes:
         )
         self._thread.join(wait)
         if self._thread.is_alive():
-            _warn(
-                f"the push of step {left} was not done after {wait} s and is given up. The "
-                "training's own results are complete"
+            _say(
+                f"warning: the push of step {left} was not done after {wait} s and is given up. "
+                "The training's own results are complete"
             )
 
     def stop(self) -> None:
@@ -108,16 +108,14 @@ class BackgroundPushes:
                 (step, model), self._waiting = self._waiting, None
                 self._under_way = step
             try:
-                commit = self._push(step, model)
+                _say(f"step {step} is in {self._place}, commit {self._push(step, model)}")
             except Exception as error:
                 if not self._stopped:
                     kind = "" if isinstance(error, MlmError) else f"{type(error).__name__}: "
-                    _warn(f"step {step} is not pushed: {kind}{error}")
-            else:
-                _say(f"step {step} is in {self._place}, commit {commit}")
+                    _say(f"warning: step {step} is not pushed: {kind}{error}")
 
     def _push(self, step: int, model: ExportedModel) -> str:
-        """The commit. Raises MlmError with what the pushing process says."""
+        """The commit. Raises MlmError with the words of the pushing process."""
         shutil.rmtree(self._directory, ignore_errors=True)
         self._directory.mkdir(parents=True)
         model.write(str(self._directory))
@@ -150,10 +148,6 @@ def _say(words: str) -> None:
     print(f"publish.checkpoints: {words}", file=sys.stderr, flush=True)
 
 
-def _warn(words: str) -> None:
-    _say(f"warning: {words}")
-
-
 @contextmanager
 def background_pushes(
     publish: Publish | None, state: str, beside: Sequence[Path]
@@ -170,7 +164,7 @@ def background_pushes(
             place = f"{state}/pushes" if "://" not in state else tempfile.mkdtemp("-pushes")
             pushes = BackgroundPushes(publish, place, beside)
         except (MlmError, OSError) as error:
-            _warn(f"no checkpoints are pushed: {error}")
+            _say(f"warning: no checkpoints are pushed: {error}")
     try:
         yield pushes
         if pushes is not None:

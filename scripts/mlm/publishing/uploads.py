@@ -9,7 +9,6 @@ is the process that pushes a checkpoint during a training (see `background`): it
 ends when its standard input does.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -20,15 +19,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
-from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 from mlm.publishing.artefacts import Destination
 from mlm.publishing.client import hub_client
@@ -46,68 +44,40 @@ FILES_IN_A_COMMIT = 50
 _LONGEST_PAUSE = 60.0
 
 
-class PublishedFile(NamedTuple):
-    """A file for a repository: its path there, and its content, a local file or bytes."""
-
-    path: str
-    content: Path | bytes
-    sha256: str
-    num_bytes: int
-
-    @classmethod
-    def of(cls, path: str, content: Path | bytes) -> "PublishedFile":
-        """With digest and size. Raises OSError for a file that is missing."""
-        if isinstance(content, bytes):
-            return cls(path, content, hashlib.sha256(content).hexdigest(), len(content))
-        return cls(path, content, file_sha256(content), content.stat().st_size)
-
-    def addition(self) -> CommitOperationAdd:
-        """What the client commits. Raises MlmError if the content is not that of `sha256`."""
-        addition = CommitOperationAdd(self.path, self.content)
-        if addition.upload_info.sha256.hex() != self.sha256:
-            raise MlmError(
-                f"{self.content} changed while it was being published. Run the same command "
-                "again when nothing else writes to it"
-            )
-        return addition
+def sha256_of(file: CommitOperationAdd) -> str:
+    """The digest of a file's content when it was listed."""
+    return file.upload_info.sha256.hex()
 
 
-@dataclass(frozen=True)
-class Upload:
-    """What a branch is to hold.
+def publish(
+    destination: Destination,
+    files: Sequence[CommitOperationAdd],
+    title: str,
+    attempts: int,
+    stale: re.Pattern | None = None,
+) -> str:
+    """Upload `files`, in this order, and give the commit that holds them.
 
-    `files` are uploaded in this order. Of the branch's other files, those are removed whose path
-    matches `stale`. A request that fails for a moment is sent up to `attempts` times in a row.
-    """
-
-    files: Sequence[PublishedFile]
-    title: str
-    attempts: int
-    stale: re.Pattern | None = None
-
-
-def publish(destination: Destination, upload: Upload) -> str:
-    """Bring the destination to what `upload` says, and give the commit that holds it.
-
-    A missing repository or branch is made. Raises MlmError, without secrets, if the token or the
-    destination is unfit, or if the Hub or the network failed `attempts` times in a row.
+    A missing repository or branch is made. Of the branch's other files, those are removed whose
+    path matches `stale`. A request that fails for a moment is sent up to `attempts` times in a row.
+    Raises MlmError, without secrets, if the token or the destination is unfit, if a file changed
+    since it was listed, or if the Hub or the network fails for longer.
     """
     with _connected(destination) as api:
-        tried = partial(_retried, upload.attempts)
+        tried = partial(_retried, attempts)
         tried(lambda: _make(api, destination))
         there = tried(lambda: _paths(api, destination))
-        wanted = {file.path for file in upload.files}
-        stale = [p for p in sorted(there - wanted) if upload.stale and upload.stale.fullmatch(p)]
-        size = FILES_IN_A_COMMIT
-        groups = [upload.files[i : i + size] for i in range(0, len(upload.files), size)]
-        for number, group in enumerate(groups, 1):
-            title = upload.title
-            title += f" ({number}/{len(groups)})" if len(groups) > 1 else ""
-            gone = stale if number == len(groups) else []
-            total = sum(file.num_bytes for file in group)
-            where = f"{destination.repository}: {title}"
+        wanted = {file.path_in_repo for file in files}
+        gone = [p for p in sorted(there - wanted) if stale and stale.fullmatch(p)]
+        count = -(-len(files) // FILES_IN_A_COMMIT)
+        for number in range(1, count + 1):
+            group = files[FILES_IN_A_COMMIT * (number - 1) : FILES_IN_A_COMMIT * number]
+            words = f"{title} ({number}/{count})" if count > 1 else title
+            total = sum(file.upload_info.size for file in group)
+            where = f"{destination.repository}: {words}"
             print(f"{where}: {len(group)} file(s), {total:,} bytes", file=sys.stderr, flush=True)
-            commit = tried(partial(_commit, api, destination, group, gone, title))
+            removed = gone if number == count else []
+            commit = tried(partial(_commit, api, destination, group, removed, words))
         if missing := sorted(wanted - tried(lambda: _paths(api, destination))):
             raise MlmError(
                 f"{', '.join(missing[:3])}: {destination} does not hold what was uploaded. Is "
@@ -143,7 +113,7 @@ def _connected(destination: Destination) -> Iterator[HfApi]:
 
 
 def _holder(api: HfApi) -> str:
-    """Whose token it is, to be put behind a sentence; "" if the Hub does not say."""
+    """The token's owner, to be put behind a sentence; "" if the Hub does not say."""
     with suppress(Exception):
         found = api.whoami()
         more = ", ".join(sorted(each["name"] for each in found.get("orgs") or []))
@@ -176,13 +146,25 @@ def _paths(api: HfApi, destination: Destination) -> set[str]:
     return set(api.list_repo_files(**destination.place, revision=destination.branch))
 
 
-def _commit(api: HfApi, destination: Destination, files, gone: Sequence[str], title: str) -> str:
+def _commit(
+    api: HfApi,
+    destination: Destination,
+    files: Sequence[CommitOperationAdd],
+    gone: Sequence[str],
+    title: str,
+) -> str:
     """Upload `files` and remove the paths `gone` in one commit, if anything differs; its id."""
-    operations = [file.addition() for file in files]
-    operations += [CommitOperationDelete(path, is_folder=False) for path in gone]
+    # Operations remember what was sent, and are made anew for every attempt.
+    operations = [CommitOperationAdd(file.path_in_repo, file.path_or_fileobj) for file in files]
+    for listed, file in zip(files, operations, strict=True):
+        if sha256_of(file) != sha256_of(listed):
+            raise MlmError(
+                f"{file.path_or_fileobj} changed while it was being published. Run the same "
+                "command again when nothing else writes to it"
+            )
     done = api.create_commit(
         **destination.place,
-        operations=operations,
+        operations=[*operations, *(CommitOperationDelete(path, is_folder=False) for path in gone)],
         commit_message=title,
         revision=destination.branch,
         num_threads=4,
@@ -191,7 +173,7 @@ def _commit(api: HfApi, destination: Destination, files, gone: Sequence[str], ti
 
 
 def _retried(attempts: int, act: Callable[[], Any]) -> Any:
-    """What `act` gives, tried `attempts` times with growing pauses if it may still succeed."""
+    """The value of `act`, tried `attempts` times with growing pauses if it may still succeed."""
     for number in range(1, attempts + 1):
         try:
             return act()
@@ -229,10 +211,9 @@ def main(request: str) -> int:
     threading.Thread(target=_end_with_standard_input, daemon=True).start()
     asked = json.loads(request)
     try:
-        directory = sorted(Path(asked["directory"]).iterdir())
-        files = [PublishedFile.of(file.name, file) for file in directory]
-        upload = Upload(files, f"Step {asked['step']}", asked["attempts"])
-        print(publish(Destination(**asked["destination"]), upload))
+        files = [CommitOperationAdd(f.name, f) for f in sorted(Path(asked["directory"]).iterdir())]
+        destination = Destination(**asked["destination"])
+        print(publish(destination, files, f"Step {asked['step']}", asked["attempts"]))
     except (MlmError, OSError) as error:
         print(error)
         return 1
