@@ -47,11 +47,6 @@ def test_a_damaged_artefact_is_named_with_the_command_that_mends_it(tmp_path, da
         read_artefact(path)
 
 
-def test_a_missing_artefact_is_named(tmp_path):
-    with pytest.raises(MlmError, match=r"a\.json is missing"):
-        read_artefact(tmp_path / "a.json")
-
-
 @pytest.mark.parametrize(
     "path", ["results/a/b.json", ".snakemake/storage/gcs/x/results/a/b.json", "/p/results/a/b.json"]
 )
@@ -166,15 +161,6 @@ class TestFileMemory:
         path.write_text(text)
         os.utime(path, (time.time() - seconds,) * 2)
         return path
-
-    def test_a_file_is_read_again_only_when_it_changed(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0)
-        path, read = tmp_path / "x", []
-        path.write_text("a")
-        memory = FileMemory(None)
-        for _ in range(2):
-            memory.value("length", path, lambda p: read.append(p) or len(p.read_text()))
-        assert len(read) == 1
 
     def test_a_change_that_keeps_size_date_and_inode_is_seen(self, tmp_path, monkeypatch):
         """As an edit in place followed by `touch -r` does: the inode's change date tells."""

@@ -128,19 +128,3 @@ def test_a_damaged_model_is_named(model, damage, name):
 
     path = damaged(model / name, damage)
     refused(path, lambda: (load_tokenizer(model), load_model(model)))
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_configuration_is_named_before_prompts_are_read(model, damage):
-    from mlm.evaluation.fill_mask import answers
-
-    path = damaged(model / "config.json", damage)
-    refused(path, lambda: answers(model, ["a [MASK]"], 1))
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_configuration_is_named_by_fine_tuning(model, damage):
-    from mlm.finetuning.sequence_model import read_sequence_model
-
-    path = damaged(model / "config.json", damage)
-    refused(path, lambda: read_sequence_model(model, 1, 0.0))

@@ -13,7 +13,6 @@ from mlm.foundations import environment
 from mlm.foundations.environment import (
     check_environment,
     check_place,
-    pinned_versions,
     refuse_future_dates,
 )
 from mlm.foundations.errors import MlmError
@@ -23,10 +22,6 @@ REQUIREMENTS = Path(__file__).parents[2] / "envs" / "requirements.txt"
 
 def test_the_pinned_environment_passes():
     check_environment(REQUIREMENTS)
-
-
-def test_every_checked_package_is_pinned():
-    assert set(environment.PACKAGES) <= set(pinned_versions(REQUIREMENTS))
 
 
 def test_missing_and_other_versions_are_told_together(monkeypatch):
@@ -85,12 +80,6 @@ def test_an_old_python_reads_what_tells_it_so(file):
 def test_results_that_are_a_file_are_refused(tmp_path):
     (tmp_path / "results").write_text("")
     with pytest.raises(MlmError, match="results is a file; a directory is expected"):
-        check_place(tmp_path)
-
-
-def test_a_place_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(environment.os, "access", lambda place, mode: False)
-    with pytest.raises(MlmError, match="cannot be written to"):
         check_place(tmp_path)
 
 

@@ -49,12 +49,6 @@ def test_a_problem_for_the_user_has_no_traceback(tmp_path, capsys):
     assert "Traceback" not in shown
 
 
-def test_a_full_disk_is_told_in_words(tmp_path, capsys):
-    error = OSError(errno.ENOSPC, "No space left on device", "results/a")
-    shown = message_of(error, tmp_path, capsys)
-    assert "No space left" in shown and "results/a" in shown and "Traceback" not in shown
-
-
 class ResourceExhaustedError(Exception):
     """As TensorFlow's, which is no OSError."""
 
@@ -65,11 +59,6 @@ def test_a_full_disk_is_told_in_words_whichever_library_met_it(tmp_path, capsys,
     shown = message_of(error, tmp_path, capsys)
     assert "No space left on the disk or in the quota (state/a/events.v2)" in shown
     assert "Traceback" not in shown
-
-
-def test_memory_that_does_not_suffice_is_no_full_disk(tmp_path, capsys):
-    error = ResourceExhaustedError("OOM when allocating tensor with shape[64,512]")
-    assert "Traceback" in message_of(error, tmp_path, capsys)
 
 
 def test_a_full_disk_is_told_in_words_though_the_log_fails_first(tmp_path, capfd):

@@ -70,12 +70,6 @@ def test_the_totals_are_those_of_the_shards(made):
     assert found["documents"] == 10 and found["format_version"] == 1
 
 
-def test_the_manifest_says_how_the_samples_are_grouped(made):
-    directory, summaries, manifest = made
-    assert manifest.group_by == "document"
-    assert remerge(directory, summaries, group_by="speech").group_by == "speech"
-
-
 def test_a_changed_shard_is_noticed_and_named(made):
     directory, summaries, manifest = made
     file = directory / summaries[1][0]
@@ -103,19 +97,6 @@ def test_another_format_version_is_refused(made):
     write_artefact(path, read_artefact(path) | {"format_version": 2})
     with pytest.raises(MlmError, match="format version 1 was expected, found 2"):
         Manifest.read(path)
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"format_version": 1}'])
-def test_what_is_no_manifest_is_refused(tmp_path, text):
-    (tmp_path / "train.json").write_text(text)
-    with pytest.raises(MlmError, match=r"train\.json is damaged"):
-        Manifest.read(tmp_path / "train.json")
-
-
-def test_a_manifest_that_lacks_something_is_refused(tmp_path):
-    write_artefact(tmp_path / "train.json", {"format_version": 1})
-    with pytest.raises(MlmError, match=r"train\.json: the field split is missing"):
-        Manifest.read(tmp_path / "train.json")
 
 
 def test_wrong_totals_are_refused(made):

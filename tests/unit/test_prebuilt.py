@@ -84,14 +84,6 @@ def test_a_manifest_that_is_none_is_named(tmp_path, content):
         manifest_of(tmp_path)
 
 
-def test_two_manifests_beside_the_shards_are_refused(tmp_path):
-    shard(tmp_path, 0, 2)
-    for name in ("train.json", "manifest.json"):
-        (tmp_path / name).write_text("{}")
-    with pytest.raises(MlmError, match="several manifests"):
-        manifest_of(tmp_path)
-
-
 def test_a_name_prefix_chooses_one_set_of_shards(tmp_path):
     shard(tmp_path, 0, 2, "train")
     shard(tmp_path, 0, 2, "test")
@@ -114,13 +106,6 @@ def test_a_missing_number_is_named(tmp_path):
     for number in (0, 1, 3):
         shard(tmp_path, number, 2)
     with pytest.raises(MlmError, match="shard 2 is missing between"):
-        find_shards(str(tmp_path), "train")
-
-
-def test_a_number_given_twice_is_named(tmp_path):
-    shard(tmp_path, 0, 2)
-    shard(tmp_path, 0, 3)
-    with pytest.raises(MlmError, match="are both shard 0"):
         find_shards(str(tmp_path), "train")
 
 

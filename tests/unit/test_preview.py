@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from test_manifests import made  # noqa: F401
 
-from mlm.foundations.errors import MlmError
 from mlm.samples.artefacts import Preview, PreviewSample
 from mlm.samples.preview import preview_text
 from mlm.samples.split_samples import spread_samples
@@ -96,12 +95,6 @@ def test_the_turn_of_a_sample_is_where_the_order_uses_it(preview, made):  # noqa
     shown = sorted(samples_of(preview, made, count=1000), key=lambda sample: sample.turn)
     assert [sample.index for sample in shown] == used.tolist()
     assert [sample.turn for sample in shown] == list(range(1, made[2].num_samples + 1))
-
-
-def test_a_changed_shard_is_not_shown(preview, made):  # noqa: F811
-    (made[0] / made[1][0][0]).write_bytes(b"")
-    with pytest.raises(MlmError, match="has 0 bytes; the manifest says"):
-        samples_of(preview, made)
 
 
 def test_the_terminal_gets_each_text_on_one_line_without_control_characters():

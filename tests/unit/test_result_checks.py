@@ -10,8 +10,6 @@ import pytest
 
 from mlm.foundations.artefacts import (
     check_inputs,
-    made_from,
-    read_artefact,
     record_job,
     write_artefact,
 )
@@ -19,7 +17,6 @@ from mlm.foundations.digests import FileMemory, file_sha256
 from mlm.foundations.result_checks import (
     date_in_order,
     look_over,
-    of_other_settings,
     params_by_output,
 )
 
@@ -131,24 +128,6 @@ def test_a_directory_in_a_results_place_is_named():
     )
 
 
-def test_the_memory_may_hold_anything():
-    memory = Path(".snakemake/memory.json")
-    for content in ("[]", '{"sha256 x": 3}', "null"):
-        memory.write_text(content)
-        assert FileMemory(memory).sha256(TRAINING) == file_sha256(TRAINING)
-    key = f"sha256 {Path(TRAINING).absolute()}"
-    memory.write_text(json.dumps({key: 3}))
-    assert FileMemory(memory).sha256(TRAINING) == file_sha256(TRAINING)
-
-
-def test_a_damaged_result_is_told():
-    changed = Path(EVALUATION).read_text().replace("3.0", "2.0")
-    Path(EVALUATION).write_text(changed)
-    assert f"{EVALUATION} is damaged" in found().problems[0]
-    with pytest.raises(Exception, match="is damaged"):
-        read_artefact(EVALUATION)
-
-
 def test_a_copy_without_notes_gets_dates_in_the_order_of_making():
     """The evaluation was copied first."""
     write_artefact(TRAINING, {"step": 200})
@@ -170,13 +149,6 @@ def test_a_copy_that_is_not_what_its_records_say_keeps_its_dates():
     write_artefact(TRAINING, {"step": 300})
     record_job("pretrain", {}, PARAMS, [TRAINING])
     assert found().copied == []
-
-
-def test_in_a_bucket_the_command_that_removes_a_result_is_another():
-    evaluate(samples=7)
-    record = made_from(read_artefact(EVALUATION))
-    [problem] = of_other_settings(f"gs://bucket/{EVALUATION}", record, PARAMS)
-    assert f"again: gcloud storage rm gs://bucket/{EVALUATION}, then" in problem
 
 
 def test_what_changes_no_byte_is_not_among_the_params_that_are_compared():

@@ -89,15 +89,6 @@ def test_the_read_batch_changes_no_byte(tmp_path):
     assert len({summary.sha256 for _, summary in made}) == 1
 
 
-def test_documents_are_read_in_batches_from_their_own_rows(tmp_path):
-    corpus = corpus_of(tmp_path, [str(i) for i in range(20)], row_group_size=6)
-    documents = SplitDocuments.of_files([corpus])
-    batches = list(documents.batches(["text", "group"], 4, range(5, 14)))
-    assert [t.as_py() for b in batches for t in b.column("text")] == [str(i) for i in range(5, 14)]
-    assert [g.as_py() for b in batches for g in b.column("group")] == list(range(5, 14))
-    assert max(len(batch) for batch in batches) <= 4
-
-
 def test_memory_is_bounded_by_the_batch_and_not_by_the_corpus(tmp_path):
     texts = [os.urandom(500).hex() for _ in range(4000)]
     corpus = corpus_of(tmp_path, texts, row_group_size=20)
@@ -123,13 +114,6 @@ def test_fewer_documents_than_shards_say_what_to_set(tmp_path):
 def test_an_empty_split_is_named(tmp_path):
     with pytest.raises(MlmError, match="the train split holds no document"):
         make(tmp_path, corpus_of(tmp_path, []))
-
-
-def test_a_corpus_that_is_no_parquet_is_named(tmp_path):
-    path = tmp_path / "train.parquet"
-    path.write_text("text")
-    with pytest.raises(MlmError, match=r"train\.parquet is damaged: it cannot be read as parquet"):
-        SplitDocuments.of_files([path])
 
 
 def test_a_failing_shard_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -165,14 +149,6 @@ def test_every_token_has_the_group_of_its_document_whatever_the_shards(tmp_path,
     expected = [g for g, n in zip(groups, lengths, strict=True) for _ in range(n)]
     named = dict(zip(found, expected, strict=True))
     assert len(named) == 3 and [named[g] for g in found] == expected
-
-
-def test_groups_change_no_token(tmp_path):
-    texts = [f"document {i}" for i in range(9)]
-    rows = []
-    for groups in (None, ["a", "b", "b"] * 3):
-        rows.append(tokens_of(make(tmp_path, corpus_of(tmp_path, texts, groups=groups))[0]))
-    assert rows[0] == rows[1]
 
 
 def test_a_corpus_without_groups_says_what_to_do(tmp_path):

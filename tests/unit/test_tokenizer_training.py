@@ -18,12 +18,9 @@ from hypothesis import strategies as st
 
 from mlm.config.resolution import resolve
 from mlm.config.tokenizer import Tokenizer
-from mlm.corpus import split_documents
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.tokenizer import tokenizer_building
 from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
-from mlm.tokenizer.tokenizer_building import tokenizer_statistics
 from mlm.tokenizer.training import suitable_size, train_tokenizer
 from mlm.tokenizer.training_text import TrainingText
 from mlm.tokenizer.unigram_training import sentencepiece_model
@@ -277,14 +274,6 @@ def test_pieces_carried_over_encode_as_sentencepiece_does(tmp_path, english):
     assert ours == theirs
 
 
-def test_spaces_at_the_ends_of_lines_do_not_part_the_mark_from_its_word(tmp_path, english):
-    spaced = [f" {text} " for text in english]
-    encoder = trained(tmp_path, spaced, unknown_literal=None)
-    clean = trained(tmp_path, english)
-    assert encoder.pieces() == clean.pieces()
-    assert "▁and" in encoder.pieces()
-
-
 def test_an_unknown_literal_that_was_learned_is_the_unknown_token_all_the_same(tmp_path):
     texts = ["many unknown words are unknown to many"] * 20
     chosen = settings(kind="bpe", vocabulary_size=35)
@@ -324,28 +313,3 @@ def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
     assert 0.9 * whole / 3 < first.text.bytes <= whole / 3
     assert first == train_tokenizer(corpus(tmp_path, english), small)
     assert not train_tokenizer(corpus(tmp_path, english), settings()).text.sampled
-
-
-def test_of_a_text_of_gigabytes_a_part_is_read(tmp_path, english, monkeypatch):
-    monkeypatch.setattr(split_documents, "_TOGETHER", 10)
-    whole = sum(len(t.encode()) for t in english)
-    text = TrainingText(corpus(tmp_path, english), settings(max_training_bytes=whole // 20))
-    sentences = list(text)
-    assert text.sampled and text.documents < 0.3 * len(english)
-    assert 0.7 * whole / 20 < sum(len(s.encode()) for s in sentences) <= whole // 20
-    assert english.index(sentences[0]) < 20 and english.index(sentences[-1]) > 0.7 * len(english)
-
-
-def test_the_figures_of_a_large_split_are_those_of_a_sample_and_say_so(
-    tmp_path, english, monkeypatch
-):
-    encoder = trained(tmp_path, english)
-    origin = {"kind": "unigram", "byte_fallback": False, "training": None}
-    split = corpus(tmp_path, english)
-    all_of_it = tokenizer_statistics(encoder, {"train": split}, origin).splits["train"]
-    assert all_of_it.sampled is None
-    monkeypatch.setattr(split_documents, "_TOGETHER", 10)
-    monkeypatch.setattr(tokenizer_building, "MOST_BYTES", split.bytes // 4)
-    sample = tokenizer_statistics(encoder, {"train": split}, origin).splits["train"]
-    assert sample.sampled and 0.1 * split.bytes < sample.bytes < 0.5 * split.bytes
-    assert sample.tokens_per_byte == pytest.approx(all_of_it.tokens_per_byte, rel=0.1)

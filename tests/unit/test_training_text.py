@@ -1,6 +1,5 @@
 """The text that trainers see: nothing lost by cutting, an even sample, broken literals."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,12 +35,3 @@ def test_a_sample_is_spread_from_the_beginning_to_the_end():
     taken = list(evenly((f"{i:04d}" for i in range(1000)), 0.1))
     assert len(taken) == 100
     assert [int(s) // 100 for s in taken] == [i // 10 for i in range(100)]
-
-
-def test_sizes_are_counted_in_bytes():
-    assert sum(len(s.encode()) for s in evenly(["국"] * 10, 0.5)) == 15
-
-
-@pytest.mark.parametrize("line", ["", "short"])
-def test_a_short_line_stays_whole(line):
-    assert list(cut(line, 10)) == [line]
