@@ -61,11 +61,10 @@ def _counted(table):
     return {(context, token): count for context, token, count in rows}
 
 
-def test_pairs_and_triples_are_counted_as_one_by_one(speeches, monkeypatch):
+def test_pairs_and_triples_are_counted_as_one_by_one(speeches):
     (train, _, _), vocabulary = speeches
     ids, mask = train[0][:200], train[1][:200].copy()
     mask[5, 20:] = False
-    monkeypatch.setattr("mlm.corpus.counts._MERGE_EVERY", 500)
     batches = [(ids[i : i + 30], mask[i : i + 30]) for i in range(0, 200, 30)]
     counts = count_tokens(batches, vocabulary, SPECIAL, two=True)
     for sign, (turned, real) in {-1: (ids, mask), 1: (ids[:, ::-1], mask[:, ::-1])}.items():
@@ -78,17 +77,9 @@ def test_pairs_and_triples_are_counted_as_one_by_one(speeches, monkeypatch):
     assert counts.tokens == np.count_nonzero(mask & ~np.isin(ids, SPECIAL))
 
 
-def test_samples_of_one_or_two_tokens_have_no_triples():
-    for length in (1, 2):
-        ids = np.full((3, length), 6)
-        counts = count_tokens([(ids, np.ones_like(ids))], 9, SPECIAL, two=True)
-        assert not len(counts.beside_two[-1].tokens) and counts.tokens == 3 * length
-
-
-def _mixture(counts_of, vocabulary, order):
-    return NeighbourMixture(
-        count_tokens([counts_of], vocabulary, SPECIAL, two=True), SPECIAL, order
-    )
+def _mixture(counts_of, vocabulary, order, **how):
+    counts = count_tokens([counts_of], vocabulary, SPECIAL, two=True)
+    return NeighbourMixture(counts, SPECIAL, order, **how)
 
 
 def _in_contexts(places, contexts):
@@ -156,11 +147,10 @@ def _agree_with_the_formula(mixture, train, vocabulary, places):
 
 
 @pytest.mark.parametrize("order", [2, 3])
-def test_scores_are_those_of_the_formula_over_the_whole_vocabulary(speeches, order, monkeypatch):
+def test_scores_are_those_of_the_formula_over_the_whole_vocabulary(speeches, order):
     (train, _, test), vocabulary = speeches
     train = train[0][:400], train[1][:400]
-    monkeypatch.setattr("mlm.evaluation.neighbour_mixture._AT_ONCE", 20_000)
-    mixture = _mixture(train, vocabulary, order)
+    mixture = _mixture(train, vocabulary, order, at_once=20_000)
     mixture.weights = np.random.default_rng(order).dirichlet(np.ones(len(mixture.weights)))
     places = _all_positions(test)
     edges = [(-1, 9, 20, 21), (20, -1, -1, -1), (-1, -1, -1, -1), (7, 3, 8, 5), (7, -1, -1, -1)]
@@ -171,32 +161,16 @@ def test_scores_are_those_of_the_formula_over_the_whole_vocabulary(speeches, ord
 
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("seed", range(6))
-def test_small_random_counts_give_what_the_formula_says(order, seed, monkeypatch):
+def test_small_random_counts_give_what_the_formula_says(order, seed):
     random = np.random.default_rng(seed)
-    at_once = int(random.integers(1, 300))
-    monkeypatch.setattr("mlm.evaluation.neighbour_mixture._AT_ONCE", at_once)
     vocabulary, shape = int(random.integers(12, 60)), (40, 12)
     # Frequent and rare tokens, special ones among them, and padding.
     ids = random.zipf(1.3, (2, *shape)) % vocabulary
     mask = np.arange(12) < random.integers(2, 13, (2, 40, 1))
     train = ids[0], mask[0]
-    mixture = _mixture(train, vocabulary, order)
+    mixture = _mixture(train, vocabulary, order, at_once=int(random.integers(1, 300)))
     mixture.weights = random.dirichlet(np.full(len(mixture.weights), 0.5))
     _agree_with_the_formula(mixture, train, vocabulary, _all_positions((ids[1], mask[1])))
-
-
-def test_no_positions_have_no_scores(speeches):
-    (train, _, test), vocabulary = speeches
-    assert not len(_mixture(train, vocabulary, 3).scores(_all_positions(test)[:0], "mixture"))
-
-
-def test_what_was_never_seen_has_a_finite_loss(speeches):
-    (train, _, test), vocabulary = speeches
-    counts = count_tokens([(train[0][:3], train[1][:3])], vocabulary, SPECIAL)
-    bigram = NeighbourMixture(counts, SPECIAL, 2)
-    assert np.isfinite(bigram.scores(_all_positions(test)[:200], "bigram").loss).all()
-    unigram = unigram_scores(unigram_probabilities(counts, SPECIAL), _all_positions(test).truth)
-    assert np.isfinite(unigram.loss).all()
 
 
 def test_the_unigram_loss_is_the_cross_entropy_of_add_one_frequencies(speeches):

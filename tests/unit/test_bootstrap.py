@@ -23,31 +23,11 @@ def test_the_95_percent_interval_holds_the_truth_in_93_to_97_percent_of_trials(a
     assert 0.93 <= held / trials <= 0.97
 
 
-def test_an_interval_over_predictions_instead_of_samples_would_be_too_narrow():
-    generator = np.random.default_rng(7)
-    held = 0
-    for trial in range(200):
-        totals, counts = _predictions(generator, 100, 0.5)
-        right = totals[:, 0].astype(int)
-        hits = np.repeat(np.tile([1.0, 0.0], len(counts)), np.c_[right, counts - right].ravel())
-        means = resampled_means(hits[:, None], np.ones(len(hits)), 200, trial)
-        low, high = interval(means[:, 0], 0.95)
-        held += low <= 0.5 <= high
-    assert held / 200 < 0.93
-
-
 def test_the_same_seed_gives_the_same_means_and_another_seed_others():
     totals, counts = _predictions(np.random.default_rng(0), 50, 0.5)
     first = resampled_means(totals, counts, 100, 3)
     assert np.array_equal(first, resampled_means(totals, counts, 100, 3))
     assert not np.array_equal(first, resampled_means(totals, counts, 100, 4))
-
-
-def test_blocks_of_draws_change_no_bit(monkeypatch):
-    totals, counts = _predictions(np.random.default_rng(0), 50, 0.5)
-    whole = resampled_means(totals, counts, 100, 3)
-    monkeypatch.setattr("mlm.evaluation.bootstrap._BLOCK", 170)
-    assert np.array_equal(whole, resampled_means(totals, counts, 100, 3))
 
 
 def test_a_mean_is_a_ratio_of_sums_not_a_mean_of_means():

@@ -13,7 +13,6 @@ from mlm.evaluation.metrics import (
     frequency_bands,
     gap_between,
     paired_difference,
-    perplexity,
     position_bins,
     summary_of,
 )
@@ -55,10 +54,6 @@ def test_bits_per_character_does_not_depend_on_how_finely_the_text_is_cut():
     assert bits_per_character(2.0, None) is None
 
 
-def test_a_hopeless_loss_has_a_finite_perplexity():
-    assert math.isfinite(perplexity(1e6))
-
-
 def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
     # By frequency the ids 2, 0, 1, 3: of equals, the lower id first.
     truth, counts = np.array([2, 0, 1, 3, 3]), np.array([5, 5, 9, 0])
@@ -67,11 +62,6 @@ def test_bands_part_the_predictions_whatever_the_order_of_their_limits():
     assert [b.label for b in bands] == ["1 to 1", "2 to 3", "4 and rarer"]
     assert [b.num_predictions for b in bands] == [1, 2, 2]
     assert [b.loss for b in bands] == pytest.approx([1.0, 2.5, 5.0])
-
-
-def test_an_empty_band_has_no_figures():
-    empty, _ = frequency_bands(np.array([3]), _scores([1.0]), np.arange(4, 0, -1), [2])
-    assert (empty.loss, empty.accuracy, empty.num_predictions) == (None, None, 0)
 
 
 @pytest.mark.parametrize("length", [8, 10, 64, 100])
@@ -112,13 +102,6 @@ def test_two_texts_are_resampled_independently():
     found = gap_between(scored, scored, RESAMPLING)
     low, high = found.difference_interval
     assert found.difference == 0 and low < -0.05 < 0.05 < high
-
-
-def test_a_model_that_is_as_right_as_it_is_sure_has_no_calibration_error():
-    generator = np.random.default_rng(0)
-    confidence = generator.random(200_000)
-    correct = generator.random(200_000) < confidence
-    assert calibration_of(confidence, correct, 10).expected_calibration_error < 0.01
 
 
 def test_the_error_is_the_weighted_gap_between_confidence_and_accuracy():

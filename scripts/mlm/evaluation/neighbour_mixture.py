@@ -29,9 +29,6 @@ from mlm.corpus.counts import ContextCounts, TokenCounts
 from mlm.evaluation.predictions import NO_NEIGHBOUR, Positions, Ranked
 from mlm.foundations.progress_line import Progress
 
-#: Numbers in the sparse rows of the positions that are scored at once.
-_AT_ONCE = 250_000
-
 
 def unigram_probabilities(counts: TokenCounts, special) -> np.ndarray:
     """U(w), float64 [vocabulary]; 0 for special tokens, which are never predicted."""
@@ -88,8 +85,10 @@ class _Beside:
 class NeighbourMixture:
     """The two-sided bigram, or trigram, of a split's TokenCounts; see the module's text."""
 
-    def __init__(self, counts: TokenCounts, special, order: int):
-        """`order` is 2 for the bigram, 3 for the trigram."""
+    def __init__(self, counts: TokenCounts, special, order: int, at_once: int = 250_000):
+        """`order` is 2 for the bigram, 3 for the trigram; about `at_once` numbers of sparse rows
+        are in memory together."""
+        self._at_once = at_once
         self._unigram = unigram_probabilities(counts, special)
         by_frequency = np.argsort(-self._unigram, kind="stable")
         self._falling = self._unigram[by_frequency]
@@ -162,7 +161,7 @@ class NeighbourMixture:
         right = self._rows(self._right, positions.right)
         sizes = 1 + self._left[0].lengths[left[0]] + self._right[0].lengths[right[0]]
         progress = Progress(label, len(positions), "positions")
-        ends = np.flatnonzero(np.diff(np.cumsum(sizes) // _AT_ONCE)) + 1
+        ends = np.flatnonzero(np.diff(np.cumsum(sizes) // self._at_once)) + 1
         for first, last in pairwise([0, *ends.tolist(), len(sizes)]):
             if first < last:
                 part = slice(first, last)
