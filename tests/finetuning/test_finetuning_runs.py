@@ -131,13 +131,6 @@ def test_a_fold_run_again_or_stopped_and_resumed_leaves_the_same_bytes(regressio
     assert not asked["state"].exists()
 
 
-def test_merging_twice_gives_the_same_bytes(regression):
-    place, section, _ = regression
-    metrics = (place / "one" / "metrics.json").read_bytes()
-    write_results(**merged(place, "one", section))
-    assert (place / "one" / "metrics.json").read_bytes() == metrics
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("damaged", "done"), [("the newest", 2), ("all", 0)])
 def test_a_cut_state_costs_epochs_and_never_stops_a_retry(regression, capsys, damaged, done):
@@ -194,6 +187,9 @@ def test_seeds_are_trainings_of_their_own_and_the_first_is_that_of_one_alone(tmp
 def test_the_mean_over_seeds_is_scored_and_its_interval_is_the_wider_for_it(tmp_path):
     section = prepared(tmp_path, rows=60, epochs=1, seeds=2)
     metrics = whole(tmp_path, "out", section)
+    content = (tmp_path / "out" / "metrics.json").read_bytes()
+    write_results(**merged(tmp_path, "out", section))
+    assert (tmp_path / "out" / "metrics.json").read_bytes() == content
     rows = read_predictions(tmp_path / "out" / "oof.csv")
     errors = [[(float(p) - float(r.target)) ** 2 for p in r.predictions] for r in rows]
     found = metrics["models"]["pretrained"]

@@ -14,7 +14,6 @@ from mlm.evaluation.model_evaluation import evaluate
 from mlm.foundations.errors import MlmError
 from mlm.foundations.typed_artefacts import as_json
 from mlm.samples.manifests import Manifest
-from mlm.samples.split_samples import spread_samples
 
 SECTION = {
     "mask_token": 1.0,
@@ -53,12 +52,11 @@ def root(tmp_path_factory):
     return root
 
 
-def _evaluation(root, model=None, carved=False, **changes):
+def _evaluation(root, model=None, **changes):
     """The figures of the shards below `root`."""
     manifests = {split: root / f"{split}.json" for split in project.SAMPLES}
-    section, model = Evaluation(**SECTION | changes), model or root / "random"
-    how = {"carved": carved, "root": root}
-    return evaluate("a run", model, manifests, CHARACTERS, section, {"kind": "cpu"}, **how)
+    asked = Evaluation(**SECTION | changes), {"kind": "cpu"}
+    return evaluate("a run", model or root / "random", manifests, CHARACTERS, *asked, root=root)
 
 
 def _evaluated(root, model=None, **changes):
@@ -70,48 +68,10 @@ def random_model(root):
     return _evaluated(root)
 
 
-@pytest.fixture(scope="module")
-def memorised_model(root):
-    """The evaluation of a model that was trained on the very masks of the train split."""
-    from mlm.foundations.framework import tf, tf_keras
-    from mlm.samples.masking import MaskingPlan, mask_batch
-    from mlm.training.in_tensorflow.prediction import masked_logits
-
-    model = project.build_model(width=64)
-    train = spread_samples(Manifest.read(root / "train.json"), root)
-    plan = MaskingPlan(0.15, 1.0, 0.0, 4, (0, 1, 2, 3, 4), 120, project.LENGTH)
-    batch = mask_batch(train.input_ids, train.attention_mask.astype(int), train.index, plan, 0)
-    optimizer = tf_keras.optimizers.Adam(5e-3)
-
-    @tf.function
-    def step():
-        with tf.GradientTape() as tape:
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                batch["labels"], masked_logits(model, batch, True)
-            )
-            loss = tf.reduce_sum(losses * batch["weights"])
-        variables = model.trainable_variables
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-
-    for _ in range(150):
-        step()
-    project.export(model, root / "memorised")
-    return _evaluated(root, root / "memorised")
-
-
 def test_a_model_of_random_weights_is_said_to_be_no_better_than_the_unigram(random_model):
     assert random_model["verdicts"][0]["text"].startswith("Not better than the unigram baseline")
     assert random_model["test"]["loss"] > random_model["baselines"]["unigram"]["loss"] - 0.1
     assert not any(v["text"].startswith("Memorised") for v in random_model["verdicts"])
-
-
-@pytest.mark.slow
-def test_a_model_that_memorised_train_is_said_to_have(memorised_model):
-    assert any(
-        v["text"].startswith("Memorised: the loss on train is") for v in memorised_model["verdicts"]
-    )
-    assert memorised_model["train"]["loss"] < 0.5
-    assert memorised_model["test"]["loss"] > 4
 
 
 def test_as_many_samples_of_train_as_of_test_are_evaluated_and_the_gap_has_an_interval(root):

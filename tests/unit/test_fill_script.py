@@ -93,9 +93,6 @@ def test_what_a_model_answers_cannot_control_the_terminal(fill, model, capsys):
         assert not HIDDEN.search(capsys.readouterr().out)
     assert fill(["A [MASK].", "--run", "\x1b[31m"]) == 1
     assert r"no run is called '\x1b[31m'" in capsys.readouterr().err
-
-
-def test_a_number_of_answers_below_one_is_refused(fill, capsys):
     with pytest.raises(SystemExit):
         fill(["A [MASK].", "--top-k", "0"])
     assert "--top-k 0: a whole number from 1 is expected" in capsys.readouterr().err

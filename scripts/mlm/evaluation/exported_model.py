@@ -9,8 +9,8 @@ from mlm.foundations.errors import MlmError, reading
 def load_model(directory: str | Path):
     """The masked language model in `directory`, as transformers' TensorFlow class.
 
-    Raises MlmError where files are missing, or where a weight of the architecture is not in
-    the file, which transformers would fill with random numbers.
+    Raises MlmError if files are missing, or a weight of the architecture, which transformers would
+    fill with random numbers.
     """
     from transformers import TFAutoModelForMaskedLM
 
@@ -29,7 +29,7 @@ def load_model(directory: str | Path):
         model, info = TFAutoModelForMaskedLM.from_pretrained(
             directory, local_files_only=True, output_loading_info=True
         )
-    # Tables of positions are computed, and stand in no file.
+    # Tables of positions are computed, and stored in no file.
     lost = [k for k in info["missing_keys"] if "position_ids" not in k]
     if lost:
         raise MlmError(
@@ -41,7 +41,7 @@ def load_model(directory: str | Path):
 
 
 def read_model_configuration(directory: str | Path):
-    """The configuration in `directory`, as transformers' class; MlmError where it is damaged."""
+    """The configuration in `directory`, as transformers' class; MlmError if it is damaged."""
     from transformers import AutoConfig
 
     with reading(Path(directory) / "config.json", "a model's configuration"):
@@ -51,7 +51,7 @@ def read_model_configuration(directory: str | Path):
 def load_tokenizer(directory: str | Path):
     """The tokenizer in `directory`, as transformers' fast class.
 
-    Raises MlmError where it cannot be opened or has no mask token.
+    Raises MlmError if it cannot be opened or has no mask token.
     """
     from transformers import AutoTokenizer
 
@@ -67,12 +67,12 @@ def load_tokenizer(directory: str | Path):
 
 
 def framework_of(directory: str | Path) -> str:
-    """What opens the model in `directory`: "tensorflow", or "jax" for families that it has not."""
+    """What opens the model in `directory`: "tensorflow", or "jax" for families that it lacks."""
     return engine_for("auto", read_model_configuration(directory).model_type)
 
 
 def check_vocabulary(vocabulary: int, tokenizer, directory: str | Path) -> None:
-    """Raise MlmError where the tokenizer knows ids that the model, of so many, has no row for."""
+    """Raise MlmError if the tokenizer has more ids than the model's `vocabulary`."""
     if len(tokenizer) > vocabulary:
         raise MlmError(
             f"{directory}: the tokenizer has {len(tokenizer)} ids, the model "

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.config.families import first_position
 from mlm.evaluation.artefacts import FilledToken, Prompt
 from mlm.evaluation.exported_model import (
     check_vocabulary,
@@ -43,37 +44,26 @@ def answers(
     that does not hold the tokenizer's mask token exactly once, or is too long; `told_as` is what
     the message calls them.
     """
-    from mlm.config.families import first_position
-
     tokenizer, config = load_tokenizer(model_directory), read_model_configuration(model_directory)
     positions = getattr(config, "max_position_embeddings", None) or 2**31
     longest = positions - first_position(config.model_type)
-    encoded, problems = _encoded(prompts, tokenizer, longest)
-    if problems:
-        raise MlmError(f"{told_as}:\n{listed(problems)}")
-    check_vocabulary(config.vocab_size, tokenizer, model_directory)
-    logits = _logits_of(model_directory)
-    return [
-        Prompt(prompt, _answers(logits, tokenizer, ids, top_k))
-        for prompt, ids in zip(prompts, encoded, strict=True)
-    ]
-
-
-def _encoded(prompts: Sequence[str], tokenizer, longest: int) -> tuple[list[list[int]], list[str]]:
-    """The ids of each prompt, and a line for each that cannot be asked."""
-    problems, encoded = [], []
-    for prompt in prompts:
-        ids = tokenizer(prompt)["input_ids"]
-        masks = ids.count(tokenizer.mask_token_id)
-        if masks != 1:
+    encoded, problems = [tokenizer(prompt)["input_ids"] for prompt in prompts], []
+    for prompt, ids in zip(prompts, encoded, strict=True):
+        if (masks := ids.count(tokenizer.mask_token_id)) != 1:
             problems.append(
                 f"{prompt!r} holds the mask token {tokenizer.mask_token} {masks} times; exactly "
                 "once is expected"
             )
         elif len(ids) > longest:
             problems.append(f"{prompt!r} has {len(ids)} tokens; the model takes at most {longest}")
-        encoded.append(ids)
-    return encoded, problems
+    if problems:
+        raise MlmError(f"{told_as}:\n{listed(problems)}")
+    check_vocabulary(config.vocab_size, tokenizer, model_directory)
+    logits_of = _logits_of(model_directory)
+    return [
+        Prompt(prompt, _answers(logits_of, tokenizer, ids, top_k))
+        for prompt, ids in zip(prompts, encoded, strict=True)
+    ]
 
 
 def _logits_of(directory: str | Path) -> Callable[[np.ndarray, int], np.ndarray]:
