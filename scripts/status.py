@@ -36,7 +36,8 @@ def main(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    for file in configfiles(arguments):
+    options = own_options(arguments)
+    for file in options.configfile:
         read_overlay(Path(file))
     cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(BASE / "Snakefile")]
@@ -54,7 +55,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(ran.stdout + ran.stderr)
         return ran.returncode
     jobs = planned_jobs(ran.stdout + ran.stderr)
-    found = stages(jobs, resolve({}), working_directory(arguments))
+    found = stages(jobs, resolve({}), options.directory)
     if not found and "Nothing to be done" in ran.stdout + ran.stderr:
         print("Nothing to be done: every result is up to date.")
     elif not found:  # no plan
@@ -67,18 +68,13 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def working_directory(arguments: list[str]) -> str:
-    """Where the results are: what --directory says, or here."""
+def own_options(arguments: list[str]) -> argparse.Namespace:
+    """The options of snakemake that matter here: where the results are, and the overlays, in which
+    Snakemake finds errors without saying where."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--directory", "-d", default=".")
-    return parser.parse_known_args(arguments)[0].directory
-
-
-def configfiles(arguments: list[str]) -> list[str]:
-    """The files of --configfile, in which Snakemake finds errors without saying where."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
-    return parser.parse_known_args(arguments)[0].configfile
+    return parser.parse_known_args(arguments)[0]
 
 
 def configurations_among_targets(arguments: list[str]) -> list[str]:

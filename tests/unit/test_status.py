@@ -56,8 +56,8 @@ def test_a_reader_that_stops_reading_is_no_error(tmp_path):
     "arguments", [["--directory", "there"], ["--directory=there"], ["-dthere"]]
 )
 def test_the_working_directory_is_that_of_snakemake(status, arguments):
-    assert status.working_directory(["--cores", "2", *arguments, "all"]) == "there"
-    assert status.working_directory(["--cores", "2"]) == "."
+    assert status.own_options(["--cores", "2", *arguments, "all"]).directory == "there"
+    assert status.own_options(["--cores", "2"]).directory == "."
 
 
 def test_only_snakemake_says_that_nothing_is_to_be_done(status, snakemake, capsys):

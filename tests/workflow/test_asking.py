@@ -14,6 +14,8 @@ import pytest
 from mlm.config.pretraining import Masking
 from mlm.samples.manifests import Manifest
 from mlm.samples.masking import mask_batch, masking_plan
+from mlm.samples.shuffling import SampleOrder
+from mlm.samples.split_samples import spread_samples
 from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
 from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
@@ -39,6 +41,15 @@ FORMS = [
     r"   Asked for so far: .+ \(.+\)",
     r"Before step 1 the word embeddings were set from counts of the train split .*\.",
 ]
+#: Those that --replay adds.
+REPLAY_FORMS = [
+    r"Step [\d,]+ made again, [\d,]+ steps? from (the initial weights|state/\S+): its loss was "
+    r"\d+\.\d{6}, the mean over its [\d,]+ samples\.",
+    r"(Sample|Passage \d+, sample) [\d,]+, as it was shown to step [\d,]+, and the answers before "
+    r"it:",
+    r"  .+ → .+: loss \d+\.\d{3}; (“.+” \d+\.\d %(, |$)){5}",
+    r"(Sample|Passage \d+, sample) [\d,]+: none of its tokens was asked for\.",
+]
 
 
 def example() -> tuple[list[str], list[str]]:
@@ -58,13 +69,11 @@ def command_here(*more: str) -> list[str]:
     return [sys.executable, *here, *more]
 
 
-def asked(project, *more: str) -> str:
+def asked(project, *more: str, sentence: str = SENTENCE) -> str:
+    command = command_here(*more)
+    command[2] = sentence
     ran = subprocess.run(
-        command_here(*more),
-        cwd=project.path,
-        env=users_environment(),
-        capture_output=True,
-        text=True,
+        command, cwd=project.path, env=users_environment(), capture_output=True, text=True
     )
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout
@@ -97,19 +106,7 @@ def test_an_index_is_made_when_asked_for_and_changes_no_answer(built):
     sentences = [SENTENCE, f"{SENTENCE} zebra"]
 
     def answers() -> list[str]:
-        program, found = command_here("--json"), []
-        for program[2] in sentences:
-            found.append(
-                subprocess.run(
-                    program,
-                    cwd=built.path,
-                    env=users_environment(),
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                ).stdout
-            )
-        return found
+        return [asked(built, "--json", sentence=sentence) for sentence in sentences]
 
     assert "index_split" not in built.would_run("results/report.html")
     without = answers()
@@ -161,19 +158,8 @@ def test_the_example_of_the_page_is_answered_as_it_was_trained(built):
     for sample in sorted(rows)[:3]:
         text = encoder.decode(rows[sample][np.flatnonzero(rows[sample] > 4)[2:6]].tolist())
         sentences.append(text.strip())
-    asked_of = [json.loads(asked(built, "--json"))]
-    program = command_here()
-    for sentence in sentences[1:]:
-        program[2] = sentence
-        ran = subprocess.run(
-            [*program, "--json", "--most", "100000"],
-            cwd=built.path,
-            env=users_environment(),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        asked_of.append(json.loads(ran.stdout))
+    answers = (asked(built, "--json", "--most", "100000", sentence=one) for one in sentences)
+    asked_of = [json.loads(answer) for answer in answers]
     seen = 0
     for answer in asked_of:
         assert answer["training"]["state"] == "finished"
@@ -190,3 +176,31 @@ def test_the_example_of_the_page_is_answered_as_it_was_trained(built):
                     seen += len(masked)
     assert asked_of[0]["exact"] and asked_of[0]["found"] == 1
     assert seen
+
+
+@pytest.mark.slow
+def test_the_last_step_is_made_again_with_the_lines_of_the_page(built):
+    """From the state that the workflow left, whose fingerprint a replay must find again."""
+    chapter = (ROOT / "docs" / "ask.md").read_text(encoding="utf-8").split("## The step again")[1]
+    _, *shown = chapter.split("```console\n$ ")[1].split("\n```")[0].split("\n")
+    results = built.path / "results"
+    training = json.loads((results / "runs/base/training.json").read_text())
+    manifest = Manifest.read(results / "manifests/train.json")
+    counts = tuple(shard.num_samples for shard in manifest.shards)
+    order = SampleOrder(counts, training["seed"], training["shuffle_window"])
+    last = training["steps"] * training["global_batch_size"] - 1
+    (sample,) = order.samples(np.array([last]))[1]
+    ids = spread_samples(manifest, built.path).input_ids[sample]
+    encoder = Encoder.load(results / "tokenizer/tokenizer.json")
+    command = command_here("--replay")
+    # Without what may be a part of a word.
+    command[2] = " ".join(encoder.decode(ids[(ids > 4)].tolist()).split()[2:12])
+    ran = subprocess.run(
+        command, cwd=built.path, env=users_environment(), capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "from the state after step 8, state/base/" in ran.stderr
+    told = f"Step {ran.stdout.split(chr(10) + 'Step ')[1]}".splitlines()
+    for lines in (shown, told):
+        kinds = [next(form for form in REPLAY_FORMS if re.fullmatch(form, x)) for x in lines]
+        assert kinds[0] == REPLAY_FORMS[0] and set(kinds[1:]) >= {*REPLAY_FORMS[1:3]}

@@ -42,9 +42,9 @@ class Documents:
         self._splits, self._indexes = splits, dict(indexes or {})
 
     def exact(self, sentence: str) -> list[Stretch]:
-        """Where `sentence` stands, in the order of the splits; white space is like white space.
+        """Where `sentence` occurs, in the order of the splits; any white space equals any other.
 
-        A match does not begin or end inside a word, in scripts that have spaces between words.
+        A match neither begins nor ends inside a word, in scripts with spaces between words.
         """
         found = []
         for split, documents in self._splits.items():
@@ -58,12 +58,10 @@ class Documents:
         return found
 
     def nearest(self, sentence: str, count: int) -> list[Stretch]:
-        """The `count` stretches that share the most words with `sentence`, each word weighing the
-        more the fewer documents have it; best first.
+        """The `count` stretches, one a document, that share the most words with `sentence`, rare
+        words weighing more; best first, of equals the earlier. Empty if no word is shared.
 
-        Words are compared whatever their case; a document gives one stretch. Of two alike, the
-        one of the earlier split and document comes first. Empty where no word is shared. Without
-        an index of a split, one is made for the time of the answer.
+        Case is ignored. A split without an index gets one for the time of the answer.
         """
         wanted = [word for word, _, _ in words_of(sentence)]
         telling = sorted(set(wanted), key=lambda word: (-len(word), word))[:_TELLING_WORDS]
@@ -75,7 +73,10 @@ class Documents:
         indexes = [self._indexes[split] for split in self._splits]
         counts = {word: sum(index.count(word) for index in indexes) for word in telling}
         ends = np.cumsum([0, *map(len, self._splits.values())])
-        weights = {word: weight(counts[word], int(ends[-1])) for word in telling}
+        # The inverse document frequency of Spärck Jones, "A statistical interpretation of term
+        # specificity" (1972), of numbers one larger.
+        total = int(ends[-1]) + 1
+        weights = {word: math.log(total / (counts[word] + 1)) + 1 for word in telling}
         scores, chosen = np.zeros(ends[-1]), 0
         for word in sorted((w for w in telling if counts[w]), key=lambda w: (counts[w], w)):
             if chosen and chosen + counts[word] > _MOST_CHOSEN:
@@ -83,7 +84,8 @@ class Documents:
             chosen += counts[word]
             for first, index in zip(ends, indexes, strict=False):
                 scores[first + index.holding(word)] += weights[word]
-        best, stretches = likeliest(scores), []
+        best = np.argsort(-scores, kind="stable")[:_LOOKED_AT]
+        best, stretches = np.sort(best[scores[best] > 0]), []
         for (split, documents), first in zip(self._splits.items(), ends, strict=False):
             own = best[(best >= first) & (best < first + len(documents))] - first
             for number, text in _texts_of(own, documents):
@@ -149,27 +151,14 @@ def words_of(text: str) -> list[tuple[str, int, int]]:
     return [(found[0].casefold(), *found.span()) for found in _WORD.finditer(text)]
 
 
-def weight(count: int, total: int) -> float:
-    """What a word says that `count` of `total` documents have: the inverse document frequency of
-    Spärck Jones, "A statistical interpretation of term specificity" (1972), of numbers one larger.
-    """
-    return math.log((total + 1) / (count + 1)) + 1
-
-
-def likeliest(scores: np.ndarray) -> np.ndarray:
-    """The documents to look at closely, in order: those with the highest scores above 0."""
-    best = np.argsort(-scores, kind="stable")[:_LOOKED_AT]
-    return np.sort(best[scores[best] > 0])
-
-
 def best_stretch(
     items: Sequence[Hashable], wanted: Sequence[Hashable], weights: Mapping[Hashable, float]
 ) -> tuple[int, int, int, float]:
     """Of all stretches of `items` as long as `wanted`, the one that shares the most with it.
 
     Shared items count by `weights`, those without one as the lightest, and each of `wanted` once.
-    Gives the stretch's start and end, from its first shared item to behind the last, how many it
-    shares, and their weight; of equals the first. All 0 where nothing is shared.
+    Returns start and end (from the first shared item to behind the last), the number of shared
+    items and their weight; of equals the first, all 0 if nothing is shared.
     """
     asked, inside = Counter(wanted), Counter()
     lightest = min(weights.values(), default=1.0)
