@@ -213,6 +213,11 @@ def curves(loss: float = 4.9) -> list[dict]:
     return rows
 
 
+def subset(loss: float, accuracy: float, predictions: int) -> dict:
+    """Figures of some predictions."""
+    return {"loss": loss, "accuracy": accuracy, "num_predictions": predictions}
+
+
 def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> EvaluationFigures:
     def metrics(value: float) -> dict:
         return {
@@ -225,10 +230,8 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "num_predictions": 19_680,
             "num_samples": 2050,
             "num_groups": 12,
-            "hidden": {
-                "loss": value + 0.3,
-                "accuracy": 0.2,
-                "num_predictions": 17_700,
+            "hidden": subset(value + 0.3, 0.2, 17_700)
+            | {
                 "loss_interval": [value + 0.3 - interval, value + 0.3 + interval],
                 "accuracy_interval": [0.19, 0.21],
             },
@@ -241,7 +244,7 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "perplexity": math.exp(value),
             "accuracy": accuracy,
             "top5_accuracy": 2 * accuracy,
-            "hidden": {"loss": value, "accuracy": accuracy, "num_predictions": 17_700},
+            "hidden": subset(value, accuracy, 17_700),
             "bits_per_character": value / math.log(2) / 4.6,
             "difference": loss - value,
             "difference_interval": [loss - value - interval, loss - value + interval],
@@ -250,26 +253,16 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         }
 
     words = ["▁the", "▁state", "▁of", "▁our", "▁Union", "▁is", "▁strong"]
-    sample = {
-        "index": 17,
-        "loss": 1.2,
-        "accuracy": 0.5,
-        "tokens": [{"text": "[CLS]", "truth": False, "predicted": None}]
-        + [
-            {
-                "text": w,
-                "truth": i in (1, 4),
-                "predicted": {
-                    "text": "▁state" if i == 1 else "▁country",
-                    "probability": 0.42,
-                    "correct": i == 1,
-                }
-                if i in (1, 4)
-                else None,
-            }
-            for i, w in enumerate(words)
-        ],
+    guess = {"probability": 0.42}
+    guesses = {
+        1: guess | {"text": "▁state", "correct": True},
+        4: guess | {"text": "▁country", "correct": False},
     }
+    tokens = [
+        {"text": w, "truth": i in guesses, "predicted": guesses.get(i)} for i, w in enumerate(words)
+    ]
+    first = {"text": "[CLS]", "truth": False, "predicted": None}
+    sample = {"index": 17, "loss": 1.2, "accuracy": 0.5, "tokens": [first, *tokens]}
     content = {
         "run": run,
         "test": metrics(loss),
@@ -281,14 +274,7 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             "bigram": baseline(3.72, 0.33),
         },
         "frequency_bands": [
-            {
-                "label": label,
-                "first_rank": first,
-                "last_rank": last,
-                "loss": loss,
-                "accuracy": accuracy,
-                "num_predictions": 4000,
-            }
+            {"label": label, "first_rank": first, "last_rank": last} | subset(loss, accuracy, 4000)
             for label, first, last, loss, accuracy in (
                 ("1–10", 1, 10, 2.1, 0.51),
                 ("11–100", 11, 100, 3.4, 0.27),
@@ -297,23 +283,17 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
             )
         ],
         "positions": [
-            {
-                "first": i,
-                "last": i + 7,
-                "loss": loss + 0.3 * math.exp(-i / 8),
-                "accuracy": 0.25,
-                "num_predictions": 2460,
-            }
+            {"first": i, "last": i + 7} | subset(loss + 0.3 * math.exp(-i / 8), 0.25, 2460)
             for i in range(0, 64, 8)
         ],
         "word_initial": {
-            "initial": {"loss": 5.0, "accuracy": 0.24, "num_predictions": 15_000},
-            "continuation": {"loss": 4.4, "accuracy": 0.33, "num_predictions": 4680},
+            "initial": subset(5.0, 0.24, 15_000),
+            "continuation": subset(4.4, 0.33, 4680),
         },
         "shown_as": {
-            "mask": {"loss": 5.2, "accuracy": 0.2, "num_predictions": 15_700},
-            "random": {"loss": 6.0, "accuracy": 0.1, "num_predictions": 2000},
-            "kept": {"loss": 0.9, "accuracy": 0.8, "num_predictions": 1980},
+            "mask": subset(5.2, 0.2, 15_700),
+            "random": subset(6.0, 0.1, 2000),
+            "kept": subset(0.9, 0.8, 1980),
         },
         "calibration": {
             "expected_calibration_error": 0.021,
@@ -385,21 +365,7 @@ def fill_mask(
 
 
 def preview(run: str, texts: dict[int, str] | None = None) -> Preview:
-    words = [
-        "[CLS]",
-        "▁I",
-        "▁have",
-        "▁the",
-        "▁hon",
-        "or",
-        "▁to",
-        "▁transmit",
-        "▁to",
-        "▁Congress",
-        "▁a",
-        "▁report",
-    ]
-    words += ["[SEP]", "<pad>", "<pad>"]
+    words = ["[CLS]", *HONOR, "[SEP]", "<pad>", "<pad>"]
     words = [(texts or {}).get(i, w) for i, w in enumerate(words)]
     shown = {3: MASK, 7: MASK, 9: "▁gold", 11: words[11]}
     tokens = [{"text": w, "masked": shown.get(i)} for i, w in enumerate(words)]
@@ -415,32 +381,15 @@ def preview(run: str, texts: dict[int, str] | None = None) -> Preview:
 
 
 def asked(run: str, text: str = "I have the honor to transmit to Congress a report") -> Asked:
-    passages = [
-        {
-            "text": text,
-            "document": 3,
-            "exact": False,
-            "shared": 6,
-            "uses": 2,
-            "epochs": 2,
-            "words": [{"word": text.split()[-1], "stands": 1, "hidden": 1}],
-        },
-        {
-            "text": text,
-            "document": 7,
-            "exact": True,
-            "shared": 9,
-            "uses": 0,
-            "epochs": 0,
-            "words": [],
-        },
-    ]
+    last, shared = text.split()[-1], {"text": text, "document": 3, "exact": False, "shared": 6}
+    near = shared | {"uses": 2, "epochs": 2, "words": [{"word": last, "stands": 1, "hidden": 1}]}
+    whole = near | {"exact": True, "shared": 9, "uses": 0, "epochs": 0, "words": []}
     texts = [
-        {"kind": kind, "text": text, "index": index, "words": 9, "asked": ["to", text.split()[-1]]}
+        {"kind": kind, "text": text, "index": index, "words": 9, "asked": ["to", last]}
         | {"passages": found}
         for kind, index, found in (
-            ("prompt", None, passages),
-            ("best", 12, passages[:1]),
+            ("prompt", None, [near, whole]),
+            ("best", 12, [near]),
             ("worst", 3, []),
         )
     ]

@@ -117,10 +117,6 @@ def test_the_page_asks_for_nothing_from_outside(page, html):
     assert policy.startswith("default-src 'none'")
 
 
-def test_the_page_is_small(html):
-    assert len(html.encode()) < 1_000_000
-
-
 def test_every_figure_has_its_words(page):
     images = [a for a in page.all("svg") if a.get("role") == "img"]
     assert len(images) == len(page.all("svg")) == len(FIGURES)
