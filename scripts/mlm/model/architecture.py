@@ -1,8 +1,8 @@
 """What the families of encoders are made of: their sizes, and the names of their weights.
 
 The families are one network: embeddings, then layers of attention and of two dense products, each
-with a norm and a residual, then a head over the vocabulary. They differ in where the norms stand,
-how positions are told, how far attention looks, whether the inner layer is gated (Shazeer, "GLU
+with a norm and a residual, then a head over the vocabulary. They differ in where the norms are,
+how positions are encoded, how far attention looks, whether the inner layer is gated (Shazeer, "GLU
 variants improve transformer", 2020), and in names: BERT (Devlin et al., 2018), RoBERTa (Liu et
 al., 2019), the same with norms before the layers (fairseq's `--encoder-normalize-before`), and
 ModernBERT (Warner et al., 2024). Names and layouts are those that transformers in PyTorch saves
@@ -99,7 +99,7 @@ _MODERNBERT = {
     "decoder_bias": ("decoder_bias", True),
     "window": ("local_attention", 128),
 }
-#: Fields that ask for another network than this one, unless they hold what stands here.
+#: Fields that ask for another network than this one, unless they hold the value given here.
 _ONLY = {
     "tie_word_embeddings": True,
     "is_decoder": False,
@@ -147,8 +147,8 @@ FAMILIES = {
 class Architecture:
     """An encoder's sizes and settings; hashable, so that a jitted function can take it as static.
 
-    `padding` is the id from which positions count (RoBERTa), None where they count from 0;
-    `positions` and `token_types` are rows of tables, 0 where there is none. `inner_dropout` stands
+    `padding` is the id from which positions count (RoBERTa), None if they count from 0;
+    `positions` and `token_types` are rows of tables, 0 if there is none. `inner_dropout` stands
     between the two dense products of a layer, the others where their names say.
     """
 
@@ -236,12 +236,12 @@ class Architecture:
 
     @property
     def pre_norm(self) -> bool:
-        """Whether norms stand before attention and dense layers, and not after them."""
+        """Whether norms come before attention and dense layers, and not after them."""
         return self.names.final_norm is not None
 
     @property
     def longest_row(self) -> int | None:
-        """Tokens that the table of positions has room for; None where there is no table."""
+        """Tokens that the table of positions has room for; None if there is no table."""
         first = 0 if self.padding is None else self.padding + 1
         return self.positions - first if self.names.positions else None
 

@@ -1,6 +1,6 @@
 """Initial word embeddings and output bias from the train split's own counts.
 
-Words that stand in the same company begin alike. Each token is counted with its left and with
+Words in the same company begin alike. Each token is counted with its left and with
 its right neighbour. The positive pointwise mutual information of both tables, side by side, is
 a sparse matrix whose leading left singular vectors, each times a power of its singular value,
 are the word vectors (Levy, Goldberg and Dagan, "Improving Distributional Similarity with
@@ -169,7 +169,7 @@ def word_vectors(
     norms = np.linalg.norm(found, axis=1, keepdims=True)
     if not norms.any():
         return found.astype(np.float32)
-    # Of one length, but for words too rare to have statistics.
+    # Of one length, except words too rare to have statistics.
     lengths = np.minimum(1, 0.5 + norms / np.median(norms[norms > 0]))
     found *= np.sqrt(columns) * lengths / np.where(norms > 0, norms, 1)
     return found.astype(np.float32)

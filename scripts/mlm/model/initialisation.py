@@ -151,7 +151,7 @@ def _set_embeddings(
     placed = 2 * len(frequencies)
     words = random.normal(0, strengths.word_deviation, weights.words.shape)
     words[:, :placed] *= strengths.noise
-    # Where the family's own code treats the pad token's row as empty, it stays so.
+    # If the family's own code treats the pad token's row as empty, it stays so.
     if first_position(config.model_type) and config.pad_token_id is not None:
         words[config.pad_token_id] = 0
     weights.words = words

@@ -19,7 +19,7 @@ def masked_cross_entropy(states, table, bias, labels, weights, dtype=jnp.float32
     that no class is likelier than. Both sums are float32 scalars; products are in `dtype` and added
     up in float32.
 
-    Logits are made for a block of predictions at a time. Where a gradient is asked for, the block's
+    Logits are made for a block of predictions at a time. If a gradient is asked for, the block's
     part of it is made at once (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989): nothing is kept
     or computed again. Of its two parts, softmax less labels, that of the labels is a choice of
     rows. On a mesh this belongs inside of `jax.shard_map`, where a block is one device's.

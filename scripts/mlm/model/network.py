@@ -44,7 +44,7 @@ _ACTIVATIONS = {
 
 class Tokens(NamedTuple):
     """Of each token: its place in the row int32 [1 or batch, tokens], whether it is seen bool
-    [batch, tokens], and its document int32 [batch, tokens]; None where each row is one."""
+    [batch, tokens], and its document int32 [batch, tokens]; None if each row is one."""
 
     place: jax.Array
     seen: jax.Array
@@ -72,7 +72,7 @@ def hidden_states(
     `rematerialise` keeps only each layer's input for the gradient and computes the rest again
     (Chen et al., "Training deep nets with sublinear memory cost", 2016).
 
-    Raises MlmError where a row is longer than the table of positions.
+    Raises MlmError if a row is longer than the table of positions.
     """
     a, names = architecture, architecture.names
     input_ids, length = jnp.asarray(input_ids), jnp.shape(input_ids)[1]
@@ -358,7 +358,7 @@ def _local_attention(query, key, value, queries, keys, reach, rate, dropout_key)
         return blocks(x).reshape(-1, size, *x.shape[2:])
 
     def around(x):
-        # What stands before the first block and after the last is zeros: not seen.
+        # What is before the first block and after the last is zeros: not seen.
         padded = jnp.pad(blocks(x), [(0, 0), (1, 1), *[(0, 0)] * (x.ndim - 1)])
         three = jnp.concatenate([padded[:, :-2], padded[:, 1:-1], padded[:, 2:]], axis=2)
         return three.reshape(-1, 3 * size, *x.shape[2:])

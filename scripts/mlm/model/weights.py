@@ -36,7 +36,7 @@ def initial_parameters(architecture: Architecture, key) -> dict[str, jax.Array]:
 def read_parameters(path: str | Path, architecture: Architecture) -> dict[str, np.ndarray]:
     """The weights in a safetensors file, float32 by name; what else is in it is left there.
 
-    Raises MlmError where one is missing or has another shape than the architecture's.
+    Raises MlmError if one is missing or has another shape than the architecture's.
     """
     from safetensors.numpy import load_file
 
@@ -60,7 +60,7 @@ def read_exported(directory: str | Path) -> tuple[Architecture, dict[str, np.nda
     """Architecture and weights, float32 by name, of a directory with config.json and
     model.safetensors.
 
-    Raises MlmError where a file is missing or damaged, or a weight of the architecture is not there
+    Raises MlmError if a file is missing or damaged, or a weight of the architecture is not there
     or has another shape, and ConfigError for an architecture that is not built here.
     """
     architecture = Architecture.of(read_json(Path(directory) / "config.json"))

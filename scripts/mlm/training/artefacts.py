@@ -32,7 +32,7 @@ class WithoutDocuments:
     """What of the train split the run was trained without (`pretraining.forget`).
 
     `what` are the items of the configuration. `first_step` is the first update that would have used
-    one of the `tokens`, None where none would have. `holes` is a digest of where they stood.
+    one of the `tokens`, None if none would have. `holes` is a digest of where they were.
     """
 
     what: list[str]
@@ -50,7 +50,7 @@ class Training(Artefact):
     `engine` is "tensorflow" or "jax"; attention stays within what `attend` names, the "sample" or
     the "document". `overflow` counts masked tokens that found no prediction slot. `code` is the
     digest of the code that trained, added where the model is kept. `shuffle_window` is in samples,
-    None in the files of earlier versions. `without` is None where all of the train split was used.
+    None in the files of earlier versions. `without` is None if all of the train split was used.
     `deterministic` is that of the engine in JAX on a GPU: whether a run like it has the same bits.
     `processes` are those that trained together, None for one.
     """

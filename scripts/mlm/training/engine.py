@@ -41,15 +41,15 @@ class Engine(State, Protocol):
 
     def start_from_counts(self) -> None:
         """Let word embeddings and output bias begin at counts of the train split, beside positions
-        that differ in columns of their own, where the family can have that.
+        that differ in columns of their own, if the family can have that.
 
-        Raises MlmError where it cannot be read.
+        Raises MlmError if it cannot be read.
         """
 
     def advance(self, steps: int) -> dict[str, float]:
         """Make `steps` updates; the sums of their loss, accuracy and overflow, in float64.
 
-        Raises MlmError where a shard is not, or no longer, what its manifest says.
+        Raises MlmError if a shard is not, or no longer, what its manifest says.
         """
 
     def validate(self) -> tuple[float, float]:

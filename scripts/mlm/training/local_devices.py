@@ -27,7 +27,7 @@ _NVIDIA_DEVICES = ("dev/nvidia0", "dev/nvidiactl", "dev/dxg")
 
 
 def local_tpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:
-    """What shows that this machine has a TPU, in words; None where nothing does.
+    """What shows that this machine has a TPU, in words; None if nothing does.
 
     `root` is the directory that holds `sys`.
     """

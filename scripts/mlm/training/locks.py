@@ -94,7 +94,7 @@ class Lease:
                 print(f"Lease {self._path} could not be renewed: {error}", file=sys.stderr)
 
     def check(self) -> None:
-        """Raise MlmError where another process has taken the lease over."""
+        """Raise MlmError if another process has taken the lease over."""
         if self.lost:
             raise _in_use(self._path.rpartition("/")[0])
 

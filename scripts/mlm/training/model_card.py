@@ -161,7 +161,7 @@ def _left_out(without: WithoutDocuments) -> str:
         if without.first_step is None
         else f"which step {without.first_step:,} would have been the first to use"
     )
-    # Backticks within would end the code that they stand in.
+    # Backticks within would end the code around them.
     what = ", ".join("`" + " ".join(item.replace("`", "'").split()) + "`" for item in without.what)
     several = "" if without.documents == 1 else "s"
     return (

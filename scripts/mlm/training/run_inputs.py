@@ -83,7 +83,7 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
 def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
     """The manifests of the run, checked against the tokenizer and the length: no shard is read.
 
-    Raises MlmError where they do not belong together.
+    Raises MlmError if they do not belong together.
     """
     manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
     # If it is damaged, the shards are not to blame.

@@ -1,4 +1,4 @@
-"""What a saved state must have been made from for a run to go on from it."""
+"""What a saved state must have been made from for a run to resume from it."""
 
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import file_sha256
@@ -55,7 +55,7 @@ COMPUTING_PACKAGES = {
 
 
 def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
-    """What a saved state must have been made from for this run to go on from it.
+    """What a saved state must have been made from for this run to resume from it.
 
     The engine, the run's resolved settings, what the device came to, manifests, tokenizer, the
     packages and the modules that compute, and the columns of the log, whose rows a state holds.

@@ -20,7 +20,7 @@ class Row:
 
     `initialisation_seconds`, in the first row, is what was spent on learning initial weights
     from the train split: part of the training, before its first step. `tokens_per_second` leaves
-    out the execution that compiles, and is None where there was no other since the last row.
+    out the execution that compiles, and is None if there was no other since the last row.
     """
 
     step: int

@@ -44,7 +44,7 @@ def first_moments(parameters: dict, settings: Optimizer, hidden: dict[str, int])
 
 
 def clipped(gradients: dict, largest: float | None) -> dict:
-    """`gradients` scaled down to the global norm `largest`, where theirs is larger."""
+    """`gradients` scaled down to the global norm `largest` if theirs is larger."""
     if largest is None:
         return gradients
     norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in gradients.values()))

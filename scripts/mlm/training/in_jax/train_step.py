@@ -1,6 +1,6 @@
 """One update of the weights, and one look at the validation split, as functions to be compiled.
 
-The host hands over tokens; what is predicted, and what stands in its place, is drawn on the device.
+The host hands over tokens; what is predicted, and its replacement, is drawn on the device.
 """
 
 from collections.abc import Callable

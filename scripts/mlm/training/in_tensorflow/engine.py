@@ -1,7 +1,7 @@
 """The engine of a run in TensorFlow: its model, optimizer, batches and steps, on its devices.
 
 What decides a bit of the weights is here and in the modules that this one uses; when something
-is logged, saved or pushed is told in mlm.training.loop.
+is logged, saved or pushed is said in mlm.training.loop.
 """
 
 import numpy as np

@@ -30,7 +30,7 @@ def gelu(x: tf.Tensor):
 def build_model(config, attention: str, seed: int):
     """A TF masked language model with initial weights that depend on `seed` alone.
 
-    `attention` is that of section `model.initialisation`. Raises MlmError where transformers
+    `attention` is that of section `model.initialisation`. Raises MlmError if transformers
     refuses the fields, and where `attention` does not suit the family.
     """
     from transformers import TFAutoModelForMaskedLM
@@ -103,7 +103,7 @@ def number_of_parameters(model) -> int:
 def pytorch_weights(model) -> dict[str, np.ndarray]:
     """The model's weights by PyTorch name, in PyTorch's layout, float32.
 
-    The names come from transformers' own table. Raises MlmError where two weights would have one
+    The names come from transformers' own table. Raises MlmError if two weights would have one
     name.
     """
     from transformers.modeling_tf_pytorch_utils import (

@@ -41,7 +41,7 @@ class AdamW(tf_keras.optimizers.AdamW):
 
 
 def is_hidden_matrix(variable) -> bool:
-    """Whether Muon updates the variable: the matrix of a dense layer, but for embeddings.
+    """Whether Muon updates the variable: the matrix of a dense layer, except embeddings.
 
     Those are the projections of attention, both of the feed-forward layer, and the prediction
     head's transform. A dense layer that only widens embeddings is part of them.

@@ -119,7 +119,7 @@ def traceable(model, step: Callable) -> Callable:
 
 
 def masked_projection(model: tf.keras.Model, batch: dict, training: bool) -> Projection | None:
-    """The head at `batch["positions"]`; None where it cannot be called apart."""
+    """The head at `batch["positions"]`; None if it cannot be called apart."""
     model_type = model.config.model_type
     if model_type not in _HEADS:
         return None
