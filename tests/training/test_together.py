@@ -393,6 +393,7 @@ def test_on_hosts_each_command_writes_the_same_results(root):
     with on_hosts(root, requests) as started:
         ended = [process.wait(240) for process in started]
     assert ended == [0, 0], [(root / f"host-{i}.log").read_text()[-2000:] for i in (0, 1)]
+    assert all("hosts: step 20/20" in (root / f"host-{i}.log").read_text() for i in (0, 1))
     alone = result(root, whole(root, 2, 2))
     assert result(root, "host-0") == result(root, "host-1") == alone
     cards = [(root / "runs" / f"host-{i}" / "training.json").read_bytes() for i in (0, 1)]

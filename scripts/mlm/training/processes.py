@@ -83,10 +83,10 @@ def one_of_several() -> Iterator[dict]:
     global _to_job
     _to_job = os.dup(1)
     os.dup2(2, 1)
-    if int(os.environ.get(INDEX) or os.environ.get(INDEX_OF_SLURM) or 0):
-        # All print the same: the first process is enough.
+    start, request = json.loads(sys.stdin.readline())
+    if start != "hosts" and int(os.environ.get(INDEX) or os.environ.get(INDEX_OF_SLURM) or 0):
+        # All print the same: of those of one job the first is enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    request = json.loads(sys.stdin.readline())
     threading.Thread(target=_end_with_job, daemon=True).start()
     try:
         yield request
@@ -142,7 +142,7 @@ def run_together(script: str, request: dict, processes: int | None, start: str) 
         for process, thread in zip(started, printing, strict=True):
             thread.start()
             with suppress(OSError):  # it has ended, and says why
-                process.stdin.write(json.dumps(request) + "\n")
+                process.stdin.write(json.dumps([start, request]) + "\n")
                 process.stdin.flush()
         _wait(started, stopped_by)
         for thread in printing:
