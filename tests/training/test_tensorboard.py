@@ -9,9 +9,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from small_run import result, run_child, write_inputs
 from tests.conftest import users_environment
-
-from mlm.training.training_log import Events, Row
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,9 +32,8 @@ def answered(url: str, server: subprocess.Popen) -> object:
 
 @pytest.mark.slow
 def test_tensorboard_shows_the_scalars_of_a_training(tmp_path):
-    events = Events(str(tmp_path / "state" / "base" / "tensorboard"))
-    for step in (10, 20):
-        events.add(Row(step, 0.1, 5.0 - step / 10, 0.2, None, None, 0.001, 1000.0))
+    write_inputs(tmp_path)
+    assert run_child(tmp_path, "base") == 0
     (block,) = re.findall(
         r"```bash\n([^`]*tensorboard --logdir[^`]*)```", (ROOT / "docs" / "reruns.md").read_text()
     )
@@ -54,7 +52,10 @@ def test_tensorboard_shows_the_scalars_of_a_training(tmp_path):
         (run,) = tags = answered(f"{scalars}/tags", server)
         assert {"loss", "accuracy", "learning_rate", "tokens_per_second"} <= tags[run].keys()
         points = answered(f"{scalars}/scalars?run={run}&tag=loss", server)
-        assert [(step, value) for _, step, value in points] == [(10, 4.0), (20, 3.0)]
+        rows = result(tmp_path, "base")[1]
+        assert [step for _, step, _ in points] == [int(row["step"]) for row in rows]
+        logged = [float(row["loss"]) for row in rows]
+        assert [value for _, _, value in points] == pytest.approx(logged, abs=1e-4)
     finally:
         server.terminate()
         server.wait(30)

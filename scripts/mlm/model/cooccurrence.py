@@ -83,7 +83,7 @@ def start_from_counts(
     Raises MlmError if the shards cannot be read.
     """
     strengths = strengths or Strengths()
-    words = weights.words
+    words = weights.table("words")
     columns = columns or words.shape[1]
     vectors, log_frequencies = in_one_thread(
         shards, holes, len(words), special_ids, columns, strengths, seed
@@ -91,7 +91,7 @@ def start_from_counts(
     usual = words[:, -columns:]
     counted = strengths.counted * usual.std() * vectors + strengths.random * usual
     words[:, -columns:] = np.where(vectors.any(axis=1, keepdims=True), counted, usual)
-    weights.words = words
+    weights.set_table("words", words)
     weights.set_output_bias(log_frequencies)
 
 

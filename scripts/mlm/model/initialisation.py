@@ -73,9 +73,11 @@ def position_waves(length: int, frequencies: np.ndarray) -> np.ndarray:
 class StartingWeights(Protocol):
     """The weights that an initialisation reads and sets; kernels are [inputs, outputs]."""
 
-    #: Word embeddings [vocabulary, width] and the table of positions [positions, width].
-    words: np.ndarray
-    positions: np.ndarray
+    def table(self, name: str) -> np.ndarray:
+        """A copy of the word embeddings, "words", or of the table of "positions": [rows, width]."""
+
+    def set_table(self, name: str, table: np.ndarray) -> None:
+        """Set them."""
 
     def set_first_attention(self, **kernels: np.ndarray) -> None:
         """Set the first layer's query, key, value and output, each [width, width]."""
@@ -145,20 +147,20 @@ def _set_embeddings(
     weights: StartingWeights, random, strengths: NeighbourHeads, config
 ) -> np.ndarray:
     """Words beside the columns of positions, and the waves in them; the waves' frequencies."""
-    shape = weights.positions.shape
+    shape = weights.table("positions").shape
     length = shape[0] - first_position(config.model_type)
     frequencies = peaked_frequencies(length, position_pairs(config))
     placed = 2 * len(frequencies)
-    words = random.normal(0, strengths.word_deviation, weights.words.shape)
+    words = random.normal(0, strengths.word_deviation, weights.table("words").shape)
     words[:, :placed] *= strengths.noise
     # If the family's own code treats the pad token's row as empty, it stays so.
     if first_position(config.model_type) and config.pad_token_id is not None:
         words[config.pad_token_id] = 0
-    weights.words = words
+    weights.set_table("words", words)
     table = random.normal(0, strengths.noise * strengths.word_deviation, shape)
     waves = position_waves(len(table), frequencies)
     table[:, :placed] += strengths.position_amplitude * waves
-    weights.positions = table
+    weights.set_table("positions", table)
     return frequencies
 
 
@@ -206,11 +208,11 @@ def _rotary_kernels(
     """
     pairs, width = position_pairs(config), config.hidden_size
     head_width = width // config.num_attention_heads
-    words = random.normal(0, strengths.word_deviation, weights.words.shape)
+    words = random.normal(0, strengths.word_deviation, weights.table("words").shape)
     # As strong as the waves of a table.
     constant = np.sqrt(pairs) * strengths.position_amplitude
     words[:, 0] = constant
-    weights.words = words
+    weights.set_table("words", words)
     frequencies = config.global_rope_theta ** (-np.arange(pairs) / pairs)
     strength, peak = rotary_strengths(config.max_position_embeddings, frequencies)
     # What LayerNorm makes of the constant.

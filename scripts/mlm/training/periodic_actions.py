@@ -9,7 +9,7 @@ from mlm.training.engine import Engine
 from mlm.training.optimisation import learning_rate
 from mlm.training.run import Run
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import Events, Row, TrainingLog, TrainingProgress
+from mlm.training.training_log import Row, TrainingLog, TrainingProgress
 
 
 def next_multiple(step: int, every: int) -> int:
@@ -41,7 +41,11 @@ class Logging:
         self, run: Run, record: TrainingLog, progress: TrainingProgress, states: str | None
     ):
         self._run, self._record, self._progress = run, record, progress
-        self._events = Events(f"{states}/tensorboard") if states else None
+        self._events = None
+        if states is not None:
+            from tensorboard.summary import Writer
+
+            self._events = Writer(f"{states}/tensorboard")
 
     def due(self, step: int) -> int:
         section = self._run.pretraining
@@ -70,7 +74,10 @@ class Logging:
         )
         self._record.rows.append(row)
         if self._events is not None:
-            self._events.add(row)
+            for name, value in asdict(row).items():
+                if value is not None and name != "step":
+                    self._events.add_scalar(name, value, step)
+            self._events.flush()
         self._progress.show(row)
 
 

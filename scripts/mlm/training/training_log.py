@@ -1,4 +1,4 @@
-"""What a training tells while it runs and leaves behind: rows, a progress line, events."""
+"""What a training says while it runs and leaves behind: rows and a progress line."""
 
 import sys
 import time
@@ -127,20 +127,3 @@ class TrainingProgress:
             f"{memory:.1f} GB{pace}",
             file=sys.stderr,
         )
-
-
-class Events:
-    """TensorBoard events of a run, beside its state."""
-
-    def __init__(self, directory: str):
-        from mlm.foundations.framework import tf
-
-        self._scalar, self._writer = tf.summary.scalar, tf.summary.create_file_writer(directory)
-
-    def add(self, row: Row) -> None:
-        """Write one row's figures as scalars."""
-        with self._writer.as_default(step=row.step):
-            for name, value in asdict(row).items():
-                if value is not None and name != "step":
-                    self._scalar(name, value)
-        self._writer.flush()

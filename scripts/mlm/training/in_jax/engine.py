@@ -45,21 +45,11 @@ class NamedWeights:
     def __init__(self, weights: dict[str, np.ndarray], architecture: Architecture):
         self._weights, self._names = weights, architecture.names
 
-    @property
-    def words(self) -> np.ndarray:
-        return self._weights[f"{self._names.words}.weight"].copy()
+    def table(self, name: str) -> np.ndarray:
+        return self._weights[f"{getattr(self._names, name)}.weight"].copy()
 
-    @words.setter
-    def words(self, table: np.ndarray) -> None:
-        self._set(f"{self._names.words}.weight", table)
-
-    @property
-    def positions(self) -> np.ndarray:
-        return self._weights[f"{self._names.positions}.weight"].copy()
-
-    @positions.setter
-    def positions(self, table: np.ndarray) -> None:
-        self._set(f"{self._names.positions}.weight", table)
+    def set_table(self, name: str, table: np.ndarray) -> None:
+        self._set(f"{getattr(self._names, name)}.weight", table)
 
     def set_first_attention(self, **kernels: np.ndarray) -> None:
         place, names = f"{self._names.layer}0.", self._names

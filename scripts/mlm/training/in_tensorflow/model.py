@@ -61,21 +61,16 @@ class KerasWeights:
         self._model = model
         self._encoder = getattr(model, model.base_model_prefix)
 
-    @property
-    def words(self) -> np.ndarray:
-        return self._model.get_input_embeddings().weight.numpy()
+    def _variable(self, name: str) -> tf.Variable:
+        if name == "words":
+            return self._model.get_input_embeddings().weight
+        return self._encoder.embeddings.position_embeddings
 
-    @words.setter
-    def words(self, table: np.ndarray) -> None:
-        self._model.get_input_embeddings().weight.assign(table.astype(np.float32))
+    def table(self, name: str) -> np.ndarray:
+        return self._variable(name).numpy()
 
-    @property
-    def positions(self) -> np.ndarray:
-        return self._encoder.embeddings.position_embeddings.numpy()
-
-    @positions.setter
-    def positions(self, table: np.ndarray) -> None:
-        self._encoder.embeddings.position_embeddings.assign(table.astype(np.float32))
+    def set_table(self, name: str, table: np.ndarray) -> None:
+        self._variable(name).assign(table.astype(np.float32))
 
     def set_first_attention(self, **kernels: np.ndarray) -> None:
         if self._model.config.model_type == "distilbert":
