@@ -1,5 +1,4 @@
 import subprocess
-import sys
 
 import pytest
 
@@ -162,24 +161,12 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_second_writer_is_refused_until_the_first_ends(tmp_path):
-    place = str(tmp_path)
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.flock(f, fcntl.LOCK_EX);"
-            "print('locked', flush=True); sys.stdin.read()",
-            f"{place}/lock",
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout.readline() == b"locked\n"
-    with pytest.raises(MlmError, match="in use: another process trains this very run"):
-        hold(StateDirectory(place, 2))
-    holder.kill()
-    holder.wait()
-    hold(StateDirectory(place, 2))
+    with (
+        StateDirectory(str(tmp_path), 2).held(),
+        pytest.raises(MlmError, match="in use: another process trains this very run"),
+    ):
+        hold(StateDirectory(str(tmp_path), 2))
+    hold(StateDirectory(str(tmp_path), 2))
 
 
 def test_what_a_killed_write_left_is_cleared_away(tmp_path):
