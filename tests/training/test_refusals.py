@@ -65,6 +65,7 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
         ("bert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
         ("distilbert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
         ("gpt2", {}, "'gpt2' is not a masked language model"),
+        ("deberta-v2", {}, "draws from a generator that no saved state holds"),
     ],
 )
 def test_a_model_that_does_not_fit_its_data_is_named(encoder, family, config, problem):
@@ -105,6 +106,8 @@ def test_distilbert_takes_the_names_of_the_other_families(encoder):
     fields = sizes | {"hidden_dropout_prob": 0.3, "attention_probs_dropout_prob": 0.4}
     config = model_configuration(model_of("distilbert", fields), encoder, LENGTH)
     assert (config.hidden_dim, config.dropout, config.attention_dropout) == (48, 0.3, 0.4)
+    own = model_of("distilbert", SMALL | {"n_heads": 4})
+    assert model_configuration(own, encoder, LENGTH).n_heads == 4
 
 
 def test_the_content_of_a_config_file_is_the_architecture(encoder):
@@ -117,18 +120,6 @@ def test_the_content_of_a_config_file_is_the_architecture(encoder):
     wrong = model_of("roberta", {}, stored | SMALL | {"vocab_size": 50265})
     with pytest.raises(ConfigError, match="vocab_size: 50265, but the tokenizer has 500 ids"):
         model_configuration(wrong, encoder, LENGTH)
-
-
-def test_a_familys_own_name_goes_before_the_common_one(encoder):
-    request = model_of("distilbert", SMALL | {"n_heads": 4})
-    assert model_configuration(request, encoder, LENGTH).n_heads == 4
-
-
-def test_dropout_that_no_state_can_hold_is_refused(encoder):
-    none = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    model_configuration(model_of("deberta-v2", SMALL | none), encoder, LENGTH)
-    with pytest.raises(ConfigError, match="draws from a generator that no saved state holds"):
-        model_configuration(model_of("deberta-v2", SMALL), encoder, LENGTH)
 
 
 def test_fields_that_the_library_refuses_are_told_in_words(encoder):
