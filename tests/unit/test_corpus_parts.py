@@ -218,23 +218,14 @@ def test_row_groups_belong_to_the_range_in_which_they_begin(cuts):
     assert found == list(read_documents(file, "x.parquet", "parquet", reading))
 
 
-def test_messages_of_a_later_part_name_the_line_and_byte_of_the_file():
-    lines = [b'{"text": "%d"}' % i for i in range(50)]
-    lines[40] = b'{"text": "\xff"}'
-    text = b"\n".join(lines)
-    reading = Corpus()
-    messages = set()
-    for start in (0, 100, 300):
-        stream = io.BytesIO(text)
-        with pytest.raises(MlmError) as told:
-            list(read_documents(stream, "x.jsonl", "jsonl", reading, start, len(text)))
-        messages.add(str(told.value))
-    (message,) = messages
-    place = text.index(b"\xff")
-    assert message.startswith(f"x.jsonl, line 41, byte offset {place}: byte 0xff")
-    lines[40] = b"no JSON"
-    with pytest.raises(MlmError, match="x, line 41: no valid JSON"):
-        list(read_documents(io.BytesIO(b"\n".join(lines)), "x", "jsonl", reading, 300, len(text)))
+@pytest.mark.parametrize("start", [0, 100, 300])
+def test_messages_of_a_later_part_name_the_line_and_byte_of_the_file(start):
+    for bad, told in ((b'"\xff', "41, byte offset 591: byte 0xff"), (b"no", "41: no valid JSON")):
+        lines = [b'{"text": "%d"}' % i for i in range(50)]
+        lines[40] = bad
+        text = b"\n".join(lines)
+        with pytest.raises(MlmError, match=f"x, line {told}"):
+            list(read_documents(io.BytesIO(text), "x", "jsonl", Corpus(), start, len(text)))
 
 
 def test_what_cannot_be_divided_is_read_by_the_part_in_which_it_begins(sources):
@@ -263,13 +254,6 @@ def test_a_source_file_that_changed_or_is_gone_since_the_plan_is_named(tmp_path)
     file.unlink()
     with pytest.raises(MlmError, match=r"a\.txt: is gone since the jobs were planned"):
         check_unchanged(identities)
-
-
-def test_an_empty_split_of_a_corpus_in_parts_says_what_to_set(sources):
-    corpus = section(files={"train": ["data/e.csv"]}, held_out={"validation": 0.01, "test": 0.01})
-    with pytest.raises(MlmError, match=r"validation is left without a document.*raise it"):
-        in_parts(Path("out"), corpus, 3)
-    assert not content(Path("out"))
 
 
 ALIKE = {"enabled": True, "words": 1, "rows": 1, "threshold": 0.1, "largest_share": 0.1}
@@ -313,31 +297,10 @@ def test_bad_input_is_told_and_leaves_nothing_half_written(sources, monkeypatch,
 def test_what_another_number_of_parts_left_is_removed(tmp_path):
     for name in ("00004", "00007", "written"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "read-00000.json").touch()
     remove_other_parts(tmp_path, "00007")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["00007", "written"]
     remove_other_parts(tmp_path, None)
     assert [p.name for p in tmp_path.iterdir()] == ["written"]
-
-
-def test_memory_of_a_part_does_not_grow_with_it(tmp_path, monkeypatch):
-    """Arrow's own, while a part's documents are written: about a batch."""
-    monkeypatch.chdir(tmp_path)
-    lines = [f"{i} " + "x" * 200 for i in range(40_000)]
-    Path("a.txt").write_text("\n".join(lines))
-    monkeypatch.setattr(spooling, "BATCH_BYTES", 1 << 16)
-    monkeypatch.setattr(corpus_writing, "BATCH_BYTES", 1 << 16)
-    peak, before = 0, pa.total_allocated_bytes()
-    flush = corpus_writing.CorpusWriter._flush
-
-    def measured(self):
-        nonlocal peak
-        peak = max(peak, pa.total_allocated_bytes() - before)
-        flush(self)
-
-    monkeypatch.setattr(corpus_writing.CorpusWriter, "_flush", measured)
-    in_parts(Path("out"), section(files={"train": ["a.txt"]}), 2)
-    assert 0 < peak < 2_000_000
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from corpus_files import build
 
 from mlm.config.fields import is_commit
 from mlm.config.resolution import resolve
-from mlm.corpus.corpus_building import SPLITS, build_corpus
-from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.corpus.corpus_building import SPLITS
 
 ROOT = Path(__file__).parents[2]
 ARTICLE = """
@@ -49,21 +49,15 @@ def test_both_presets_of_a_corpus_filter_and_tokenise_alike(name):
 
 
 @pytest.mark.parametrize("name", ["wikitext-2", "wikitext-103"])
-def test_a_local_copy_is_read_whole_but_for_its_blank_lines(name, tmp_path, monkeypatch):
+def test_a_local_copy_is_read_whole_except_for_its_blank_lines(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = Path("data") / name
     data.mkdir(parents=True)
     for split in SPLITS:
         (data / f"{split}.txt").write_text(ARTICLE, encoding="utf-8")
-    config = preset(f"{name}-files")
-    files = matched_files({split: config["corpus"]["files"][split] for split in SPLITS})
-    parquet = {split: [f"{split}.parquet"] for split in SPLITS}
-    described = {split: f"{split}.json" for split in SPLITS}
-    build_corpus(used_settings(config["corpus"], config["seed"]), files, parquet, described)
+    overlay = yaml.safe_load((ROOT / f"presets/{name}-files.yaml").read_text(encoding="utf-8"))
     lines = [line for line in ARTICLE.split("\n") if line.strip()]
-    assert len(lines) == 7
+    assert build(overlay["corpus"]) == dict.fromkeys(SPLITS, lines)
     for split in SPLITS:
-        written = pq.read_table(parquet[split][0])
-        assert written["text"].to_pylist() == lines
-        articles = ["Homarus gammarus"] * 5 + ["Gold dollar"] * 2
-        assert written["group"].to_pylist() == articles
+        groups = pq.read_table(f"results/corpus/{split}.parquet")["group"].to_pylist()
+        assert groups == ["Homarus gammarus"] * 5 + ["Gold dollar"] * 2
