@@ -5,29 +5,19 @@
 import time
 
 if not FROM_CORPUS:
-    from mlm.samples.prebuilt import manifests_beside
-
-    with errors_in_words():
-        MANIFESTS_BESIDE = {
-            split: [] if is_remote(place) else source(manifests_beside(place, split))
-            for split, place in settings["shards"]["prebuilt"].items()
-        }
 
     rule manifest:
         """Check shards that were made elsewhere, and name them with their counts and digests."""
         input:
             **TOKENIZER,
             shards=lambda wildcards: SHARD_FILES[wildcards.split],
-            beside=lambda wildcards: MANIFESTS_BESIDE[wildcards.split],
         output:
             "results/manifests/{split}.json",
         resources:
             mem_mb=2000,
             runtime=240,
         params:
-            files=lambda wildcards: identities(
-                [*SHARD_FILES[wildcards.split], *MANIFESTS_BESIDE[wildcards.split]]
-            ),
+            files=lambda wildcards: identities(SHARD_FILES[wildcards.split]),
             place=lambda wildcards: settings["shards"]["prebuilt"][wildcards.split],
             sequence_length=settings["shards"]["sequence_length"],
         script:

@@ -1,7 +1,6 @@
 """Rule `manifest`, for shards that were made elsewhere."""
 
 from job_adapter import run
-from mlm.foundations.digests import file_sha256
 from mlm.samples.prebuilt import prebuilt_manifest
 from mlm.samples.verification import SampleSchema
 from mlm.tokenizer.encoding import Encoder
@@ -12,10 +11,7 @@ def main(job):
     schema = SampleSchema(
         job.params.sequence_length, encoder.vocabulary_size, encoder.special_ids.pad
     )
-    manifest = prebuilt_manifest(
-        job.wildcards.split, job.params.place, schema, file_sha256(job.input.tokenizer)
-    )
-    manifest.write(job.output[0])
+    prebuilt_manifest(job.wildcards.split, job.params.place, schema).write(job.output[0])
 
 
 if __name__ == "__main__":

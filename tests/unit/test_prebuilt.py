@@ -1,8 +1,6 @@
 import gzip
-import json
 import sys
 import types
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +24,7 @@ def shard(directory: Path, number, samples, name="wiki", stated=None, length=4):
 
 
 def manifest_of(directory):
-    return prebuilt_manifest("train", str(directory), SCHEMA, "0" * 64)
+    return prebuilt_manifest("train", str(directory), SCHEMA)
 
 
 def test_shards_made_elsewhere_get_a_manifest_that_holds(tmp_path):
@@ -43,45 +41,12 @@ def test_shards_made_elsewhere_get_a_manifest_that_holds(tmp_path):
     assert verify_split(manifest, SCHEMA, "0" * 64).problems == ()
 
 
-def test_which_tokenizer_made_the_shards_is_not_known_without_a_manifest(tmp_path, capsys):
+def test_which_tokenizer_made_the_shards_is_not_known_and_that_is_said(tmp_path, capsys):
     shard(tmp_path, 0, 2)
     manifest = manifest_of(tmp_path)
     assert manifest.tokenizer_sha256 is None
     assert "which tokenizer made the shards" in capsys.readouterr().err
-    manifest.write(tmp_path / "x" / "train.json")
-    assert Manifest.read(tmp_path / "x" / "train.json").tokenizer_sha256 is None
     assert verify_split(manifest, SCHEMA, "1" * 64).problems == ()
-
-
-@pytest.mark.parametrize("name", ["train.json", "wiki.json", "manifest.json"])
-def test_shards_of_another_tokenizer_are_told_by_the_manifest_beside_them(tmp_path, name):
-    """Of equal size, it makes ids that look as good as the right ones."""
-    shard(tmp_path, 0, 2)
-    beside = tmp_path / name
-    beside.write_text(json.dumps({"tokenizer_sha256": "1" * 64}))
-    with pytest.raises(MlmError, match=r"made with another tokenizer \(sha256 111111111111…"):
-        manifest_of(tmp_path)
-    beside.write_text(json.dumps({"tokenizer_sha256": "0" * 64}))
-    assert manifest_of(tmp_path).tokenizer_sha256 == "0" * 64
-
-
-def test_the_manifest_of_this_workflow_can_stand_beside_the_shards(tmp_path):
-    shard(tmp_path, 0, 2)
-    shard(tmp_path, 1, 2)
-    manifest = replace(manifest_of(tmp_path), tokenizer_sha256="0" * 64)
-    manifest.write(tmp_path / "train.json")
-    assert manifest_of(tmp_path) == manifest
-    (tmp_path / "wiki-1-2.tfrecord").write_bytes((tmp_path / "wiki-0-2.tfrecord").read_bytes())
-    with pytest.raises(MlmError, match=r"wiki-1-2\.tfrecord: sha256 .*train\.json says"):
-        manifest_of(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"shards": 5}', '{"shards": [{}]}'])
-def test_a_manifest_that_is_none_is_named(tmp_path, content):
-    shard(tmp_path, 0, 2)
-    (tmp_path / "train.json").write_text(content)
-    with pytest.raises(MlmError, match=r"train\.json: is not a manifest"):
-        manifest_of(tmp_path)
 
 
 def test_a_name_prefix_chooses_one_set_of_shards(tmp_path):
@@ -176,7 +141,7 @@ def bucket(tmp_path, monkeypatch):
 def test_shards_in_object_storage_get_a_manifest(bucket):
     for number in range(2):
         shard(bucket / "data", number, 3)
-    manifest = prebuilt_manifest("train", "gs://bucket/data", SCHEMA, "0" * 64)
+    manifest = prebuilt_manifest("train", "gs://bucket/data", SCHEMA)
     assert [s.path for s in manifest.shards] == [
         f"gs://bucket/data/wiki-{n}-3.tfrecord" for n in (0, 1)
     ]

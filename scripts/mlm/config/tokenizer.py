@@ -142,8 +142,7 @@ def expected_vocabulary(section: Mapping[str, Any]) -> int | None:
 
 class Prebuilt(Section):
     train: str | None = None
-    """A directory or gs:// prefix with files called name-<shard>-<samples>.tfrecord. A manifest
-    beside them (<split>.json or manifest.json) is checked."""
+    """A directory or gs:// prefix with files called name-<shard>-<samples>.tfrecord."""
     validation: str | None = None
     """The same for validation."""
     test: str | None = None

@@ -3,9 +3,6 @@
 The names are those of the published TPU recipe for masked language models in transformers'
 examples: `name-<shard>-<samples>.tfrecord`. Shard and sample counts are never taken from a
 name; the name only has to agree with what the file holds.
-
-A manifest may stand beside the shards: `<split>.json`, `<name>.json` or `manifest.json`, in this
-workflow's own format. Of it, `tokenizer_sha256` and each shard's `sha256` count.
 """
 
 import itertools
@@ -13,7 +10,6 @@ import re
 import sys
 from dataclasses import dataclass
 
-from mlm.foundations.atomic import read_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
@@ -70,43 +66,22 @@ def find_shards(place: str, split: str) -> list[PrebuiltShard]:
     return shards
 
 
-def manifests_beside(place: str, split: str) -> list[str]:
-    """The paths of what may be a manifest of the shards in `place`."""
-    names = {f"{split}.json", f"{find_shards(place, split)[0].name}.json", "manifest.json"}
-    return [path for path in list_files(place) if _base(path) in names]
-
-
-def prebuilt_manifest(
-    split: str, place: str, schema: SampleSchema, tokenizer_sha256: str
-) -> Manifest:
+def prebuilt_manifest(split: str, place: str, schema: SampleSchema) -> Manifest:
     """The manifest of the shards in `place`, each record of which was checked.
 
-    `tokenizer_sha256` is that of the configured tokenizer; the manifest has that of the shards,
-    None if nothing beside them says. Raises MlmError, naming every bad shard and record, if one is
-    not what `schema` says, or the name or the manifest beside them says something else.
+    Raises MlmError, naming every bad shard and record, if one is not what `schema` or its name
+    says.
     """
     shards = find_shards(place, split)
-    beside, tokenizer, digests = _given(place, split)
-    if tokenizer not in (None, tokenizer_sha256):
-        raise MlmError(
-            f"shards.prebuilt.{split}: by {beside}, the shards were made with another tokenizer "
-            f"(sha256 {tokenizer[:12]}…) than the one that is configured "
-            f"({tokenizer_sha256[:12]}…), so that their ids mean other pieces. Name that tokenizer "
-            "in tokenizer.pretrained.path"
-        )
-    if tokenizer is None:
-        print(
-            f"{split}: which tokenizer made the shards in {place} is not known; that the ids are "
-            "those of the configured one is taken on trust",
-            file=sys.stderr,
-        )
+    print(
+        f"{split}: which tokenizer made the shards in {place} is not known; that the ids are "
+        "those of the configured one is taken on trust",
+        file=sys.stderr,
+    )
     progress = Progress(f"{split}: read", len(shards), "shards")
     entries, problems = [], []
     for number, shard in enumerate(shards, 1):
         entry, found = _described(shard, schema)
-        expected = digests.get(entry.name, entry.sha256)
-        if expected != entry.sha256:
-            found.append(f"sha256 {entry.sha256[:12]}…, but {beside} says {expected[:12]}…")
         entries.append(entry)
         problems += [f"{shard.path}: {problem}" for problem in found]
         progress.to(number)
@@ -119,35 +94,13 @@ def prebuilt_manifest(
     return Manifest(
         split=split,
         sequence_length=schema.sequence_length,
-        tokenizer_sha256=tokenizer,
+        tokenizer_sha256=None,
         corpus_sha256=None,
         documents=None,
         special_literals=None,
         **totals(tuple(entries)),
         shards=tuple(entries),
     )
-
-
-def _given(place: str, split: str) -> tuple[str | None, str | None, dict[str, str]]:
-    """The manifest beside the shards, and its digests of the tokenizer and of shards by name."""
-    found = manifests_beside(place, split)
-    if not found:
-        return None, None, {}
-    if len(found) > 1:
-        raise MlmError(
-            f"shards.prebuilt.{split}: several manifests stand beside the shards: "
-            f"{', '.join(found)}. Leave one of them"
-        )
-    try:
-        with local_copy(found[0]) as file:
-            content = read_json(file)
-        shards = {shard["name"]: shard["sha256"] for shard in content.get("shards", [])}
-        return found[0], content.get("tokenizer_sha256"), shards
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise MlmError(
-            f"{found[0]}: is not a manifest ({error}). One JSON object is expected beside the "
-            "shards, as in results/manifests/; mend it, or move it away"
-        ) from None
 
 
 def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, list[str]]:
