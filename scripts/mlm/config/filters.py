@@ -12,97 +12,83 @@ _Action = Literal["keep", "replace", "drop"]
 _Judging = Literal["prompts", "minimal_pairs", "finetuning", "validation", "test"]
 _Share = Annotated[float, Field(gt=0, le=1)]
 
-#: The thresholds of two publications: Gopher's rules of quality and repetition (Rae et al., 2021,
-#: arXiv 2112.11446, appendix A1 and table A1), and those of C4's code (Raffel et al., 2020, arXiv
-#: 1910.10683, section 2.2; the paper's text has 3 words in a line and 5 sentences).
-SETS: dict[str, dict[str, Any]] = {
-    "gopher": {
-        **{"min_words": 50, "max_words": 100_000},
-        **{"min_mean_word_length": 3.0, "max_mean_word_length": 10.0},
-        **{"max_symbols_per_word": 0.1, "max_bullet_lines": 0.9, "max_ellipsis_lines": 0.3},
-        **{"min_words_with_letter": 0.8, "min_stop_words": 2},
-        **{"max_duplicate_paragraphs": 0.3, "max_duplicate_paragraph_characters": 0.2},
-        **{"max_duplicate_lines": 0.3, "max_duplicate_line_characters": 0.2},
-        **{"max_top_2_gram": 0.2, "max_top_3_gram": 0.18, "max_top_4_gram": 0.16},
-        **{f"max_duplicate_{n}_grams": round(0.2 - n / 100, 2) for n in range(5, 11)},
-    },
-    "c4": {
-        **{"max_word_length": 1000, "terminal_punctuation": True, "min_words_in_line": 5},
-        **{"javascript_lines": True, "policy_lines": True, "citations": True},
-        **{"lorem_ipsum": True, "curly_bracket": True, "min_sentences": 3},
-    },
-}
+
+def _published(default: bool | None = None, **by_set: Any) -> Any:
+    """A rule that is off, with its threshold in Gopher's rules of quality and repetition (Rae et
+    al., 2021, arXiv 2112.11446, appendix A1 and table A1) or in C4's code (Raffel et al., 2020,
+    arXiv 1910.10683, section 2.2; the paper's text has 3 words in a line and 5 sentences)."""
+    return Field(default=default, json_schema_extra=by_set)
 
 
 class QualityRules(Section):
     """The rules that `corpus.filters.quality` applies; null and false: off."""
 
-    min_words: Count | None = None
-    """Gopher, for whole pages: minimum number of words, separated by white space."""
-    max_words: Count | None = None
-    """Gopher: maximum number of words."""
-    min_mean_word_length: Positive | None = None
-    """Gopher: minimum mean length of the words, in characters."""
-    max_mean_word_length: Positive | None = None
-    """Gopher: maximum mean length of the words, in characters."""
-    max_symbols_per_word: Fraction | None = None
-    """Gopher: maximum ratio of # to words, and of ellipses (... or …) to words."""
-    max_bullet_lines: Fraction | None = None
-    """Gopher: maximum share of lines that begin with a bullet, • or -."""
-    max_ellipsis_lines: Fraction | None = None
-    """Gopher: maximum share of lines that end with an ellipsis."""
-    min_words_with_letter: Fraction | None = None
-    """Gopher: minimum share of words with a letter."""
-    min_stop_words: Count | None = None
-    """Gopher: minimum number of different words of stop_words."""
+    min_words: Count | None = _published(gopher=50)
+    """Minimum number of words, separated by white space."""
+    max_words: Count | None = _published(gopher=100_000)
+    """Maximum number of words."""
+    min_mean_word_length: Positive | None = _published(gopher=3.0)
+    """Minimum mean length of the words, in characters."""
+    max_mean_word_length: Positive | None = _published(gopher=10.0)
+    """Maximum mean length of the words, in characters."""
+    max_symbols_per_word: Fraction | None = _published(gopher=0.1)
+    """Maximum ratio of # to words, and of ellipses (... or …) to words."""
+    max_bullet_lines: Fraction | None = _published(gopher=0.9)
+    """Maximum share of lines that begin with a bullet, • or -."""
+    max_ellipsis_lines: Fraction | None = _published(gopher=0.3)
+    """Maximum share of lines that end with an ellipsis."""
+    min_words_with_letter: Fraction | None = _published(gopher=0.8)
+    """Minimum share of words with a letter."""
+    min_stop_words: Count | None = _published(gopher=2)
+    """Minimum number of different words of stop_words."""
     stop_words: Annotated[list[Text], Field(min_length=1)] = [
         *("the", "be", "to", "of", "and", "that", "have", "with")
     ]
     """Words that min_stop_words counts. Gopher's are English: name some of your own language."""
-    max_duplicate_paragraphs: Fraction | None = None
-    """Gopher: maximum share of paragraphs that repeat an earlier one of the document."""
-    max_duplicate_paragraph_characters: Fraction | None = None
-    """Gopher: maximum share of the characters in such paragraphs."""
-    max_duplicate_lines: Fraction | None = None
-    """Gopher: maximum share of lines that repeat an earlier one of the document."""
-    max_duplicate_line_characters: Fraction | None = None
-    """Gopher: maximum share of the characters in such lines."""
-    max_top_2_gram: Fraction | None = None
-    """Gopher: maximum share of the characters in the most frequent 2-gram of words."""
-    max_top_3_gram: Fraction | None = None
-    """Gopher: the same of 3-grams."""
-    max_top_4_gram: Fraction | None = None
-    """Gopher: the same of 4-grams."""
-    max_duplicate_5_grams: Fraction | None = None
-    """Gopher: maximum share of the characters in 5-grams that repeat an earlier one."""
-    max_duplicate_6_grams: Fraction | None = None
-    """Gopher: the same of 6-grams."""
-    max_duplicate_7_grams: Fraction | None = None
-    """Gopher: the same of 7-grams."""
-    max_duplicate_8_grams: Fraction | None = None
-    """Gopher: the same of 8-grams."""
-    max_duplicate_9_grams: Fraction | None = None
-    """Gopher: the same of 9-grams."""
-    max_duplicate_10_grams: Fraction | None = None
-    """Gopher: the same of 10-grams."""
-    max_word_length: Count | None = None
-    """C4: remove lines with a longer word."""
-    terminal_punctuation: bool = False
-    """C4: remove lines that do not end with . ? ! or ", or that end with an ellipsis."""
-    min_words_in_line: Count | None = None
-    """C4: remove lines with fewer words."""
-    javascript_lines: bool = False
-    """C4: remove lines with the word javascript."""
-    policy_lines: bool = False
-    """C4: remove lines with phrases such as privacy policy or use cookies."""
-    citations: bool = False
-    """C4: remove marks such as [12], [edit] and [citation needed]."""
-    lorem_ipsum: bool = False
-    """C4: leave out documents with the phrase lorem ipsum."""
-    curly_bracket: bool = False
-    """C4: leave out documents with a curly bracket ({)."""
-    min_sentences: Count | None = None
-    """C4: minimum number of sentences in what remains."""
+    max_duplicate_paragraphs: Fraction | None = _published(gopher=0.3)
+    """Maximum share of paragraphs that repeat an earlier one of the document."""
+    max_duplicate_paragraph_characters: Fraction | None = _published(gopher=0.2)
+    """Maximum share of the characters in such paragraphs."""
+    max_duplicate_lines: Fraction | None = _published(gopher=0.3)
+    """Maximum share of lines that repeat an earlier one of the document."""
+    max_duplicate_line_characters: Fraction | None = _published(gopher=0.2)
+    """Maximum share of the characters in such lines."""
+    max_top_2_gram: Fraction | None = _published(gopher=0.2)
+    """Maximum share of the characters in the most frequent 2-gram of words."""
+    max_top_3_gram: Fraction | None = _published(gopher=0.18)
+    """The same of 3-grams."""
+    max_top_4_gram: Fraction | None = _published(gopher=0.16)
+    """The same of 4-grams."""
+    max_duplicate_5_grams: Fraction | None = _published(gopher=0.15)
+    """Maximum share of the characters in 5-grams that repeat an earlier one."""
+    max_duplicate_6_grams: Fraction | None = _published(gopher=0.14)
+    """The same of 6-grams."""
+    max_duplicate_7_grams: Fraction | None = _published(gopher=0.13)
+    """The same of 7-grams."""
+    max_duplicate_8_grams: Fraction | None = _published(gopher=0.12)
+    """The same of 8-grams."""
+    max_duplicate_9_grams: Fraction | None = _published(gopher=0.11)
+    """The same of 9-grams."""
+    max_duplicate_10_grams: Fraction | None = _published(gopher=0.1)
+    """The same of 10-grams."""
+    max_word_length: Count | None = _published(c4=1000)
+    """Remove lines with a longer word."""
+    terminal_punctuation: bool = _published(c4=True, default=False)
+    """Remove lines that do not end with . ? ! or ", or that end with an ellipsis."""
+    min_words_in_line: Count | None = _published(c4=5)
+    """Remove lines with fewer words."""
+    javascript_lines: bool = _published(c4=True, default=False)
+    """Remove lines with the word javascript."""
+    policy_lines: bool = _published(c4=True, default=False)
+    """Remove lines with phrases such as privacy policy or use cookies."""
+    citations: bool = _published(c4=True, default=False)
+    """Remove marks such as [12], [edit] and [citation needed]."""
+    lorem_ipsum: bool = _published(c4=True, default=False)
+    """Leave out documents with the phrase lorem ipsum."""
+    curly_bracket: bool = _published(c4=True, default=False)
+    """Leave out documents with a curly bracket ({)."""
+    min_sentences: Count | None = _published(c4=3)
+    """Minimum number of sentences in what remains."""
     bad_words: Text | None = None
     """Leave out documents with a word or phrase of this file: UTF-8, one a line."""
 
@@ -119,6 +105,17 @@ class QualityRules(Section):
                 "different ones, so that every document would be left out"
             )
         return problems
+
+
+#: The rules of each publication, with their thresholds.
+SETS: dict[str, dict[str, Any]] = {
+    name: {
+        rule: field.json_schema_extra[name]
+        for rule, field in QualityRules.model_fields.items()
+        if name in (field.json_schema_extra or {})
+    }
+    for name in ("gopher", "c4")
+}
 
 
 class QualityFilter(Section):
