@@ -78,7 +78,6 @@ rule publish_model:
         publish=lambda wildcards: publish_of(
             {"model": model_repository(PUBLISH, wildcards.run)},
             *PUBLISH_CARD,
-            checkpoints={key: PUBLISH["checkpoints"][key] for key in ("branch", "every")},
         ),
         corpus=PUBLISHED_CORPUS,
         prompt=lambda wildcards: Evaluation.card_prompt(

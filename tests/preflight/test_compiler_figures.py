@@ -100,7 +100,6 @@ def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
     section = Evaluation.of_param(section)
     lowering = lower_run(settings, files, program, section, validation, {4: evaluation}).step
     assert (lowering.engine, lowering.lowered) == ("jax", True)
-    assert lowering.inputs["tokens"] == [[8, small_run.LENGTH], "uint16"]
     assert lowering.forward_rows.evaluation == {4: 4}
     found, *others = compile_for("v5e:2x2", *programs, quick=True)
     assert [f.outcome for f in (found, *others)] == [COMPILED] * 3

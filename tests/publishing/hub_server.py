@@ -321,18 +321,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         repo.branches[branch] = self.at(repo, start)
         self._answer(200, {})
 
-    def commits(self, kind: str, name: str, revision: str) -> None:
-        repo = self.repo(kind, name)
-        self.at(repo, revision)
-        date = "2024-01-01T00:00:00.000Z"
-        self._answer(
-            200,
-            [
-                {"id": c, "title": repo.titles[c], "message": "", "authors": [], "date": date}
-                for c in repo.history(revision)
-            ],
-        )
-
     def resolve(self, prefix: str | None, name: str, revision: str, path: str) -> None:
         repo = self.repo("dataset" if prefix else "model", name)
         sha = self.at(repo, revision)
@@ -351,7 +339,6 @@ _ROUTES: list[tuple[str, str, Callable]] = [
     (rf"{_KIND}/{_NAME}", "GET", _Handler.info),
     (rf"{_KIND}/{_NAME}/revision/([^/]+)", "GET", _Handler.info),
     (rf"{_KIND}/{_NAME}/tree/([^/]+)", "GET", _Handler.tree),
-    (rf"{_KIND}/{_NAME}/commits/([^/]+)", "GET", _Handler.commits),
     (rf"{_KIND}/{_NAME}/preupload/([^/]+)", "POST", _Handler.preupload),
     (rf"{_KIND}/{_NAME}/commit/([^/]+)", "POST", _Handler.commit),
     (rf"{_KIND}/{_NAME}/branch/([^/]+)", "POST", _Handler.branch),

@@ -80,12 +80,10 @@ def results(small, tmp_path):
     return {name: str(tmp_path / f"{name}.json") for name in ("training", "evaluation")}
 
 
-def published_model(results, tmp_path, every: int | None = None, **given) -> dict:
+def published_model(results, tmp_path, **given) -> dict:
     record = tmp_path / "record.json"
     prompt = "We must [MASK] on."
-    asked = section(
-        model="me/model", checkpoints={"branch": "checkpoints", "every": every}, **given
-    )
+    asked = section(model="me/model", **given)
     paths = (results["training"], results["evaluation"])
     publish_model(asked, SOURCE, tmp_path / "model", *paths, prompt).write(record)
     return read_json(record)
@@ -106,7 +104,7 @@ def test_a_model_goes_with_card_tokenizer_and_figures(hub, results, tmp_path):
     ][0].items()
     text = found["README.md"].decode()
     assert 'model="me/model"' in text and "text of ours" in text and "We must [MASK] on." in text
-    assert record["run"] == "base" and "checkpoints" not in record
+    assert record["run"] == "base"
 
 
 def test_no_text_of_the_corpus_goes_with_a_model(hub, results, tmp_path):
@@ -131,17 +129,6 @@ def test_the_record_says_what_went_where_and_nothing_else(hub, results, tmp_path
 
 def test_the_record_is_the_same_when_nothing_is_new(hub, results, tmp_path):
     assert published_model(results, tmp_path) == published_model(results, tmp_path)
-
-
-def test_the_record_names_the_commits_of_checkpoints(hub, results, tmp_path):
-    first = published_model(results, tmp_path, every=10)
-    assert first["checkpoints"] == {"branch": "checkpoints", "commits": []}
-    repo = hub.repos["model", "me/model"]
-    repo.branches["checkpoints"] = repo.branches["main"]
-    ids = [repo.commit("checkpoints", f"Step {s}", {}) for s in (20, 100, 20)]
-    commits = published_model(results, tmp_path, every=10)["checkpoints"]["commits"]
-    # Step 20 was pushed again after a restart.
-    assert commits == [{"step": 20, "commit": ids[2]}, {"step": 100, "commit": ids[1]}]
 
 
 def recorded_tokenizer(tmp_path) -> Path:

@@ -227,7 +227,7 @@ def require(root, report: dict | None) -> None:
     """Ask for a preflight of the small run that passed; `report` is of the one that is there."""
     run, _ = small_run(root)
     if report is not None:
-        others = ("unseen", "rules", "findings", "targets", "chips")
+        others = ("unseen", "findings", "targets", "chips")
         PreflightVerdict(
             run="small",
             label="",

@@ -178,7 +178,6 @@ PREFLIGHT = PreflightVerdict(
     effort="full",
     unseen=["nothing is executed"],
     step=Step(precision="bfloat16"),
-    rules=[],
     findings=[Finding("no_host_ops", "error", "two shapes")],
     targets=[
         Target(

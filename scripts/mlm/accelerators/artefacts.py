@@ -12,24 +12,6 @@ from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 ERROR, WARNING, ADVICE = "error", "warning", "advice"
 LABEL = "compiler and datasheet estimate, not measured"
 
-#: Every rule by name, with what it asks, in the order in which they are shown.
-RULES: dict[str, str] = {
-    "settings": "the run's settings fit its data, its model and the target",
-    "pad_id": "the pad token has the id that the model's family takes for padding",
-    "static_control_flow": "no branch or loop of the step depends on data",
-    "static_shapes": "no shape in the step depends on data",
-    "known_gather_sizes": "gathers and scatters have known sizes",
-    "no_float64": "the step has no float64",
-    "no_host_ops": "the step runs nothing on the host (Python, printing, strings, files)",
-    "lowers_to_xla": "XLA takes every operation of the step",
-    "tile_sizes": "batch and sequence length are multiples of 8, better of 128",
-    "compiles": "the compiler takes the step for the target",
-    "fits": "one replica's memory suffices",
-    "full_global_batch": "the train split fills one global batch",
-    "shards_for_workers": "every input worker of TensorFlow has a shard of its own",
-    "readable_paths": "the target's hosts can read and write the paths of the run",
-}
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -46,10 +28,6 @@ class Finding:
     source: str = ""
     target: str = ""
 
-    def __post_init__(self):
-        if self.rule not in RULES:
-            raise ValueError(f"no rule is called {self.rule}")
-
     def in_words(self) -> str:
         op = f" [{self.op}]" if self.op else ""
         source = f" at {self.source}" if self.source else ""
@@ -60,16 +38,6 @@ class Finding:
 def failed(findings: list[Finding]) -> list[Finding]:
     """The findings that stop a training."""
     return [f for f in findings if f.severity == ERROR]
-
-
-@dataclass(frozen=True)
-class Dimension:
-    """One size of the step, and the share of its tiles that is padding, in [0, 1)."""
-
-    name: str
-    size: int
-    multiple: int
-    waste: float
 
 
 @dataclass(frozen=True)
@@ -84,7 +52,7 @@ class ForwardRows:
 class Step:
     """The sizes of a step; None if unknown, since a fault came before it.
 
-    `inputs` has shape and type by name. `muon_flops` are those of the products of Muon's update,
+    `muon_flops` are those of the products of Muon's update,
     left out with adamw. `outputs` and `examples` are those of a fine-tuning.
     """
 
@@ -103,8 +71,6 @@ class Step:
     vocabulary_size: int | None = field(default=None, metadata=OPTIONAL)
     slots: int | None = field(default=None, metadata=OPTIONAL)
     muon_flops: int | None = field(default=None, metadata=OPTIONAL)
-    inputs: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
-    dimensions: list[Dimension] | None = field(default=None, metadata=OPTIONAL)
     forward_rows: ForwardRows | None = field(default=None, metadata=OPTIONAL)
     outputs: int | None = field(default=None, metadata=OPTIONAL)
     examples: int | None = field(default=None, metadata=OPTIONAL)
@@ -206,15 +172,6 @@ class Target:
 
 
 @dataclass(frozen=True)
-class RuleVerdict:
-    """A rule, what it asks, and whether it is kept, broken, advised on, or was not asked."""
-
-    rule: str
-    asks: str
-    verdict: str
-
-
-@dataclass(frozen=True)
 class PreflightVerdict(Artefact):
     """The verdict on a step: `findings` are those of its targets as well.
 
@@ -228,7 +185,6 @@ class PreflightVerdict(Artefact):
     effort: str
     unseen: list[str]
     step: Step
-    rules: list[RuleVerdict]
     findings: list[Finding]
     targets: list[Target]
     chips: list[dict[str, Any]]

@@ -46,12 +46,10 @@ def forward_rows(run: Run, section: Evaluation, replicas: list[int]) -> ForwardR
 def describe_training(run: Run, precision: str, program: str) -> dict:
     """Write the description of the run's train step to `program`; the fields of `Step`."""
     from mlm.training.in_jax.optimizers import hidden_parts
-    from mlm.training.in_jax.train_step import token_type
 
     architecture = Architecture.of(run.model_config.to_dict())
-    samples = run.batch_size
-    _describe(program, TRAINING, run, run.plan, precision, samples)
-    shapes, tokens = parameter_shapes(architecture), token_type(architecture.vocabulary)
+    _describe(program, TRAINING, run, run.plan, precision, run.batch_size)
+    shapes = parameter_shapes(architecture)
     flops = None
     if run.pretraining.optimizer.name == "muon":
         matrices = [
@@ -63,11 +61,6 @@ def describe_training(run: Run, precision: str, program: str) -> dict:
     return {
         "parameters": sum(int(np.prod(shape)) for shape in shapes.values()),
         "muon_flops": flops,
-        "inputs": {
-            "epoch": [[samples], "uint32"],
-            "index": [[samples], "uint32"],
-            "tokens": [[samples, run.plan.sequence_length], tokens.__name__],
-        },
     }
 
 

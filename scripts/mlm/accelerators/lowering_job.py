@@ -54,8 +54,7 @@ def lower_run(
             findings.append(Finding("settings", ERROR, str(error)))
     else:
         model = json.loads(run.model_config.to_json_string())
-        advice, dimensions = tile_advice(run, precision)
-        described |= run.step_sizes() | {"dimensions": dimensions}
+        described |= run.step_sizes()
         if settings.engine == "jax":
             described |= describe_training(run, precision, program) | {"lowered": True}
             if evaluation:
@@ -64,7 +63,12 @@ def lower_run(
             step = _lower(run, program, described, findings)
             if evaluation and described["lowered"]:
                 findings += lower_forward(run, step.model, evaluation, *forward)
-        findings += advice
+        findings += tile_advice(
+            {
+                "pretraining.per_replica_batch_size": run.pretraining.per_replica_batch_size,
+                "shards.sequence_length": run.plan.sequence_length,
+            }
+        )
         if evaluation and described["lowered"]:
             described["forward_rows"] = forward_rows(run, evaluation, list(forward[1]))
     return Lowering(settings.name, Step(**described), findings, model)
@@ -82,7 +86,6 @@ def _lower(run: Run, program: str, described: dict, findings: list[Finding]):
         "lowered": bool(content),
         "parameters": step.parameters,
         "muon_flops": step.muon_flops,
-        "inputs": {k: [list(s.shape), s.dtype.name] for k, s in sorted(step.signature.items())},
     }
     return step
 

@@ -13,18 +13,14 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from mlm.accelerators.artefacts import (
-    ADVICE,
     ERROR,
     LABEL,
-    RULES,
-    WARNING,
     Batches,
     Finding,
     ForwardReport,
     Lowering,
     Memory,
     PreflightVerdict,
-    RuleVerdict,
     Step,
     Target,
     failed,
@@ -67,13 +63,6 @@ _BATCH_KEYS = {
     "evaluation": "evaluation.batch_size",
     "finetuning": "finetune.per_device_batch_size",
 }
-#: Rules that a step's graph, and a target, are asked.
-_OF_THE_GRAPH = {
-    *("static_control_flow", "static_shapes", "known_gather_sizes"),
-    *("no_float64", "no_host_ops", "lowers_to_xla"),
-}
-_OF_A_TARGET = {"compiles", "fits", "full_global_batch", "shards_for_workers", "readable_paths"}
-
 #: As `compile_for`.
 Compiler = Callable[..., list[Compilation]]
 
@@ -126,8 +115,7 @@ def preflight(
                 target.forward[kind], faults = judge_forward(target, kind, count, answer)
                 findings += faults
             targets.append(target)
-    rules = _verdicts(findings, _unasked(step, compiled=bool(targets)))
-    return _verdict(lowering.run, step, quick, section, findings, targets, rules)
+    return _verdict(lowering.run, step, quick, section, findings, targets)
 
 
 def preflight_finetuning(
@@ -172,7 +160,7 @@ def preflight_finetuning(
                 add_times(target, found, section.epochs * -(-learned // target.global_batch_size))
             targets.append(target)
     run = f"{pretraining.run}, a fold of fine-tuning"
-    return _verdict(run, step, quick, asked, findings, targets, rules=[])
+    return _verdict(run, step, quick, asked, findings, targets)
 
 
 def _forward_programs(
@@ -305,30 +293,6 @@ def add_times(target: Target, found: Compilation, updates: int) -> None:
     )
 
 
-def _unasked(step: Step, compiled: bool) -> set[str]:
-    """The rules that could not be asked, since a step before them failed."""
-    rules = set() if compiled else set(_OF_A_TARGET)
-    if step.engine == "jax":
-        # Shapes are fixed by the engine; the compiler says the rest. A process reads the samples
-        # of its own devices by their number, whatever shards they are in.
-        rules |= _OF_THE_GRAPH | {"shards_for_workers"}
-    if step.parameters is None:
-        rules |= _OF_THE_GRAPH | {"tile_sizes"}
-    return rules
-
-
-def _verdicts(findings: list[Finding], unasked: set[str]) -> list[RuleVerdict]:
-    """For every rule what it asks and whether it is kept, broken, or advised on."""
-    ranks = (ADVICE, WARNING, ERROR)
-    worst: dict[str, str] = {}
-    for finding in sorted(findings, key=lambda f: ranks.index(f.severity)):
-        worst[finding.rule] = finding.severity
-    return [
-        RuleVerdict(name, asks, worst.get(name, "not asked" if name in unasked else "kept"))
-        for name, asks in RULES.items()
-    ]
-
-
 def _verdict(
     run: str,
     step: Step,
@@ -336,7 +300,6 @@ def _verdict(
     section: Preflight,
     findings: list[Finding],
     targets: list[Target],
-    rules: list[RuleVerdict],
 ) -> PreflightVerdict:
     return PreflightVerdict(
         run=run,
@@ -345,7 +308,6 @@ def _verdict(
         effort="quick" if quick else "full",
         unseen=list(UNSEEN),
         step=step,
-        rules=rules,
         findings=findings,
         targets=targets,
         chips=[asdict(CHIPS[g]) for g in sorted(set(map(generation_of, section.targets)))],

@@ -36,26 +36,10 @@ class SentFile:
 
 
 @dataclass(frozen=True)
-class PushedCheckpoint:
-    """A checkpoint that was pushed during the training, and its newest commit."""
-
-    step: int
-    commit: str
-
-
-@dataclass(frozen=True)
-class PushedCheckpoints:
-    """The branch of the checkpoints, and its pushes in the order of their steps."""
-
-    branch: str
-    commits: list[PushedCheckpoint]
-
-
-@dataclass(frozen=True)
 class PublishRecord(Artefact):
     """A publication, without clock, address of the Hub, or anything secret.
 
-    `run` and `checkpoints` are those of a model.
+    `run` is that of a model.
     """
 
     what: str
@@ -63,4 +47,3 @@ class PublishRecord(Artefact):
     commit: str
     files: list[SentFile]
     run: str | None = field(default=None, metadata=OPTIONAL)
-    checkpoints: PushedCheckpoints | None = field(default=None, metadata=OPTIONAL)

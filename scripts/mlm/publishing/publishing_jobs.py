@@ -19,15 +19,9 @@ from mlm.foundations.atomic import canonical_json, read_json
 from mlm.foundations.errors import MlmError, remedy
 from mlm.foundations.typed_artefacts import as_json
 from mlm.model.export import SENTENCE_ENCODER_FILES
-from mlm.publishing.artefacts import (
-    Destination,
-    PublishRecord,
-    PushedCheckpoint,
-    PushedCheckpoints,
-    SentFile,
-)
+from mlm.publishing.artefacts import Destination, PublishRecord, SentFile
 from mlm.publishing.cards import dataset_card, tokenizer_card
-from mlm.publishing.uploads import commits_of, publish, sha256_of
+from mlm.publishing.uploads import publish, sha256_of
 from mlm.samples.manifests import Manifest, shards_root
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.tokenizer.tokenizer_files import TOKENIZER_FILES
@@ -40,7 +34,6 @@ _FIGURES = (
     *("word_initial", "calibration", "verdicts", "group_by", "digests"),
 )
 _SHARD = re.compile(r"data/(train|validation|test)/[^/]+\.tfrecord")
-_STEP = re.compile(r"Step (\d+)")
 
 
 def publish_tokenizer(
@@ -104,8 +97,7 @@ def publish_model(
     """Publish the model in `directory` with its card and figures.
 
     `training` and `evaluation` are the paths of training.json and evaluation.json, and `prompt` is
-    the card's example, if it has one. If checkpoints were pushed during the training, the record
-    names their commits.
+    the card's example, if it has one.
     """
     trained, evaluated = Training.read(training), EvaluationFigures.read(evaluation)
     card = model_card(
@@ -125,12 +117,9 @@ def publish_model(
         CommitOperationAdd("evaluation.json", canonical_json(figures).encode()),
     ]
     destination = Destination(section.model, "model", section.private)
-    checkpoints = None
-    if section.checkpoints.every:
-        checkpoints = _checkpoints(replace(destination, branch=section.checkpoints.branch))
     title = f"Publish the model of run {trained.run}"
     record = _publish("model", section, destination, files, card, title)
-    return replace(record, run=trained.run, checkpoints=checkpoints)
+    return replace(record, run=trained.run)
 
 
 def _recorded_files(
@@ -179,13 +168,3 @@ def _publish(
     commit = publish(destination, files, title, section.attempts, stale)
     sent = [SentFile(f.path_in_repo, f.upload_info.size, sha256_of(f)) for f in files]
     return PublishRecord(what, destination, commit, sorted(sent, key=lambda file: file.path))
-
-
-def _checkpoints(destination: Destination) -> PushedCheckpoints:
-    """The branch's pushes, in the order of their steps: the newest commit of each."""
-    newest: dict[int, str] = {}
-    for commit, title in commits_of(destination):
-        if match := _STEP.fullmatch(title):
-            newest.setdefault(int(match[1]), commit)
-    pushed = [PushedCheckpoint(step, newest[step]) for step in sorted(newest)]
-    return PushedCheckpoints(destination.branch, pushed)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
-from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.errors import RepositoryNotFoundError
 
 from mlm.foundations.errors import MlmError
 from mlm.publishing.artefacts import Destination
@@ -84,16 +84,6 @@ def publish(
                 "there a .gitignore in it?"
             )
         return commit
-
-
-def commits_of(destination: Destination) -> list[tuple[str, str]]:
-    """Ids and titles of the branch's commits, the newest first; none if it does not exist."""
-    with _connected(destination) as api:
-        try:
-            found = api.list_repo_commits(**destination.place, revision=destination.branch)
-        except (RepositoryNotFoundError, RevisionNotFoundError):
-            return []
-        return [(commit.commit_id, commit.title) for commit in found]
 
 
 @contextmanager
