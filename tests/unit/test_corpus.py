@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlm.config.resolution import resolve
-from mlm.corpus import corpus_writing, deduplication, split_documents
+from mlm.corpus import buckets, corpus_writing, split_documents
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.deduplication import (
     BUCKETS,
@@ -19,9 +19,8 @@ from mlm.corpus.deduplication import (
     KEPT,
     LEAKED,
     PRECEDENCE,
-    DigestBuckets,
-    Digests,
     Removed,
+    digesting,
     write_removed,
 )
 from mlm.corpus.embedded import address_of, speeches, speeches_by_split
@@ -204,21 +203,21 @@ documents = st.lists(st.sampled_from([b"%d" % i for i in range(12)]), max_size=4
     st.integers(1, 9),
 )
 def test_duplicates_and_leaks_are_those_that_sets_would_find(
-    tmp_path_factory, texts, deduplicate, remove_leakage, buffer
+    tmp_path_factory, texts, deduplicate, remove_leakage, run
 ):
-    directory = tmp_path_factory.mktemp("digests") / "buckets"
+    directory = tmp_path_factory.mktemp("digests")
+    digests, removed = directory / "digests", directory / "removed"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deduplication, "_BUFFER", buffer)
-        buckets = DigestBuckets(directory)
-        for split in SPLITS:
-            for text in texts[split]:
-                buckets.add(split, [text])
-        digests, removed = directory / "digests", directory / "removed"
-        part = Digests(digests, buckets.write(digests))
-    wanted = {"deduplicate": deduplicate, "remove_leakage": remove_leakage}
-    write_removed([part], range(BUCKETS), removed, **wanted)
+        patch.setattr(buckets, "_RUN", run)
+        patch.setattr(buckets, "_OF_BUCKET", 0)
+        with digesting(digests) as note:
+            for split in SPLITS:
+                for text in texts[split]:
+                    note(split, [text])
+        wanted = {"deduplicate": deduplicate, "remove_leakage": remove_leakage}
+        write_removed([digests], range(BUCKETS), removed, **wanted)
     read = Removed([removed], 1)
-    found = {s: read.verdicts(0, s, len(texts[s]), directory / f"verdicts-{s}") for s in PRECEDENCE}
+    found = {split: read.verdicts(0, split, len(texts[split])) for split in PRECEDENCE}
     expected = expected_verdicts(texts, deduplicate, remove_leakage)
     assert {split: array.tolist() for split, array in found.items()} == expected
     for split, verdicts in expected.items():

@@ -16,7 +16,6 @@ from mlm.config.corpus import Corpus, Files
 from mlm.config.resolution import resolve
 from mlm.corpus import (
     corpus_writing,
-    deduplication,
     near_clusters,
     near_duplicates,
     passes,
@@ -55,7 +54,7 @@ def sources(tmp_path, monkeypatch):
     monkeypatch.setattr(spooling, "BATCH_DOCUMENTS", 8)
     monkeypatch.setattr(corpus_writing, "BATCH_DOCUMENTS", 9)
     for module, name in (
-        *((near_duplicates, name) for name in ("_RUN", "_COMPARED", "_PAIRS")),
+        *((near_duplicates, name) for name in ("_COMPARED", "_PAIRS")),
         (near_clusters, "_CHUNK"),
     ):
         monkeypatch.setattr(module, name, 7)
@@ -258,7 +257,6 @@ def test_a_source_file_that_changed_or_is_gone_since_the_plan_is_named(tmp_path)
 
 ALIKE = {"enabled": True, "words": 1, "rows": 1, "threshold": 0.1, "largest_share": 0.1}
 BAD = {
-    "a digest of two texts": ({}, "have the same 128-bit digest: document .* Change one"),
     "nearly all alike": (
         {"near_duplicates": ALIKE},
         r"left out as near-.*_share, 0\.1, is expected",
@@ -276,14 +274,12 @@ BAD = {
 
 @pytest.mark.parametrize("how", ["one job", "parts", "mix"])
 @pytest.mark.parametrize("bad", BAD)
-def test_bad_input_is_told_and_leaves_nothing_half_written(sources, monkeypatch, bad, how):
+def test_bad_input_is_told_and_leaves_nothing_half_written(sources, bad, how):
     filters, message = BAD[bad]
     corpus = {"filters": filters}
     if how == "mix":
         own = {name: {"files": {"train": [f"data/{name}.*"]}, "source": "files"} for name in "abd"}
         corpus |= {"source": "mix", "mix": own, "files": {}}
-    if "digest" in bad:
-        monkeypatch.setattr(deduplication, "digest", lambda document: bytes(16))
     with pytest.raises(MlmError, match=message):
         if how == "one job":
             in_one_job(Path("out"), section(**corpus))

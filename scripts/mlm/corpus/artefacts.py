@@ -224,13 +224,11 @@ class ReadSplit:
 
 @dataclass(frozen=True)
 class ReadPart(Artefact):
-    """What a part of the source held, of all three splits, and how many digests of its documents
-    begin with each byte."""
+    """What a part of the source held, of all three splits."""
 
     splits: dict[str, ReadSplit]
     group_by: str
     carved: dict[str, float]
-    digests: tuple[int, ...]
     mixed: Mixed | None = field(default=None, metadata=OPTIONAL)
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import (
@@ -26,7 +25,7 @@ from mlm.corpus.mix import Segment, segments
 from mlm.corpus.part_reading import PartFiles
 from mlm.corpus.rule_counts import rules_together
 from mlm.corpus.shares import document_range, file_name
-from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, kept_batches
+from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, kept_batches, size_of
 from mlm.corpus.word_overlap import HeldOutRuns
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256
@@ -36,6 +35,8 @@ from mlm.foundations.errors import MlmError
 _NAME = np.dtype("S16")
 #: In the place of a verdict: kept, and not in the share of a mix that is being written.
 NOT_CHOSEN = 255
+#: Row groups after which memory goes back to the system.
+_RELEASED = 6
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,10 @@ class SpooledCorpus:
         removed = self.removed.counts(split).sum(axis=1).tolist()
         return [p.splits[split].documents - r for p, r in zip(self.parts, removed, strict=True)]
 
+    def verdicts(self, part: int, split: str) -> np.ndarray:
+        """One byte for each document of `split` in `part`: KEPT, or why it is left out."""
+        return self.removed.verdicts(part, split, self.parts[part].splits[split].documents)
+
     def read(
         self,
         part: int,
@@ -91,11 +96,10 @@ class SpooledCorpus:
         """What is written of `split`, in order."""
         return segments(self.parts, self.kept(split), split)
 
-    def batches(self, split: str, wanted: range, place: Path) -> Iterator[pa.RecordBatch]:
+    def batches(self, split: str, wanted: range) -> Iterator[pa.RecordBatch]:
         """The documents `wanted` of those of `split` that are written, batch by batch.
 
-        `place` is a working file. Raises MlmError where a spool is not what
-        was written.
+        Raises MlmError if a spool is not what was written.
         """
         start = 0
         for segment in self.segments(split):
@@ -104,12 +108,10 @@ class SpooledCorpus:
             start += size
             if own:
                 check_outputs(self.files[number].record, [self.files[number].spool(split)])
-                documents = self.parts[number].splits[split].documents
-                verdicts = self.removed.verdicts(number, split, documents, place)
+                verdicts = self.verdicts(number, split)
                 if segment.choice:
                     verdicts[np.flatnonzero(verdicts == KEPT)[~segment.choice.mask()]] = NOT_CHOSEN
                 yield from self.read(number, split, verdicts, own)
-                place.unlink()
 
 
 def write_share(
@@ -133,20 +135,21 @@ def write_share(
             f"to at most {documents}"
         )
     wanted = document_range(documents, share, shares)
-    batches = corpus.batches(split, wanted, groups.with_suffix(".verdicts"))
+    batches = corpus.batches(split, wanted)
     if held_out:
         batches = held_out.looking_into(batches)
-    size = _Size()
     writer = CorpusWriter(path, corpus.group_by, wanted.start)
+    sizes = []
     try:
-        for batch in size.counting(batches):
+        for batch in batches:
+            sizes.append(size_of(batch.column("text")))
             writer.write(batch)
     finally:
         writer.close()
     groups.write_bytes(np.sort(np.array(list(writer.groups), _NAME)).tobytes())
     name = file_name(split, share, shares)
     file = CorpusFile(name, len(wanted), path.stat().st_size, file_sha256(path))
-    return WrittenFile(file, size.bytes, size.characters, size.words)
+    return WrittenFile(file, *map(sum, zip(*sizes, strict=True)))
 
 
 def number_of_groups(paths: Iterable[Path]) -> int:
@@ -159,27 +162,6 @@ def number_of_groups(paths: Iterable[Path]) -> int:
         found = [f[at[first] : at[first + 1]] for f, at in zip(files, places, strict=True)]
         count += len(np.unique(np.concatenate(found)))
     return count
-
-
-@dataclass
-class _Size:
-    """The size of the documents of batches: UTF-8 bytes, code points, words."""
-
-    bytes: int = 0
-    characters: int = 0
-    words: int = 0
-
-    def counting(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            text = batch.column("text")
-            self.bytes += _sum(pc.binary_length(text))
-            self.characters += _sum(pc.utf8_length(text))
-            self.words += _sum(batch.column("words"))
-            yield batch
-
-
-def _sum(column: pa.Array) -> int:
-    return pc.sum(column.cast(pa.int64())).as_py()
 
 
 class CorpusWriter:
@@ -196,7 +178,7 @@ class CorpusWriter:
         self._next, self._own = first, group_by == OWN
         self.groups: set[bytes] = set()
         self._waiting: list[pa.RecordBatch] = []
-        self._rows = self._size = 0
+        self._rows = self._size = self._row_groups = 0
         kind = pa.int64() if self._own else pa.string()
         self._schema = pa.schema([("text", pa.string()), ("group", kind)])
         self._writer = pq.ParquetWriter(
@@ -214,16 +196,20 @@ class CorpusWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the documents of `batch`."""
+        offsets = np.frombuffer(batch.column("text").buffers()[1], np.int32)
+        offsets = offsets[batch.column("text").offset :][: len(batch) + 1]
         start = 0
-        for row, size in enumerate(pc.binary_length(batch.column("text")).to_pylist()):
-            full = self._rows == BATCH_DOCUMENTS or self._size + size > BATCH_BYTES
-            if self._rows and full:
-                self._waiting.append(batch.slice(start, row - start))
+        while start < len(batch):
+            room = int(offsets[start]) + BATCH_BYTES - self._size
+            stop = int(np.searchsorted(offsets, room, "right")) - 1
+            # A longer document than that has a row group by itself.
+            stop = min(max(stop, start + (not self._rows)), start + BATCH_DOCUMENTS - self._rows)
+            self._waiting.append(batch.slice(start, stop - start))
+            self._rows += stop - start
+            self._size += int(offsets[stop] - offsets[start])
+            start = stop
+            if start < len(batch):
                 self._flush()
-                start = row
-            self._rows += 1
-            self._size += size
-        self._waiting.append(batch.slice(start))
 
     def _flush(self) -> None:
         # In one piece: where pages end would depend on the pieces.
@@ -240,6 +226,9 @@ class CorpusWriter:
         written = pa.table([texts, groups], schema=self._schema)
         self._writer.write_table(written, row_group_size=len(table))
         self._waiting, self._rows, self._size = [], 0, 0
+        self._row_groups += 1
+        if self._row_groups % _RELEASED == 0:
+            pa.default_memory_pool().release_unused()
 
     def close(self) -> None:
         """Write what is left, and finish the file."""

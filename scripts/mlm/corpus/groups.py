@@ -103,8 +103,8 @@ def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:
     out in the order test, validation, train. Equal documents land in the same split.
     """
     position = _hash(seed, document) / 2**64
-    for split in sorted(shares):
-        position -= shares[split]
+    for split in ("test", "validation"):
+        position -= shares.get(split, 0.0)
         if position < 0:
             return split
     return "train"

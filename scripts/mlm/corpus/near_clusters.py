@@ -4,6 +4,7 @@ Clusters are what links hold together, by union-find (Tarjan 1975) over a map of
 disk, 8 bytes each.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -21,8 +22,7 @@ from mlm.corpus.deduplication import (
     NEAR_DUPLICATE,
     NEAR_LEAKED,
     PRECEDENCE,
-    on_disk,
-    write_block,
+    removing,
 )
 from mlm.corpus.near_duplicates import LINK, Numbering
 from mlm.foundations.errors import MlmError
@@ -50,20 +50,20 @@ def write_near_removed(
     Raises MlmError where more than the share `largest_share` of the documents would go.
     """
     numbering = Numbering(corpus.parts)
-    clusters = _Clusters(on_disk(scratch / "parents", np.int64, numbering.documents))
+    clusters = _Clusters(_on_disk(scratch / "parents", numbering.documents))
     splits, total = {}, 0
-    with open(removed, "wb") as file:
+    with removing(removed, len(corpus.parts)) as remove:
         for split in PRECEDENCE:
             own = numbering.split(split)
             # Only now, so that no held-out documents are joined by one of train.
             for pairs in _pairs(links, own):
                 clusters.join(pairs)
-            sizes = on_disk(scratch / "sizes", np.int64, numbering.documents)
+            sizes = _on_disk(scratch / "sizes", numbering.documents)
             for numbers, roots in clusters.left_out(own):
                 np.add.at(sizes, roots, 1)
                 part, of_split, number = numbering.places(numbers)
                 verdict = np.where(roots < own.start, NEAR_LEAKED, NEAR_DUPLICATE)
-                write_block(file, part, of_split, number, verdict)
+                remove(part, of_split, number, verdict)
                 total += len(numbers)
             splits[split] = _described(corpus, numbering, clusters, own, sizes)
     documents = sum(sum(corpus.kept(split)) for split in PRECEDENCE)
@@ -104,6 +104,17 @@ class _Clusters:
             left = roots != numbers
             if left.any():
                 yield numbers[left], roots[left]
+
+
+def _on_disk(place: Path, size: int) -> np.ndarray:
+    """`size` zeros, int64, mapped from the new file `place`: they need disk, not memory."""
+    if not size:
+        return np.empty(0, np.int64)
+    place.write_bytes(b"")
+    with open(place, "r+b") as handle:
+        # Really allocated: a write into a mapped hole of a full disk kills the process.
+        os.posix_fallocate(handle.fileno(), 0, size * 8)
+    return np.memmap(place, np.int64, "r+")
 
 
 def _pairs(links: Iterable[Path], own: range) -> Iterator[np.ndarray]:

@@ -8,12 +8,12 @@ documents and their order alone, not on the parts that they were read in.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import ReadPart
+from mlm.corpus.buckets import Buckets, bucket_writer
 from mlm.corpus.corpus_writing import SpooledCorpus
 from mlm.corpus.deduplication import KEPT, PRECEDENCE
 from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
@@ -21,11 +21,10 @@ from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, wo
 #: The number of values that the first bits of a key have, by which keys are gathered.
 KEY_BUCKETS = 1024
 _KEY = np.dtype([("key", "<u8"), ("row", "<u4")])
-_COUNT = np.dtype("<u4")
 #: A link: the numbers of two documents (`Numbering`), the smaller one first.
 LINK = np.dtype(("<i8", 2))
-#: Keys that are sorted together, as they are written and as they are compared.
-_RUN, _COMPARED = 1 << 20, 1 << 19
+#: Keys that are compared together.
+_COMPARED = 1 << 19
 #: Pairs whose signatures are in memory together.
 _PAIRS = 1 << 16
 #: Of the documents with a key in common, how many before it a document is compared with, beside
@@ -85,84 +84,27 @@ def write_signatures(
     documents have a signature.
     """
     signed = row = 0
-    with open(signatures, "wb") as file, open(keys, "wb") as key_file:
-        runs = _KeyRuns(key_file)
+    hashes = settings.bands * settings.rows
+    with open(signatures, "wb") as file, bucket_writer(keys, _KEY, KEY_BUCKETS) as writer:
         for split in PRECEDENCE:
-            documents = corpus.parts[number].splits[split].documents
-            place = signatures.with_name(f"{signatures.name}.verdicts")
-            verdicts = corpus.removed.verdicts(number, split, documents, place)
-            start = 0
+            verdicts, start = corpus.verdicts(number, split), 0
             for batch in corpus.read(number, split):
                 kept = np.flatnonzero(verdicts[start : start + len(batch)] == KEPT)
                 words, counts = word_hashes(batch.column("text").take(kept).to_pylist())
                 ngrams, counts = ngram_hashes(words, counts, settings.words)
-                smallest = minhashes(ngrams, counts, settings.bands * settings.rows)
-                rows = np.zeros((len(batch), settings.bands * settings.rows), np.uint8)
+                smallest = minhashes(ngrams, counts, hashes)
+                rows = np.zeros((len(batch), hashes), np.uint8)
                 rows[kept] = low_bytes(smallest)
                 file.write(rows.tobytes())
                 some = counts > 0
-                runs.add(band_keys(smallest[some], settings.bands), row + kept[some])
-                signed += int(some.sum())
+                records = np.empty((int(some.sum()), settings.bands), _KEY)
+                records["key"] = band_keys(smallest[some], settings.bands)
+                records["row"] = (row + kept[some])[:, None]
+                writer.add(records.ravel(), records["key"].ravel() >> np.uint64(54))
+                signed += len(records)
                 start += len(batch)
                 row += len(batch)
-            place.unlink(missing_ok=True)
-        runs.flush()
     return signed
-
-
-class _KeyRuns:
-    """Keys on their way to a file, in sorted runs, each with the number of those in each bucket."""
-
-    def __init__(self, file: BinaryIO):
-        self._file = file
-        self._waiting: list[np.ndarray] = []
-        self._size = 0
-
-    def add(self, keys: np.ndarray, rows: np.ndarray) -> None:
-        """Note the `keys` [documents, bands] of the documents `rows`."""
-        records = np.empty(keys.shape, _KEY)
-        records["key"], records["row"] = keys, rows[:, None]
-        self._waiting.append(records.ravel())
-        self._size += records.size
-        if self._size >= _RUN:
-            self.flush()
-
-    def flush(self) -> None:
-        if not self._size:
-            return
-        records = np.concatenate(self._waiting)
-        records = records[np.argsort(records["key"], kind="stable")]
-        buckets = (records["key"] >> np.uint64(54)).astype(np.int64)
-        self._file.write(np.bincount(buckets, minlength=KEY_BUCKETS).astype(_COUNT).tobytes())
-        self._file.write(records.tobytes())
-        self._waiting, self._size = [], 0
-
-
-class _Keys:
-    """The keys of a part, as `_KeyRuns` wrote them to `path`."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._runs: list[tuple[int, np.ndarray]] = []
-        with open(path, "rb") as file:
-            while len(counts := np.fromfile(file, _COUNT, KEY_BUCKETS)):
-                ends = np.concatenate([[0], np.cumsum(counts)]).astype(_COUNT)
-                self._runs.append((file.tell(), ends))
-                file.seek(int(ends[-1]) * _KEY.itemsize, 1)
-
-    def counts(self) -> np.ndarray:
-        """How many keys each bucket has."""
-        return sum((np.diff(e.astype(np.int64)) for _, e in self._runs), np.zeros(KEY_BUCKETS, int))
-
-    def read(self, buckets: range) -> np.ndarray:
-        """The records of `buckets`."""
-        found = [np.empty(0, _KEY)]
-        for start, ends in self._runs:
-            first, last = int(ends[buckets.start]), int(ends[buckets.stop])
-            if first < last:
-                offset = start + first * _KEY.itemsize
-                found.append(np.fromfile(self._path, _KEY, last - first, offset=offset))
-        return np.concatenate(found)
 
 
 class SignedCorpus:
@@ -183,11 +125,12 @@ class SignedCorpus:
 
     def write_links(self, buckets: range, path: Path) -> None:
         """Write to `path` the links (`LINK`) of documents with a key of `buckets` in common."""
-        keys = [_Keys(record.with_suffix(".keys")) for record in self._signed]
-        counts = sum((part.counts() for part in keys), np.zeros(KEY_BUCKETS, int))
+        paths = [record.with_suffix(".keys") for record in self._signed]
+        keys = [Buckets(path, _KEY, KEY_BUCKETS) for path in paths]
+        counts = sum(part.counts for part in keys)
         with open(path, "wb") as file:
             for several in _filled(counts, buckets):
-                found = [part.read(several) for part in keys]
+                found = [part.read(several.start, several.stop) for part in keys]
                 numbers = np.concatenate(
                     [self._numbering.numbers(n, f["row"].astype(int)) for n, f in enumerate(found)]
                 )

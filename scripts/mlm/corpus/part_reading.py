@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
-from mlm.corpus.deduplication import DigestBuckets
+from mlm.corpus.deduplication import digesting
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.groups import carve
 from mlm.corpus.sources import SOURCE_FILES, SPLITS, Source
@@ -61,14 +61,13 @@ def scratch_directory(directory: Path) -> Iterator[Path]:
 def read_part(source: Source, filters: Filters, seed: int | None, files: PartFiles) -> ReadPart:
     """Read `source`, a part or all of it, write `files`, and return the record among them.
 
-    Working files stand beside them. Raises MlmError for bad input.
+    Raises MlmError for bad input.
     """
-    scratch = files.record.with_name(f".{files.record.stem}-in-progress")
-    with scratch_directory(scratch) as directory, ExitStack() as together:
+    with ExitStack() as together:
         digests = together.enter_context(replacing(files.digests))
         paths = {s: together.enter_context(replacing(files.spool(s))) for s in SPLITS}
-        buckets = DigestBuckets(directory / "digests")
-        spools = {split: Spool(p, partial(buckets.add, split)) for split, p in paths.items()}
+        note = together.enter_context(digesting(digests))
+        spools = {split: Spool(p, partial(note, split)) for split, p in paths.items()}
         counts = {split: filters.counts() for split in SPLITS}
         try:
             _read(source, filters, seed, counts, spools)
@@ -88,7 +87,6 @@ def read_part(source: Source, filters: Filters, seed: int | None, files: PartFil
             },
             group_by=source.group_by,
             carved=source.carved,
-            digests=buckets.write(digests),
             mixed=source.mixed,
         )
     record.write(files.record)

@@ -26,9 +26,8 @@ from mlm.corpus.deduplication import (
     CONTAMINATED,
     KEPT,
     PRECEDENCE,
-    Digests,
     Removed,
-    write_block,
+    removing,
     write_removed,
 )
 from mlm.corpus.near_clusters import write_near_removed
@@ -38,7 +37,7 @@ from mlm.corpus.parts import PARTITIONS
 from mlm.corpus.rule_counts import RuleCount, Taken
 from mlm.corpus.shares import document_range
 from mlm.corpus.split_descriptions import described_splits, refuse_empty_splits
-from mlm.corpus.word_overlap import HeldOutRuns
+from mlm.corpus.word_overlap import Files, HeldOutRuns, overlap_with
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.atomic import replacing
 
@@ -51,10 +50,9 @@ def deduplicate(
     Duplicates within a split, leaks between splits, or both. `parts` are the records of all parts,
     in order. Raises MlmError if digests are damaged.
     """
-    digests = []
-    for part in map(PartFiles, parts):
-        check_outputs(part.record, [part.digests])
-        digests.append(Digests(part.digests, ReadPart.read(part.record).digests))
+    digests = [PartFiles(part).digests for part in parts]
+    for part, path in zip(parts, digests, strict=True):
+        check_outputs(part, [path])
     with replacing(record.with_suffix(".numbers")) as path:
         write_removed(
             digests,
@@ -84,9 +82,7 @@ def decontaminate(removed: Sequence[Path], number: int, settings: Mapping, recor
                 known.add(held_out_rule(split), batch.column("text").to_pylist())
     check_outputs(corpus.files[number].record, [corpus.files[number].spool("train")])
     counts = {held_out_rule(split): RuleCount() for split in splits}
-    documents = corpus.parts[number].splits["train"].documents
-    place = record.with_name(f".{record.stem}-verdicts")
-    verdicts = corpus.removed.verdicts(number, "train", documents, place)
+    verdicts = corpus.verdicts(number, "train")
     kept, found, seen = np.flatnonzero(verdicts == KEPT), [], 0
     for batch in corpus.read(number, "train", verdicts):
         for text in batch.column("text").to_pylist():
@@ -95,13 +91,11 @@ def decontaminate(removed: Sequence[Path], number: int, settings: Mapping, recor
                 found.append(int(kept[seen]))
                 counts[taken[0].rule].add(taken[0])
             seen += 1
-    place.unlink(missing_ok=True)
-    with replacing(record.with_suffix(".numbers")) as path, open(path, "wb") as file:
-        if found:
-            train = PRECEDENCE.index("train")
-            same = (np.full(len(found), value) for value in (number, train, CONTAMINATED))
-            part, split, verdict = same
-            write_block(file, part, split, np.array(found), verdict)
+    with (
+        replacing(record.with_suffix(".numbers")) as path,
+        removing(path, len(corpus.parts)) as remove,
+    ):
+        remove(number, PRECEDENCE.index("train"), found, np.full(len(found), CONTAMINATED))
     rules = {rule: count.record() for rule, count in counts.items()}
     RemovedDocuments(number, len(corpus.parts), len(found), rules).write(record)
 
@@ -195,15 +189,14 @@ def write(
     spool or a file is damaged.
     """
     refuse_empty_splits(corpus)
-    runs = _held_out_runs(held_out_files)
+    runs = HeldOutRuns(map(_written, held_out_files.values())) if held_out_files else None
     with (
         replacing(record.with_suffix(".parquet")) as file,
         replacing(record.with_suffix(".groups")) as groups,
         replacing(record.with_suffix(".shared")) as shared,
     ):
-        looking = runs if split == "train" else None
-        written = write_share(corpus, split, share, shares, file, groups, looking)
-        shared.write_bytes(runs.shared.tobytes())
+        written = write_share(corpus, split, share, shares, file, groups, runs)
+        shared.write_bytes(runs.found().tobytes() if runs else b"")
     written.write(record)
 
 
@@ -214,18 +207,16 @@ def describe(
 
     Raises MlmError if the groups tell nothing apart.
     """
-    runs = _held_out_runs({split: written[split] for split in SPLITS if split != "train"})
-    for record in written["train"]:
-        runs.add(np.fromfile(record.with_suffix(".shared"), np.uint64))
+    found = [np.fromfile(r.with_suffix(".shared"), np.uint64) for r in written["train"]]
+    shared = np.unique(np.concatenate(found))
+    overlaps = {s: overlap_with(shared, _written(written[s])) for s in SPLITS if s != "train"}
     files = {split: list(map(WrittenFile.read, records)) for split, records in written.items()}
     groups = {split: [r.with_suffix(".groups") for r in of] for split, of in written.items()}
-    return described_splits(corpus, files, groups, runs)
+    return described_splits(corpus, files, groups, overlaps)
 
 
-def _held_out_runs(written: Mapping[str, Sequence[Path]]) -> HeldOutRuns:
-    files = {}
-    for split, records in written.items():
-        for record in records:
-            check_outputs(record, [record.with_suffix(".parquet")])
-        files[split] = [(r.with_suffix(".parquet"), WrittenFile.read(r)) for r in records]
-    return HeldOutRuns(files)
+def _written(records: Sequence[Path]) -> Files:
+    """The Parquet files beside `records`, checked."""
+    for record in records:
+        check_outputs(record, [record.with_suffix(".parquet")])
+    return [(r.with_suffix(".parquet"), WrittenFile.read(r)) for r in records]

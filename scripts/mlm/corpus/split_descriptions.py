@@ -1,6 +1,6 @@
 """What the corpus stage says of each split, and what it refuses: empty ones, and useless groups."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from mlm.corpus.artefacts import (
     Encoding,
     FilesSource,
     ReadPart,
+    WordOverlap,
     WrittenFile,
 )
 from mlm.corpus.corpus_writing import SpooledCorpus, number_of_groups
@@ -18,7 +19,6 @@ from mlm.corpus.filters import SplitCounts
 from mlm.corpus.groups import OWN
 from mlm.corpus.mix import described_mix
 from mlm.corpus.part_reading import SPLITS
-from mlm.corpus.word_overlap import HeldOutRuns
 from mlm.foundations.errors import MlmError
 
 #: Of the documents of train, the share that decontamination may take.
@@ -58,13 +58,13 @@ def described_splits(
     corpus: SpooledCorpus,
     written: dict[str, Sequence[WrittenFile]],
     groups: dict[str, Sequence[Path]],
-    runs: HeldOutRuns,
+    overlaps: Mapping[str, WordOverlap],
 ) -> dict[str, CorpusSplit]:
     """The descriptions of all splits, from all that was written.
 
-    `groups` are the files beside those of `written` that say which groups are in them, `runs`
-    knows what all of train has in common with the other splits. Raises
-    MlmError where the groups tell nothing apart.
+    `groups` are the files beside those of `written` that say which groups are in them, `overlaps`
+    what the held-out splits have in common with train. Raises MlmError if the groups tell nothing
+    apart.
     """
     counts, part = counts_of(corpus), corpus.parts[0]
     documents: dict[str, int] = {}
@@ -92,7 +92,7 @@ def described_splits(
             files=tuple(one.file for one in written[split]),
             rules=corpus.rules(split),
             near_duplicates=corpus.near.splits[split] if corpus.near else None,
-            overlap_with_train=None if split == "train" else runs.overlap(split),
+            overlap_with_train=overlaps.get(split),
         )
         for split, count in counts.items()
     }

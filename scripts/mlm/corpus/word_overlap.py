@@ -1,12 +1,11 @@
 """Words of validation and test in runs of 13 that train has too.
 
-13-grams of words in lower case, as Brown et al., 2020, arXiv 2005.14165, appendix C, compare
-them. Words are runs of letters and digits. The 13-grams of the held-out splits are held in memory
-as hashes, and train streams past them.
+13-grams of words in lower case, as in Brown et al., 2020, arXiv 2005.14165, appendix C. Words are
+runs of letters and digits. Of train, five words in nine are hashed: wherever these five are in
+the held-out text too, the 13-grams around them are compared.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,191 +15,229 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import WordOverlap, WrittenFile
+from mlm.corpus.spooling import mask_array, text_array
 
 #: Words in a row that count as shared.
 RUN_WORDS = 13
-#: Words in a row by which places are found that may have a run, and the distance of the places.
-_PROBE, _STRIDE = 6, 8
+#: Words of a probe, and their distance: every run has a whole probe within it.
+_PROBE = 5
+_STRIDE = RUN_WORDS - _PROBE + 1
 #: Words of a held-out split that are looked for, in documents at equal distances.
 MOST_WORDS = 1_000_000
-#: Documents, and code points of them, that are hashed together: arrays in a processor's cache.
-_TOGETHER, _PIECE = 1024, 1 << 17
-# An odd number modulo 2^64 has an inverse, so that the powers of a piece serve all its words.
-_BASE = 0x2545F4914F6CDD1D
-_INVERSE = pow(_BASE, -1, 1 << 64)
+#: Hashes of train that are sorted together at least.
+_WAITING = 1 << 17
+#: Bytes of text that are hashed together: arrays in a processor's cache.
+_PIECE = 1 << 17
+_BASE = np.uint64(0x2545F4914F6CDD1D)
+_LOW, _HIGH = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080)
+
+#: The Parquet files of a split, in order, and what is known of each.
+Files = Sequence[tuple[Path, WrittenFile]]
 
 
 class HeldOutRuns:
-    """The 13-grams of held-out splits, and which of them train has too.
+    """Which 13-grams of train held-out splits, of the Parquet files `splits`, may have."""
 
-    `files` are the Parquet files of each split, in order, beside what is known of them.
-    """
+    def __init__(self, splits: Iterable[Files]):
+        self._probes, self._runs = _Bits(), _Bits()
+        for files in splits:
+            for words in _held_out_words(files):
+                probes = np.arange(len(words.starts) - _PROBE + 1)
+                self._probes.add(words.n_grams(probes, _PROBE))
+                self._runs.add(words.n_grams(np.flatnonzero(words.runs()), RUN_WORDS))
+        self._found, self._waiting = np.empty(0, np.uint64), [np.empty(0, np.uint64)]
+        pa.default_memory_pool().release_unused()
 
-    def __init__(self, files: Mapping[str, Sequence[tuple[Path, WrittenFile]]]):
-        self._files = files
-        everything, probes = [np.empty(0, np.uint64)], []
-        for split in files:
-            for words, sizes in self._words(split):
-                everything.append(_n_grams(words, _inside(np.arange(len(words)), sizes), RUN_WORDS))
-                probes.append(_n_grams(words, np.arange(len(words) - _PROBE + 1), _PROBE))
-        # Much faster than `np.unique`.
-        hashes = np.sort(np.concatenate(everything))
-        self._hashes = hashes[np.diff(hashes, prepend=hashes[:1] + np.uint64(1)) != 0]
-        self._shared = np.zeros(len(self._hashes), bool)
-        # Of most places in train, one look into a table says that no run of theirs is here.
-        self._shift = np.uint64(64 - min(25, max(10, len(self._hashes).bit_length() + 4)))
-        self._probes = np.zeros(1 << (64 - int(self._shift)), bool)
-        for hashes in probes:
-            self._probes[_mixed(hashes) >> self._shift] = True
-
-    def _words(self, split: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """As `_word_hashes`, of the documents that are looked for, batch by batch."""
-        files = self._files[split]
-        words, documents = sum(f.words for _, f in files), sum(f.file.documents for _, f in files)
-        chosen = documents if words <= MOST_WORDS else max(1, documents * MOST_WORDS // words)
-        number = 0
-        for path, _ in files:
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(_TOGETHER, columns=["text"]):
-                    numbers = np.arange(number, number + len(batch), dtype=np.int64)
-                    number += len(batch)
-                    wanted = (numbers + 1) * chosen // documents > numbers * chosen // documents
-                    texts = batch.column("text").take(pa.array(np.flatnonzero(wanted)))
-                    if len(texts):
-                        yield _word_hashes(texts)
-
-    def look_into(self, texts: pa.Array) -> None:
-        """Note which 13-grams of held-out splits `texts`, documents of train, have."""
-        for start in range(0, len(texts), _TOGETHER):
-            words, sizes = _word_hashes(texts[start : start + _TOGETHER])
-            # Of 13 words in a row, one in _STRIDE begins a probe within them.
-            places = np.arange(0, len(words) - _PROBE + 1, _STRIDE)
-            probes = _mixed(_n_grams(words, places, _PROBE))
-            found = places[self._probes[probes >> self._shift]]
-            near = (found[:, None] - np.arange(_STRIDE)).ravel()
-            self.add(_n_grams(words, _inside(near[near >= 0], sizes), RUN_WORDS))
+    def found(self) -> np.ndarray:
+        """The hashes, in order: all that are there, and about one in a hundred others."""
+        self._found = np.unique(np.concatenate([self._found, *self._waiting]))
+        self._waiting = []
+        return self._found
 
     def looking_into(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """`batches` as they are, while another thread looks into the texts of each."""
-        with ThreadPoolExecutor(1) as pool:
-            before = None
-            for batch in batches:
-                if before:
-                    before.result()
-                before = pool.submit(self.look_into, batch.column("text"))
-                yield batch
-            if before:
-                before.result()
+        """`batches` of train as they are, after a look into the texts of each."""
+        for batch in batches:
+            texts = batch.column("text")
+            step = max(1, len(texts) * _PIECE // max(texts.nbytes, 1))
+            for start in range(0, len(texts), step):
+                words = _Words(texts[start : start + step], some=True)
+                self._waiting.append(self._in_train(words))
+            if sum(map(len, self._waiting)) > len(self._found) + _WAITING:
+                self.found()
+            yield batch
+
+    def _in_train(self, words: "_Words") -> np.ndarray:
+        probes = np.arange(0, len(words.starts) - _PROBE + 1, _STRIDE)
+        words.hash((probes[:, None] + np.arange(_PROBE)).ravel())
+        probes = probes[self._probes.have(words.n_grams(probes, _PROBE))]
+        begins, near = np.zeros((2, len(words.starts)), bool)
+        for offset in range(_STRIDE):
+            begins[np.maximum(probes - offset, 0)] = True
+        runs = np.flatnonzero(begins & words.runs())
+        for offset in range(RUN_WORDS):
+            near[runs + offset] = True
+        words.hash(np.flatnonzero(near))
+        hashes = words.n_grams(runs, RUN_WORDS)
+        return hashes[self._runs.have(hashes)]
+
+
+class _Bits:
+    """A set of hashes that may seem to have others, too (Bloom 1970), with two bits for each."""
+
+    def __init__(self):
+        self._table = np.zeros(1 << 19, np.uint64)
 
     def add(self, hashes: np.ndarray) -> None:
-        """Note `hashes`, 13-grams of train."""
-        if len(self._hashes):
-            places = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-            self._shared[places[self._hashes[places] == hashes]] = True
+        places, bits = self._bits(hashes)
+        # Of several for one place, one at a time is noted.
+        while len(places):
+            self._table[places] |= bits
+            missing = (self._table[places] & bits) != bits
+            places, bits = places[missing], bits[missing]
 
-    @property
-    def shared(self) -> np.ndarray:
-        """The hashes of the 13-grams that train has too, for `add` elsewhere."""
-        return self._hashes[self._shared]
+    def have(self, hashes: np.ndarray) -> np.ndarray:
+        places, bits = self._bits(hashes)
+        return (self._table[places] & bits) == bits
 
-    def overlap(self, split: str) -> WordOverlap:
-        """How many words of `split` are in runs that train has too, and how many were compared."""
-        words = shared = documents = 0
-        for hashes, sizes in self._words(split):
-            begins = _inside(np.arange(len(hashes)), sizes)
-            runs = np.searchsorted(self._hashes, _n_grams(hashes, begins, RUN_WORDS))
-            known = begins[self._shared[runs]]
-            change = np.zeros(sizes.sum() + 1, np.int64)
-            np.add.at(change, known, 1)
-            np.add.at(change, known + RUN_WORDS, -1)
-            covered = np.cumsum(change[:-1]) > 0
-            words += len(covered)
-            shared += int(covered.sum())
-            owner = np.repeat(np.arange(len(sizes)), sizes)
-            documents += len(np.unique(owner[covered]))
-        return WordOverlap(words, shared, documents)
+    @staticmethod
+    def _bits(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mixed, one, six = _mixed(hashes), np.uint64(1), np.uint64(63)
+        bits = (one << ((mixed >> np.uint64(39)) & six)) | (one << ((mixed >> np.uint64(33)) & six))
+        return (mixed >> np.uint64(45)).astype(np.int64), bits
 
 
-def _inside(places: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Those of `places` at which 13 words of one document begin; documents have `sizes` words."""
-    ends = np.cumsum(sizes)
-    document = np.searchsorted(ends, places, side="right")
-    return places[places + RUN_WORDS <= ends[document]]
+def overlap_with(found: np.ndarray, files: Files) -> WordOverlap:
+    """How many words of a held-out split are in runs whose hashes are in `found`, sorted."""
+    number = shared = documents = 0
+    known = _Bits()
+    known.add(found)
+    for words in _held_out_words(files):
+        begins = np.flatnonzero(words.runs())
+        hashes = words.n_grams(begins, RUN_WORDS)
+        maybe = known.have(hashes)
+        begins, hashes = begins[maybe], hashes[maybe]
+        places = np.searchsorted(found, hashes)
+        begins = begins[found.take(places, mode="clip") == hashes] if len(found) else begins
+        covered = np.unique(begins[:, None] + np.arange(RUN_WORDS))
+        number += len(words.starts)
+        shared += len(covered)
+        documents += len(np.unique(words.documents(covered)))
+    return WordOverlap(number, shared, documents)
 
 
-def _n_grams(words: np.ndarray, places: np.ndarray, n: int) -> np.ndarray:
-    """The hash of `n` of `words` from each of `places` on."""
-    hashes = words[places]
-    for offset in range(1, n):
-        hashes *= np.uint64(_BASE)
-        hashes += words[places + offset]
-    return hashes
+def _held_out_words(files: Files) -> Iterator["_Words"]:
+    """The words of the documents that are looked for, batch by batch."""
+    words, documents = sum(f.words for _, f in files), sum(f.file.documents for _, f in files)
+    chosen = documents if words <= MOST_WORDS else max(1, documents * MOST_WORDS // words)
+    number = 0
+    for path, _ in files:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(1024, columns=["text"]):
+                numbers = np.arange(number, number + len(batch), dtype=np.int64)
+                number += len(batch)
+                wanted = (numbers + 1) * chosen // documents > numbers * chosen // documents
+                yield _Words(batch.column("text").filter(mask_array(wanted)))
 
 
-def _word_hashes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """The hash of each word of `texts` in their order, and the number of words by document."""
-    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
-    data = np.frombuffer(texts.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-    if data.max(initial=0) < 0x80:
-        codes, starts = data, offsets[:-1] - offsets[0]
-    else:
-        codes = np.frombuffer(data.tobytes().decode().encode("utf-32-le"), np.uint32)
-        lengths = pc.utf8_length(texts).to_numpy(zero_copy_only=False)
-        starts = np.cumsum(lengths, dtype=np.int64) - lengths
-    found, places = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
-    highest = int(codes.max(initial=0))
-    letters = _letters(next(size for size in (0x80, 0x10000, 0x110000) if highest < size))
-    powers, inverses = _powers()
-    start = 0
-    while start < len(codes):
-        piece = letters[codes[start : start + _PIECE]]
-        in_word = piece != 0
-        # A piece ends where a word or a document does.
-        stop = len(piece)
-        if start + stop < len(codes):
-            ends = np.flatnonzero(~in_word[-1000:])
-            stop -= len(in_word[-1000:]) - 1 - int(ends[-1]) if len(ends) else 0
-            piece, in_word = piece[:stop], in_word[:stop]
-        begins = in_word.copy()
-        begins[1:] &= ~in_word[:-1]
-        first, last = np.searchsorted(starts, [start, start + stop])
-        of_documents = starts[first:last] - start
-        begins[of_documents] = in_word[of_documents]
-        at = np.flatnonzero(begins)
-        if len(at):
-            piece *= powers[:stop]
-            found.append(_mixed(np.add.reduceat(piece, at) * inverses[at]))
-            places.append(at + start)
-        start += stop
-    at = np.concatenate(places)
-    sizes = np.diff(np.append(np.searchsorted(at, starts), len(at)))
-    return np.concatenate(found), sizes
+class _Words:
+    """The words of documents `texts`: where they start, and the hashes of those that are asked for.
+
+    Without `some`, all are hashed at once.
+    """
+
+    def __init__(self, texts: pa.Array, some: bool = False):
+        ends = pa.py_buffer(np.array([0, len(texts)], np.int32))
+        ends = pa.Array.from_buffers(pa.int32(), 2, [None, ends])
+        together = pc.binary_join(pa.ListArray.from_arrays(ends, texts), text_array([b"\0"])[0])
+        text = _folded(together[0].as_buffer().to_pybytes())
+        letters = text > 1
+        self.starts = np.flatnonzero(letters[1:] > letters[:-1])
+        # The eight bytes from each place on, after the separator before the text.
+        self._eight = np.ndarray(len(text) - 8, "<u8", text, offset=1, strides=1)
+        self._document_ends = np.flatnonzero(text == 1)
+        self._hashes = np.empty(len(self.starts), np.uint64)
+        if not some:
+            self.hash(np.arange(len(self.starts)))
+
+    def hash(self, words: np.ndarray) -> None:
+        """Hash `words`, as they are numbered from 0."""
+        at = self.starts[words]
+        value, whole = _until_separator(self._eight[at])
+        hashes = _mixed(value)
+        longer = np.flatnonzero(whole)
+        at = at[longer]
+        while len(longer):
+            at = at + 8
+            value, whole = _until_separator(self._eight[at])
+            hashes[longer] = _mixed(hashes[longer] ^ value)
+            longer, at = longer[whole], at[whole]
+        self._hashes[words] = hashes
+
+    def n_grams(self, begins: np.ndarray, n: int) -> np.ndarray:
+        """The hash of the `n` words from each of `begins` on."""
+        hashes = self._hashes[begins]
+        for offset in range(1, n):
+            hashes *= _BASE
+            hashes += self._hashes[begins + offset]
+        return hashes
+
+    def documents(self, words: np.ndarray) -> np.ndarray:
+        """The number of the document of each of `words`."""
+        return np.searchsorted(self._document_ends, self.starts[words], "right")
+
+    def runs(self) -> np.ndarray:
+        """Whether a document has 13 words from each of its words on."""
+        whole = np.ones(len(self.starts), bool)
+        ends = np.append(np.searchsorted(self.starts, self._document_ends), len(whole))
+        last = (ends[:, None] - np.arange(1, RUN_WORDS)).ravel()
+        whole[last[last >= 0]] = False
+        return whole
+
+
+def _folded(text: bytes) -> np.ndarray:
+    """UTF-8 bytes in lower case, 0 for what is no letter or digit, and 1 between documents.
+
+    A separator goes before, and eight after.
+    """
+    folded = np.frombuffer(bytearray(1) + text.translate(_ascii()) + bytes(9), np.uint8)
+    at = np.flatnonzero(folded >= 0x80)
+    if len(at):
+        codes = np.frombuffer(folded[at].tobytes().decode().encode("utf-32-le"), np.uint32)
+        lower = _lower(0x10000 if codes.max() < 0x10000 else 0x110000)[codes]
+        encoded = np.where(lower > 0, lower, codes).tobytes().decode("utf-32-le").encode()
+        sizes = 2 + (codes >= 0x800) + (codes >= 0x10000)
+        folded[at] = np.frombuffer(encoded, np.uint8) * np.repeat(lower > 0, sizes)
+    return folded
+
+
+@cache
+def _ascii() -> bytes:
+    table = _lower(0x80).astype(np.uint8).tobytes()
+    return b"\1" + table[1:] + bytes(range(0x80, 0x100))
+
+
+@cache
+def _lower(size: int) -> np.ndarray:
+    """For each of `size` code points its lower case, if as long in UTF-8; 0: no letter or digit."""
+    lower = np.zeros(size, np.uint32)
+    for code, character in enumerate(map(chr, range(size))):
+        if character.isalnum():
+            low = character.lower()
+            same = len(low) == 1 and len(low.encode()) == len(character.encode())
+            lower[code] = ord(low) if same else code
+    return lower
+
+
+def _until_separator(eight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eight bytes each, without what follows their first separator, and which have none."""
+    # Mycroft's test for a zero byte, of all bits but the lowest.
+    letters = eight & ~np.uint64(0x0101010101010101)
+    none = ~(((letters & _LOW) + _LOW) | letters) & _HIGH
+    first = none & (~none + np.uint64(1))
+    return eight & ((first >> np.uint64(7)) - np.uint64(1)), none == 0
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
     values = values * np.uint64(0x9E3779B97F4A7C15)
     values ^= values >> np.uint64(32)
-    values *= np.uint64(0xD6E8FEB86659FD93)
-    return values ^ (values >> np.uint64(32))
-
-
-@cache
-def _letters(size: int) -> np.ndarray:
-    """For each of `size` code points a number, that of its lower case; 0: no letter or digit."""
-    lower = [
-        (ord(low) if len(low := c.lower()) == 1 else ord(c)) + 1 if c.isalnum() else 0
-        for c in map(chr, range(size))
-    ]
-    values = np.array(lower, np.uint64)
-    return np.where(values > 0, _mixed(values), np.uint64(0))
-
-
-@cache
-def _powers() -> tuple[np.ndarray, np.ndarray]:
-    """Powers of the base of hashes and of its inverse, for each place in a piece."""
-    found = []
-    for base in (_BASE, _INVERSE):
-        factors = np.full(_PIECE, base, np.uint64)
-        factors[0] = 1
-        found.append(np.multiply.accumulate(factors))
-    return found[0], found[1]
+    return values * np.uint64(0xD6E8FEB86659FD93)

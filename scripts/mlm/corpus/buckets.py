@@ -1,0 +1,78 @@
+"""Records on disk by buckets, so that those of a bucket are read together out of many files."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+#: Records, and for each bucket those, that are sorted together.
+_RUN, _OF_BUCKET = 1 << 17, 64
+_COUNT = np.dtype("<u4")
+
+
+class _BucketWriter:
+    def __init__(self, path: Path, kind: np.dtype, buckets: int):
+        self._file, self._kind, self._buckets = open(path, "wb"), kind, buckets
+        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
+        self._size = 0
+
+    def add(self, records: np.ndarray, buckets: np.ndarray) -> None:
+        """Append `records`, each to its own of `buckets`."""
+        self._waiting.append((records, buckets.astype(np.int64)))
+        self._size += len(records)
+        if self._size >= max(_RUN, _OF_BUCKET * self._buckets):
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._size:
+            # Without the type, NumPy turns the bytes of numbers to the order of this machine.
+            records, buckets = zip(*self._waiting, strict=True)
+            together, of = np.concatenate(records, dtype=self._kind), np.concatenate(buckets)
+            counts = np.bincount(of, minlength=self._buckets)
+            self._file.write(counts.astype(_COUNT).tobytes())
+            self._file.write(together[np.argsort(of, kind="stable")].tobytes())
+        self._waiting, self._size = [], 0
+
+    def close(self) -> None:
+        with self._file:
+            self._flush()
+
+
+@contextmanager
+def bucket_writer(path: Path, kind: np.dtype, buckets: int) -> Iterator[_BucketWriter]:
+    """What writes records of the type `kind` to `path`, in runs that are each sorted by bucket."""
+    writer = _BucketWriter(path, kind, buckets)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+class Buckets:
+    """The records that `bucket_writer` wrote; `counts` is how many each bucket has, int64."""
+
+    def __init__(self, path: Path, kind: np.dtype, buckets: int):
+        self._path, self._kind = path, kind
+        self._runs = list(self._runs_of(buckets))
+        self.counts = sum((np.diff(ends) for _, ends in self._runs), np.zeros(buckets, np.int64))
+
+    def _runs_of(self, buckets: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Where each run begins, and where each bucket ends in it."""
+        with open(self._path, "rb") as file:
+            while len(counts := np.fromfile(file, _COUNT, buckets)):
+                ends = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+                yield file.tell(), ends
+                file.seek(int(ends[-1]) * self._kind.itemsize, os.SEEK_CUR)
+
+    def read(self, first: int, stop: int) -> np.ndarray:
+        """The records of the buckets from `first` to before `stop`; of one bucket, in order."""
+        found = [np.empty(0, self._kind)]
+        for start, ends in self._runs:
+            before, after = ends[[first, stop]].tolist()
+            # Of none, NumPy would read all.
+            if before < after:
+                offset = start + before * self._kind.itemsize
+                found.append(np.fromfile(self._path, self._kind, after - before, offset=offset))
+        return np.concatenate(found, dtype=self._kind)
