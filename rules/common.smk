@@ -15,7 +15,12 @@ if str(BASE / "scripts") not in sys.path:
 
 from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
-from mlm.config.memory import memory_of_evaluation, memory_of_training, tokens_of
+from mlm.config.memory import (
+    memory_of_evaluation,
+    memory_of_tokenizer,
+    memory_of_training,
+    tokens_of,
+)
 from mlm.config.publish import model_repository, published_runs
 from mlm.config.resolution import model_of_run, resolve, run_section
 from mlm.config.sources import settings_from

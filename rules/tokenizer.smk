@@ -22,12 +22,8 @@ rule tokenizer:
         stats="results/tokenizer/tokenizer_stats.json",
     threads: settings["tokenizer"]["training_threads"]
     resources:
-        # For text without spaces; Parquet is about a third of the text. Words that repeat
-        # are held once.
-        mem_mb=lambda wildcards, input: (
-            2000
-            + int(20 * min(3 * input.size_mb, settings["tokenizer"]["max_training_bytes"] / 1e6))
-        ),
+        # Parquet is about a third of the text.
+        mem_mb=lambda wildcards, input: memory_of_tokenizer(settings["tokenizer"], 3 * input.size),
         runtime=240,
     params:
         files=identities(PRETRAINED_TOKENIZER),

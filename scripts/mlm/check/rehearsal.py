@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from mlm.config.corpus import Corpus
 from mlm.config.fields import SPLITS
-from mlm.config.memory import parameters
+from mlm.config.memory import memory_of_tokenizer, parameters
 from mlm.config.resolution import Settings, resolve
 from mlm.config.run import RunConfiguration
 from mlm.config.tokenizer import Shards, Tokenizer, expected_vocabulary
@@ -167,15 +167,16 @@ def _stages_of_data(
     if sizes is None:
         return [Stage(name) for name in ("corpus", "tokenizer", "shards")]
     times = sum(size.text for size in sizes.values()) / sum(split.bytes for split in made.values())
-    text = min(sizes["train"].text, settings["tokenizer"]["max_training_bytes"])
+    section, text = settings["tokenizer"], sizes["train"].text
     # The trainers see each word once: new ones become rarer (Heaps' law).
-    words = max(1.0, text / made["train"].bytes) ** 0.6
+    trained_on = min(text, section["max_training_bytes"])
+    words = max(1.0, trained_on / made["train"].bytes) ** 0.6
     read = sum(file.bytes for split in made.values() for file in split.files)
     packed = sum(shard.num_bytes for shard in shards.values())
     beside = min(len(os.sched_getaffinity(0)), sum(settings["shards"]["count"].values()))
     return [
         Stage("corpus", 1 + seconds[0] * times, read * times, 2000),
-        Stage("tokenizer", 1 + seconds[1] * words, 500_000, 2000 + int(20 * text / 1e6)),
+        Stage("tokenizer", 1 + seconds[1] * words, 500_000, memory_of_tokenizer(section, text)),
         Stage("shards", 3 + seconds[2] * times / beside, packed * times, 2000),
     ]
 

@@ -73,6 +73,12 @@ def parameters(model: ModelOfRun, vocabulary: int | None, sequence_length: int) 
     return (ids + positions) * tables + layers * a_layer + 2 * width**2 + ids
 
 
+def memory_of_tokenizer(section: Mapping[str, Any], text: float) -> int:
+    """MB of a tokenizer of section `tokenizer` on `text` bytes of train, of text without spaces:
+    words that repeat are held once."""
+    return 2000 + int(20 * min(text, section["max_training_bytes"]) / 1e6)
+
+
 def memory_of_training(
     settings: Settings,
     run: str,
