@@ -28,7 +28,7 @@ def write_model(directory: Path, seed: int = 0) -> None:
     import jax
     from evaluated_project import write_word_tokenizer
 
-    from mlm.foundations.weight_files import write_weights
+    from mlm.foundations.atomic import write_weights
     from mlm.model.architecture import Architecture
     from mlm.model.weights import initial_parameters
 

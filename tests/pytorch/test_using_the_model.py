@@ -19,7 +19,7 @@ from mlm.config.families import FAMILIES as TENSORFLOW_FAMILIES
 from mlm.config.families import JAX_FAMILIES
 from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.sequence_model import sequence_model
-from mlm.foundations.weight_files import write_weights
+from mlm.foundations.atomic import write_weights
 from mlm.tokenizer.tokenizer_files import tokenizer_files
 from mlm.training.model_card import model_card
 

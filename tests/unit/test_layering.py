@@ -37,7 +37,6 @@ ORDER = (
 COMPUTES_NO_BITS = {
     "mlm.model.architecture": "for TensorFlow no more than messages",
     "mlm.foundations.atomic": "writes files",
-    "mlm.foundations.child_process": "starts processes",
     "mlm.foundations.code_digests": "what a state is compared by",
     "mlm.foundations.differences": "messages",
     "mlm.foundations.digests": "what a state is compared by",
@@ -45,7 +44,6 @@ COMPUTES_NO_BITS = {
     "mlm.foundations.errors": "messages",
     "mlm.foundations.progress_line": "messages",
     "mlm.foundations.supported_python": "says which Python suits",
-    "mlm.foundations.weight_files": "writes files",
     "mlm.config.accelerator": "what the devices come to is part of the state",
     "mlm.model.export": "writes files",
     "mlm.training.in_jax.devices": "finds the devices",

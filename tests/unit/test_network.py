@@ -18,8 +18,8 @@ from tiny_encoder import (
     tiny_encoder,
 )
 
+from mlm.foundations.atomic import write_weights
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.foundations.weight_files import write_weights
 from mlm.model import network
 from mlm.model.architecture import FAMILIES, Architecture, parameter_shapes
 from mlm.model.network import hidden_states, masked_logits

@@ -21,8 +21,7 @@ from typing import Any
 from mlm.accelerators.collectives import Collective, collectives_of
 from mlm.accelerators.stablehlo import compile_stablehlo, missing_private_interface
 from mlm.config.chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
-from mlm.foundations.child_process import child_environment
-from mlm.foundations.environment import install_command
+from mlm.foundations.environment import child_environment, install_command
 from mlm.foundations.errors import MlmError
 
 #: Environment that lets libtpu load where there is no TPU and no metadata server. The first

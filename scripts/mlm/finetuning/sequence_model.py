@@ -18,9 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mlm.foundations.atomic import read_json, write_json
+from mlm.foundations.atomic import read_json, write_json, write_weights
 from mlm.foundations.errors import ConfigError, MlmError, reading
-from mlm.foundations.weight_files import write_weights
 from mlm.model.architecture import FAMILIES, Architecture
 from mlm.model.network import Parameters, dense_product, dropped, hidden_states, projection
 from mlm.model.weights import initial_parameters, read_parameters

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -62,3 +62,15 @@ def write_csv(path: str | os.PathLike, header: Iterable[str], rows: Iterable[Ite
     writer.writerow(header)
     writer.writerows(rows)
     write_text(path, text.getvalue())
+
+
+def write_weights(weights: Mapping[str, Any], path: str | os.PathLike) -> None:
+    """Write arrays as a safetensors file, atomically: no pickle, and same weights, same bytes."""
+    import numpy as np
+    from safetensors.numpy import save
+
+    arrays = {k: np.ascontiguousarray(v, np.float32) for k, v in sorted(weights.items())}
+    # Written here, so that a full disk is the system's error and not the library's own.
+    content = save(arrays, metadata={"format": "pt"})
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)

@@ -16,6 +16,7 @@ from mlm.foundations.errors import MlmError, error_in_words, listed
 from mlm.foundations.supported_python import unsuitable
 
 ENVIRONMENTS = Path(__file__).parents[3] / "envs"
+_LIBRARY = Path(__file__).parents[2]
 
 #: Below this nothing is begun. The embedded corpus alone comes to about 50 MB of results.
 LEAST_FREE_BYTES = 100_000_000
@@ -165,3 +166,10 @@ def say_if_full(directory: Path) -> None:
 def package_versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     """Installed versions of `packages`, by default those that shape the results, by name."""
     return {p: v for p in packages if (v := installed_version(p)) is not None}
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for a process of the library's own (`python -m mlm.…`): this one's, with the
+    library before what PYTHONPATH names already."""
+    places = [str(_LIBRARY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(places)}

@@ -21,7 +21,7 @@ from itertools import islice
 import numpy as np
 
 from mlm.corpus.counts import COUNTED_TOKENS, ContextCounts, TokenCounts, count_tokens
-from mlm.foundations.child_process import child_environment
+from mlm.foundations.environment import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
 from mlm.model.initialisation import (

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.foundations.atomic import write_json
-from mlm.foundations.weight_files import write_weights
+from mlm.foundations.atomic import write_json, write_weights
 
 SENTENCE_ENCODER_FILES = ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json")
 

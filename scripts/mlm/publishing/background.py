@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mlm.config.publish import Publish
-from mlm.foundations.child_process import child_environment
+from mlm.foundations.environment import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.model.export import ExportedModel
 from mlm.publishing.artefacts import Destination

@@ -10,9 +10,8 @@ changed: through transformers, `[MASK]` is the mask token.
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import MlmError, reading
@@ -22,8 +21,7 @@ from mlm.tokenizer.pieces import METASPACE
 SPECIAL_NAMES = ("cls", "pad", "sep", "unk", "mask")
 
 
-@dataclass(frozen=True)
-class SpecialIds:
+class SpecialIds(NamedTuple):
     """The ids of the five special tokens."""
 
     cls: int
@@ -52,10 +50,8 @@ class Encoder:
 
         Raises MlmError where a special token is missing.
         """
-        self._json = tokenizer
-        self._saved: Any = None
-        whole = _parsed(tokenizer)
-        vocabulary = whole.get_vocab(with_added_tokens=True)
+        self._whole = _parsed(tokenizer)
+        vocabulary = self._whole.get_vocab(with_added_tokens=True)
         self.vocabulary_size = max(vocabulary.values(), default=-1) + 1
         missing = [
             f"{name} ({special_tokens.get(name)!r})"
@@ -88,18 +84,16 @@ class Encoder:
         """
         path = Path(tokenizer_json)
         tokens, config = (
-            path.with_name(name) for name in ("special_tokens_map.json", "tokenizer_config.json")
+            path.with_name("special_tokens_map.json"),
+            path.with_name("tokenizer_config.json"),
         )
         with reading(tokens, "the special tokens of a tokenizer"):
             content = _read(tokens)
             texts = {name: token_text(content[f"{name}_token"]) for name in SPECIAL_NAMES}
-        unknown_literal = None
-        if config.exists():
-            with reading(config, "the configuration of a tokenizer"):
-                unknown_literal = _read(config).get("unknown_literal")
-        tokenizer = _read(path)
+        with reading(config, "the configuration of a tokenizer"):
+            literal = _read(config).get("unknown_literal") if config.exists() else None
         with reading(path, "a tokenizer"):
-            return cls(tokenizer, texts, unknown_literal)
+            return cls(_read(path), texts, literal)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, from its classification token to its separator."""
@@ -124,7 +118,7 @@ class Encoder:
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """The text of `ids`, with or without the special tokens in it."""
-        return self._whole().decode(list(ids), skip_special_tokens=skip_special_tokens)
+        return self._whole.decode(list(ids), skip_special_tokens=skip_special_tokens)
 
     def count_special_literals(self, texts: Sequence[str]) -> int:
         """How often the texts hold a string that is a special token, and stays text here.
@@ -136,21 +130,15 @@ class Encoder:
 
     def names(self) -> dict[int, str]:
         """The name of each id, as the tokenizer's vocabulary has it."""
-        return {i: piece for piece, i in self._whole().get_vocab().items()}
+        return {i: piece for piece, i in self._whole.get_vocab().items()}
 
     def pieces(self) -> list[str]:
         """The names of all ids but the special ones, in the order of the ids."""
         return [p for _, p in sorted(self.names().items()) if p not in self.literals]
 
-    def _whole(self) -> Any:
-        """The tokenizer as it is saved, with special tokens that a text can match."""
-        if self._saved is None:
-            self._saved = _parsed(self._json)
-        return self._saved
-
     def special(self) -> dict[str, int]:
         """The five special ids by name, for JSON."""
-        return asdict(self.special_ids)
+        return self.special_ids._asdict()
 
 
 def _read(path: Path) -> Any:
