@@ -16,7 +16,7 @@ BASE = Path(__file__).resolve().parents[1]
 
 def main(arguments: list[str]) -> None:
     """Print the answers."""
-    # First, so that a wrong option is told at once.
+    # First, so that a wrong option is refused at once.
     given = _parsed(arguments)
     from mlm.config.sources import read_settings
 

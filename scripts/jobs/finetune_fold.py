@@ -11,7 +11,7 @@ from mlm.finetuning.fold_training import finetune_fold
 def main(job):
     asked, params = job.wildcards, job.params
     section = Finetune.of_param(params.finetune)
-    # Folds run side by side on this machine, each with so many threads.
+    # Folds run side by side on this machine, with this many threads each.
     here = {"cpu_threads": section.cpu_threads, "deterministic": True, "tpu": {"name": "local"}}
     name = f"{asked.start}-fold-{asked.fold}"
     finetune_fold(

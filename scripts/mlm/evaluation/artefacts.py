@@ -40,7 +40,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Subset:
-    """Means over a part of the predictions; None where the part is empty."""
+    """Means over a part of the predictions; None if it is empty."""
 
     loss: float | None
     accuracy: float | None
@@ -63,7 +63,7 @@ class Summary:
     """Means over predictions. Losses are in nats; accuracies from 0 to 1.
 
     `hidden` leaves out the tokens that masking keeps, and so does `bits_per_character`, which is
-    None where the number of characters is not known.
+    None if the number of characters is unknown.
     """
 
     loss: float
@@ -106,8 +106,8 @@ class Counted:
 class Baseline(Difference):
     """A baseline at the model's positions.
 
-    `sees` says what it is given. `hidden` are its figures over the positions at which the model is
-    not shown the token itself, and `difference` there the model's loss minus the baseline's.
+    `sees` says what it is given. `hidden` has its figures where the model is not shown the token
+    itself, and `difference` is the model's loss minus the baseline's there.
     """
 
     loss: float
@@ -140,9 +140,9 @@ class PositionBin(Subset):
 
 @dataclass(frozen=True)
 class Bin:
-    """Predictions whose confidence lies in (low, high]; the first bin holds 0 too.
+    """Predictions whose confidence is in (low, high]; the first bin includes 0.
 
-    `confidence` and `accuracy` are means over the bin, None where it is empty.
+    `confidence` and `accuracy` are means over the bin, None if it is empty.
     """
 
     low: float
@@ -228,8 +228,8 @@ class EvaluationFigures(_Rounded):
     """Every figure of a run's model on the test split.
 
     `train` are the figures on a sample of train and `gap` how far those on test are from them, None
-    if none was scored. `group_by` is what the groups that intervals resample are called, None if
-    the shards do not know theirs. `settings` are those that the figures depend on, except the
+    if none was scored. `group_by` names the groups that intervals resample, None if the shards have
+    none. `settings` are those that the figures depend on, except the
     minimal pairs; `digests` are the sha256 of model, tokenizer and the test split's manifest.
     """
 

@@ -5,7 +5,7 @@ context, so they are not independent draws: groups are (the cluster bootstrap; F
 "Bootstrapping clustered data", Journal of the Royal Statistical Society B 69, 2007; Efron and
 Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 8 and 13). A mean over predictions
 is then a ratio of two sums over groups, and both are resampled together. A prediction counts for
-the group of its own document, also where one sample holds documents of several groups.
+the group of its own document, even if one sample holds documents of several groups.
 """
 
 from dataclasses import dataclass
@@ -72,10 +72,9 @@ def interval(means: np.ndarray, confidence: float) -> tuple[float, float]:
 
 
 def bundled(table: np.ndarray, most: int) -> np.ndarray:
-    """The rows of `table` [groups, …], neighbours added up where there are more than `most`.
+    """The rows of `table` [groups, …], neighbours added up if there are more than `most`.
 
-    Bundles of whole groups are independent draws as well, so that what is kept is bounded, and
-    serves for intervals all the same.
+    Bundles of whole groups are independent draws as well, so intervals can resample them.
     """
     if len(table) <= most:
         return table
@@ -83,10 +82,10 @@ def bundled(table: np.ndarray, most: int) -> np.ndarray:
 
 
 def sums_by_sample(sample: np.ndarray, *figures: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Totals [units, figures] and counts [units] by what is resampled, in order of its number.
+    """Totals [units, figures] and counts [units] by unit, in ascending order.
 
-    `sample` [predictions] says which unit (group, sample) a prediction belongs to, each of
-    `figures` [predictions] is added up.
+    `sample` [predictions] is the unit (group or sample) of each prediction; each of `figures`
+    [predictions] is added up.
     """
     if len(sample) == 0:
         return np.zeros((0, len(figures))), np.zeros(0, np.int64)

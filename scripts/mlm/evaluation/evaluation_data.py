@@ -52,12 +52,12 @@ def read_evaluation_data(
     vocabulary: int,
     special_ids: list[int],
 ) -> EvaluationData:
-    """Check the shards of all three splits against their manifests and read them, of test no more
-    than `max_tokens`, but one sample; of train `train_samples` (None: as many as of test).
+    """Check the shards of all splits against their manifests and read them: at most `max_tokens` of
+    test (but at least one sample), and `train_samples` of train (None: as many as of test).
 
     `vocabulary` is the number of ids and `special_ids` those that are never predicted.
-    Raises MlmError for shards that are not the manifests', splits of different sequence
-    length, an empty test split, and ids beyond the vocabulary.
+    Raises MlmError if shards differ from their manifests, splits differ in sequence length,
+    the test split is empty, or an id is beyond the vocabulary.
     """
     lengths = {split: m.sequence_length for split, m in manifests.items()}
     if len(set(lengths.values())) != 1:

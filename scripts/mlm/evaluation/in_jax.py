@@ -1,4 +1,4 @@
-"""An exported model that answers through JAX: of a family that TensorFlow has not, or one whose
+"""An exported model that answers through JAX: of a family that TensorFlow lacks, or one whose
 attention stays within documents."""
 
 from pathlib import Path

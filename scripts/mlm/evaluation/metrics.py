@@ -43,7 +43,7 @@ def bits_per_character(loss: float, tokens_per_character: float | None) -> float
 
 
 def means_over(scores: Ranked) -> dict[str, float]:
-    """What a model and a baseline are measured by, over all predictions."""
+    """The means over all predictions that a model and a baseline share."""
     loss = float(np.mean(scores.loss))
     return {
         "loss": loss,

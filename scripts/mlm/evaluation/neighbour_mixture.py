@@ -146,8 +146,8 @@ class NeighbourMixture:
         probabilities = mixed.data + np.repeat(rest, lengths) * self._unigram[tokens]
         known = np.repeat(of_truth, lengths)
         equal = (probabilities == known) & (tokens < np.repeat(truth, lengths))
-        # Of the tokens by frequency, so many would be ahead if none were in the sparse rows. None
-        # is after the true one, which has at least its multiple of U; but for rounding.
+        # How many tokens would be ahead if none were in the sparse rows: a prefix of all tokens by
+        # frequency. It ends before the true token, whose probability is at least rest · U.
         ahead = np.searchsorted(-self._falling, -of_truth / rest * (1 - 1e-12), side="right")
         ahead = np.minimum(ahead, self._rank[truth])
         among = self._rank[tokens] < np.repeat(ahead, lengths)

@@ -9,7 +9,7 @@ from mlm.samples.split_samples import Rows
 #: A neighbour that does not exist: the edge of the sequence, or padding.
 NO_NEIGHBOUR = -1
 
-#: So many neighbours on either side are known.
+#: Number of neighbours known on either side.
 REACH = 2
 
 #: How the model was shown a token that it had to predict.
@@ -18,14 +18,14 @@ SHOWN_AS = ("mask", "random", "kept")
 
 @dataclass(frozen=True)
 class Positions(Rows):
-    """The predicted positions of a split, one row a position; every array is [positions], but for
-    the neighbours' [positions, REACH], the nearest first.
+    """The predicted positions of a split, one row a position. Every array is [positions], except
+    the neighbours' [positions, REACH], nearest first.
 
     `sample` is the index of the sample in its split, `group` the group of the token's document,
     `position` the token's place in the sequence, from 0. `truth` is the id to predict, `shown`
-    the id that stood there instead.
+    the id in its place in the input.
     `left` and `right` are the neighbours' true ids, NO_NEIGHBOUR if there is none;
-    `shown_left` and `shown_right` are what the model is shown of them.
+    `shown_left` and `shown_right` are those in the model's input.
     """
 
     sample: np.ndarray
@@ -46,17 +46,17 @@ class Positions(Rows):
         return np.select([self.shown == mask_id, self.shown != self.truth], [0, 1], 2)
 
     def answer_hidden(self, mask_id: int) -> np.ndarray:
-        """Where the model was not shown the token itself, bool [positions].
+        """Where the model was not shown the token itself, bool [positions]; if nowhere, all.
 
-        Here it compares with what sees no answers. True everywhere where it would be nowhere.
+        Only here is the model comparable with what sees no answers.
         """
         hidden = self.shown_as(mask_id) != SHOWN_AS.index("kept")
         return hidden if hidden.any() else np.ones(len(self), bool)
 
     @property
     def unit(self) -> np.ndarray:
-        """What is resampled as a whole, int64 [positions]: the group, or the sample where all is
-        one group."""
+        """What is resampled as a whole, int64 [positions]: the group, or the sample if there is
+        only one group."""
         return self.group if len(np.unique(self.group)) > 1 else self.sample
 
 
@@ -109,7 +109,7 @@ def positions_of(
     """The Positions of a batch, ordered by sample, then by place.
 
     `input_ids` [batch, sequence] are the true ids, `shown_ids` [batch, sequence] what the
-    model sees, `chosen` [batch, sequence] is true where a token is to be predicted.
+    model sees, `chosen` [batch, sequence] is true at the tokens to predict.
     `index` [batch] is each sample's index in the split; without it, they count from 0. `group`
     [batch, sequence] is each token's group; without it, a sample is a group.
     """

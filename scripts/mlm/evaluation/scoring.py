@@ -1,7 +1,7 @@
 """A model's answers at the masked positions of samples.
 
-Logits are computed at the masked positions only, with shapes that do not change from batch to
-batch: the last batch is filled up, and the filling dropped.
+Logits are computed at the masked positions only. Every batch has the same shape: the last is
+padded, and the padding's answers are dropped.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from mlm.samples.split_samples import Samples, joined
 
 #: Logits of one batch: 2^26 float32 values are 256 MB, and the softmax needs a few copies.
 _LARGEST_LOGITS = 2**26
-#: Of a masked batch, what the model needs for its answers.
+#: The arrays of a masked batch that the model needs.
 ASKED = ("input_ids", "attention_mask", "positions", "labels")
 
 
@@ -113,11 +113,11 @@ class Scorer:
             batch = slice(start, min(start + size, rows))
             count = batch.stop - batch.start
             question = asked(batch)
-            # Filled up with copies of its first row, whose answers are dropped.
+            # Padded with copies of its first row.
             filled = np.r_[np.arange(count), np.zeros(size - count, int)]
             answers = self._model.answers({name: question[name][filled] for name in ASKED})
             yield batch, question, {name: value[:count] for name, value in answers.items()}
-            # The first batch is compiled, which says nothing of the rate.
+            # Not timed from the start: the first batch includes compilation.
             progress = progress or Progress(label, rows, "samples")
             progress.to(batch.stop)
 
@@ -125,7 +125,7 @@ class Scorer:
 def rows_of_a_replica(batch_size: int, replicas: int, slots: int, vocabulary: int) -> int:
     """Samples that one of `replicas` scores at once, of `batch_size` for all of them together.
 
-    Fewer than its share where logits [rows, slots, vocabulary] would not fit in memory.
+    Fewer than its share if logits [rows, slots, vocabulary] would not fit in memory.
     """
     largest = max(1, _LARGEST_LOGITS // (slots * vocabulary))
     return max(1, min(-(-batch_size // replicas), largest))

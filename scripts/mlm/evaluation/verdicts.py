@@ -1,4 +1,4 @@
-"""What the figures say, in sentences, so that a poor model cannot look like a good one."""
+"""Sentences about the figures, which warn of a poor model, few groups and seen text."""
 
 from mlm.evaluation.artefacts import Calibration, Difference, EvaluationFigures, Summary, Verdict
 
@@ -25,7 +25,7 @@ _BASELINES = {
 def verdicts_on(
     figures: EvaluationFigures, carved: bool, num_samples: int, of_samples: int
 ) -> list[Verdict]:
-    """What `figures` say, the comparison with the unigram first.
+    """The verdicts on `figures`, the comparison with the unigram first.
 
     `carved` says that the test split was dealt from train document by document; `num_samples` of
     its `of_samples` were evaluated.
@@ -104,9 +104,9 @@ _ON_CARVING = Verdict(
 
 
 def on_few_groups(group_by: str | None, num_groups: int) -> Verdict | None:
-    """A sentence if the intervals are optimistic for want of groups, else None.
+    """A warning if intervals are too narrow because there are few groups, or none; else None.
 
-    `group_by` is what the groups are called, None if the shards do not know theirs.
+    `group_by` names the groups, None if the shards have none.
     """
     if group_by is None:
         return Verdict(
@@ -160,7 +160,7 @@ def on_calibration(found: Calibration, accuracy: float) -> Verdict | None:
 
 
 def on_size(test: Summary) -> Verdict | None:
-    """A sentence if there is too little to judge by, else None."""
+    """A warning if there are few predictions, else None."""
     if test.num_predictions >= _FEW_PREDICTIONS:
         return None
     return Verdict(

@@ -1,4 +1,4 @@
-"""What the JSON files say that a fine-tuning leaves on its way to metrics.json."""
+"""The JSON files that the jobs of a fine-tuning write before metrics.json."""
 
 from dataclasses import dataclass, field
 
@@ -45,7 +45,7 @@ class ExampleData:
 
 @dataclass(frozen=True)
 class ExamplesSummary(ExampleData, Artefact):
-    """What lies beside the table of the examples."""
+    """The summary beside the table of examples."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LearnedAndHeldOut:
 
 @dataclass(frozen=True)
 class Device:
-    """What a fold was trained on."""
+    """The devices that trained a fold."""
 
     platform: str
     count: int
@@ -94,7 +94,7 @@ class FoldRecord(Artefact):
 
 @dataclass(frozen=True)
 class RidgeChoice:
-    """What the baseline counted and its penalty, where it predicts `fold`."""
+    """The terms and penalty with which the baseline predicts `fold`."""
 
     terms: str
     penalty: float
@@ -104,7 +104,7 @@ class RidgeChoice:
 
 @dataclass(frozen=True)
 class RidgeRecord(Artefact):
-    """How the baseline's predictions came about."""
+    """The baseline's settings and its choices."""
 
     task: str
     examples: int

@@ -99,7 +99,7 @@ def _resampled(
 def finetuning_verdicts(
     score: str, confidence: float, parts: dict[str, PartSize], differences: list[ScoreDifference]
 ) -> list[Verdict]:
-    """One verdict for each difference and part: better, worse, or not told apart.
+    """One verdict for each difference and part: better, worse, or indistinguishable.
 
     `score` is rmse, where less is better, or accuracy.
     """

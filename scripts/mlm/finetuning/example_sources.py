@@ -160,7 +160,7 @@ def read_labelled_csv(data: FinetuneData, task: str) -> list[Example]:
 
 
 def _rows(file: str) -> Iterator[tuple[str, list[str]]]:
-    """The rows that are not empty, the header first, each with the words for where it is."""
+    """The rows that are not empty, the header first, each with its place in words."""
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
     except FileNotFoundError:

@@ -27,8 +27,8 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class ByPart:
-    """A measure on all examples; where it is known, on those of which pretraining never trained
-    on the text (unseen), and on the others (seen)."""
+    """A measure on all examples and, if known, on those whose text pretraining never trained on
+    (unseen) and on the others (seen)."""
 
     all: Measured
     unseen: Measured | None = field(default=None, metadata=OPTIONAL)
@@ -71,7 +71,7 @@ class ScoreDifference(ByPart):
 
 @dataclass(frozen=True)
 class PartSize:
-    """The examples of a part, and their groups, 0 where the data name none."""
+    """The examples of a part, and their groups, 0 if the data name none."""
 
     examples: int
     groups: int

@@ -6,8 +6,8 @@ dense layer, tanh, dropout and the output; RoBERTa with a dropout before that as
 (Warner et al., 2024) through the dense layer, activation and norm of its masked language model,
 dropout and the output, whatever its `classifier_pooling` was.
 
-Two things differ from transformers' models: one dropout holds throughout, and the last layer goes
-on at the first token alone, so that the others draw no dropout there.
+Two things differ from transformers' models: one dropout probability applies throughout, and the
+last layer computes the first token alone, so the others draw no dropout there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -103,7 +103,7 @@ class SequenceModel:
     def pretrained_parameters(self, directory: str | Path, seed: int) -> dict:
         """The same with the encoder in `directory`; the head is that of `random_parameters`.
 
-        Raises MlmError where a weight is missing or has another shape.
+        Raises MlmError if a weight is missing or has another shape.
         """
         _, head = jax.random.split(jax.random.key(seed))
         stored = read_parameters(Path(directory) / "model.safetensors", self.architecture)
@@ -139,10 +139,10 @@ def sequence_model(
     dtype=jnp.float32,
     classes: Sequence[str] = (),
 ) -> SequenceModel:
-    """The model with so many outputs on the masked language model of a config.json.
+    """The model with `outputs` outputs on the masked language model of a config.json.
 
     `classes` are the names of the outputs in their order, if they have any.
-    Raises MlmError with what in it is not built here, the family first of all.
+    Raises MlmError with the fields that are not supported here, the family first.
     """
     family = config.get("model_type")
     if family not in _HEADS:
@@ -177,7 +177,7 @@ def read_sequence_model(
 ) -> SequenceModel:
     """`sequence_model` of the config.json in `directory`.
 
-    Raises MlmError, naming the file, where there is none, it is damaged or not built here.
+    Raises MlmError, naming the file, if it is missing, damaged or not supported here.
     """
     path = Path(directory) / "config.json"
     if not path.is_file():
