@@ -132,23 +132,6 @@ def test_a_fold_run_again_or_stopped_and_resumed_leaves_the_same_bytes(regressio
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("damaged", "done"), [("the newest", 2), ("all", 0)])
-def test_a_cut_state_costs_epochs_and_never_stops_a_retry(regression, capsys, damaged, done):
-    place, section, _ = regression
-    asked = stopped(place, f"cut-{done}", section, "epoch 2/6")
-    kept = sorted(asked["state"].rglob("state.safetensors"))
-    for file in kept[-1:] if damaged == "the newest" else kept:
-        file.write_bytes(file.read_bytes()[:100])
-    capsys.readouterr()
-    finetune_fold(**asked)
-    said = capsys.readouterr().err
-    assert "step-00000070" in said and "state.safetensors is damaged" in said
-    assert (f"{done} of 6 epochs done" in said) == bool(done)
-    undisturbed = place / "one" / "pretrained" / "fold-0" / "predictions.csv"
-    assert (asked["directory"] / "predictions.csv").read_bytes() == undisturbed.read_bytes()
-
-
-@pytest.mark.slow
 def test_a_training_that_diverges_stops_and_names_the_learning_rate(regression):
     place, section, _ = regression
     asked = job(place, "diverged", changed(section, learning_rate=1e9))
@@ -217,13 +200,6 @@ def test_three_classes_run_from_end_to_end(tmp_path):
         "fair",
         "hard",
     }
-
-
-def test_a_fold_without_samples_is_named(tmp_path):
-    section = prepared(tmp_path, rows=20)
-    asked = job(tmp_path, "out", changed(section, folds=3), fold=2)
-    with pytest.raises(MlmError, match="fold 2 of 3 has 0 of 20 examples"):
-        finetune_fold(**asked)
 
 
 PROGRAM = """

@@ -155,28 +155,6 @@ def test_padding_changes_nothing(family):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "modernbert"])
-def test_logits_equal_tensorflows(tmp_path, family):
-    """The written model, head included, on padded and unpadded rows."""
-    from transformers import TFAutoModelForSequenceClassification
-
-    from mlm.foundations.framework import tf
-
-    model, parameters = grown(family)
-    model.write(tmp_path, parameters)
-    opened, loading = TFAutoModelForSequenceClassification.from_pretrained(
-        tmp_path, output_loading_info=True
-    )
-    assert not loading["missing_keys"]
-    assert not loading["unexpected_keys"]
-    ids, mask = tiny_batch()
-    inputs = {"input_ids": tf.constant(ids), "attention_mask": tf.constant(mask)}
-    found = np.asarray(model.logits(parameters, ids, mask))
-    assert np.ptp(found) > 1e-2
-    np.testing.assert_allclose(found, opened(inputs).logits.numpy(), atol=1e-5)
-
-
-@pytest.mark.slow
 def test_logits_equal_pytorchs(tmp_path):
     """Of every family, and nothing of what is written is left over or missing there."""
     ids, mask = tiny_batch()

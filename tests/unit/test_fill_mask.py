@@ -28,23 +28,13 @@ def test_the_answers_are_those_of_the_pipeline_of_transformers(directory):
     )
 
 
-@pytest.mark.parametrize("prompt", ["the people", "[MASK] of the [MASK]", ""])
-def test_a_prompt_without_or_with_two_masks_is_named(directory, prompt):
-    with pytest.raises(MlmError, match=r"\[MASK\] [02] times; exactly once"):
-        answers(directory, ["the [MASK]", prompt], 5)
-
-
 def test_all_wrong_prompts_are_named_at_once(directory):
     with pytest.raises(MlmError) as raised:
-        answers(directory, ["one", "the [MASK]", "two", "the " * 40 + "[MASK]"], 5)
-    assert "'one'" in str(raised.value) and "'two'" in str(raised.value)
+        answers(directory, ["", "the [MASK]", "[MASK] of [MASK]", "the " * 40 + "[MASK]"], 5)
+    assert "'' holds the mask token [MASK] 0 times" in str(raised.value)
+    assert "'[MASK] of [MASK]' holds the mask token [MASK] 2 times" in str(raised.value)
     assert "43 tokens; the model takes at most 16" in str(raised.value)
     assert "'the [MASK]'" not in str(raised.value)
-
-
-def test_other_special_tokens_in_a_prompt_are_fine(directory):
-    (found,) = answers(directory, ["the <unk> [SEP] of [MASK]"], 3)
-    assert 0 < found.answers[0].score <= 1
 
 
 def test_no_more_answers_than_ids_are_given(directory):

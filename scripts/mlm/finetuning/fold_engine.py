@@ -15,7 +15,6 @@ from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Optimizer
 from mlm.finetuning.tables import classes_of, read_examples
-from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.training.in_jax.devices import open_mesh
 from mlm.training.in_jax.framework import shardings
@@ -42,12 +41,6 @@ class Fold:
         self.number, self._directory = number, model
         self.examples = read_examples(examples)
         held_out = np.array([e.fold for e in self.examples]) == number
-        if not held_out.any() or held_out.all():
-            raise MlmError(
-                f"{examples}: fold {number} of {section.folds} has {held_out.sum()} of "
-                f"{len(held_out)} examples; each fold needs some to test and some to learn from. "
-                "Give more data, or fewer folds"
-            )
         self.train, self.test = np.flatnonzero(~held_out), np.flatnonzero(held_out)
         self.classes = classes_of(self.examples, section.task)
         value_of = self.classes.index if self.classes else float
