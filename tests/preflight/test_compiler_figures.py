@@ -11,7 +11,7 @@ import small_run
 from mlm.accelerators.compiler import COMPILED, ENVIRONMENT, compile_for
 from mlm.accelerators.lowering_job import lower_run
 from mlm.config.evaluation import Evaluation
-from tests.preflight.test_planted_faults import lower_in_a_process
+from tests.preflight.test_lowering_job import lower_in_a_process
 
 pytestmark = pytest.mark.slow
 

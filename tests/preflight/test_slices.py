@@ -5,7 +5,7 @@ import small_run
 
 from mlm.accelerators.compiler import COMPILED, compile_for
 from mlm.config.chips import replicas_of
-from tests.preflight.test_planted_faults import lower_in_a_process
+from tests.preflight.test_lowering_job import lower_in_a_process
 
 pytestmark = pytest.mark.slow
 

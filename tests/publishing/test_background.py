@@ -93,11 +93,6 @@ def test_every_due_step_is_pushed_to_the_branch(hub, tmp_path, capsys):
     assert f"step 6 is in me/model (checkpoints), commit {commit}" in told
 
 
-def test_a_push_is_due_at_every_so_many_steps(hub, tmp_path):
-    with background_pushes(publishing(every=10), str(tmp_path), ()) as pushes:
-        assert [pushes.due(step) for step in (0, 4, 10, 12)] == [10, 10, 20, 20]
-
-
 def test_a_push_never_waits_and_the_newest_wins(hub, tmp_path, capsys):
     hub.receiving.clear()
     with background_pushes(publishing(), str(tmp_path), ()) as pushes:
@@ -111,16 +106,6 @@ def test_a_push_never_waits_and_the_newest_wins(hub, tmp_path, capsys):
     told = capsys.readouterr().err
     assert "step 4 is not pushed: step 6 is newer" in told
     assert "the training is done; waiting for the push of step 8 to me/model (checkpoints)" in told
-
-
-def test_a_checkpoint_is_that_of_its_step(hub, tmp_path):
-    """What the model becomes while its checkpoint waits does not count."""
-    engine = Engine(2)
-    with background_pushes(publishing(), str(tmp_path), ()) as pushes:
-        pushes.act(2, engine)
-        engine.step = 3
-    found = hub.files("me/model", branch="checkpoints")["model.safetensors"]
-    assert found == b"\0" + np.full(500, 2, np.float32).tobytes()
 
 
 def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, tmp_path, capsys):
@@ -137,23 +122,6 @@ def test_a_failed_push_is_tried_again_and_at_last_a_warning(hub, tmp_path, capsy
         pushes.act(4, Engine(4))  # Fails once.
     assert pushed(hub) == [4]
     assert "warning: step 2 is not pushed: The Hub is out of order (500)" in "".join(said)
-
-
-@pytest.mark.parametrize("trouble", ["down", "foreign", "revoked"])
-def test_no_trouble_with_the_hub_is_an_error(hub, tmp_path, capsys, monkeypatch, trouble):
-    settings = publishing()
-    if trouble == "down":
-        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    elif trouble == "foreign":
-        settings = publishing(model="other/model")
-    else:
-        monkeypatch.setenv("HF_TOKEN", "hf_" + "Revoked" * 5)
-    with background_pushes(settings, str(tmp_path), ()) as pushes:
-        pushes.act(2, Engine(2))
-    told = capsys.readouterr().err
-    words = {"down": "cannot be reached", "foreign": "someone else", "revoked": "(401)"}[trouble]
-    assert "warning: step 2 is not pushed" in told and words in told
-    assert "Revoked" not in told and TOKEN not in told
 
 
 def test_without_a_token_the_training_goes_on(tmp_path, capsys, monkeypatch):

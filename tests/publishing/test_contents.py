@@ -127,10 +127,6 @@ def test_the_record_says_what_went_where_and_nothing_else(hub, results, tmp_path
     assert not [s for s in ("127.0.0.1", "http", TOKEN) if s in text]
 
 
-def test_the_record_is_the_same_when_nothing_is_new(hub, results, tmp_path):
-    assert published_model(results, tmp_path) == published_model(results, tmp_path)
-
-
 def recorded_tokenizer(tmp_path) -> Path:
     """tokenizer_stats.json with the digests of the tokenizer's files, as its job records them."""
     stats = tmp_path / "tokenizer_stats.json"
@@ -276,8 +272,3 @@ def test_words_for_the_corpus(corpus, source, words):
     hub = {"dataset": "a/b", "config": "c", "revision": "0123456789abc"}
     given = Corpus.of_param({"source": corpus, "hub": hub})
     assert source_in_words(section(source=source), given) == words
-
-
-def test_settings_without_a_language_name_none(hub, results, tmp_path):
-    published_model(results, tmp_path, language=None)
-    assert "language" not in header(hub.files("me/model")["README.md"])

@@ -3,7 +3,6 @@
 import traceback
 
 import pytest
-import requests
 from huggingface_hub import CommitOperationAdd
 
 from mlm.foundations.errors import MlmError
@@ -198,12 +197,3 @@ def test_warnings_of_the_client_show_no_signed_link(hub, pauses, capsys):
 def test_scrubbing(text):
     secrets = (TOKEN, "abcdef", "dXNl", "s3cret", "hf_AbCdEfGh")
     assert not [s for s in secrets if s in scrubbed(text, TOKEN)]
-
-
-def test_the_client_is_left_as_it_was_found(hub):
-    import huggingface_hub
-
-    publish(Destination("me/model", "model", True), FILES, "Publish", 1)
-    session = huggingface_hub.utils.get_session()
-    assert type(session.get_adapter("https://x")) is not requests.adapters.HTTPAdapter
-    assert "WithTimeLimits" not in type(session.get_adapter("https://x")).__name__

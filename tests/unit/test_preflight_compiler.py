@@ -17,7 +17,6 @@ from mlm.accelerators.compiler import (
     NO_MEMORY,
     REFUSED,
     UNKNOWN_TARGET,
-    Compilation,
     compile_for,
     compile_here,
 )
@@ -62,14 +61,10 @@ def test_two_compilers_at_once_do_not_collide(compiled):
 def test_the_all_reduce_goes_over_every_replica_of_the_target(compiled):
     assert (compiled["v5e"].replicas, compiled["v5e"].chips, compiled["v5e"].hosts) == (4, 4, 1)
     assert (compiled["v3"].replicas, compiled["v3"].chips, compiled["v3"].hosts) == (8, 4, 1)
-    for found in compiled.values():
+    for target, found in compiled.items():
+        assert found.replicas == replicas_of(f"{target}:2x2")
         (summed,) = found.collectives
         assert summed == Collective("all-reduce", found.replicas, count=1, bytes=4 * 1024**2)
-
-
-def test_the_tables_replicas_are_those_of_the_compiler(compiled):
-    assert compiled["v5e"].replicas == replicas_of("v5e:2x2")
-    assert compiled["v3"].replicas == replicas_of("v3:2x2")
 
 
 @pytest.mark.slow
@@ -179,10 +174,6 @@ def test_a_machine_without_enough_memory_is_no_unknown_target(tmp_path, megabyte
         text=True,
     )
     assert ran.stdout.splitlines()[-1:] == [HOST_MEMORY], ran.stderr
-
-
-def test_what_is_allocated_counts_reused_outputs_once():
-    assert Compilation(COMPILED, "", 1, 1, 1, 100, 90, 80, 10, 5).allocated == 125
 
 
 #: A dropout's random bits as TensorFlow's lowering for a CPU draws them.

@@ -1,11 +1,10 @@
-"""Faults planted in the step of a real model, through the lowering as the rule runs it."""
+"""The lowering of a small run as its rule has it, and steps that do not fit."""
 
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-import numpy as np
 import pytest
 import small_run
 
@@ -60,35 +59,6 @@ def test_settings_that_do_not_fit_the_data_are_an_answer_too(tmp_path):
     assert "100000 samples" in lowering.findings[0].message
 
 
-def faults():
-    from mlm.foundations.framework import tf
-
-    def dynamic(batch):
-        tf.print(tf.shape(batch["input_ids"][batch["input_ids"] > 4]))
-
-    return {
-        "unique": (lambda b: tf.unique(b["labels"][0]), "static_shapes"),
-        "branch": (
-            lambda b: tf.cond(b["weights"][0, 0] > 0, lambda: 1.0, lambda: 2.0),
-            "static_control_flow",
-        ),
-        "boolean mask": (
-            lambda b: tf.boolean_mask(b["labels"], b["weights"] > 0),
-            "static_shapes",
-        ),
-        "py_function": (
-            lambda b: tf.py_function(np.sum, [b["weights"]], tf.float32),
-            "no_host_ops",
-        ),
-        "print": (lambda b: tf.print(b["weights"][0, 0]), "no_host_ops"),
-        "float64": (
-            lambda b: tf.cast(b["weights"], tf.float64) * tf.constant(2.0, tf.float64),
-            "no_float64",
-        ),
-        "dynamic shape": (dynamic, "static_shapes"),
-    }
-
-
 def run_below(root: Path):
     from mlm.training.run_inputs import run_of
 
@@ -96,38 +66,6 @@ def run_below(root: Path):
     settings, files = small_run.small_job(root)
     manifests = {s: Manifest.read(p) for s, p in files.manifests.items()}
     return run_of(settings, files, manifests, replicas=1)
-
-
-@pytest.fixture(scope="module")
-def step(tmp_path_factory):
-    from mlm.accelerators.lowering import train_step_of
-
-    return train_step_of(run_below(tmp_path_factory.mktemp("run")))
-
-
-@pytest.mark.parametrize("name", faults())
-def test_a_fault_in_the_step_of_a_real_model_is_named(step, name):
-    from mlm.accelerators.lowering import lower
-
-    fault, rule = faults()[name]
-
-    def faulty(batch):
-        found = fault(batch)
-        result = step.function(batch)
-        if found is not None and not hasattr(found, "node_def"):
-            result["fault"] = found
-        return result
-
-    _, found = lower(faulty, step.signature)
-    named = [f for f in found if f.rule == rule]
-    assert named and "test_planted_faults.py" in named[0].source
-
-
-def test_the_step_without_a_fault_passes(step):
-    from mlm.accelerators.lowering import lower
-
-    program, findings = lower(step.function, step.signature)
-    assert findings == [] and program
 
 
 def lowered_forward(root: Path, section: dict, **overrides):
@@ -177,19 +115,3 @@ def test_a_step_without_gradients_that_overflows_the_memory_is_named(
     report, (fault,) = judge_forward(target, name, rows, overflowing)
     assert report.fits is False
     assert f"{name} of {rows} samples a replica" in fault.message
-
-
-def test_a_batch_that_overflows_the_memory_is_named(step, tmp_path):
-    from mlm.accelerators.lowering import lower
-    from mlm.foundations.framework import tf
-
-    def large(batch):
-        # Products that a batch of many more samples would make.
-        wide = tf.random.stateless_normal([200_000, 50_000], seed=[1, 2])
-        found = tf.linalg.matmul(wide, tf.sin(wide), transpose_b=True)
-        return step.function(batch) | {"large": found}
-
-    program = tmp_path / "large.stablehlo"
-    program.write_bytes(lower(large, step.signature)[0])
-    (found,) = compile_for("v5e:2x2", program)
-    assert found.outcome == NO_MEMORY
