@@ -10,9 +10,7 @@ rule evaluate:
         validation="results/manifests/validation.json",
         test="results/manifests/test.json",
         staged=staged_shards("train", "validation", "test"),
-        corpus=(
-            expand("results/corpus/{split}.json", split=["train", "test"]) if FROM_CORPUS else []
-        ),
+        corpus=[f"results/corpus/{s}.json" for s in ("train", "test") if FROM_CORPUS],
     output:
         "results/runs/{run}/evaluation.json",
     threads: 2

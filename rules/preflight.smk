@@ -70,11 +70,7 @@ rule compile_train_step:
         evaluation=EVALUATION_STEPS,
         lowering="results/runs/{run}/preflight/lowering.json",
         train="results/manifests/train.json",
-        batches=(
-            ["results/runs/{run}/preflight/batches.json"]
-            if settings["preflight"]["find_batch"]
-            else []
-        ),
+        batches=["results/runs/{run}/preflight/batches.json"] * settings["preflight"]["find_batch"],
     output:
         "results/runs/{run}/preflight.json",
     threads: 2
@@ -128,11 +124,10 @@ rule preflight_passed:
 rule preflight:
     """Show what the TPU compiler says of every run, and fail if one of them would fail."""
     input:
-        reports=expand("results/runs/{run}/preflight.json", run=RUNS)
-        + (
-            expand("results/runs/{run}/preflight_finetune.json", run=RUNS)
-            if settings["finetune"]["enabled"]
-            else []
+        reports=expand(
+            "results/runs/{run}/{name}.json",
+            name=["preflight", *["preflight_finetune"] * FINETUNE_WANTED],
+            run=RUNS,
         ),
     output:
         "results/preflight.txt",

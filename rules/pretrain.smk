@@ -32,11 +32,7 @@ rule pretrain:
         special_tokens_map="results/tokenizer/special_tokens_map.json",
         # A TPU is rented by the minute: training on one waits for a preflight that passed. How
         # the preflight is made changes no weight, so that its date does not count.
-        preflight=(
-            [ancient("results/runs/{run}/preflight/passed.txt")]
-            if PREFLIGHT_BEFORE_TRAINING
-            else []
-        ),
+        preflight=[ancient("results/runs/{run}/preflight/passed.txt")] * PREFLIGHT_BEFORE_TRAINING,
         continued=summary_of_continued_run,
         holes=lambda wildcards: holes_of(wildcards.run),
     output:

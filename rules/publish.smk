@@ -76,8 +76,7 @@ rule publish_model:
         runtime=240,
     params:
         publish=lambda wildcards: publish_of(
-            {"model": model_repository(PUBLISH, wildcards.run)},
-            *PUBLISH_CARD,
+            {"model": model_repository(PUBLISH, wildcards.run)}, *PUBLISH_CARD
         ),
         corpus=PUBLISHED_CORPUS,
         prompt=lambda wildcards: Evaluation.card_prompt(
