@@ -1,7 +1,9 @@
-"""The report's figures, drawn with matplotlib from the results of the runs."""
+"""The report's figures, drawn with matplotlib from the results of the runs.
+
+A function draws on its axes and returns what the figure shows, in words.
+"""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -25,46 +27,55 @@ from mlm.report.theming import (
 )
 from mlm.tokenizer.artefacts import TokenizerStatistics
 
+Runs = Sequence[RunResults]
+
 
 def figures(results: Results) -> dict[str, Figure]:
     """All figures by name; one whose data no run has is there all the same, and empty, except those
     of a fine-tuning."""
     runs, tuned = results.runs, [run for run in results.runs if run.finetune]
-    found = {
-        "piece_lengths": _piece_lengths(results.tokenizer),
-        "training_loss": _training_curve(runs, "loss", "nats per masked token"),
-        "training_accuracy": _training_curve(runs, "accuracy", "accuracy"),
-        "learning_rate": _learning_rate(runs),
-        "test_loss": _bars(runs, "loss", "test_loss"),
-        "test_accuracy": _bars(runs, "accuracy", "test_accuracy"),
-        "frequency_bands": _frequency_bands(runs),
-        "positions": _positions(runs),
-        "calibration": _calibration(runs),
-    }
+    found: dict[str, Figure] = {}
+
+    def draw(
+        name: str, on: Callable[..., str], *data, height: float = 3.3, legend: bool = True
+    ) -> None:
+        with drawing(height=height) as (figure, axes):
+            words = on(axes, *data)
+            if legend:
+                legend_below(figure)
+            found[name] = themed(figure, name, words)
+
+    draw("piece_lengths", _piece_lengths, results.tokenizer, height=2.8, legend=False)
+    draw("training_loss", _training_curve, runs, "loss")
+    draw("training_accuracy", _training_curve, runs, "accuracy")
+    draw("learning_rate", _learning_rate, runs, height=2.8)
+    for metric in ("loss", "accuracy"):
+        bars = _bars_of(runs, metric)
+        height = 0.8 + 0.36 * max(1, len(bars))
+        draw(f"test_{metric}", _bars, bars, metric, height=height, legend=False)
+    draw("frequency_bands", _frequency_bands, runs)
+    draw("positions", _positions, runs)
+    draw("calibration", _calibration, runs)
     if tuned:
-        found["finetuning_curves"] = _finetuning_curves(tuned)
-        found["finetuning_predictions"] = _finetuning_predictions(tuned)
+        draw("finetuning_curves", _finetuning_curves, tuned)
+        draw("finetuning_predictions", _finetuning_predictions, tuned)
     return found
 
 
-def _piece_lengths(tokenizer: TokenizerStatistics | None) -> Figure:
+def _piece_lengths(axes: Axes, tokenizer: TokenizerStatistics | None) -> str:
     """Bars of how many pieces of the vocabulary have how many characters."""
     lengths = sorted(tokenizer.pieces_by_length.items()) if tokenizer else []
-    with drawing(height=2.8) as (figure, axes):
-        axes.bar(
-            [n for n, _ in lengths], [c for _, c in lengths], width=0.8, color=series_colour(0)
-        )
-        axes.grid(axis="x", visible=False)
-        axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
-        axes.set(xlabel="characters, the mark of a word's beginning included", ylabel="pieces")
-        common = max(lengths, key=lambda x: x[1], default=(0, 0))[0]
-        alternative = (
-            f"Bar chart of the vocabulary's pieces by length: 1 to {lengths[-1][0]} characters, "
-            f"most often {common}."
-            if lengths
-            else "Bar chart without data."
-        )
-        return themed(figure, "piece_lengths", alternative)
+    axes.bar([n for n, _ in lengths], [c for _, c in lengths], width=0.8, color=series_colour(0))
+    axes.grid(axis="x", visible=False)
+    axes.xaxis.set_major_locator(MaxNLocator(10, integer=True))
+    axes.set(xlabel="characters, the mark of a word's beginning included", ylabel="pieces")
+    if not lengths:
+        return "Bar chart without data."
+    common = max(lengths, key=lambda x: x[1])[0]
+    return (
+        f"Bar chart of the vocabulary's pieces by length: 1 to {lengths[-1][0]} characters, most "
+        f"often {common}."
+    )
 
 
 def _column(run: RunResults, column: str) -> tuple[list[float], list[float]]:
@@ -93,38 +104,33 @@ def _short(name: str, longest: int = 22) -> str:
     return f"{name[: longest - end - 1]}…{name[-end:]}"
 
 
-def _training_curve(runs: Sequence[RunResults], metric: str, unit: str) -> Figure:
+def _training_curve(axes: Axes, runs: Runs, metric: str) -> str:
     """The metric of train and validation over the steps; the loss beside the baselines."""
     said = []
-    with drawing() as (figure, axes):
-        for i, run in enumerate(runs):
-            look, label = _look(i), _short(run.name)
-            steps, values = _column(run, metric)
-            axes.plot(steps, values, color=look["color"], alpha=0.25, linewidth=0.8)
-            window = max(1, len(values) // 40)
-            (train,) = axes.plot(
-                steps, _smoothed(values, window), **look, linewidth=1.3, alpha=0.75
+    for i, run in enumerate(runs):
+        look, label = _look(i), _short(run.name)
+        steps, values = _column(run, metric)
+        axes.plot(steps, values, color=look["color"], alpha=0.25, linewidth=0.8)
+        window = max(1, len(values) // 40)
+        (train,) = axes.plot(steps, _smoothed(values, window), **look, linewidth=1.3, alpha=0.75)
+        steps, values = _column(run, f"validation_{metric}")
+        # One entry a run: with several, the caption tells train from validation.
+        if len(runs) == 1 or not values:
+            train.set_label("train" if len(runs) == 1 else label)
+        if values:
+            label = "validation" if len(runs) == 1 else label
+            axes.plot(steps, values, **look, linewidth=2, marker="o", markersize=4, label=label)
+            said.append(
+                f"{run.name}: {_said(values[0], metric)} at step {steps[0]:.0f} to "
+                f"{_said(values[-1], metric)} at step {steps[-1]:.0f}"
             )
-            steps, values = _column(run, f"validation_{metric}")
-            # One entry a run: with several, the caption tells train from validation.
-            if len(runs) == 1 or not values:
-                train.set_label("train" if len(runs) == 1 else label)
-            if values:
-                label = "validation" if len(runs) == 1 else label
-                axes.plot(steps, values, **look, linewidth=2, marker="o", markersize=4, label=label)
-                said.append(
-                    f"{run.name}: {_said(values[0], metric)} at step {steps[0]:.0f} to "
-                    f"{_said(values[-1], metric)} at step {steps[-1]:.0f}"
-                )
-        if metric == "loss":
-            _baseline_lines(axes, runs)
-        else:
-            _in_percent(axes)
-        _by_step(axes, unit)
-        legend_below(figure)
-        words = "; ".join(said) or "no validation was recorded"
-        alternative = f"Line plot, {metric} over steps, train and validation. Validation: {words}."
-        return themed(figure, f"training_{metric}", alternative)
+    if metric == "loss":
+        _baseline_lines(axes, runs)
+    else:
+        _in_percent(axes)
+    _by_step(axes, "nats per masked token" if metric == "loss" else metric)
+    words = "; ".join(said) or "no validation was recorded"
+    return f"Line plot, {metric} over steps, train and validation. Validation: {words}."
 
 
 def _by_step(axes: Axes, unit: str) -> None:
@@ -142,7 +148,7 @@ def _said(value: float, metric: str) -> str:
     return f"{value:.1%}" if metric == "accuracy" else f"{value:.2f}"
 
 
-def _baseline_lines(axes: Axes, runs: Sequence[RunResults]) -> None:
+def _baseline_lines(axes: Axes, runs: Runs) -> None:
     """The baselines' test loss as horizontal lines, if all runs have the same."""
     found: dict[str, set[float]] = {}
     for run in runs:
@@ -155,9 +161,13 @@ def _baseline_lines(axes: Axes, runs: Sequence[RunResults]) -> None:
             axes.axhline(losses.pop(), **look, label=name)
 
 
-def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
-    """Horizontal bars of a test metric for each run and each distinct baseline."""
-    bars: list[tuple[str, float, Interval | None, str]] = []
+#: Label, value, interval if known, and colour.
+Bar = tuple[str, float, Interval | None, str]
+
+
+def _bars_of(runs: Runs, metric: str) -> list[Bar]:
+    """A bar for a test metric of each run and each distinct baseline."""
+    bars: list[Bar] = []
     for i, run in enumerate(runs):
         hidden = run.evaluation.test.hidden
         interval = getattr(hidden, f"{metric}_interval")
@@ -171,135 +181,109 @@ def _bars(runs: Sequence[RunResults], metric: str, name: str) -> Figure:
         for value, names in values.items():
             of = "" if len(values) == 1 else f" ({', '.join(names)})"
             bars.append((label.replace(" baseline", "") + of, value, None, BASELINE))
-    with drawing(height=0.8 + 0.36 * max(1, len(bars))) as (figure, axes):
-        largest = max((b[2][1] if b[2] else b[1] for b in bars), default=1.0) or 1.0
-        for y, (_, value, interval, colour) in enumerate(bars):
-            axes.barh(y, value, height=0.62, color=colour)
-            end = value
-            if interval:
-                reach = [[max(0, value - interval[0])], [max(0, interval[1] - value)]]
-                axes.errorbar(value, y, xerr=reach, color=INK, capsize=3, linewidth=1.2)
-                end = max(end, interval[1])
-            axes.text(end + 0.015 * largest, y, _said(value, metric), va="center", fontsize=9.5)
-        axes.set_yticks(range(len(bars)), [_short(b[0]) for b in bars])
-        axes.tick_params(axis="y", length=0, labelcolor=INK)
-        axes.invert_yaxis()
-        axes.set_xlim(0, largest * 1.16)
-        axes.grid(axis="y", visible=False)
-        axes.spines["left"].set_visible(False)
-        if metric == "accuracy":
-            axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            axes.set_xlabel("guessed right where hidden (more is better)")
-        else:
-            axes.set_xlabel("nats where hidden (less is better)")
-        said = "; ".join(
-            f"{label} {_said(value, metric)}"
-            + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
-            for label, value, ci, _ in bars
-        )
-        return themed(
-            figure, name, f"Bar chart of the test {metric} where the answer is hidden: {said}."
-        )
+    return bars
 
 
-def _by_run(
-    runs: Sequence[RunResults],
-    name: str,
-    points: Callable[[RunResults], tuple[Sequence, Sequence]],
-    finish: Callable[[Axes], str],
-    height: float = 3.3,
-    begin: Callable[[Axes], None] = lambda _: None,
-    **style,
-) -> Figure:
-    """A line for each run through its `points`, on what `begin` draws; `finish` labels the axes and
-    says in words what the figure shows."""
-    with drawing(height=height) as (figure, axes):
-        begin(axes)
-        for i, run in enumerate(runs):
-            axes.plot(*points(run), **_look(i), label=_short(run.name), **style)
-        words = finish(axes)
-        legend_below(figure)
-        return themed(figure, name, words)
+def _bars(axes: Axes, bars: list[Bar], metric: str) -> str:
+    largest = max((b[2][1] if b[2] else b[1] for b in bars), default=1.0) or 1.0
+    for y, (_, value, interval, colour) in enumerate(bars):
+        axes.barh(y, value, height=0.62, color=colour)
+        end = value
+        if interval:
+            reach = [[max(0, value - interval[0])], [max(0, interval[1] - value)]]
+            axes.errorbar(value, y, xerr=reach, color=INK, capsize=3, linewidth=1.2)
+            end = max(end, interval[1])
+        axes.text(end + 0.015 * largest, y, _said(value, metric), va="center", fontsize=9.5)
+    axes.set_yticks(range(len(bars)), [_short(b[0]) for b in bars])
+    axes.tick_params(axis="y", length=0, labelcolor=INK)
+    axes.invert_yaxis()
+    axes.set_xlim(0, largest * 1.16)
+    axes.grid(axis="y", visible=False)
+    axes.spines["left"].set_visible(False)
+    if metric == "accuracy":
+        axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axes.set_xlabel("guessed right where hidden (more is better)")
+    else:
+        axes.set_xlabel("nats where hidden (less is better)")
+    said = "; ".join(
+        f"{label} {_said(value, metric)}"
+        + (f" ({_said(ci[0], metric)} to {_said(ci[1], metric)})" if ci else "")
+        for label, value, ci, _ in bars
+    )
+    return f"Bar chart of the test {metric} where the answer is hidden: {said}."
 
 
-def _learning_rate(runs: Sequence[RunResults]) -> Figure:
-    def finish(axes: Axes) -> str:
-        _by_step(axes, "learning rate")
-        axes.set_ylim(bottom=0)
-        rates = [(run.name, _column(run, "learning_rate")[1]) for run in runs]
-        peaks = ", ".join(f"{name} {max(values):.2g}" for name, values in rates if values)
-        return f"Line plot of the learning rate over steps. Highest: {peaks}."
-
-    points = partial(_column, column="learning_rate")
-    return _by_run(runs, "learning_rate", points, finish, height=2.8, linewidth=1.8)
+def _learning_rate(axes: Axes, runs: Runs) -> str:
+    rates = {run.name: _column(run, "learning_rate") for run in runs}
+    _lines(axes, rates, linewidth=1.8)
+    _by_step(axes, "learning rate")
+    axes.set_ylim(bottom=0)
+    peaks = ", ".join(f"{name} {max(y):.2g}" for name, (_, y) in rates.items() if y)
+    return f"Line plot of the learning rate over steps. Highest: {peaks}."
 
 
-def _frequency_bands(runs: Sequence[RunResults]) -> Figure:
+def _lines(axes: Axes, points: dict[str, tuple[Sequence, Sequence]], **style) -> None:
+    """A line for each run through its `points`, in the order of the runs."""
+    for i, (name, xy) in enumerate(points.items()):
+        axes.plot(*xy, **_look(i), label=_short(name), **style)
+
+
+def _frequency_bands(axes: Axes, runs: Runs) -> str:
     bands = {run.name: run.evaluation.frequency_bands for run in runs}
     labels = list(dict.fromkeys(band.label for found in bands.values() for band in found))
     bands = {run: [b for b in found if b.accuracy is not None] for run, found in bands.items()}
-
-    def points(run: RunResults) -> tuple[list, list]:
-        known = bands[run.name]
-        return [labels.index(b.label) for b in known], [b.accuracy for b in known]
-
-    def finish(axes: Axes) -> str:
-        axes.set_xticks(range(len(labels)), labels, rotation=30 if len(labels) > 5 else 0)
-        axes.tick_params(axis="x", labelcolor=INK)
-        axes.margins(x=0.08)
-        _in_percent(axes)
-        axes.set(xlabel="rank of the true token by its frequency in train", ylabel="accuracy")
-        said = "; ".join(
-            f"{run}: " + ", ".join(f"{b.label} {b.accuracy:.1%}" for b in known)
-            for run, known in bands.items()
-        )
-        return f"Line plot of the accuracy by frequency of the token. {said}."
-
-    style = {"marker": "o", "markersize": 5, "linewidth": 1.6}
-    return _by_run(runs, "frequency_bands", points, finish, **style)
+    points = {
+        run: ([labels.index(b.label) for b in known], [b.accuracy for b in known])
+        for run, known in bands.items()
+    }
+    _lines(axes, points, marker="o", markersize=5, linewidth=1.6)
+    axes.set_xticks(range(len(labels)), labels, rotation=30 if len(labels) > 5 else 0)
+    axes.tick_params(axis="x", labelcolor=INK)
+    axes.margins(x=0.08)
+    _in_percent(axes)
+    axes.set(xlabel="rank of the true token by its frequency in train", ylabel="accuracy")
+    said = "; ".join(
+        f"{run}: " + ", ".join(f"{b.label} {b.accuracy:.1%}" for b in known)
+        for run, known in bands.items()
+    )
+    return f"Line plot of the accuracy by frequency of the token. {said}."
 
 
-def _positions(runs: Sequence[RunResults]) -> Figure:
-    def points(run: RunResults) -> tuple[list, list]:
-        found = [p for p in run.evaluation.positions if p.loss is not None]
-        return [(p.first + p.last) / 2 for p in found], [p.loss for p in found]
-
-    def finish(axes: Axes) -> str:
-        low, high = axes.get_ylim()
-        # Half a nat at least, so that mere noise does not look like a mountain.
-        missing = max(0.0, 0.5 - (high - low)) / 2
-        axes.set_ylim(low - missing, high + missing)
-        axes.set(xlabel="position in the sample", ylabel="nats per masked token")
-        losses = [(run.name, points(run)[1]) for run in runs]
-        said = "; ".join(
-            f"{name}: between {min(y):.2f} and {max(y):.2f}" for name, y in losses if y
-        )
-        return f"Line plot of the test loss by position. {said}."
-
-    style = {"marker": "o", "markersize": 3.5, "linewidth": 1.6}
-    return _by_run(runs, "positions", points, finish, **style)
+def _positions(axes: Axes, runs: Runs) -> str:
+    points = {}
+    for run in runs:
+        known = [p for p in run.evaluation.positions if p.loss is not None]
+        points[run.name] = [(p.first + p.last) / 2 for p in known], [p.loss for p in known]
+    _lines(axes, points, marker="o", markersize=3.5, linewidth=1.6)
+    low, high = axes.get_ylim()
+    # Half a nat at least, so that mere noise does not look like a mountain.
+    missing = max(0.0, 0.5 - (high - low)) / 2
+    axes.set_ylim(low - missing, high + missing)
+    axes.set(xlabel="position in the sample", ylabel="nats per masked token")
+    said = "; ".join(
+        f"{name}: between {min(y):.2f} and {max(y):.2f}" for name, (_, y) in points.items() if y
+    )
+    return f"Line plot of the test loss by position. {said}."
 
 
-def _calibration(runs: Sequence[RunResults]) -> Figure:
-    def points(run: RunResults) -> tuple[list, list]:
-        bins = [b for b in run.evaluation.calibration.bins if b.num_predictions]
-        return [b.confidence for b in bins], [b.accuracy for b in bins]
-
-    def finish(axes: Axes) -> str:
-        axes.set(xlim=(0, 1), ylim=(0, 1))
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axes.set(xlabel="confidence in the first guess", ylabel="share that was right")
-        errors = [(r.name, r.evaluation.calibration.expected_calibration_error) for r in runs]
-        return (
-            "Reliability plot: share of right guesses by confidence, beside the diagonal of "
-            "perfect calibration. Expected calibration error: "
-            f"{', '.join(f'{name} {error:.3f}' for name, error in errors)}."
-        )
-
-    begin = partial(_diagonal, low=0, high=1, label="confidence = accuracy")
-    style = {"marker": "o", "markersize": 5, "linewidth": 1.6}
-    return _by_run(runs, "calibration", points, finish, begin=begin, **style)
+def _calibration(axes: Axes, runs: Runs) -> str:
+    _diagonal(axes, 0, 1, "confidence = accuracy")
+    points, errors = {}, {}
+    for run in runs:
+        calibration = run.evaluation.calibration
+        bins = [b for b in calibration.bins if b.num_predictions]
+        points[run.name] = [b.confidence for b in bins], [b.accuracy for b in bins]
+        errors[run.name] = calibration.expected_calibration_error
+    _lines(axes, points, marker="o", markersize=5, linewidth=1.6)
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.set(xlabel="confidence in the first guess", ylabel="share that was right")
+    said = ", ".join(f"{name} {error:.3f}" for name, error in errors.items())
+    return (
+        "Reliability plot: share of right guesses by confidence, beside the diagonal of perfect "
+        f"calibration. Expected calibration error: {said}."
+    )
 
 
 def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:
@@ -307,40 +291,34 @@ def _diagonal(axes: Axes, low: float, high: float, label: str) -> None:
     axes.plot(ends, ends, color=GRID, linewidth=1.5, linestyle=(0, (4, 3)), label=label)
 
 
-def _finetuning_curves(runs: list[RunResults]) -> Figure:
+def _finetuning_curves(axes: Axes, runs: Runs) -> str:
     said = []
     starts = [(run, start) for run in runs for start in ("pretrained", "random")]
-    with drawing() as (figure, axes):
-        for colour, (run, start) in enumerate(starts):
-            curve = run.finetune.models[start].curves
-            epochs = [row.epoch for row in curve]
-            look = {"color": series_colour(colour), "marker": "o", "markersize": 4}
-            label = start if len(runs) == 1 else f"{run.name}, {start}"
-            held_out = [row.validation_loss for row in curve]
-            axes.plot(epochs, held_out, **look, linewidth=1.8, label=f"{label}, held out")
-            look |= {"linewidth": 1.2, "linestyle": (0, (2, 1.5))}
-            learned = [row.train_loss for row in curve]
-            axes.plot(epochs, learned, **look, label=f"{label}, learned from")
-            said.append(
-                f"{label}: held-out loss {held_out[0]:.3f} after the first epoch, "
-                f"{held_out[-1]:.3f} after the last"
-            )
-        classes = runs[0].finetune.task == "classification"
-        axes.set(xlabel="epoch", ylabel="nats" if classes else "squared error")
-        axes.set_ylim(bottom=0)
-        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        legend_below(figure)
-        return themed(figure, "finetuning_curves", f"Line plot by epoch. {'; '.join(said)}.")
+    for colour, (run, start) in enumerate(starts):
+        curve = run.finetune.models[start].curves
+        epochs = [row.epoch for row in curve]
+        look = {"color": series_colour(colour), "marker": "o", "markersize": 4}
+        label = start if len(runs) == 1 else f"{run.name}, {start}"
+        held_out = [row.validation_loss for row in curve]
+        axes.plot(epochs, held_out, **look, linewidth=1.8, label=f"{label}, held out")
+        look |= {"linewidth": 1.2, "linestyle": (0, (2, 1.5))}
+        learned = [row.train_loss for row in curve]
+        axes.plot(epochs, learned, **look, label=f"{label}, learned from")
+        said.append(
+            f"{label}: held-out loss {held_out[0]:.3f} after the first epoch, {held_out[-1]:.3f} "
+            "after the last"
+        )
+    classes = runs[0].finetune.task == "classification"
+    axes.set(xlabel="epoch", ylabel="nats" if classes else "squared error")
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    return f"Line plot by epoch. {'; '.join(said)}."
 
 
-def _finetuning_predictions(runs: list[RunResults]) -> Figure:
+def _finetuning_predictions(axes: Axes, runs: Runs) -> str:
     metrics = runs[0].finetune
-    draw = _scatter if metrics.task == "regression" else _confusion
-    with drawing() as (figure, axes):
-        words = draw(axes, metrics)
-        legend_below(figure)
-        of = f" Run {runs[0].name}." if len(runs) > 1 else ""
-        return themed(figure, "finetuning_predictions", words + of)
+    words = (_scatter if metrics.task == "regression" else _confusion)(axes, metrics)
+    return words + (f" Run {runs[0].name}." if len(runs) > 1 else "")
 
 
 def _scatter(axes: Axes, metrics: Finetuning) -> str:
