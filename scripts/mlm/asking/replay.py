@@ -154,9 +154,11 @@ def replay(question: Question, answer: Answer, step: int | None = None) -> Repla
         f"{run.name}: makes step {step:,} again, {counted(step - begun_at, 'step')} from {start}"
     )
     print(printable(words), file=sys.stderr, flush=True)
-    progress = Progress(f"{run.name}: replay", step - begun_at, "steps")
+    progress = None
     while engine.step < step - 1:
         engine.advance(1)
+        # The first step is compiled, which says nothing of the rate.
+        progress = progress or Progress(f"{run.name}: replay", step - begun_at, "steps")
         progress.to(engine.step - begun_at)
     uses = tuple(_answered(chosen, _logits(prepared, engine), run, step))
     loss = engine.advance(1)["loss"]
