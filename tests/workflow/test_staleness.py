@@ -112,7 +112,7 @@ def test_a_setting_reruns_what_uses_it(built, path, value, expected):
 
 def test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them(built):
     config = copy.deepcopy(TINY)
-    config["accelerator"] = {"tpu": {"name": "another", "zone": "z", "project": "p"}}
+    config["accelerator"] = {"join_seconds": 20}
     config["pretraining"]["checkpoint"] = {"every": 3, "keep": 7, "directory": "elsewhere"}
     config["preflight"] = {"required": False}
     config["publish"] = {
