@@ -156,7 +156,7 @@ PUBLISH_RECORDS = [
 
 
 wildcard_constraints:
-    **dict.fromkeys(("shard", "part", "parts", "partition", "share", "shares"), r"\d{5}"),
+    **dict.fromkeys(("shard", "part", "parts", "share", "shares"), r"\d{5}"),
     split="|".join(SPLITS),
     run="|".join(map(re.escape, RUNS)),
 

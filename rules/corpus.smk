@@ -6,7 +6,7 @@
 #        which documents are left out, and what was written; gone when the corpus is there.
 from mlm.corpus.decontamination import held_out
 from mlm.corpus.file_patterns import corpus_settings
-from mlm.corpus.parts import PARTITIONS, files_of_sources, filter_files, planned_parts
+from mlm.corpus.parts import files_of_sources, filter_files, planned_parts
 
 # Jobs read this rule file as well, and need not print the same lines again.
 told = logger.info if workflow.is_main_process else lambda _: None
@@ -53,17 +53,15 @@ FILES_OF_PART = [
 ]
 READ = f"results/corpus/parts/{len(CORPUS_PARTS):05d}"
 # In parts: what all jobs before the last one leave, by the stem of their files' names.
-READ_PARTS, LEFT_OUT, SIGNED_PARTS, LINKED, NEAR, WRITTEN = [], [], [], [], [], {}
+READ_PARTS, LEFT_OUT, SIGNED_PARTS, NEAR, WRITTEN = [], [], [], [], {}
 if IN_PARTS:
     numbers = [f"{part:05d}" for part in range(len(CORPUS_PARTS))]
-    partitions = [f"{number:05d}" for number in range(PARTITIONS)]
     READ_PARTS = [f"{READ}/read-{number}" for number in numbers]
-    DEDUPLICATED = [f"{READ}/removed-{number}" for number in partitions]
+    DEDUPLICATED = [f"{READ}/removed"]
     # All but near-duplicates.
     LEFT_OUT = DEDUPLICATED + [f"{READ}/overlap-{number}" for number in numbers if HELD_OUT]
     if NEAR_DUPLICATES:
         SIGNED_PARTS = [f"{READ}/signed-{number}" for number in numbers]
-        LINKED = [f"{READ}/linked-{number}" for number in partitions]
         NEAR = [f"{READ}/near"]
     WRITTEN = {
         split: [
@@ -106,12 +104,12 @@ if IN_PARTS:
             "../scripts/jobs/corpus_read.py"
 
     rule corpus_deduplicate:
-        """Find duplicates and leaks among the documents whose digests begin alike."""
+        """Find duplicates and leaks among the documents of all parts."""
         input:
             records=files_of(READ_PARTS, "json"),
         output:
-            record=temp("results/corpus/parts/{parts}/removed-{partition}.json"),
-            removed=temp("results/corpus/parts/{parts}/removed-{partition}.numbers"),
+            record=temp("results/corpus/parts/{parts}/removed.json"),
+            removed=temp("results/corpus/parts/{parts}/removed.numbers"),
         resources:
             mem_mb=1000,
             runtime=120,
@@ -161,29 +159,11 @@ if IN_PARTS and NEAR_DUPLICATES:
         script:
             "../scripts/jobs/corpus_sign.py"
 
-    rule corpus_link:
-        """Find near-duplicates among the documents with a key in common, of a share of the keys."""
-        input:
-            records=files_of(READ_PARTS, "json"),
-            signed=files_of(SIGNED_PARTS, "json"),
-        output:
-            record=temp("results/corpus/parts/{parts}/linked-{partition}.json"),
-            links=temp("results/corpus/parts/{parts}/linked-{partition}.links"),
-        resources:
-            mem_mb=1000,
-            runtime=240,
-        params:
-            near={key: NEAR_DUPLICATES[key] for key in ("threshold", "words", "bands", "rows")},
-            leaks=FIRST_FILTERS["remove_leakage"],
-        script:
-            "../scripts/jobs/corpus_link.py"
-
     rule corpus_cluster:
-        """Join near-duplicates to clusters, of which the first document stays."""
+        """Find documents with keys in common, and join them to clusters, of which one stays."""
         input:
             removed=files_of(LEFT_OUT, "json"),
-            linked=files_of(LINKED, "json"),
-            links=files_of(LINKED, "links"),
+            signed=files_of(SIGNED_PARTS, "json"),
         output:
             record=temp("results/corpus/parts/{parts}/near.json"),
             removed=temp("results/corpus/parts/{parts}/near.numbers"),
@@ -191,7 +171,8 @@ if IN_PARTS and NEAR_DUPLICATES:
             mem_mb=1000,
             runtime=240,
         params:
-            near={key: NEAR_DUPLICATES[key] for key in ("threshold", "words", "largest_share")},
+            near={key: value for key, value in NEAR_DUPLICATES.items() if key != "enabled"},
+            leaks=FIRST_FILTERS["remove_leakage"],
         script:
             "../scripts/jobs/corpus_cluster.py"
 
@@ -228,7 +209,6 @@ if IN_PARTS:
             removed=files_of(LEFT_OUT, "json"),
             numbers=files_of(LEFT_OUT + NEAR, "numbers"),
             signed=files_of(SIGNED_PARTS, "json", "signatures", "keys"),
-            links=files_of(LINKED, "json", "links"),
             near=files_of(NEAR, "json"),
             counted=[
                 file for stems in WRITTEN.values() for file in files_of(stems, "groups", "shared")

@@ -1,4 +1,4 @@
-"""Rule `corpus_cluster`: near-duplicates joined to clusters, of which the first document stays."""
+"""Rule `corpus_cluster`: near-duplicates found, and joined to clusters of which one stays."""
 
 from pathlib import Path
 
@@ -8,8 +8,9 @@ from mlm.corpus.passes import cluster
 
 
 def main(job):
-    removed, linked = (list(map(Path, job.input[name])) for name in ("removed", "linked"))
-    cluster(removed, linked, NearDuplicates.of_param(job.params.near), Path(job.output.record))
+    removed, signed = (list(map(Path, job.input[name])) for name in ("removed", "signed"))
+    near, record = NearDuplicates.of_param(job.params.near), Path(job.output.record)
+    cluster(removed, signed, near, job.params.leaks, record)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Rule `corpus_deduplicate`: duplicates and leaks among a share of the digests of all parts."""
+"""Rule `corpus_deduplicate`: duplicates and leaks among the documents of all parts."""
 
 from pathlib import Path
 
@@ -9,8 +9,7 @@ from mlm.corpus.passes import deduplicate
 
 def main(job):
     parts, filters = list(map(Path, job.input.records)), Filters(**job.params.filters)
-    partition, record = int(job.wildcards.partition), Path(job.output.record)
-    deduplicate(parts, partition, filters.deduplicate, filters.remove_leakage, record)
+    deduplicate(parts, filters.deduplicate, filters.remove_leakage, Path(job.output.record))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from mlm.config.resolution import resolve
 from mlm.corpus import buckets, corpus_writing, split_documents
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.deduplication import (
-    BUCKETS,
     DUPLICATE,
     KEPT,
     LEAKED,
@@ -215,7 +214,7 @@ def test_duplicates_and_leaks_are_those_that_sets_would_find(
                 for text in texts[split]:
                     note(split, [text])
         wanted = {"deduplicate": deduplicate, "remove_leakage": remove_leakage}
-        write_removed([digests], range(BUCKETS), removed, **wanted)
+        write_removed([digests], removed, **wanted)
     read = Removed([removed], 1)
     found = {split: read.verdicts(0, split, len(texts[split])) for split in PRECEDENCE}
     expected = expected_verdicts(texts, deduplicate, remove_leakage)

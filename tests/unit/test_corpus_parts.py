@@ -300,7 +300,7 @@ def test_what_another_number_of_parts_left_is_removed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "damaged", ["read-00000.digests", "read-00001-train.arrow", "removed-00000.numbers"]
+    "damaged", ["read-00000.digests", "read-00001-train.arrow", "removed.numbers"]
 )
 def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, damaged):
     monkeypatch.chdir(tmp_path)
@@ -320,10 +320,10 @@ def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, da
             file.write_bytes(file.read_bytes()[:-1] + b"?")
 
     damage()
-    removed = place / "removed-00000.json"
+    removed = place / "removed.json"
     records = [PartFiles.below(place, number).record for number in range(2)]
     with pytest.raises(MlmError, match=rf"{damaged} is damaged.*rm {file}, then the same"):
-        passes.deduplicate(records, 0, True, True, removed)
+        passes.deduplicate(records, True, True, removed)
         outputs = map(str, [removed, removed.with_suffix(".numbers")])
         record_job("corpus_deduplicate", {}, {}, outputs)
         damage()

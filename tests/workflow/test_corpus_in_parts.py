@@ -34,10 +34,9 @@ def jobs_of(parts: int) -> dict[str, int]:
     """The rules that read and write a corpus in parts, in their order, with their jobs."""
     return {
         "corpus_read": parts,
-        "corpus_deduplicate": 4,
+        "corpus_deduplicate": 1,
         "corpus_decontaminate": parts,
         "corpus_sign": parts,
-        "corpus_link": 4,
         "corpus_cluster": 1,
         "corpus_write": 4,
         "corpus_counts": 1,

@@ -234,12 +234,11 @@ class ReadPart(Artefact):
 
 @dataclass(frozen=True)
 class RemovedDocuments(Artefact):
-    """How many documents of all parts are left out, by the digests of one of the partitions.
+    """How many documents of all parts are left out as duplicates and leaks.
 
     Or, with `rules`, of one part, which has words in common with held-out documents.
     """
 
-    partition: int
     parts: int
     removed: int
     rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
@@ -250,14 +249,6 @@ class SignedPart(Artefact):
     """How many documents of a part have a signature, by which near-duplicates are found."""
 
     signed: int
-
-
-@dataclass(frozen=True)
-class LinkedDocuments(Artefact):
-    """How many pairs of near-duplicates the keys of one of the partitions found."""
-
-    partition: int
-    links: int
 
 
 @dataclass(frozen=True)

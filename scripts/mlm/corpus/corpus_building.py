@@ -16,7 +16,7 @@ from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.decontamination import held_out
 from mlm.corpus.filters import Filters
 from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_directory
-from mlm.corpus.parts import PARTITIONS, whole
+from mlm.corpus.parts import whole
 from mlm.corpus.sources import open_source
 from mlm.foundations.artefacts import MadeFrom, check_outputs
 from mlm.foundations.atomic import replacing
@@ -58,9 +58,8 @@ def after_reading(
     records of its `shares` files.
     """
     leaks, beside = filters.remove_leakage, parts[0].parent
-    removed = [beside / f"removed-{number:05d}.json" for number in range(PARTITIONS)]
-    for number, record in enumerate(removed):
-        passes.deduplicate(parts, number, filters.deduplicate, leaks, record)
+    removed = [beside / "removed.json"]
+    passes.deduplicate(parts, filters.deduplicate, leaks, *removed)
     if held_out(filters.decontamination):
         overlaps = [beside / f"overlap-{number:05d}.json" for number in range(len(parts))]
         for number, record in enumerate(overlaps):
@@ -72,10 +71,7 @@ def after_reading(
         signed = [beside / f"signed-{number:05d}.json" for number in range(len(parts))]
         for number, record in enumerate(signed):
             passes.sign(removed, number, near, record)
-        linked = [beside / f"linked-{number:05d}.json" for number in range(PARTITIONS)]
-        for number, record in enumerate(linked):
-            passes.link(parts, signed, number, near, leaks, record)
-        passes.cluster(removed, linked, near, clustered)
+        passes.cluster(removed, signed, near, leaks, clustered)
     corpus = passes.spooled_corpus(removed, clustered)
     written: dict[str, list[Path]] = {}
     # Train last: it is compared with what is held out.

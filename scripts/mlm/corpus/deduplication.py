@@ -20,7 +20,7 @@ KEPT, DUPLICATE, LEAKED, CONTAMINATED, NEAR_DUPLICATE, NEAR_LEAKED = range(6)
 #: What each verdict but KEPT is called where it is counted, in their order.
 REASONS = ("duplicate", "leaked", "decontamination", "near_duplicate", "near_leaked")
 #: The number of values of a digest's first byte.
-BUCKETS = 256
+_BUCKETS = 256
 _DIGEST = np.dtype([("high", ">u8"), ("low", ">u8"), ("split", "u1"), ("number", ">u8")])
 _NUMBER = np.dtype("<i8")
 
@@ -33,7 +33,7 @@ def digesting(path: Path) -> Iterator[Callable[[str, Sequence[bytes]], None]]:
     10^-21.
     """
     documents = dict.fromkeys(PRECEDENCE, 0)
-    with bucket_writer(path, _DIGEST, BUCKETS) as writer:
+    with bucket_writer(path, _DIGEST, _BUCKETS) as writer:
 
         def note(split: str, texts: Sequence[bytes]) -> None:
             records = np.empty(len(texts), _DIGEST)
@@ -48,21 +48,16 @@ def digesting(path: Path) -> Iterator[Callable[[str, Sequence[bytes]], None]]:
 
 
 def write_removed(
-    digests: Sequence[Path],
-    buckets: range,
-    path: Path,
-    *,
-    deduplicate: bool,
-    remove_leakage: bool,
+    digests: Sequence[Path], path: Path, *, deduplicate: bool, remove_leakage: bool
 ) -> None:
-    """Write to `path` which documents of `buckets` are left out, by the `digests` of all parts.
+    """Write to `path` which documents are left out, by the `digests` of all parts.
 
     The first of equal documents of a split is kept, in the order of the parts, later ones are
     duplicates. A document that is also in a split of higher precedence is leaked.
     """
-    parts = [Buckets(part, _DIGEST, BUCKETS) for part in digests]
+    parts = [Buckets(part, _DIGEST, _BUCKETS) for part in digests]
     with removing(path, len(parts)) as remove:
-        for bucket in buckets if deduplicate or remove_leakage else ():
+        for bucket in range(_BUCKETS) if deduplicate or remove_leakage else ():
             found = [part.read(bucket, bucket + 1) for part in parts]
             part = np.repeat(np.arange(len(parts)), [len(records) for records in found])
             records = np.concatenate(found)

@@ -5,7 +5,7 @@ disk, 8 bytes each.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,14 +35,14 @@ _CLUSTERS, _OF_CLUSTER, _SAMPLES, _SHOWN = 5, 3, 8, 240
 
 def write_near_removed(
     corpus: SpooledCorpus,
-    links: Sequence[Path],
+    links: Path,
     settings: NearDuplicates,
     removed: Path,
     scratch: Path,
 ) -> NearDuplicatesRemoved:
     """Write to `removed` the near-duplicates to leave out of `corpus`, for `Removed` to read.
 
-    `links` are what `SignedCorpus.write_links` wrote. Of a cluster within a split the first
+    `links` is what `SignedCorpus.write_links` wrote. Of a cluster within a split the first
     document stays. A document that is linked with one in a split of higher precedence, directly or
     through others of its own split or a higher one, is leaked. `scratch` is a directory for
     working files.
@@ -117,13 +117,12 @@ def _on_disk(place: Path, size: int) -> np.ndarray:
     return np.memmap(place, np.int64, "r+")
 
 
-def _pairs(links: Iterable[Path], own: range) -> Iterator[np.ndarray]:
+def _pairs(links: Path, own: range) -> Iterator[np.ndarray]:
     """The links of the documents `own` with each other and with those before, by chunks."""
-    for path in links:
-        with open(path, "rb") as file:
-            while len(pairs := np.fromfile(file, LINK, _CHUNK)):
-                later = pairs[:, 1]
-                yield pairs[(later >= own.start) & (later < own.stop)]
+    with open(links, "rb") as file:
+        while len(pairs := np.fromfile(file, LINK, _CHUNK)):
+            later = pairs[:, 1]
+            yield pairs[(later >= own.start) & (later < own.stop)]
 
 
 def _described(

@@ -19,7 +19,7 @@ from mlm.corpus.deduplication import KEPT, PRECEDENCE
 from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
 
 #: The number of values that the first bits of a key have, by which keys are gathered.
-KEY_BUCKETS = 1024
+_KEY_BUCKETS = 1024
 _KEY = np.dtype([("key", "<u8"), ("row", "<u4")])
 #: A link: the numbers of two documents (`Numbering`), the smaller one first.
 LINK = np.dtype(("<i8", 2))
@@ -85,7 +85,7 @@ def write_signatures(
     """
     signed = row = 0
     hashes = settings.bands * settings.rows
-    with open(signatures, "wb") as file, bucket_writer(keys, _KEY, KEY_BUCKETS) as writer:
+    with open(signatures, "wb") as file, bucket_writer(keys, _KEY, _KEY_BUCKETS) as writer:
         for split in PRECEDENCE:
             verdicts, start = corpus.verdicts(number, split), 0
             for batch in corpus.read(number, split):
@@ -123,13 +123,13 @@ class SignedCorpus:
         self._numbering, self._signed, self._leaks = Numbering(parts), signed, leaks
         self._threshold, self._hashes = settings.threshold, settings.bands * settings.rows
 
-    def write_links(self, buckets: range, path: Path) -> None:
-        """Write to `path` the links (`LINK`) of documents with a key of `buckets` in common."""
+    def write_links(self, path: Path) -> None:
+        """Write to `path` the links (`LINK`) of documents with a key in common."""
         paths = [record.with_suffix(".keys") for record in self._signed]
-        keys = [Buckets(path, _KEY, KEY_BUCKETS) for path in paths]
+        keys = [Buckets(path, _KEY, _KEY_BUCKETS) for path in paths]
         counts = sum(part.counts for part in keys)
         with open(path, "wb") as file:
-            for several in _filled(counts, buckets):
+            for several in _filled(counts):
                 found = [part.read(several.start, several.stop) for part in keys]
                 numbers = np.concatenate(
                     [self._numbering.numbers(n, f["row"].astype(int)) for n, f in enumerate(found)]
@@ -193,12 +193,12 @@ class SignedCorpus:
         return found
 
 
-def _filled(counts: np.ndarray, buckets: range) -> Iterator[range]:
-    """`buckets` in their order, as many at a time as are compared together; at least one."""
-    first = buckets.start
-    while first < buckets.stop:
+def _filled(counts: np.ndarray) -> Iterator[range]:
+    """All buckets in their order, as many at a time as are compared together; at least one."""
+    first = 0
+    while first < len(counts):
         stop, size = first + 1, int(counts[first])
-        while stop < buckets.stop and size + counts[stop] <= _COMPARED:
+        while stop < len(counts) and size + counts[stop] <= _COMPARED:
             size += int(counts[stop])
             stop += 1
         yield range(first, stop)

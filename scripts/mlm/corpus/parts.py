@@ -11,9 +11,6 @@ from mlm.config.fields import SPLITS
 from mlm.corpus.file_patterns import file_format, matched_files, sections
 from mlm.foundations.errors import MlmError, listed
 
-#: Jobs that look for duplicates, each among the digests of a share of the first bytes.
-PARTITIONS = 4
-
 
 class Piece(NamedTuple):
     """What begins between two bytes of a file: documents, or row groups. Without an end: all."""

@@ -12,7 +12,6 @@ import numpy as np
 from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import (
     CorpusSplit,
-    LinkedDocuments,
     NearDuplicatesRemoved,
     ReadPart,
     RemovedDocuments,
@@ -22,7 +21,6 @@ from mlm.corpus.artefacts import (
 from mlm.corpus.corpus_writing import SpooledCorpus, write_share
 from mlm.corpus.decontamination import Decontamination, held_out, held_out_rule
 from mlm.corpus.deduplication import (
-    BUCKETS,
     CONTAMINATED,
     KEPT,
     PRECEDENCE,
@@ -31,39 +29,28 @@ from mlm.corpus.deduplication import (
     write_removed,
 )
 from mlm.corpus.near_clusters import write_near_removed
-from mlm.corpus.near_duplicates import KEY_BUCKETS, LINK, SignedCorpus, write_signatures
+from mlm.corpus.near_duplicates import SignedCorpus, write_signatures
 from mlm.corpus.part_reading import SPLITS, PartFiles, scratch_directory
-from mlm.corpus.parts import PARTITIONS
 from mlm.corpus.rule_counts import RuleCount, Taken
-from mlm.corpus.shares import document_range
 from mlm.corpus.split_descriptions import described_splits, refuse_empty_splits
 from mlm.corpus.word_overlap import Files, HeldOutRuns, overlap_with
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.atomic import replacing
 
 
-def deduplicate(
-    parts: Sequence[Path], partition: int, duplicates: bool, leaks: bool, record: Path
-) -> None:
-    """Find the documents to leave out by the digests of partition `partition`.
+def deduplicate(parts: Sequence[Path], duplicates: bool, leaks: bool, record: Path) -> None:
+    """Find duplicates within a split, leaks between splits, or both.
 
-    Duplicates within a split, leaks between splits, or both. `parts` are the records of all parts,
-    in order. Raises MlmError if digests are damaged.
+    `parts` are the records of all parts, in order. Raises MlmError if digests are damaged.
     """
     digests = [PartFiles(part).digests for part in parts]
     for part, path in zip(parts, digests, strict=True):
         check_outputs(part, [path])
     with replacing(record.with_suffix(".numbers")) as path:
-        write_removed(
-            digests,
-            document_range(BUCKETS, partition, PARTITIONS),
-            path,
-            deduplicate=duplicates,
-            remove_leakage=leaks,
-        )
+        write_removed(digests, path, deduplicate=duplicates, remove_leakage=leaks)
         found = Removed([path], len(digests))
     total = sum(int(found.counts(split).sum()) for split in SPLITS)
-    RemovedDocuments(partition, len(digests), total).write(record)
+    RemovedDocuments(len(digests), total).write(record)
 
 
 def decontaminate(removed: Sequence[Path], number: int, settings: Mapping, record: Path) -> None:
@@ -97,7 +84,7 @@ def decontaminate(removed: Sequence[Path], number: int, settings: Mapping, recor
     ):
         remove(number, PRECEDENCE.index("train"), found, np.full(len(found), CONTAMINATED))
     rules = {rule: count.record() for rule, count in counts.items()}
-    RemovedDocuments(number, len(corpus.parts), len(found), rules).write(record)
+    RemovedDocuments(len(corpus.parts), len(found), rules).write(record)
 
 
 def sign(removed: Sequence[Path], number: int, near: NearDuplicates, record: Path) -> None:
@@ -116,41 +103,28 @@ def sign(removed: Sequence[Path], number: int, near: NearDuplicates, record: Pat
     SignedPart(signed).write(record)
 
 
-def link(
-    parts: Sequence[Path],
+def cluster(
+    removed: Sequence[Path],
     signed: Sequence[Path],
-    partition: int,
     near: NearDuplicates,
     leaks: bool,
     record: Path,
 ) -> None:
-    """Find pairs of near-duplicates among the documents with a key of partition `partition`.
+    """Find the near-duplicates to leave out beside what `removed` names.
 
-    `parts` are the records of all parts and `signed` those of `sign`, in order; without `leaks`,
-    pairs are within a split. Raises MlmError if signatures or keys are damaged.
+    `signed` are the records of `sign`, in order; without `leaks`, they are looked for within a
+    split. Raises MlmError if signatures or keys are damaged, and if nearly all would go.
     """
     for own in signed:
         check_outputs(own, [own.with_suffix(".signatures"), own.with_suffix(".keys")])
-    corpus = SignedCorpus(list(map(ReadPart.read, parts)), signed, near, leaks)
-    with replacing(record.with_suffix(".links")) as path:
-        corpus.write_links(document_range(KEY_BUCKETS, partition, PARTITIONS), path)
-        size = path.stat().st_size // LINK.itemsize
-    LinkedDocuments(partition, size).write(record)
-
-
-def cluster(
-    removed: Sequence[Path], linked: Sequence[Path], near: NearDuplicates, record: Path
-) -> None:
-    """Find the near-duplicates to leave out beside what `removed` names.
-
-    `linked` are the records of `link`. Raises MlmError if nearly all would go.
-    """
-    links = [path.with_suffix(".links") for path in linked]
+    corpus = spooled_corpus(removed)
     with (
         scratch_directory(record.with_name(f".{record.stem}-in-progress")) as scratch,
         replacing(record.with_suffix(".numbers")) as path,
     ):
-        found = write_near_removed(spooled_corpus(removed), links, near, path, scratch)
+        links = scratch / "links"
+        SignedCorpus(corpus.parts, signed, near, leaks).write_links(links)
+        found = write_near_removed(corpus, links, near, path, scratch)
     found.write(record)
 
 
