@@ -2,14 +2,12 @@
 
 import os
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.conftest import start
 from tests.cluster.kubernetes_api import KubernetesApi
-from tests.conftest import users_environment
 from tests.workflow.conftest import ROOT, Project
 
 # Beside the workflow, a service of its own: run with -m slow.
@@ -123,19 +121,3 @@ def test_half_a_request_for_a_tpu_is_refused(api, submit):
     output = submit("--set-resources", "corpus:tpu_chips=4").finished(status=1)
     assert "asks for a TPU by tpu_chips, but not by tpu_accelerator, tpu_topology" in output
     assert not api.jobs
-
-
-def test_the_suite_that_executors_are_given_passes(api, python_with, storage_server):
-    kubeconfig = api.start()
-    ran = subprocess.run(
-        [python_with("gke"), "-m", "pytest", "tests/cluster/executor_interface.py"],
-        cwd=ROOT,
-        env=users_environment()
-        | storage_server.environment
-        | {"KUBECONFIG": str(kubeconfig), "TEST_BUCKET": storage_server.bucket},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stdout[-6000:] + api.logs()
-    assert "2 passed" in ran.stdout
-    assert len(api.jobs) > 2

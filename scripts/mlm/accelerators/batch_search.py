@@ -8,7 +8,8 @@ Quick compilations search; a full one confirms.
 import sys
 import tempfile
 from bisect import bisect_left
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 from mlm.accelerators.artefacts import LABEL, Batches
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, Compilation, compile_for
@@ -64,15 +65,15 @@ def find_batches(config: RunConfiguration, files: RunFiles, targets: list[str]) 
             filled = samples // (accumulated * replicas_of(target))
             batches = [b for b in CANDIDATES if b <= max(1, filled)]
             found[target] = {
-                precision: largest_batch(
-                    batches, lambda b, quick, p=precision, t=target: compiled(t, p, b, quick)
-                )
+                precision: largest_batch(batches, partial(compiled, target, precision))
                 for precision in PRECISIONS
             }
     return Batches(LABEL, found)
 
 
-def largest_batch(batches: list[int], compiled) -> int | None:
+def largest_batch(
+    batches: Sequence[int], compiled: Callable[[int, bool], Compilation]
+) -> int | None:
     """The largest of `batches` (ascending) that fits, 0 if none does.
 
     `compiled(batch, quick)` asks the compiler; None if it cannot answer for the smallest.
