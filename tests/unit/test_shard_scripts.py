@@ -6,14 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from test_manifests import described
 from test_tokenizer_files import TEXTS, make
 
 from mlm.foundations.artefacts import read_artefact
-from mlm.samples.tfrecord import decode_samples, read_records
-from mlm.tokenizer.encoding import Encoder
 
 ROOT = Path(__file__).parents[2]
 LENGTH = 16
@@ -94,21 +91,3 @@ def test_the_bytes_depend_on_no_number_of_threads(made):
         assert one.with_suffix(".json").read_bytes() == three.with_suffix(".json").read_bytes()
     first, second = (json.dumps(read_artefact(directory / f"{n}.json")) for n in (1, 3))
     assert first.replace('"1/train', '"3/train') == second
-
-
-def test_shards_hold_the_documents_tokens_and_no_special_id_from_the_text(made):
-    directory, files = made
-    encoder = Encoder.load(directory / "tokenizer" / "tokenizer.json")
-    found = []
-    for file in files[1]:
-        with file.open("rb") as stream:
-            ids, mask = decode_samples(read_records(stream, file.name), LENGTH)
-        found += ids[mask == 1].tolist()
-        assert (ids[mask == 0] == encoder.special_ids.pad).all()
-    assert found == [i for document in encoder.encode(TEXTS) for i in document]
-    special = np.array(found)[np.isin(found, list(encoder.special().values()))]
-    unknown = sum(d.count(encoder.special_ids.unk) for d in encoder.encode(TEXTS))
-    assert len(special) == 2 * len(TEXTS) + unknown
-    manifest = json.loads((directory / "1.json").read_text())
-    assert manifest["special_literals"] == 1
-    assert manifest["num_tokens"] == len(found)

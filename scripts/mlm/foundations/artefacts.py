@@ -140,7 +140,7 @@ def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, 
     Of the ones in `unread`, which the job's own code checks or does not open, the digests are
     taken from the records.
 
-    Raises MlmError where an input is damaged or not what its maker wrote, or two of them were made
+    Raises MlmError if an input is damaged or not what its maker wrote, or two of them were made
     from different versions of the same file.
     """
     results = {portable(path): str(path) for path in paths}
@@ -189,7 +189,7 @@ def check_outputs(
     """The sha256, by path, of those of `paths` that the record of `artefact` beside them names.
 
     For files that a job finds through another than the artefact that vouches for them. Raises
-    MlmError where one is not what was written.
+    MlmError if one is not what was written.
     """
     recorded, checked = made_from(read_artefact(artefact)).outputs, {}
     for path in paths:

@@ -21,9 +21,9 @@ _FETCHED = Path(".snakemake/storage/gcs")
 
 
 def bucket_and_folder(prefix: str | None) -> tuple[str, str]:
-    """The bucket's name in gs://bucket/folder, and `folder/`, empty where there is none.
+    """The bucket's name in gs://bucket/folder, and `folder/`, empty if there is none.
 
-    Raises MlmError where no bucket is named.
+    Raises MlmError if no bucket is named.
     """
     for scheme in _SCHEMES:
         if prefix and prefix.startswith(scheme):

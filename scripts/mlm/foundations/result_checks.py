@@ -206,7 +206,7 @@ def of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | N
 
 
 def _note(path: str) -> dict[str, Any]:
-    """What Snakemake noted of the job that made `path`; empty where it has no note."""
+    """What Snakemake noted of the job that made `path`; empty if it has no note."""
     try:
         note = json.loads(_place_of_note("metadata", path).read_bytes())
     except (OSError, ValueError):

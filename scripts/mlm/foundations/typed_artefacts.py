@@ -30,7 +30,7 @@ OPTIONAL = {"optional": True}
 class Artefact:
     """What every artefact holds; a subclass adds what its own file does.
 
-    `made_from` is what the job recorded at its end, empty where a script was run by hand.
+    `made_from` is what the job recorded at its end, empty if a script was run by hand.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -42,7 +42,7 @@ class Artefact:
     def read(cls, path: str | os.PathLike) -> Self:
         """The artefact in the file `path`.
 
-        Raises MlmError where the file is damaged, was written by another version of the
+        Raises MlmError if the file is damaged, was written by another version of the
         workflow, or its fields are not those of this type.
         """
         content = read_artefact(path)

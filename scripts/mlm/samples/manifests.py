@@ -38,9 +38,9 @@ class ShardEntry:
 class Manifest(Artefact):
     """All shards of a split, in order, and their totals.
 
-    `corpus_sha256` and `documents` are None where the shards were not made from a corpus,
+    `corpus_sha256` and `documents` are None if the shards were not made from a corpus,
     `tokenizer_sha256` where it is not known which tokenizer made them. `group_by` is what the
-    groups in the samples are called (speech, document, a column's name); None where the samples
+    groups in the samples are called (speech, document, a column's name); None if the samples
     carry none.
     """
 
@@ -61,7 +61,7 @@ class Manifest(Artefact):
     def read(cls, path: str | os.PathLike) -> Self:
         """The manifest in `path`.
 
-        Raises MlmError as for every artefact, and where the totals are not those of the shards.
+        Raises MlmError as for every artefact, and if the totals are not those of the shards.
         """
         manifest = super().read(path)
         for key, total in totals(manifest.shards).items():
@@ -95,7 +95,7 @@ def place_of(shard: ShardEntry, root: str | os.PathLike) -> str:
 
 
 def check_sequence_length(manifest: Manifest, expected: int) -> None:
-    """Raise MlmError where the samples are of another length than `expected` tokens."""
+    """Raise MlmError if the samples are of another length than `expected` tokens."""
     if manifest.sequence_length != expected:
         raise MlmError(
             f"The {manifest.split} shards hold samples of {manifest.sequence_length} tokens; "

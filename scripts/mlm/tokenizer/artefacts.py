@@ -7,7 +7,7 @@ from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 @dataclass(frozen=True)
 class SplitStatistics:
-    """How a tokenizer fits a split; rates are None where there is nothing to divide by.
+    """How a tokenizer fits a split; rates are None if there is nothing to divide by.
 
     Tokens are counted without the two that stand around each document; words are what stands
     between white space; bytes are UTF-8. `sampled`: all is of an even sample of a large split.
@@ -54,7 +54,7 @@ class Pretrained:
 
 @dataclass(frozen=True)
 class TokenizerStatistics(Artefact):
-    """The tokenizer and its fit; `training` is None where it came ready, from `pretrained`.
+    """The tokenizer and its fit; `training` is None if it came ready, from `pretrained`.
 
     `pieces_by_length` counts the vocabulary's pieces by their number of characters.
     """

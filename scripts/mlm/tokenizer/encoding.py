@@ -48,7 +48,7 @@ class Encoder:
         """From a tokenizer.json's content, the texts of the five special tokens by name
         (cls, pad, sep, unk, mask), and the string that stands for an unknown word.
 
-        Raises MlmError where a special token is missing.
+        Raises MlmError if a special token is missing.
         """
         self._whole = _parsed(tokenizer)
         vocabulary = self._whole.get_vocab(with_added_tokens=True)
@@ -142,7 +142,7 @@ class Encoder:
 
 
 def _read(path: Path) -> Any:
-    """The value in one JSON file of a tokenizer; MlmError where it is missing or damaged."""
+    """The value in one JSON file of a tokenizer; MlmError if it is missing or damaged."""
     try:
         with reading(path, "JSON"):
             return read_json(path)

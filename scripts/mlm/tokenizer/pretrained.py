@@ -49,7 +49,7 @@ def source_files(path: str | None) -> list[str]:
 def load_pretrained(path: str, revision: str | None) -> Ready:
     """The tokenizer in directory `path`, or of the Hub id `path` at commit `revision`.
 
-    Raises MlmError where there is none, where it has no fast form, and without a network
+    Raises MlmError if there is none, if it has no fast form, and without a network
     or a cached copy.
     """
     directory = path if Path(path).is_dir() else _download(path, revision)
@@ -89,7 +89,7 @@ def load_pretrained(path: str, revision: str | None) -> Ready:
 
 
 def check_ids(encoder: Encoder, family: str) -> None:
-    """Raise MlmError where the special ids do not suit models of type `family`."""
+    """Raise MlmError if the special ids do not suit models of type `family`."""
     ids = encoder.special()
     if len(set(ids.values())) != len(ids):
         raise MlmError(

@@ -99,15 +99,10 @@ def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]
             )
         check_sequence_length(manifest, sequence_length)
         if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
-            mended = (
-                "Name the tokenizer that they were made with in tokenizer.pretrained.path"
-                if manifest.corpus_sha256 is None
-                else f"To have them made again: rm -r results/shards/{split}, then the same "
-                "snakemake command"
-            )
             raise MlmError(
                 f"{files.manifests[split]}: its shards were made with another tokenizer "
                 f"({manifest.tokenizer_sha256[:12]}…) than {files.tokenizer} "
-                f"({tokenizer_sha256[:12]}…). {mended}"
+                f"({tokenizer_sha256[:12]}…). To have them made again: "
+                f"rm -r results/shards/{split}, then the same snakemake command"
             )
     return manifests
