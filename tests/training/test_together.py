@@ -318,33 +318,6 @@ def test_several_processes_continue_another_training_as_one_would(root):
     assert result(root, "branch") == result(root, one)
 
 
-#: A member of which one process finds its disk full at step 15.
-FULL = """
-import errno, os, sys
-sys.path.insert(0, {scripts!r} + "/jobs")
-import job_adapter, pretrain
-from mlm.training.processes import one_of_several
-from mlm.training.training_log import TrainingProgress
-begin = TrainingProgress.begin
-def full(self, step):
-    begin(self, step)
-    if step == 15 and os.environ["JAX_PROCESS_ID"] == "{failing}":
-        raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
-TrainingProgress.begin = full
-with one_of_several() as request:
-    pretrain.train(request)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("failing", [0, 1])
-def test_an_error_that_nobody_foresaw_ends_all_processes(root, tmp_path, failing):
-    member = tmp_path / "member.py"
-    member.write_text(FULL.format(scripts=str(SCRIPTS), failing=failing))
-    said = trained(root, f"full-{failing}", layout(2, 1), status=3, member=member)
-    assert "MlmError: No space left on the disk or in the quota (somewhere)." in said
-
-
 @pytest.mark.slow
 def test_a_signal_to_the_job_saves_a_state_and_ends_all(root):
     overrides = layout(2, 2)
