@@ -216,4 +216,5 @@ def _failure(started: list[subprocess.Popen], said: list[str], stopped_by: list[
     if status == 1 and said:
         return MlmError(said[0])
     how = f"status {status}" if status > 0 else signal.Signals(-status).name
-    return MlmError(f"{LOST}: process {index} of {len(started)} ended with {how}. {resumes}")
+    who = f"process {index} of {len(started)}" if len(started) > 1 else "the one started here"
+    return MlmError(f"{LOST}: {who} ended with {how}. {resumes}")
