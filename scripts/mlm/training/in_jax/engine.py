@@ -137,6 +137,7 @@ class Engine:
         weights = {name: np.array(v) for name, v in self._state["parameters"].items()}
         if self._group.leads:
             begin_at_counts(NamedWeights(weights, self._architecture), self._run)
+        self._group.told(None)  # A collective gives up on a peer that takes long.
         self.begin_with(weights)
 
     def advance(self, steps: int) -> dict[str, float]:
@@ -181,6 +182,7 @@ class Engine:
         leaves = jax.tree_util.tree_leaves_with_path(expected)
         empty = {_name(path): np.zeros(value.shape, value.dtype) for path, value in leaves}
         stored = load(read_bytes(f"{place}/{_FILE}")) if self._group.leads else empty
+        self._group.told(None)  # A collective gives up on a peer that takes long.
         if {n: v.shape for n, v in stored.items()} != {n: v.shape for n, v in empty.items()}:
             raise MlmError(f"{place}/{_FILE}: does not hold the weights and moments of this run")
         self._put(
