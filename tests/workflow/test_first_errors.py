@@ -130,7 +130,7 @@ def test_no_network(tmp_path):
         config=f"corpus: {{source: hub, hub: {corpus}}}",
         before="import os; os.environ.update(HF_ENDPOINT='http://127.0.0.1:9', HF_HOME='home')",
     )
-    assert "hf download --repo-type dataset --revision aaaa" in answer
+    assert "load_dataset('made/up', revision='aaaa" in answer
     assert "Then run the same command here" in answer
 
 
