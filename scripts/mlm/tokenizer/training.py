@@ -3,10 +3,7 @@
 import json
 import math
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from mlm.config.tokenizer import MOST_BY_ITSELF, Tokenizer
@@ -37,16 +34,15 @@ def train_tokenizer(corpus: SplitDocuments, section: Tokenizer) -> Trained:
     and the section. Raises MlmError if the text does not suffice for the vocabulary.
     """
     text, start = TrainingText(corpus, section), time.monotonic()
-    with _signs_of_life():
-        try:
-            model = _model(text, section, corpus.bytes)
-        except MlmError as error:
-            if not text.sampled:
-                raise
-            raise MlmError(
-                f"{error} Only an even sample of {text.bytes:,} bytes of the train split was read, "
-                f"as of tokenizer.max_training_bytes: {section.max_training_bytes}; raise it."
-            ) from None
+    try:
+        model = _model(text, section, corpus.bytes)
+    except MlmError as error:
+        if not text.sampled:
+            raise
+        raise MlmError(
+            f"{error} Only an even sample of {text.bytes:,} bytes of the train split was read, "
+            f"as of tokenizer.max_training_bytes: {section.max_training_bytes}; raise it."
+        ) from None
     seconds = time.monotonic() - start
     print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
     return Trained(_around(model, section), TrainedOn(text.documents, text.bytes, text.sampled))
@@ -85,24 +81,6 @@ def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
             else:
                 # It is known exactly now.
                 ids, by_itself = error.ids, False
-
-
-@contextmanager
-def _signs_of_life(every: float = 30.0) -> Iterator[None]:
-    """A line on stderr every `every` seconds: the trainers themselves say nothing till the end."""
-    done, start = threading.Event(), time.monotonic()
-
-    def speak() -> None:
-        while not done.wait(every):
-            print(f"... still training, {time.monotonic() - start:.0f} s", file=sys.stderr)
-
-    speaker = threading.Thread(target=speak, daemon=True)
-    speaker.start()
-    try:
-        yield
-    finally:
-        done.set()
-        speaker.join()
 
 
 def _around(model: Any, section: Tokenizer) -> dict:
