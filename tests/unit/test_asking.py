@@ -259,7 +259,7 @@ def test_samples_that_validation_or_the_evaluation_looked_at_are_told(project, s
     ids, attention = tokens(split)
     chosen = set(evenly_spread(len(ids), {"train": 7, "validation": 5, "test": 20}[split]).tolist())
     first, looked_at = {"train": 0, "validation": 200, "test": 230}[split], set()
-    for text in TEXTS[first : first + 8]:
+    for text in TEXTS[first : first + 4]:
         answer = asked(text)
         held_out = f"Never trained on: the {split} split is held out." in in_words(answer)
         assert held_out == (split != "train")
@@ -275,7 +275,7 @@ def test_samples_that_validation_or_the_evaluation_looked_at_are_told(project, s
                 places = set(batch["positions"][batch["weights"] > 0].tolist())
                 told = {m.place for m in part.checks[0].masked}
                 assert told == places & {t.place for t in part.tokens}
-    assert looked_at or split == "train"
+    assert looked_at
 
 
 def test_a_training_under_way_is_told_from_what_it_has_not_reached(project):

@@ -87,10 +87,12 @@ def _passages(stretches: Sequence[Stretch], sources: Sequence[str], past: PastRu
     }
     evaluation = RESULTS / "runs" / past.run.name / "evaluation.json"
     evaluated = read_artefact(evaluation)["settings"] if evaluation.exists() else None
-    batches, found = RunBatches.of(past.run), []
-    for one, source in zip(stretches, sources, strict=True):
-        parts = next(packed[one.split]) if one.split in packed else []
-        uses = batches.uses_of(parts) if one.split == "train" else [[]] * len(parts)
+    all_parts = [next(packed[one.split]) if one.split in packed else [] for one in stretches]
+    places = zip(stretches, all_parts, strict=True)
+    in_train = [part for one, parts in places if one.split == "train" for part in parts]
+    uses_in_train, found = iter(RunBatches.of(past.run).uses_of(in_train)), []
+    for one, source, parts in zip(stretches, sources, all_parts, strict=True):
+        uses = [next(uses_in_train) if one.split == "train" else [] for _ in parts]
         found.append(
             Passage(
                 split=one.split,
