@@ -25,7 +25,7 @@ from mlm.corpus.mix import Segment, segments
 from mlm.corpus.part_reading import PartFiles
 from mlm.corpus.rule_counts import rules_together
 from mlm.corpus.shares import document_range, file_name
-from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, kept_batches, size_of
+from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, in_pieces, kept_batches, size_of
 from mlm.corpus.word_overlap import HeldOutRuns
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.digests import file_sha256
@@ -36,7 +36,7 @@ _NAME = np.dtype("S16")
 #: In the place of a verdict: kept, and not in the share of a mix that is being written.
 NOT_CHOSEN = 255
 #: Row groups after which memory goes back to the system.
-_RELEASED = 6
+_RELEASED = 4
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def write_share(
     sizes = []
     try:
         for batch in batches:
-            sizes.append(size_of(batch.column("text")))
+            sizes += map(size_of, in_pieces(batch.column("text")))
             writer.write(batch)
     finally:
         writer.close()
@@ -235,3 +235,4 @@ class CorpusWriter:
         if self._rows:
             self._flush()
         self._writer.close()
+        pa.default_memory_pool().release_unused()

@@ -18,6 +18,7 @@ pa.set_memory_pool(pa.system_memory_pool())
 
 BATCH_DOCUMENTS = 8192
 BATCH_BYTES = 8 << 20
+_PIECE = 1 << 18
 _SPOOLED = pa.schema([("text", pa.string()), ("group", pa.string())])
 
 #: White space beyond ASCII: as numbers of three bytes of UTF-8, the last one 0 if there are two.
@@ -119,6 +120,12 @@ class TextSize(NamedTuple):
     bytes: int
     characters: int
     words: int
+
+
+def in_pieces(texts: pa.Array) -> Iterator[pa.Array]:
+    """`texts`, not empty, in slices of about what a processor's cache holds."""
+    step = max(1, len(texts) * _PIECE // max(texts.nbytes, 1))
+    return (texts[start : start + step] for start in range(0, len(texts), step))
 
 
 def size_of(texts: pa.Array) -> TextSize:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import WordOverlap, WrittenFile
-from mlm.corpus.spooling import mask_array, text_array
+from mlm.corpus.spooling import in_pieces, mask_array, text_array
 
 #: Words in a row that count as shared.
 RUN_WORDS = 13
@@ -26,8 +26,6 @@ _STRIDE = RUN_WORDS - _PROBE + 1
 MOST_WORDS = 1_000_000
 #: Hashes of train that are sorted together at least.
 _WAITING = 1 << 17
-#: Bytes of text that are hashed together: arrays in a processor's cache.
-_PIECE = 1 << 17
 _BASE = np.uint64(0x2545F4914F6CDD1D)
 _LOW, _HIGH = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080)
 
@@ -57,11 +55,8 @@ class HeldOutRuns:
     def looking_into(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """`batches` of train as they are, after a look into the texts of each."""
         for batch in batches:
-            texts = batch.column("text")
-            step = max(1, len(texts) * _PIECE // max(texts.nbytes, 1))
-            for start in range(0, len(texts), step):
-                words = _Words(texts[start : start + step], some=True)
-                self._waiting.append(self._in_train(words))
+            for texts in in_pieces(batch.column("text")):
+                self._waiting.append(self._in_train(_Words(texts, some=True)))
             if sum(map(len, self._waiting)) > len(self._found) + _WAITING:
                 self.found()
             yield batch
@@ -150,11 +145,12 @@ class _Words:
         ends = pa.Array.from_buffers(pa.int32(), 2, [None, ends])
         together = pc.binary_join(pa.ListArray.from_arrays(ends, texts), text_array([b"\0"])[0])
         text = _folded(together[0].as_buffer().to_pybytes())
-        letters = text > 1
+        letters = text > 0
         self.starts = np.flatnonzero(letters[1:] > letters[:-1])
         # The eight bytes from each place on, after the separator before the text.
         self._eight = np.ndarray(len(text) - 8, "<u8", text, offset=1, strides=1)
-        self._document_ends = np.flatnonzero(text == 1)
+        offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
+        self._document_ends = offsets[1:] - offsets[0] + np.arange(1, len(texts) + 1)
         self._hashes = np.empty(len(self.starts), np.uint64)
         if not some:
             self.hash(np.arange(len(self.starts)))
@@ -195,11 +191,9 @@ class _Words:
 
 
 def _folded(text: bytes) -> np.ndarray:
-    """UTF-8 bytes in lower case, 0 for what is no letter or digit, and 1 between documents.
-
-    A separator goes before, and eight after.
-    """
-    folded = np.frombuffer(bytearray(1) + text.translate(_ascii()) + bytes(9), np.uint8)
+    """UTF-8 bytes in lower case, 0 for what is no letter or digit, and more zeros around them."""
+    ascii = _lower(0x80).astype(np.uint8).tobytes() + bytes(range(0x80, 0x100))
+    folded = np.frombuffer(bytearray(1) + text.translate(ascii) + bytes(9), np.uint8)
     at = np.flatnonzero(folded >= 0x80)
     if len(at):
         codes = np.frombuffer(folded[at].tobytes().decode().encode("utf-32-le"), np.uint32)
@@ -208,12 +202,6 @@ def _folded(text: bytes) -> np.ndarray:
         sizes = 2 + (codes >= 0x800) + (codes >= 0x10000)
         folded[at] = np.frombuffer(encoded, np.uint8) * np.repeat(lower > 0, sizes)
     return folded
-
-
-@cache
-def _ascii() -> bytes:
-    table = _lower(0x80).astype(np.uint8).tobytes()
-    return b"\1" + table[1:] + bytes(range(0x80, 0x100))
 
 
 @cache
@@ -230,9 +218,8 @@ def _lower(size: int) -> np.ndarray:
 
 def _until_separator(eight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eight bytes each, without what follows their first separator, and which have none."""
-    # Mycroft's test for a zero byte, of all bits but the lowest.
-    letters = eight & ~np.uint64(0x0101010101010101)
-    none = ~(((letters & _LOW) + _LOW) | letters) & _HIGH
+    # Mycroft's test for a zero byte.
+    none = ~(((eight & _LOW) + _LOW) | eight) & _HIGH
     first = none & (~none + np.uint64(1))
     return eight & ((first >> np.uint64(7)) - np.uint64(1)), none == 0
 
