@@ -77,10 +77,8 @@ if workflow.is_main_process and not workflow.output_settings.dryrun:
 end_jobs_on_interrupt()
 shell.prefix("set -euo pipefail; trap '' INT; ")
 
-# What several files of rules use is named here, and only here.
 RUNS = list(settings["runs"])
 REPORTED_RUNS = settings["report"]["runs"] or sorted(RUNS)
-# Shards are made from the corpus; otherwise they are there already (shards.source: prebuilt).
 FROM_CORPUS = settings["shards"]["source"] == "corpus"
 PREFLIGHT_BEFORE_TRAINING = (
     settings["accelerator"]["kind"] == "tpu" and settings["preflight"]["required"]
@@ -101,7 +99,6 @@ TRAINED_ON = {
     "record": TOKENIZER_RECORD,
 }
 INDEXES = expand("results/index/{split}.{suffix}", split=SPLITS, suffix=["sqlite", "json"])
-# By these sentence-transformers opens a model.
 SENTENCE_ENCODER = {
     "sentence_modules": "model/modules.json",
     "sentence_config": "model/sentence_bert_config.json",
@@ -119,7 +116,6 @@ TRAINED_FILES = {
 MODEL_FILES = {
     "model": "results/runs/{run}/model/model.safetensors",
     **{name: f"results/runs/{{run}}/model/{name}.json" for name in ("config", *TOKENIZER_PARTS)},
-    # Names the others with their digests.
     "training": "results/runs/{run}/training.json",
 }
 
@@ -288,7 +284,6 @@ def check_before_work(jobs):
     # Of those in a bucket, the dates here do not count.
     inputs = {str(file) for job in jobs for file in job.input if not file.is_storage}
     made = {str(file) for job in jobs for file in job.output}
-    # Jobs run in this environment.
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method
     with errors_in_words():
         refuse_future_dates(inputs - made)

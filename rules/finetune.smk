@@ -71,8 +71,7 @@ rule finetune_fold:
         weights="results/runs/{run}/finetune/{start}/fold-{fold}/model.safetensors",
         config="results/runs/{run}/finetune/{start}/fold-{fold}/config.json",
         record="results/runs/{run}/finetune/{start}/fold-{fold}/fold.json",
-    # Here and not for all rules: global constraints given a second time make Snakemake forget those
-    # of rules/common.smk for outputs in a bucket.
+    # Constraints for all rules, given twice, make Snakemake forget those of rules/common.smk.
     wildcard_constraints:
         start="|".join(FINETUNE_STARTS),
         fold=r"\d+",

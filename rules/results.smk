@@ -72,8 +72,7 @@ rule check:
         "../scripts/jobs/check.py"
 
 
-# Every job logs, is timed, names its environment and depends on its code alike. What only answers has
-# no benchmark, which Snakemake would take for its result.
+# All log, are timed, name their environment and depend on their code alike; `check` has no result.
 for own in workflow.rules:
     if own.norun or own.log or Path(own.snakefile).parent != BASE / "rules":
         continue

@@ -36,8 +36,7 @@ else:
             summary="results/shards/{split}/{split}-{shard}-of-{shards}.json",
         wildcard_constraints:
             shards=r"\d{5}",
-        # Alike for all shards, so that a cluster can take several as one group:
-        # --groups shard=shards --group-components shards=20
+        # Alike for all, for clusters: --groups shard=shards --group-components shards=20
         resources:
             mem_mb=2000,
             runtime=120,
