@@ -9,6 +9,7 @@ import pytest
 from mlm.config.resolution import resolve
 from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.file_patterns import matched_files, used_settings
+from mlm.corpus.shares import file_name
 from mlm.foundations.errors import MlmError
 
 
@@ -19,19 +20,36 @@ def outputs():
     )
 
 
-def build(corpus: dict, seed: int = 0) -> dict[str, list[str]]:
+def build(corpus: dict, seed: int = 0, directory: Path | str = "results/corpus") -> dict:
     """The documents by split that the configuration's section `corpus` leads to."""
     section = resolve({"corpus": corpus, "seed": seed})["corpus"]
     files = {}
     if section["source"] == "files":
         files = matched_files({split: section["files"][split] for split in SPLITS})
-    parquet, described = outputs()
+    parquet = {
+        split: [str(Path(directory) / file_name(split, share, count)) for share in range(count)]
+        for split, count in section["count"].items()
+    }
+    described = {split: str(Path(directory) / f"{split}.json") for split in SPLITS}
     build_corpus(used_settings(section, seed), files, parquet, described)
-    return {split: pq.read_table(parquet[split][0])["text"].to_pylist() for split in SPLITS}
+    return {
+        split: [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]
+        for split, paths in parquet.items()
+    }
 
 
-def described(split: str) -> dict:
-    return json.loads(Path(f"results/corpus/{split}.json").read_text(encoding="utf-8"))
+def described(split: str, directory: Path | str = "results/corpus") -> dict:
+    return json.loads((Path(directory) / f"{split}.json").read_text(encoding="utf-8"))
+
+
+def from_files(directory: Path, texts: dict[str, list[str]], **filters) -> dict:
+    """A section `corpus` with `texts` by split, one document a line."""
+    for split, lines in texts.items():
+        content = "".join(line + "\n" for line in lines)
+        (directory / f"{split}.txt").write_text(content, encoding="utf-8")
+    files = {split: [str(directory / f"{split}.txt")] for split in texts}
+    held_out = {"validation": 0.25, "test": 0.25}
+    return {"source": "files", "files": files, "held_out": held_out, "filters": filters}
 
 
 def files(train="train.*", **more) -> dict:

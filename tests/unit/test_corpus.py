@@ -1,18 +1,17 @@
 """The corpus as a whole: splits, duplicates, leaks, counts, the same bytes every time."""
 
-import json
 import re
 import unicodedata
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from corpus_files import build, described, from_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlm.config.resolution import resolve
 from mlm.corpus import buckets, corpus_writing, split_documents
-from mlm.corpus.corpus_building import SPLITS, build_corpus
+from mlm.corpus.corpus_building import SPLITS
 from mlm.corpus.deduplication import (
     DUPLICATE,
     KEPT,
@@ -23,71 +22,17 @@ from mlm.corpus.deduplication import (
     write_removed,
 )
 from mlm.corpus.embedded import address_of, speeches, speeches_by_split
-from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.groups import carve, split_groups
 from mlm.corpus.shares import document_range, file_name
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
 
-FILTERS = {
-    "normalisation": "none",
-    "min_characters": 1,
-    "max_characters": None,
-    "deduplicate": True,
-    "remove_leakage": True,
-}
-EMBEDDED = {
-    "source": "embedded",
-    "filters": FILTERS,
-    "encoding": "utf-8",
-    "encoding_errors": "strict",
-    "held_out": {"validation": 0.05, "test": 0.05},
-    "seed": 0,
-}
-
-
-def build(directory: Path, settings: dict, files: dict | None = None) -> dict[str, list[str]]:
-    """The documents by split that `settings` lead to, read back from `directory`."""
-    parquet = {split: [str(directory / f"{split}.parquet")] for split in SPLITS}
-    build_corpus(settings, files or {}, parquet, described_at(directory))
-    return {split: pq.read_table(parquet[split][0])["text"].to_pylist() for split in SPLITS}
-
-
-def described_at(directory: Path) -> dict[str, str]:
-    return {split: str(directory / f"{split}.json") for split in SPLITS}
-
-
-def described(directory: Path, split: str) -> dict:
-    return json.loads(Path(described_at(directory)[split]).read_text(encoding="utf-8"))
-
-
-def from_files(directory: Path, texts: dict[str, list[str]], **filters) -> tuple[dict, dict]:
-    """Settings and files of a corpus with `texts` by split, one document a line."""
-    files = {}
-    for split, lines in texts.items():
-        path = directory / f"{split}.txt"
-        path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-        files[split] = [str(path)]
-    missing = [split for split in ("validation", "test") if split not in texts]
-    return {
-        "source": "files",
-        "files": {"document_per": "line", "quoted_fields": True},
-        "text_column": "text",
-        "group_by": None,
-        "group_per": None,
-        "filters": FILTERS | filters,
-        "encoding": "utf-8",
-        "encoding_errors": "strict",
-        "held_out": dict.fromkeys(missing, 0.25),
-        "seed": 3 if missing else None,
-    }, files
-
 
 @pytest.fixture(scope="module")
 def embedded(tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("embedded")
-    build(directory, EMBEDDED)
+    build({}, 0, directory)
     return directory
 
 
@@ -102,8 +47,8 @@ def test_whole_addresses_are_held_out_and_none_is_lost(seed):
         assert 0.02 < words[split] / sum(words.values()) < 0.1
 
 
-def test_the_default_corpus_holds_out_what_train_has_not(tmp_path):
-    texts = build(tmp_path, corpus_settings(resolve({})))
+def test_the_default_corpus_holds_out_what_train_has_not(embedded):
+    texts = {s: pq.read_table(embedded / f"{s}.parquet")["text"].to_pylist() for s in SPLITS}
 
     def words(text: str) -> list[str]:
         return re.findall(r"[^\W_]+", text.lower())
@@ -129,7 +74,7 @@ def test_the_seed_and_nothing_else_moves_speeches():
 def test_the_embedded_corpus_adds_up(embedded, tmp_path):
     total, every = 0, []
     for split in SPLITS:
-        found = described(embedded, split)
+        found = described(split, embedded)
         texts = pq.read_table(embedded / f"{split}.parquet")["text"].to_pylist()
         assert found["documents"] == len(texts) == found["filters"]["kept"]
         assert found["characters"] == sum(map(len, texts))
@@ -141,7 +86,7 @@ def test_the_embedded_corpus_adds_up(embedded, tmp_path):
         every += texts
     assert total == 25488 and len(every) == len(set(every))
     # The same corpus again has the same bytes.
-    build(tmp_path, EMBEDDED)
+    build({}, 0, tmp_path)
     for file in sorted(embedded.iterdir()):
         assert file.read_bytes() == (tmp_path / file.name).read_bytes()
 
@@ -230,64 +175,64 @@ def test_each_filter_counts_what_it_takes(tmp_path):
         "validation": ["held out", "test", "val"],
         "test": ["test", "test"],
     }
-    found = build(tmp_path, *from_files(tmp_path, texts, min_characters=3, max_characters=19))
+    found = build(from_files(tmp_path, texts, min_characters=3, max_characters=19), 3, tmp_path)
     assert found == {
         "train": ["abc", "abcdef"],
         "validation": ["held out", "val"],
         "test": ["test"],
     }
-    assert described(tmp_path, "train")["filters"] == {
+    assert described("train", tmp_path)["filters"] == {
         **{"read": 9, "empty": 2, "too_short": 1, "too_long": 1, "duplicate": 1, "leaked": 2},
         "kept": 2,
     }
-    assert described(tmp_path, "validation")["filters"]["leaked"] == 1
-    assert described(tmp_path, "test")["filters"]["duplicate"] == 1
+    assert described("validation", tmp_path)["filters"]["leaked"] == 1
+    assert described("test", tmp_path)["filters"]["duplicate"] == 1
     # Duplicates and leaks stay if that is asked for.
     texts = {"train": ["a", "a", "b"], "validation": ["b"], "test": ["b", "b"]}
     plan = from_files(tmp_path, texts, deduplicate=False, remove_leakage=False)
-    assert build(tmp_path, *plan) == texts
+    assert build(plan, 3, tmp_path) == texts
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])
 def test_equal_after_normalisation_is_a_duplicate(tmp_path, form):
     texts = {"train": ["e\u0301ﬁ", "\u00e9ﬁ", "한"], "validation": ["v"], "test": ["t"]}
-    found = build(tmp_path, *from_files(tmp_path, texts, normalisation=form))
+    found = build(from_files(tmp_path, texts, normalisation=form), 3, tmp_path)
     assert found["train"] == [unicodedata.normalize(form, t) for t in ("\u00e9ﬁ", "한")]
 
 
 def test_missing_splits_are_carved_without_a_loss_and_given_ones_are_left(tmp_path):
     lines = [f"document {i}" for i in range(400)]
-    found = build(tmp_path, *from_files(tmp_path, {"train": lines}))
+    found = build(from_files(tmp_path, {"train": lines}), 3, tmp_path)
     assert sorted(text for texts in found.values() for text in texts) == sorted(lines)
     for split in ("validation", "test"):
         assert 50 < len(found[split]) < 150
-        assert described(tmp_path, split)["source"]["carved_from"] == "train"
-    fewer = build(tmp_path, *from_files(tmp_path, {"train": lines[::2]}))
+        assert described(split, tmp_path)["source"]["carved_from"] == "train"
+    fewer = build(from_files(tmp_path, {"train": lines[::2]}), 3, tmp_path)
     for split in SPLITS:
         assert set(fewer[split]) <= set(found[split])
-    found = build(tmp_path, *from_files(tmp_path, {"train": lines, "test": ["x", "y"]}))
+    found = build(from_files(tmp_path, {"train": lines, "test": ["x", "y"]}), 3, tmp_path)
     assert found["test"] == ["x", "y"] and found["validation"]
 
 
 def test_a_split_that_is_left_empty_says_what_to_set(tmp_path):
     plan = from_files(tmp_path, {"train": ["only one"]})
     with pytest.raises(MlmError) as caught:
-        build(tmp_path / "out", *plan)
+        build(plan, 3, tmp_path / "out")
     message = str(caught.value)
     assert "validation is left without a document: 0 read" in message
     assert "corpus.held_out.validation: 0.25; raise it" in message
     texts = {"train": ["a", "b"], "validation": ["a"], "test": ["a"]}
     with pytest.raises(MlmError, match=r"validation is left .* 1 read \(1 leaked\)"):
-        build(tmp_path / "out", *from_files(tmp_path, texts))
+        build(from_files(tmp_path, texts), 3, tmp_path / "out")
 
 
 def test_an_error_on_the_way_leaves_the_old_corpus_and_nothing_else(tmp_path):
     texts = {"train": ["a", "b"], "validation": ["v"], "test": ["t"]}
     out = tmp_path / "out"
-    build(out, *from_files(tmp_path, texts))
+    build(from_files(tmp_path, texts), 3, out)
     before = {file.name: file.read_bytes() for file in out.iterdir()}
     with pytest.raises(MlmError, match="test is left without a document"):
-        build(out, *from_files(tmp_path, texts | {"train": ["c"], "test": [" "]}))
+        build(from_files(tmp_path, texts | {"train": ["c"], "test": [" "]}), 3, out)
     assert {file.name: file.read_bytes() for file in out.iterdir()} == before
 
 
@@ -296,7 +241,7 @@ def test_what_a_kill_left_behind_is_cleared_away(tmp_path):
     left = tmp_path / ".corpus-in-progress" / "digests"
     left.mkdir(parents=True)
     (left / "00").write_bytes(b"x" * 25)
-    assert build(tmp_path, *from_files(tmp_path, texts)) == texts
+    assert build(from_files(tmp_path, texts), 3, tmp_path) == texts
     assert not left.parent.exists()
 
 
@@ -305,7 +250,7 @@ def test_row_groups_are_bounded_by_documents_and_by_bytes(tmp_path, monkeypatch)
     monkeypatch.setattr(corpus_writing, "BATCH_BYTES", 100)
     short, long = [f"{i:03d}" for i in range(95)], ["x" * 90, "y" * 150, "z" * 20, "w" * 20]
     texts = {"train": short + long, "validation": ["v"], "test": ["t"]}
-    assert build(tmp_path, *from_files(tmp_path, texts))["train"] == texts["train"]
+    assert build(from_files(tmp_path, texts), 3, tmp_path)["train"] == texts["train"]
     file = pq.ParquetFile(tmp_path / "train.parquet")
     groups = [file.read_row_group(i)["text"].to_pylist() for i in range(file.num_row_groups)]
     assert all(len(group) <= 10 for group in groups)
@@ -321,9 +266,7 @@ def test_an_even_share_of_a_split_is_the_same_whatever_its_files(tmp_path, monke
     found = set()
     for count in (1, 3, 50):
         out = tmp_path / str(count)
-        parquet = {split: [str(out / f"{split}.parquet")] for split in SPLITS}
-        parquet["train"] = [str(out / file_name("train", i, count)) for i in range(count)]
-        build_corpus(*plan, parquet, described_at(out))
+        build(plan | {"count": {"train": count}}, 3, out)
         documents = SplitDocuments.described(out / "train.json")
         assert documents.bytes == 50 * 7 == SplitDocuments.of_files(documents.paths).bytes
         assert documents.evenly(350).is_all
@@ -342,13 +285,11 @@ def test_files_of_equal_shares_are_the_split_in_its_order(tmp_path):
     for count in (1, 3, 50):
         out = tmp_path / str(count)
         names = [file_name("train", i, count) for i in range(count)]
-        parquet = {split: [str(out / f"{split}.parquet")] for split in SPLITS}
-        parquet["train"] = [str(out / name) for name in names]
-        build_corpus(*plan, parquet, described_at(out))
+        build(plan | {"count": {"train": count}}, 3, out)
         documents = SplitDocuments.described(out / "train.json")
         assert [t for some in documents.texts(7) for t in some] == texts["train"]
         assert documents.column("group").to_pylist() == list(range(50))
-        files = described(out, "train")["files"]
+        files = described("train", out)["files"]
         assert [file["name"] for file in files] == names
         assert [file["documents"] for file in files] == [
             len(document_range(50, i, count)) for i in range(count)
@@ -360,8 +301,6 @@ def test_files_of_equal_shares_are_the_split_in_its_order(tmp_path):
 
 def test_more_files_than_documents_say_what_to_set(tmp_path):
     plan = from_files(tmp_path, {"train": ["a", "b"], "validation": ["v"], "test": ["t"]})
-    parquet = {split: [str(tmp_path / "out" / f"{split}.parquet")] for split in SPLITS}
-    parquet["train"] *= 3
     with pytest.raises(MlmError, match=r"2 documents cannot fill 3 files.*corpus\.count\.train.*2"):
-        build_corpus(*plan, parquet, described_at(tmp_path / "out"))
+        build(plan | {"count": {"train": 3}}, 3, tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())

@@ -153,7 +153,7 @@ def test_what_cannot_be_looked_for_is_refused():
     with pytest.raises(ConfigError, match=r"finetune\.data\.file names no file"):
         resolve({"corpus": {"filters": also}})
     mix = {"source": "mix", "mix": {"a": {"weight": 1, "filters": also}}}
-    with pytest.raises(ConfigError, match="test concerns the documents of all sources"):
+    with pytest.raises(ConfigError, match="test: concerns the documents of all sources"):
         resolve({"corpus": mix})
     gone = {"decontamination": {"also": ["finetuning"]}}
     data = {"source": "csv", "file": "gone.csv"}

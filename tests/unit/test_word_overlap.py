@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from corpus_files import build, described, from_files
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from test_corpus import build, described, from_files
 
 from mlm.corpus import word_overlap
 from mlm.corpus.artefacts import WordOverlap
@@ -58,13 +58,13 @@ def expected(held_out: list[str], train: list[str]) -> WordOverlap:
 
 
 def measured(directory: Path, texts: dict[str, list[str]]) -> dict[str, WordOverlap]:
-    kept = build(directory, *from_files(directory, texts, remove_leakage=False))
+    kept = build(from_files(directory, texts, remove_leakage=False), 3, directory)
     assert {split: sorted(found) for split, found in kept.items()} == {
         split: sorted(set(found)) for split, found in texts.items()
     }
-    assert "overlap_with_train" not in described(directory, "train")
+    assert "overlap_with_train" not in described("train", directory)
     return {
-        split: WordOverlap(**described(directory, split)["overlap_with_train"])
+        split: WordOverlap(**described(split, directory)["overlap_with_train"])
         for split in ("validation", "test")
     }
 
