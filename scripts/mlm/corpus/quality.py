@@ -26,7 +26,7 @@ _WORD = re.compile(r"\w+")
 
 
 class _Page:
-    """A document, and what the rules measure of it."""
+    """A document, and what the rules measure of it: numbers of words, or shares of the whole."""
 
     def __init__(self, text: str, stop_words: Mapping[str, str]):
         self.text, self._stop_words = text, stop_words
@@ -35,7 +35,6 @@ class _Page:
 
     @cached_property
     def words(self) -> list[str]:
-        """What is between white space."""
         return self.text.split()
 
     @cached_property
@@ -45,7 +44,6 @@ class _Page:
 
     @cached_property
     def paragraphs(self) -> list[str]:
-        """What is between blank lines."""
         return _PARAGRAPH_END.split(self.text.strip())
 
     def mean_word_length(self) -> float:
@@ -61,12 +59,10 @@ class _Page:
         return with_letter / len(self.words)
 
     def stop_words(self) -> int:
-        """How many different stop words occur."""
         forms = self._stop_words.keys() & set(self.words)
         return len({self._stop_words[form] for form in forms})
 
     def lines_that(self, is_one: Callable[[str], bool]) -> float:
-        """The share of lines for which `is_one` holds."""
         return sum(map(is_one, self.lines)) / len(self.lines)
 
     def top_n_gram(self, n: int) -> float:
@@ -92,11 +88,9 @@ class _Page:
         return characters / len(self.text)
 
     def duplicates(self, parts: Sequence[str]) -> float:
-        """The share of `parts` that repeat an earlier one."""
         return (len(parts) - len(set(parts))) / len(parts)
 
     def duplicate_characters(self, parts: Sequence[str]) -> float:
-        """The share of the characters in such parts."""
         return (sum(map(len, parts)) - sum(map(len, set(parts)))) / len(self.text)
 
 
