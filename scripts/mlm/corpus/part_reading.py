@@ -17,7 +17,7 @@ from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
 from mlm.corpus.deduplication import digesting
 from mlm.corpus.filters import Filters, SplitCounts
 from mlm.corpus.groups import carve
-from mlm.corpus.sources import SOURCE_FILES, SPLITS, Source
+from mlm.corpus.sources import FILE_DIGESTS, SPLITS, Source
 from mlm.corpus.spooling import Spool
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
@@ -100,7 +100,7 @@ def check_unchanged(identities: Mapping[str, str]) -> None:
     """
     for path, identity in identities.items():
         there = Path(path).exists()
-        if there and SOURCE_FILES.identity(path) == identity:
+        if there and FILE_DIGESTS.identity(path) == identity:
             continue
         what = "was changed" if there else "is gone"
         raise MlmError(

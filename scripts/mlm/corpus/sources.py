@@ -24,7 +24,7 @@ from mlm.corpus.parts import Piece, Pieces, whole
 from mlm.foundations.digests import FileMemory
 
 #: Digests of source files that this process has read for one purpose and needs for another.
-SOURCE_FILES = FileMemory(None)
+FILE_DIGESTS = FileMemory(None)
 #: What decides how a file, or the rows of a dataset, become documents.
 _READ = ("text_column", "group_by", "encoding", "encoding_errors", "files")
 _Streams = dict[str, Callable[[], Iterator[Document]]]
@@ -129,7 +129,7 @@ def _from_hub(
 
 
 def _identity(path: str) -> SourceFile:
-    return SourceFile(recorded_path(path), Path(path).stat().st_size, SOURCE_FILES.sha256(path))
+    return SourceFile(recorded_path(path), Path(path).stat().st_size, FILE_DIGESTS.sha256(path))
 
 
 def _group_of_file(path: str, file: SourceFile) -> str:
