@@ -108,6 +108,18 @@ def test_a_lock_from_nobody_knows_where_is_left(said, tmp_path):
     assert locks(tmp_path) == ["0.output.lock"] and "it is not known where" in said[0]
 
 
+def test_without_locks_of_the_kernel_nothing_is_removed(start, said, tmp_path, monkeypatch):
+    killed(start("0.output.lock"))
+
+    def refused(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(abandoned_locks.fcntl, "flock", refused)
+    hold_directory(tmp_path, said.append)
+    assert locks(tmp_path) == ["0.output.lock"]
+    assert "Operation not supported" in said[0] and "--unlock" in said[0]
+
+
 def test_a_directory_that_was_free_forgets_earlier_machines(said, tmp_path):
     record = tmp_path / ".snakemake/running-on"
     record.parent.mkdir()

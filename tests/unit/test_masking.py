@@ -1,11 +1,15 @@
 import hashlib
+import json
 from itertools import pairwise
 
 import jax
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
+from mlm.corpus.embedded import speeches
 from mlm.samples.masking import MaskingPlan, mask_batch
+from mlm.tokenizer.pieces import word_starts
 
 VOCABULARY, LENGTH = 500, 64
 CLS, PAD, SEP, UNK, MASK = range(5)
@@ -133,6 +137,40 @@ def test_whole_words_are_chosen_whole():
             inside = chosen[sample, first:end][word]
             assert inside.all() or not inside.any()
     assert found["overflow"].sum() == 0
+
+
+@pytest.fixture(scope="module")
+def english():
+    """Speeches as samples of 64 subwords [samples, 64], and which ids of 2,000 start a word."""
+    text = "\n".join(list(speeches().values())[-40:])
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+    special = ["[CLS]", "<pad>", "[SEP]", "<unk>", "[MASK]"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.train_from_iterator(
+        text.splitlines(),
+        trainers.BpeTrainer(
+            vocab_size=2000, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        ),
+    )
+    ids = np.array(tokenizer.encode(text).ids)
+    ids = ids[: len(ids) // LENGTH * LENGTH].reshape(-1, LENGTH)
+    return ids, word_starts(json.loads(tokenizer.to_str()))
+
+
+@pytest.mark.parametrize("share", [0.15, 0.3])
+def test_whole_words_keep_the_share_asked_for(english, share):
+    """On real text, whose words have up to a dozen tokens: within one in a hundred of it."""
+    ids, starts = english
+    the_plan = plan(
+        mlm_probability=share, whole_word=True, word_starts=starts, vocabulary_size=len(starts)
+    )
+    found = masked(ids, np.ones_like(ids), the_plan)
+    chosen = found["weights"].sum()
+    assert abs(chosen / ids.size - share) < 0.01 * share
+    assert found["overflow"].sum() < 2e-3 * chosen
+    # Half of the slots at least are used.
+    assert chosen > 0.5 * found["weights"].size
 
 
 def test_a_word_is_chosen_as_often_as_the_share_says_however_long_it_is():

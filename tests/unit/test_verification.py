@@ -76,6 +76,12 @@ def test_for_shards_made_elsewhere_the_advice_is_not_to_delete_them(made):  # no
         check_shards(prebuilt, "nowhere")
 
 
+def test_a_manifest_of_another_tokenizer_is_named(made):  # noqa: F811
+    directory, _, manifest = made
+    result = verify_split(manifest, SCHEMA, "0" * 64, directory)
+    assert "made with another tokenizer" in result.problems[0]
+
+
 def test_samples_whose_groups_are_missing_are_named(made):  # noqa: F811
     directory, summaries, manifest = made
     file = directory / summaries[0][0]
@@ -101,6 +107,12 @@ def test_samples_of_another_length_are_named_one_by_one(tmp_path):
         f"record {r}: attention_mask holds {n} values; 4 are expected" for r, n in ((1, 6), (3, 3))
     ]
     assert (scan.num_samples, scan.num_tokens) == (4, 8)
+
+
+def test_padding_by_another_id_is_named(tmp_path):
+    file = written(tmp_path / "a", [[0, 5, 2, 7]], real=[3])
+    scan = scan_shard(file, SampleSchema(4, 100, 1))
+    assert scan.problems == ["record 0: input_ids holds 7 where the mask is 0; the padding id is 1"]
 
 
 def test_many_problems_are_counted_not_listed(tmp_path):
