@@ -215,14 +215,3 @@ def test_words_are_compared_without_case_punctuation_and_compatibility_forms(mon
     monkeypatch.setattr(minhash, "_PIECE", 50)
     assert word_hashes([long])[0].tolist() == whole.tolist()
     assert word_hashes(texts)[0].tolist() == hashes.tolist()
-
-
-def test_a_signature_says_how_much_two_texts_have_in_common(real):
-    draws, vocabulary = random.Random(2), " ".join(real[400:500]).split()
-    pairs = [(t, edited(t, 0.03, vocabulary, draws)) for t in real[:400] if len(t.split()) > 50]
-    every = [text for pair in pairs for text in pair]
-    smallest = minhashes(*ngram_hashes(*word_hashes(every), 5), 512)
-    found = (low_bytes(smallest[::2]) == low_bytes(smallest[1::2])).mean(axis=1)
-    error = found - [similarity(*pair) for pair in pairs]
-    # One hash in 256 agrees by chance; the standard deviation is sqrt(0.2 / 512) or less.
-    assert abs(error.mean()) < 0.005 and error.std() < 0.025
