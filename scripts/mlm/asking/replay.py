@@ -189,14 +189,15 @@ def _check_states(prepared: Any, answer: Answer, step: int) -> None:
 def _restored(prepared: Any, engine: Any, step: int) -> str | None:
     """Put `engine` at the nearest whole state before update `step`, and return its directory; None
     at the initial weights."""
-    states, branch = prepared.states, prepared.branch
-    for at in states.steps():
-        if at < step and states.restore(engine, only=at):
-            engine.step = at
-            return f"{states.path}/step-{at:08d}"
-    if branch is not None:
-        engine.step, _ = branch.restore(engine)
-        return f"{branch.states.path}/step-{branch.step:08d}"
+    states = prepared.states
+    earlier = (states.newest_whole(only=at) for at in states.steps() if at < step)
+    found = next(filter(None, earlier), None)
+    if found is None and prepared.branch is not None:
+        found = prepared.branch.state()
+    if found is not None:
+        place, engine.step, _ = found
+        engine.read(place)
+        return place
     if prepared.run.model.initialisation.embeddings == "cooccurrence":
         engine.start_from_counts()
     return None
