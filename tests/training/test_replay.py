@@ -324,7 +324,7 @@ def test_a_run_that_continues_another_is_made_again_from_the_others_states(tmp_p
         | {"optimizer": steady | {"decay_steps": STEPS - 10, "decay": "1-sqrt"}},
         "runs": {
             "base": {"pretraining": {"continue_from": {"run": "stable", "step": 10}}},
-            "stable": {"pretraining": {"optimizer": steady}},
+            "stable": {"pretraining": {"optimizer": steady | {"decay": "linear"}}},
         },
     }
     assert run_child(root, "stable", stable) == 0
