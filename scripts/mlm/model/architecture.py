@@ -1,12 +1,9 @@
 """What the families of encoders are made of: their sizes, and the names of their weights.
 
-The families are one network: embeddings, then layers of attention and of two dense products, each
-with a norm and a residual, then a head over the vocabulary. They differ in where the norms are,
-how positions are encoded, how far attention looks, whether the inner layer is gated (Shazeer, "GLU
-variants improve transformer", 2020), and in names: BERT (Devlin et al., 2018), RoBERTa (Liu et
-al., 2019), the same with norms before the layers (fairseq's `--encoder-normalize-before`), and
-ModernBERT (Warner et al., 2024). Names and layouts are those that transformers in PyTorch saves
-for AutoModelForMaskedLM; a decoder tied to the word embeddings is not saved.
+The families are one network: BERT (Devlin et al., 2018), RoBERTa (Liu et al., 2019), the same with
+norms before the layers (fairseq's `--encoder-normalize-before`) and ModernBERT (Warner et al.,
+2024, with gated layers: Shazeer, 2020). Names and layouts are those that transformers in PyTorch
+saves for AutoModelForMaskedLM; a decoder tied to the word embeddings is not saved.
 """
 
 from collections.abc import Mapping
@@ -147,9 +144,8 @@ FAMILIES = {
 class Architecture:
     """An encoder's sizes and settings; hashable, so that a jitted function can take it as static.
 
-    `padding` is the id from which positions count (RoBERTa), None if they count from 0;
-    `positions` and `token_types` are rows of tables, 0 if there is none. `inner_dropout` stands
-    between the two dense products of a layer, the others where their names say.
+    `padding` is the id from which positions count (RoBERTa), None if they count from 0; `positions`
+    and `token_types` are rows of tables, 0 if there is none.
     """
 
     family: str
@@ -231,7 +227,6 @@ class Architecture:
 
     @property
     def names(self) -> Names:
-        """Where its weights are kept."""
         return FAMILIES[self.family][0]
 
     @property
@@ -247,14 +242,12 @@ class Architecture:
 
     @property
     def gated(self) -> bool:
-        """Whether a second inner layer is the gate of the first; and, in the one family that has
-        this, the embeddings' norm takes the place of the first layer's."""
+        """Whether a second inner layer gates the first, and the embeddings' norm is also layer
+        0's."""
         return self.family == "modernbert"
 
 
 def _layers_of_modernbert(given: Mapping[str, Any]) -> tuple[dict, list[str]]:
-    """Which layers are local and the bases of their positions, from the fields of transformers 5
-    or, without them, of 4; and what is wrong with them."""
     count, every = given["num_hidden_layers"], given.get("global_attn_every_n_layers", 3)
     window = given.get("local_attention", 128)
     if wrong := [
@@ -290,10 +283,7 @@ def _layers_of_modernbert(given: Mapping[str, Any]) -> tuple[dict, list[str]]:
 
 
 def parameter_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
-    """The shape of each weight by its name, in the order of the names.
-
-    Dense products keep their weights as [outputs, inputs].
-    """
+    """The shape of each weight, by its name in order; dense weights are [outputs, inputs]."""
     a, names, shapes = architecture, architecture.names, {}
 
     def add(name: str, *shape: int, bias: bool) -> None:

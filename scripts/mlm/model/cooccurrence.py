@@ -1,14 +1,13 @@
 """Initial word embeddings and output bias from the train split's own counts.
 
-Words in the same company begin alike. Each token is counted with its left and with
-its right neighbour. The positive pointwise mutual information of both tables, side by side, is
-a sparse matrix whose leading left singular vectors, each times a power of its singular value,
-are the word vectors (Levy, Goldberg and Dagan, "Improving Distributional Similarity with
-Lessons Learned from Word Embeddings", 2015). A random rotation spreads them over the columns,
-and so over the heads. The output bias begins at the logarithm of the tokens' frequencies.
+The positive pointwise mutual information of tokens with their left and right neighbours is a sparse
+matrix, whose leading left singular vectors, each times a power of its singular value, are the word
+vectors (Levy, Goldberg and Dagan, "Improving Distributional Similarity with Lessons Learned from
+Word Embeddings", 2015). A random rotation spreads them over the columns, and so over the heads. The
+output bias begins at the logarithm of the tokens' frequencies.
 
-The counting and the factorisation run in a process of their own with one thread: the bytes are
-the same whatever number of threads the training has, and their memory is given back.
+Counting and factorisation run in a process of their own with one thread: the bytes are the same
+whatever number of threads the training has, and their memory is given back.
 """
 
 import pickle
@@ -44,10 +43,10 @@ _LEAST = 1e-4
 
 @dataclass(frozen=True)
 class Strengths:
-    """Settings of the initialisation; the defaults were found by experiment (docs/learning.md).
+    """Settings of the initialisation, found by experiment (docs/learning.md).
 
-    `power` is that of the singular values; `counted` and `random` are the parts of the word
-    vectors and of the family's own random embeddings in the sum of both.
+    `power` is that of the singular values; `counted` and `random` weigh the word vectors and the
+    family's own random embeddings in their sum.
     """
 
     power: float = 0.25
@@ -76,11 +75,11 @@ def start_from_counts(
     strengths: Strengths | None = None,
     holes: Holes | None = None,
 ) -> None:
-    """Overwrite the last `columns` columns of a model's word embeddings (None: all of them) and
-    its output bias, in place, by counts of the train split without the tokens in `holes`.
+    """Overwrite the last `columns` columns of the word embeddings (None: all) and the output bias,
+    in place, by counts of the train split without the tokens in `holes`.
 
-    Tokens that were counted beside no other, such as the special ones, keep their embeddings.
-    Raises MlmError if the shards cannot be read.
+    Tokens counted beside no other keep their embeddings. Raises MlmError if the shards cannot be
+    read.
     """
     strengths = strengths or Strengths()
     words = weights.table("words")
@@ -150,11 +149,8 @@ def counted_samples(
 def word_vectors(
     counts: TokenCounts, columns: int, power: float, distances: tuple[float, ...], seed: int
 ) -> np.ndarray:
-    """Vectors of the tokens, float32 [vocabulary, columns], whose numbers have a deviation of
-    about 1; zeros for tokens without a neighbour that is more frequent beside them than by chance.
-
-    With fewer independent directions than columns, the rotation spreads those there are.
-    """
+    """Vectors of the tokens, float32 [vocabulary, columns], of a deviation of about 1; zeros for
+    tokens without a neighbour that is more frequent beside them than by chance."""
     parts = [
         np.float32(distances[abs(offset) - 1]) * positive_pmi(pairs, len(counts.unigram))
         for offset, pairs in counts.beside.items()
@@ -182,10 +178,8 @@ def log_frequencies(counts: TokenCounts) -> np.ndarray:
 
 
 def positive_pmi(pairs: ContextCounts, vocabulary: int):
-    """max(0, log(p(c, w) / (p(c) p(w)))) of contexts c and tokens w, sparse [contexts, vocabulary].
-
-    One is added to the counts of contexts and of tokens, which lowers the rarest.
-    """
+    """max(0, log(p(c, w) / (p(c) p(w)))), sparse [contexts, vocabulary]; one is added to the counts
+    of contexts and of tokens, which lowers the rarest."""
     from scipy.sparse import csr_array
 
     total = float(pairs.counts.sum())
@@ -202,13 +196,10 @@ def positive_pmi(pairs: ContextCounts, vocabulary: int):
 
 
 def _leading_directions(parts: list, columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Leading left singular vectors [tokens, n] and values [n], n at most `columns`, of the
-    matrices [context, token] in `parts`, transposed and side by side.
-
-    A randomised subspace iteration (Halko, Martinsson and Tropp, "Finding structure with
-    randomness", 2011), in which the contexts are never dense for more than one part. The sign of
-    a vector makes its largest entry positive.
-    """
+    """Leading left singular vectors [tokens, n] and values [n], n <= `columns`, of `parts`
+    [context, token], transposed and side by side, by a randomised subspace iteration (Halko,
+    Martinsson and Tropp, "Finding structure with randomness", 2011); the largest entry of a vector
+    is positive."""
     size = parts[0].shape[1]
     asked = min(columns + _OVERSAMPLING, size)
     start = np.random.Generator(np.random.Philox(key=0)).standard_normal((size, asked), np.float32)

@@ -1,8 +1,5 @@
-"""The trained model as files that TensorFlow, Flax and PyTorch open alike.
-
-PyTorch's names and layout are the one form that the three read from safetensors; no PyTorch is
-needed to write them.
-"""
+"""The trained model as files that TensorFlow, Flax and PyTorch open alike: PyTorch's names and
+layout are the one form that all three read from safetensors."""
 
 import copy
 from dataclasses import dataclass
@@ -42,7 +39,7 @@ def write_configuration(config, path: str | Path) -> None:
 
 
 def write_sentence_encoder(directory: str | Path, config, sequence_length: int) -> None:
-    """Say for sentence-transformers what the model in `directory` is: an encoder of texts up to
+    """Make the model in `directory` an encoder for sentence-transformers, of texts up to
     `sequence_length` tokens, whose vector is the mean of its tokens'."""
     module = "sentence_transformers.models"
     contents = (

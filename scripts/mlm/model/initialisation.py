@@ -1,19 +1,17 @@
 """Initial weights with which the first layer looks at neighbouring tokens from step one.
 
-A small masked language model stays near the unigram loss until some heads have learned to attend
-to the neighbours (Chen et al., "Sudden drops in the loss: syntax acquisition, phase transitions,
-and simplicity bias in MLMs", 2023). Trockman and Kolter ("Mimetic initialization of self-attention
-layers", 2023) start attention from the shape that training gives it; here that shape is built:
+A small masked language model stays near the unigram loss until some heads have learned to attend to
+the neighbours (Chen et al., "Sudden drops in the loss", 2023). As mimetic initialization does
+(Trockman and Kolter, 2023), attention starts from the shape that training gives it:
 
 - The first 2P columns of the position table hold sines and cosines of P frequencies whose cosines
-  peak at distance 0; most of those of Vaswani et al. (2017) are too low to tell neighbours apart.
-- Word embeddings are nearly zero in these columns, and elsewhere as wide as the positions.
+  peak at distance 0. Word embeddings are nearly zero there, and elsewhere as wide as the positions.
 - With rotary positions (Su et al., "RoFormer", 2021) a constant in one column takes the table's
-  place; each frequency is as strong as makes the sum of their cosines peak at distance 0, by
-  non-negative least squares. Bases for long texts have no peak: 100 suits 64 positions.
-- Each head of the first layer compares positions rotated by an offset of its own (-1, +1, -2, +2,
-  and so on) and scores that neighbour `gap` nats above the others. Value and output projections are
-  random with the gain of an orthogonal matrix.
+  place, and non-negative least squares chooses each frequency's strength. Bases for long texts have
+  no peak: 100 suits 64 positions.
+- Each head of the first layer scores the neighbour at its own offset (-1, +1, -2, +2, and so on)
+  `gap` nats above the others. Value and output projections are random with the gain of an
+  orthogonal matrix.
 """
 
 from dataclasses import dataclass
@@ -31,11 +29,10 @@ from mlm.foundations.errors import MlmError
 
 @dataclass(frozen=True)
 class NeighbourHeads:
-    """Strengths of the initialisation; the defaults were found by experiment.
+    """Strengths of the initialisation, found by experiment.
 
-    `gap` is in nats of attention score, `value_gain` relative to an orthogonal matrix, and
-    `noise` relative to the matrix it is added to; the rest are standard deviations or
-    amplitudes of embeddings, of which only the ratio matters to the first layer.
+    `gap` is in nats of attention score, `value_gain` relative to an orthogonal matrix, `noise` to
+    the matrix it is added to; the rest are deviations or amplitudes of embeddings.
     """
 
     word_deviation: float = 0.1
@@ -54,10 +51,8 @@ def position_pairs(config) -> int:
 def peaked_frequencies(length: int, pairs: int) -> np.ndarray:
     """[pairs] angular frequencies whose cosines add up to a peak at distance 0 alone.
 
-    The midpoints of (0, pi) cut into `pairs` parts: the sum of cos(f d) is 0 at every whole
-    distance d but the multiples of 2 * pairs, and positive again at 4 * pairs only. For longer
-    sequences each is moved within its part, by the fractions of i^2 times the golden ratio
-    (evenly spread, by Weyl's theorem), so that no distance looks much like 0.
+    The midpoints of (0, pi) cut into `pairs` parts; for longer sequences each is moved within its
+    part by the fractions of i^2 times the golden ratio (evenly spread, by Weyl's theorem).
     """
     part = np.arange(pairs)
     within = 0.5 if length <= 4 * pairs else (part**2 * (np.sqrt(5) - 1) / 2) % 1
@@ -91,8 +86,7 @@ def neighbour_heads(
 ) -> None:
     """Overwrite embeddings and first attention layer of a fresh model, in place.
 
-    Raises MlmError for families with other attention: positions that are not a learned
-    table, a narrower embedding, or layers that share their weights (ALBERT).
+    Raises MlmError for families whose attention cannot have it (`unfit_for_neighbour_heads`).
     """
     strengths = strengths or NeighbourHeads()
     if problem := _unfit(config):
@@ -117,9 +111,8 @@ def neighbour_heads(
 def positions_apart_from_words(weights: StartingWeights, config, seed: int) -> int | None:
     """Give a fresh model the embeddings that go with neighbour heads, and nothing else.
 
-    Positions differ in columns in which words are nearly zero, so that any head can learn to tell
-    them by their distance. Returns how many of the last columns tell words apart; None, with
-    nothing changed, in the families that cannot have it.
+    Returns how many of the last columns tell words apart; None, with nothing changed, in the
+    families that cannot have it.
     """
     if _unfit(config) or _is_rotary(config):
         return None
@@ -146,7 +139,6 @@ def _unfit(config) -> str | None:
 def _set_embeddings(
     weights: StartingWeights, random, strengths: NeighbourHeads, config
 ) -> np.ndarray:
-    """Words beside the columns of positions, and the waves in them; the waves' frequencies."""
     shape = weights.table("positions").shape
     length = shape[0] - first_position(config.model_type)
     frequencies = peaked_frequencies(length, position_pairs(config))
@@ -169,9 +161,8 @@ def _comparing_kernels(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Query and key kernels [width, width], head h in columns h * head_width and on.
 
-    The key of a head copies the sine and cosine of every frequency; its query copies them
-    rotated by the head's offset d. Their product is the sum of cos(f (s - t - d)) over the
-    frequencies f, which is largest where the key's position s is t + d.
+    The product of a query rotated by the head's offset d and a key is the sum of cos(f (s - t - d))
+    over the frequencies f, which is largest where the key's position s is t + d.
     """
     pairs, width = len(frequencies), config.hidden_size
     head_width = width // config.num_attention_heads
@@ -201,11 +192,8 @@ def _comparing_kernels(
 def _rotary_kernels(
     weights: StartingWeights, random, config, strengths: NeighbourHeads
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Word embeddings with a constant in column 0, and query and key kernels [width, width] that
-    read it.
-
-    The columns i and i + pairs of a head are turned together, by frequency i.
-    """
+    """Sets column 0 of the word embeddings to a constant; query and key kernels [width, width] that
+    read it. The columns i and i + pairs of a head are turned together, by frequency i."""
     pairs, width = position_pairs(config), config.hidden_size
     head_width = width // config.num_attention_heads
     words = random.normal(0, strengths.word_deviation, weights.table("words").shape)
@@ -231,8 +219,8 @@ def _rotary_kernels(
 
 
 def rotary_strengths(length: int, frequencies: np.ndarray) -> tuple[np.ndarray, float]:
-    """Strengths [pairs], none negative, with which cosines of `frequencies` add up to a peak at
-    distance 0, and by how much that lies above the sum at any other of `length` distances."""
+    """Strengths [pairs], none negative, whose weighted cosines of `frequencies` peak at distance 0,
+    and the peak's height above the sum at any other of `length` distances."""
     from scipy.optimize import nnls
 
     waves = np.cos(np.arange(length)[:, np.newaxis] * frequencies)

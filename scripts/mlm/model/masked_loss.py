@@ -19,10 +19,9 @@ def masked_cross_entropy(states, table, bias, labels, weights, dtype=jnp.float32
     that no class is likelier than. Both sums are float32 scalars; products are in `dtype` and added
     up in float32.
 
-    Logits are made for a block of predictions at a time. If a gradient is asked for, the block's
-    part of it is made at once (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989): nothing is kept
-    or computed again. Of its two parts, softmax less labels, that of the labels is a choice of
-    rows. On a mesh this belongs inside of `jax.shard_map`, where a block is one device's.
+    Logits, and at once their part of the gradient, are made for a block of predictions at a time
+    (Hsu et al., "Liger kernel", 2024, arXiv 2410.10989). On a mesh, call this inside of
+    `jax.shard_map`: a block is one device's.
     """
 
     def add(sums, block):
@@ -72,8 +71,8 @@ masked_cross_entropy.defvjp(_forward, _backward)
 
 
 def _answers(block, rows, bias):
-    """Exponentials [predictions, classes] of logits less the highest; and their sums, the losses
-    and whether they are right, 1 or 0, each [predictions]."""
+    """exp(logits - highest) [predictions, classes]; its sums, losses, right answers
+    [predictions]."""
     states, labels, _ = block
     logits = jnp.matmul(states.astype(rows.dtype), rows.T, preferred_element_type=jnp.float32)
     logits += bias

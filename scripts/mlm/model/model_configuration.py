@@ -39,10 +39,10 @@ _OWN_NAMES = {
 def model_configuration(
     model: ModelOfRun, tokenizer: Encoder, sequence_length: int, engine: str = "auto"
 ):
-    """The transformers configuration of the model, checked; a PretrainedConfig.
+    """The transformers configuration of the model, a PretrainedConfig.
 
-    `engine` is `pretraining.engine`. Raises ConfigError with everything that does not fit: a family
-    that the engine has not, vocabulary, positions, pad id, heads.
+    Raises ConfigError with everything that does not fit: family, vocabulary, positions, pad id,
+    heads.
     """
     from transformers import AutoConfig
 

@@ -1,7 +1,6 @@
 """The encoder and its head as pure functions of a flat dictionary of weights.
 
-Weights, residuals, norms and softmax are float32; products are in `dtype`. All shapes follow from
-those of the inputs.
+Weights, residuals, norms and softmax are float32; products are in `dtype`.
 """
 
 import math
@@ -25,10 +24,8 @@ _QUERIES = 128
 
 
 def _gelu(x):
-    """x · Φ(x), Φ the normal distribution's (Hendrycks and Gimpel, 2016, arXiv 1606.08415).
-
-    By the error function: jax.nn.gelu asks for its complement, which takes a CPU longer.
-    """
+    """x · Φ(x) (Hendrycks and Gimpel, 2016) by the error function; a CPU computes jax.nn.gelu
+    slower."""
     return x * (0.5 + 0.5 * jax.lax.erf(math.sqrt(0.5) * x))
 
 
@@ -66,11 +63,10 @@ def hidden_states(
     """What the last layer, or the norm after it, gives: float32 [batch, sequence, width].
 
     `input_ids` and `attention_mask` are int32 [batch, sequence]. With `positions` int32 [batch,
-    slots] the last layer goes on at these alone: [batch, slots, width]. `documents` int32 [batch,
-    sequence] gives neighbouring tokens of one document the same number: attention stays within,
-    and positions begin anew, with each. Without `dropout_key` nothing is dropped.
-    `rematerialise` keeps only each layer's input for the gradient and computes the rest again
-    (Chen et al., "Training deep nets with sublinear memory cost", 2016).
+    slots] the last layer continues at these alone: [batch, slots, width]. `documents` int32 [batch,
+    sequence] numbers documents: attention stays within, and positions begin anew, with each.
+    Without `dropout_key` nothing is dropped. `rematerialise` keeps only each layer's input for the
+    gradient (Chen et al., "Training deep nets with sublinear memory cost", 2016).
 
     Raises MlmError if a row is longer than the table of positions.
     """
@@ -116,11 +112,8 @@ def document_numbers(input_ids, begins_document: int):
 
 
 def projection(parameters: Parameters, architecture: Architecture, hidden, dtype=jnp.float32):
-    """The head before its last product: logits are states · tableᵀ + bias.
-
-    Of `hidden` [..., width]: states float32 [..., width], table [vocabulary, width] and bias
-    [vocabulary], for losses that never hold all logits.
-    """
+    """The head before its last product, of `hidden` [..., width]: states float32 [..., width],
+    table [vocabulary, width] and bias [vocabulary]; logits are states · tableᵀ + bias."""
     a, names = architecture, architecture.names
     states = dense_product(parameters, names.head_dense, hidden, dtype).astype(jnp.float32)
     states = _ACTIVATIONS[a.head_activation](states)
@@ -130,17 +123,14 @@ def projection(parameters: Parameters, architecture: Architecture, hidden, dtype
 
 
 def masked_logits(parameters: Parameters, architecture: Architecture, hidden, dtype=jnp.float32):
-    """Logits float32 [..., vocabulary] of `hidden` [..., width], `hidden_states` at the masked
-    positions: elsewhere they would be the largest product of a small model, and for nothing."""
+    """Logits float32 [..., vocabulary] of `hidden` [..., width] at the masked positions."""
     states, table, bias = projection(parameters, architecture, hidden, dtype)
     return (states.astype(dtype) @ table.astype(dtype).T).astype(jnp.float32) + bias
 
 
 def _numbers(a: Architecture, input_ids, documents):
-    """The position of each token, int32 [1 or batch, sequence], anew with each document.
-
-    RoBERTa counts what is not padding, from after the padding's id, which padding itself has.
-    """
+    """The position of each token, int32 [1 or batch, sequence], anew with each document; RoBERTa
+    counts what is not padding, from after the padding's id."""
     counted = jnp.ones_like(input_ids[:1]) if a.padding is None else input_ids != a.padding
     counted = counted.astype(jnp.int32)
     number = jnp.cumsum(counted, axis=1)
@@ -202,8 +192,7 @@ def _norm(parameters: Parameters, name: str, x, epsilon: float):
 
 
 def dense_product(parameters: Parameters, name: str, x, dtype):
-    """`x` [..., inputs] by the weights `name`, and its bias if there is one: [..., outputs] in
-    `dtype`."""
+    """`x` [..., inputs] by the weights `name`, plus bias if any: [..., outputs] in `dtype`."""
     bias = parameters.get(f"{name}.bias")
     weight, bias = jax.tree.map(lambda w: w.astype(dtype), (parameters[f"{name}.weight"], bias))
     return _product(x.astype(dtype), weight, bias)
@@ -211,11 +200,8 @@ def dense_product(parameters: Parameters, name: str, x, dtype):
 
 @jax.custom_vjp
 def _product(x, weight, bias):
-    """`x` [..., inputs] · `weight`ᵀ [inputs, outputs] + `bias` [outputs] or None.
-
-    Its gradient is written out for XLA on a CPU, which adds up columns at a tenth of the speed of a
-    product with ones, and turns a large factor at a tenth of the speed of a small one.
-    """
+    """`x` [..., inputs] · `weight`ᵀ + `bias` (or None), with a gradient written out for XLA on a
+    CPU, which adds up columns, and turns a large factor, at a tenth of the speed."""
     return x @ weight.T if bias is None else x @ weight.T + bias
 
 
@@ -237,10 +223,10 @@ _product.defvjp(_product_forward, _product_backward)
 
 
 def dropped(x, rate: float, key):
-    """`x` with a share `rate` of zeros and the rest as much larger; as it is without a key.
+    """`x` with a share `rate` of zeros and the rest scaled up; unchanged without a key.
 
-    What is dropped is a hash of its place and the key. A generator of numbers as good as those of
-    jax.random takes a CPU several times as long, and more room than the rest of a layer.
+    What is dropped is a hash of its place and the key: jax.random takes a CPU several times as
+    long, and more memory than the rest of a layer.
     """
     if key is None or not rate:
         return x
@@ -249,9 +235,9 @@ def dropped(x, rate: float, key):
 
 
 def _hashes(key, shape):
-    """uint32 of `shape`, by two rounds of the hash lowbias32 (Wellons, "Prospecting for hash
-    functions", 2018) of places, with one word of the `key`, uint32 [2], before each. Places begin
-    anew after 2**32."""
+    """uint32 of `shape`: two rounds of the hash lowbias32 (Wellons, "Prospecting for hash
+    functions", 2018) of places modulo 2**32, with one word of the `key`, uint32 [2], before
+    each."""
     places = jnp.zeros(shape, jnp.uint32)
     for axis, size in enumerate(shape):
         places = places * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
@@ -270,8 +256,8 @@ def _at(x, chosen):
 
 
 def _rotation(number, width: int, theta: float):
-    """Cosines and sines [1 or batch, sequence, 1, width / 2] of a head's rotary positions
-    (Su et al., "RoFormer", 2021)."""
+    """Cosines and sines [1 or batch, sequence, 1, width / 2] of rotary positions (Su et al.,
+    2021)."""
     frequencies = theta ** (-jnp.arange(0, width, 2, dtype=jnp.float32) / width)
     angles = number[:, :, None, None].astype(jnp.float32) * frequencies
     return jnp.cos(angles), jnp.sin(angles)
@@ -286,10 +272,8 @@ def _rotated(x, rotation):
 
 
 def _attention(query, key, value, queries: Tokens, keys: Tokens, reach, rate: float, dropout_key):
-    """Softmax attention, [batch, queries, heads, width] of each, to what may be seen.
-
-    Not jax.nn.dot_product_attention: it cannot drop, and on a CPU takes half as long again.
-    """
+    """Softmax attention [batch, queries, heads, width]; jax.nn.dot_product_attention cannot drop,
+    and on a CPU takes half as long again."""
     mask = keys.seen[:, None, None, :]
     if keys.document is not None:
         mask &= queries.document[:, None, :, None] == keys.document[:, None, None, :]
@@ -309,11 +293,8 @@ def _whole_attention(query, key, value, queries, keys, reach, rate, dropout_key)
 
 
 def _attention_by_queries(query, key, value, queries, keys, reach, rate, dropout_key):
-    """`_attention` of some queries at a time, whose scores are made again for the gradient.
-
-    Memory grows with the length of a row and not with its square. All keys of a query are at hand,
-    so that nothing has to be put right as in FlashAttention (Dao et al., 2022, arXiv 2205.14135).
-    """
+    """`_attention` of some queries at a time, whose scores are made again for the gradient: memory
+    grows with the length of a row and not with its square."""
     batch, length = query.shape[:2]
     dtype = query.dtype
     # The gradients of all blocks are added up, which bfloat16 is too short for.
@@ -339,11 +320,11 @@ def _attention_by_queries(query, key, value, queries, keys, reach, rate, dropout
 
 
 def _local_attention(query, key, value, queries, keys, reach, rate, dropout_key):
-    """`_attention` of blocks of the row to themselves and their two neighbours.
+    """`_attention` of blocks of the row to themselves and their two neighbours, so that memory
+    grows with the length of a row and not with its square.
 
-    Blocks are the shortest that divide the row and are no shorter than `reach`, so that memory
-    grows with the length of a row and not with its square. Rows too short for it, or that nothing
-    divides, are attended whole.
+    Blocks are the shortest that divide the row and are no shorter than `reach`; rows too short for
+    it, or that nothing divides, are attended whole.
     """
     batch, length = query.shape[:2]
     size = next((n for n in range(max(reach, 1), length) if length % n == 0), length)

@@ -15,9 +15,8 @@ from mlm.model.architecture import Architecture, parameter_shapes
 def initial_parameters(architecture: Architecture, key) -> dict[str, jax.Array]:
     """Weights float32 by name, a function of the random `key` alone.
 
-    Norms begin with ones, biases with zeros, the rest is normal with the configuration's
-    initializer_range. What ModernBERT adds to the residual, and its head, begin smaller by
-    √(2 · layers), as its authors have it.
+    Norms begin with ones, biases with zeros, the rest is normal with initializer_range. What
+    ModernBERT adds to the residual, and its head, begin smaller by √(2 · layers), as in its paper.
     """
     a, found = architecture, {}
     shapes = parameter_shapes(a)
@@ -34,9 +33,9 @@ def initial_parameters(architecture: Architecture, key) -> dict[str, jax.Array]:
 
 
 def read_parameters(path: str | Path, architecture: Architecture) -> dict[str, np.ndarray]:
-    """The weights in a safetensors file, float32 by name; what else is in it is left there.
+    """The architecture's weights in a safetensors file, float32 by name.
 
-    Raises MlmError if one is missing or has another shape than the architecture's.
+    Raises MlmError if one is missing or has another shape.
     """
     from safetensors.numpy import load_file
 
@@ -60,8 +59,7 @@ def read_exported(directory: str | Path) -> tuple[Architecture, dict[str, np.nda
     """Architecture and weights, float32 by name, of a directory with config.json and
     model.safetensors.
 
-    Raises MlmError if a file is missing or damaged, or a weight of the architecture is not there
-    or has another shape, and ConfigError for an architecture that is not built here.
+    Raises as `read_parameters`, and ConfigError for an architecture that is not built here.
     """
     architecture = Architecture.of(read_json(Path(directory) / "config.json"))
     return architecture, read_parameters(Path(directory) / "model.safetensors", architecture)

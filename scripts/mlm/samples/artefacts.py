@@ -8,11 +8,8 @@ from mlm.foundations.typed_artefacts import Artefact
 
 @dataclass(frozen=True)
 class ShardSummary(Artefact):
-    """The file beside a shard.
-
-    `tokens_in` was counted as the tokens left the tokenizer, `num_tokens` as samples were
-    written; `first_document` and `documents` are the range that the shard was made from.
-    """
+    """The file beside a shard: `tokens_in` counts what left the tokenizer, `num_tokens` what was
+    written; `first_document` and `documents` are the range that it was made from."""
 
     split: str
     shard: int
@@ -63,10 +60,8 @@ class PreviewToken:
 
 @dataclass(frozen=True)
 class PreviewSample:
-    """Sample `index` of the split: its text, the text as masked, and every token.
-
-    `turn` is its number, from 1, in the order in which the first epoch uses the samples.
-    """
+    """Sample `index` of the split: its text, plain and masked, and its tokens; `turn` is its
+    number, from 1, in the order of the first epoch."""
 
     index: int
     turn: int
@@ -96,9 +91,8 @@ class LeftOut:
 class HolesOfRun(Artefact):
     """results/holes/{run}.json: the tokens of the train split that a run is trained without.
 
-    `documents`, `tokens` and `samples` count each once, even if several items name it. `holes` are
-    (sample, begin, end), in ascending order. `manifest` is the sha256 of the manifest whose samples
-    they are in.
+    `documents`, `tokens` and `samples` count each once. `holes` are (sample, begin, end),
+    ascending, in the samples of the manifest whose sha256 is `manifest`.
     """
 
     run: str

@@ -1,8 +1,5 @@
-"""Blocks of a shard: runs of records that can be read from the middle of the file.
-
-A block is `BLOCK_SAMPLES` records, the last of a shard what is left. Its offset is the byte at
-which its first record starts.
-"""
+"""Blocks of a shard, runs of `BLOCK_SAMPLES` records (the last may be shorter) that can be read
+from the middle of the file: a block's offset is the byte at which its first record starts."""
 
 import io
 from dataclasses import dataclass
@@ -23,11 +20,8 @@ _REMEDY = (
 
 @dataclass(frozen=True)
 class ShardBlocks:
-    """One shard, read by blocks.
-
-    `path` is a file here or in object storage, `name` its name in messages; `offsets` [blocks]
-    are those of the manifest.
-    """
+    """One shard, read by blocks: `path` is a file here or in object storage, `name` its name in
+    messages, `offsets` [blocks] those of the manifest."""
 
     path: str
     name: str

@@ -25,10 +25,10 @@ Span = tuple[int, int, int]
 def document_spans(
     manifest: Manifest, root: str | Path, encoder: Encoder, texts: Mapping[int, str]
 ) -> dict[int, list[Span]]:
-    """By the number of each document of `texts`, the spans that it takes, in order.
+    """The spans in order, by the number of each document of `texts`.
 
-    `root` is the directory that the manifest's paths are relative to. Raises MlmError if a shard
-    is not what the manifest says, or does not hold a document as `encoder` divides it.
+    The manifest's paths are relative to `root`. Raises MlmError if a shard is not what the manifest
+    says, or does not hold a document as `encoder` divides it.
     """
     found, first, length = {}, 0, manifest.sequence_length
     for number, entry in enumerate(manifest.shards):
@@ -74,8 +74,8 @@ def merged_spans(spans: list[Span]) -> list[Span]:
 
 @dataclass(frozen=True)
 class TrainSplit:
-    """The files of the train split: the description of its texts, which are beside it, the
-    manifest, and the tokenizer of its shards; and the settings that the corpus was made with."""
+    """The files of the train split: the description beside its texts, the manifest, its shards'
+    tokenizer; and the settings of its corpus."""
 
     described: str | Path
     manifest: str | Path

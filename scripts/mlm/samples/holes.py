@@ -1,8 +1,8 @@
 """Tokens of the train split that a run is trained without: `pretraining.forget`.
 
-A hole is as long as what stood there, so that packing, order and all keyed random numbers stay what
-they were. It is padding that nothing attends to and nothing is asked for in. Which of the other
-tokens are asked for is decided before: it is what the run without holes is asked for.
+A hole is padding, as long as the removed tokens, that nothing attends to and nothing is asked for
+in. Packing, order, all keyed random numbers and the targets elsewhere are those of the run without
+holes.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from mlm.samples.artefacts import HolesOfRun
 
 @dataclass(frozen=True, eq=False)
 class Holes:
-    """Tokens `begins` to `ends` of the samples with the indices `samples`, int64 [holes] each, in
-    ascending order; `padding_id` stands in their place."""
+    """Tokens `begins` to `ends` of the samples with the indices `samples`, ascending, int64 [holes]
+    each; `padding_id` replaces them."""
 
     samples: np.ndarray
     begins: np.ndarray
@@ -56,10 +56,8 @@ class Holes:
         return value_sha256(self.spans)
 
     def within(self, index, length: int):
-        """Which tokens of the samples `index` [batch] are in a hole, bool [batch, length].
-
-        Of arrays of NumPy or of JAX, whose kind the result is of.
-        """
+        """Which tokens of the samples `index` [batch], an array of NumPy or of JAX, are in a hole:
+        bool [batch, length] of the same kind."""
         xp = index.__array_namespace__()
         index = index.astype(xp.uint32)
         samples, begins, ends = (
@@ -79,10 +77,8 @@ class Holes:
         return int(np.unique(self.samples, return_counts=True)[1].max(initial=0))
 
     def punched(self, batch: dict, index) -> dict:
-        """A batch of `mask_batch`, of the samples `index`, with the holes.
-
-        What was asked for in them has the weight 0.
-        """
+        """A batch of `mask_batch`, of the samples `index`, with the holes; targets in them have the
+        weight 0."""
         xp, pad = index.__array_namespace__(), self.padding_id
         hole = self.within(index, batch["input_ids"].shape[1])
         asked = xp.take_along_axis(hole, batch["positions"], axis=1)

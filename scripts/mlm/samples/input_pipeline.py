@@ -68,11 +68,8 @@ def reading_in_words() -> Iterator[None]:
 
 
 def training_batches(shards: ShardFiles, plan: MaskingPlan, order: BatchOrder) -> tf.data.Dataset:
-    """The batches, masked.
-
-    Beside what `mask_batch` returns, `weights` are divided by the number of predictions in
-    the whole batch, so that the sum of the replicas' losses is the batch's mean.
-    """
+    """The batches of `mask_batch`; `weights` are divided by the number of predictions in the whole
+    batch, so that the sum of the replicas' losses is the batch's mean."""
 
     @as_written
     def masked(epoch, index, ids, attention):
@@ -85,8 +82,6 @@ def training_batches(shards: ShardFiles, plan: MaskingPlan, order: BatchOrder) -
 
 
 def _masked(ids, attention, index, plan: MaskingPlan, seed: int, epoch) -> dict[str, tf.Tensor]:
-    """`mask_batch` on the host, of tensors."""
-
     def on_host(*arrays):
         found = mask_batch(*arrays[:3], plan, seed, arrays[3])
         return [found[name] for name in _MASKED]
@@ -110,9 +105,8 @@ def evaluation_batches(
 ) -> tf.data.Dataset:
     """Batches of the split in order, with masks that depend on (seed, sample index) alone.
 
-    All samples, or `samples` of them at equal distances, which are kept in memory. All batches are
-    of one shape: the last is filled up with rows of weight 0. Adds `sample_index` [batch] int64, -1
-    for the filling.
+    All samples, or `samples` of them at equal distances, which are kept in memory. The last batch
+    is filled up with rows of weight 0. Adds `sample_index` [batch] int64, -1 for the filling.
     """
     shape = (batch_size,)
     stored = tf.data.Dataset.from_generator(
@@ -137,9 +131,8 @@ def replica_shares(
 ) -> tf.data.Dataset:
     """One element for each replica that the input worker `context` feeds, batch after batch.
 
-    Replica r gets samples r × share to (r + 1) × share of every global batch. Each worker
-    reads the whole stream and keeps its part, so that neither the number of workers nor that
-    of the shards shapes what is trained on.
+    Replica r gets samples r × share to (r + 1) × share of every global batch, whatever the number
+    of workers and of shards: each worker reads the whole stream and keeps its part.
     """
     local = context.num_replicas_in_sync // context.num_input_pipelines
     share = global_batch_size // context.num_replicas_in_sync

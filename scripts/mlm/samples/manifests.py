@@ -1,7 +1,6 @@
 """The manifest: what a split's shards are, and the check that they are still that.
 
-`results/manifests/{split}.json` is the edge between the data stages and their consumers. It
-is written last; whoever reads a shard checks it against the manifest first.
+`results/manifests/{split}.json` is written last, and is all that consumers depend on.
 """
 
 import os
@@ -17,12 +16,8 @@ from mlm.samples.object_storage import file_size, is_remote
 
 @dataclass(frozen=True)
 class ShardEntry:
-    """One shard: `path` is relative to the project's root, or as `shards.prebuilt` gave it.
-
-    `num_tokens` counts real tokens (mask 1), `num_padding` the others; `num_bytes` and
-    `sha256` are those of the file. `block_offsets` are the bytes at which its blocks start
-    (`mlm.samples.blocks`).
-    """
+    """One shard: `path` is relative to the project's root, or as `shards.prebuilt` gave it;
+    `num_tokens` counts mask 1, `num_padding` mask 0; at `block_offsets` its blocks start."""
 
     name: str
     path: str
@@ -38,10 +33,8 @@ class ShardEntry:
 class Manifest(Artefact):
     """All shards of a split, in order, and their totals.
 
-    `corpus_sha256` and `documents` are None if the shards were not made from a corpus,
-    `tokenizer_sha256` where it is not known which tokenizer made them. `group_by` is what the
-    groups in the samples are called (speech, document, a column's name); None if the samples
-    carry none.
+    `corpus_sha256`, `documents` and `tokenizer_sha256` are None if they are not known. `group_by`
+    is what the groups in the samples are called; None if the samples carry none.
     """
 
     split: str
@@ -59,10 +52,7 @@ class Manifest(Artefact):
 
     @classmethod
     def read(cls, path: str | os.PathLike) -> Self:
-        """The manifest in `path`.
-
-        Raises MlmError as for every artefact, and if the totals are not those of the shards.
-        """
+        """Raises MlmError as for every artefact, and if the totals are not those of the shards."""
         manifest = super().read(path)
         for key, total in totals(manifest.shards).items():
             if total != getattr(manifest, key):
@@ -74,18 +64,16 @@ class Manifest(Artefact):
 
 
 def project_root(path: str | os.PathLike) -> Path:
-    """The directory above `results/manifests/`, which the shards' paths are relative to.
-
-    "." in a project's own directory, and for a manifest at any other place; below
-    .snakemake/storage if results are in a bucket and Snakemake has fetched them.
-    """
+    """The directory above `results/manifests/`, which the shards' paths are relative to: below
+    .snakemake/storage if Snakemake has fetched results from a bucket, "." for a manifest
+    elsewhere."""
     place = Path(path)
     return place.parents[2] if place.parts[-3:-1] == ("results", "manifests") else Path()
 
 
 def shards_root(manifest: Manifest, path: str | os.PathLike) -> Path:
-    """The directory that the paths in the manifest at `path` are relative to: for shards that were
-    made elsewhere the working directory, as in `shards.prebuilt`."""
+    """The directory that the paths in the manifest at `path` are relative to: for prebuilt shards
+    the working directory."""
     return Path() if manifest.corpus_sha256 is None else project_root(path)
 
 
@@ -104,8 +92,8 @@ def check_sequence_length(manifest: Manifest, expected: int) -> None:
 
 
 def shard_problem(shard: ShardEntry, file: str | os.PathLike) -> str | None:
-    """What is wrong with a shard's file, or None; of one in object storage, the size is checked and
-    not the content, which would have to be downloaded."""
+    """What is wrong with a shard's file, or None; in object storage only the size is checked, since
+    the content would have to be downloaded."""
     size = file_size(str(file))
     if size is None:
         return f"{shard.path}: is missing"
@@ -133,8 +121,7 @@ def shards_remedy(*manifests: Manifest) -> str:
 
 
 def check_shards(manifest: Manifest, root: str | os.PathLike = ".") -> None:
-    """Raise MlmError, naming every shard that is not what the manifest says; `root` is the
-    directory that the shards' paths are relative to."""
+    """Raise MlmError, naming every shard below `root` that is not what the manifest says."""
     found = [shard_problem(shard, place_of(shard, root)) for shard in manifest.shards]
     if problems := [problem for problem in found if problem]:
         raise MlmError(

@@ -1,14 +1,13 @@
 """Which tokens are predicted, and what the model sees in their place.
 
-The choice and the 80/10/10 replacement follow Devlin et al., "BERT" (2019), section 3.1; new
-masks in every epoch follow Liu et al., "RoBERTa" (2019). Whole words are drawn by systematic
-sampling: laid end to end in random order, those are chosen whose point falls into a window of the
-share's length. A sample's mask is a function of (seed, epoch, index of the sample) alone.
+The choice and the 80/10/10 replacement follow Devlin et al., "BERT" (2019), section 3.1; new masks
+in every epoch follow Liu et al., "RoBERTa" (2019). Whole words are drawn by systematic sampling. A
+sample's mask is a function of (seed, epoch, index of the sample) alone.
 
-Written once, for arrays of NumPy and of JAX. What is drawn, compared and sorted are integers, so
-that a host and an accelerator choose the same tokens, to the last bit. Random bits are a function
-of a key and a counter (`threefry`): the generators of TensorFlow and JAX take one key a call, and
-TensorFlow's draws other bits under XLA than without.
+Written once, for arrays of NumPy and of JAX. All that is drawn, compared and sorted are integers,
+so that a host and an accelerator choose the same tokens. Random bits are a function of a key and a
+counter (`threefry`): TensorFlow's and JAX's generators take one key a call, and TensorFlow's draws
+other bits under XLA than without.
 """
 
 import math
@@ -45,8 +44,8 @@ _WHOLE_WORD_ROOM = 8
 class MaskingPlan:
     """All that masking needs besides the sample itself.
 
-    `special_ids` are never chosen and never put in as random tokens. `word_starts` says of
-    each id whether a word starts with it ([vocabulary_size], needed for whole words only).
+    `special_ids` are never chosen and never put in. `word_starts` [vocabulary_size], for whole
+    words only, says whether a word starts with an id.
     """
 
     mlm_probability: float
@@ -64,12 +63,8 @@ class MaskingPlan:
 
     @property
     def slots(self) -> int:
-        """Prediction slots in a sequence.
-
-        Of n eligible tokens in a sequence, mlm_probability × n are chosen, rounded up or down at
-        random, so that ceil(mlm_probability × length) slots hold every choice. Whole words come to
-        as many on average, and to fewer than the longest word more, which the extra room is for.
-        """
+        """Prediction slots in a sequence: all that can be chosen, if words are no longer than the
+        extra room for whole words."""
         if self.fixed_slots is not None:
             return min(self.fixed_slots, self.sequence_length)
         needed = math.ceil(self.mlm_probability * self.sequence_length - 1e-9)
@@ -138,13 +133,12 @@ def mask_batch(
     `input_ids` and `attention_mask` are [batch, sequence], arrays of NumPy or of JAX, whose kind
     the results are of. `sample_index` is [batch] and below 2^32, `epoch` a number or [batch].
     Returns
-      input_ids       [batch, sequence] int32, with the replacements
-      attention_mask  [batch, sequence] int32
-      positions       [batch, slots] int32, where predictions are asked for
-      labels          [batch, slots] int32, the tokens that stood there
-      weights         [batch, slots] float32, 1 for a slot in use, else 0
-      overflow        [batch] int32, chosen tokens that found no slot (left unmasked; a word as
-                      a whole)
+
+    - input_ids, attention_mask [batch, sequence] int32, with the replacements
+    - positions [batch, slots] int32, where predictions are asked for
+    - labels [batch, slots] int32, the tokens that stood there
+    - weights [batch, slots] float32, 1 for a slot in use, else 0
+    - overflow [batch] int32, chosen tokens that found no slot (left unmasked; a word as a whole)
     """
     xp = input_ids.__array_namespace__()
     input_ids, attention_mask = input_ids.astype(xp.int32), attention_mask.astype(xp.int32)
@@ -199,11 +193,8 @@ def _replacements(xp, input_ids, kind, token, plan: MaskingPlan):
 
 
 def _single_tokens(xp, score, rounding, _input_ids, eligible, plan: MaskingPlan):
-    """Places by rank and which ranks are chosen, [batch, sequence], and the overflow [batch].
-
-    Of n eligible tokens, those with the lowest scores are chosen, mlm_probability × n of them,
-    rounded up or down at random.
-    """
+    """Places by rank and which ranks are chosen, [batch, sequence], and the overflow [batch]: those
+    with the lowest scores, mlm_probability of them, rounded up or down at random."""
     share, half = _parts(plan.mlm_probability), _SHARE_BITS // 2
     count = xp.sum(eligible, axis=1, dtype=xp.uint32)
     # n × share + random, in two halves that 32 bits hold.
@@ -219,12 +210,9 @@ def _whole_words(xp, score, rounding, input_ids, eligible, plan: MaskingPlan):
     """As `_single_tokens`, of whole words.
 
     A sample's n eligible tokens are laid in a circle, word after word in the order of their first
-    tokens' scores. A word that takes the places c to c + s is chosen where its point c + u × s lies
-    in the window [v × n, v × n + p × n), with p = mlm_probability. u and v are uniform in [0, 1),
-    one of each in a sample: every word, long or short, is chosen with the probability p, so that
-    the tokens chosen come to p × n in expectation. Of the words at the window's two ends, one with
-    a part e outside is chosen where u × s >= e, the other where (1 - u) × s >= e, so that together
-    fewer tokens lie outside than the longer has.
+    tokens' scores. A word that takes the places c to c + s is chosen if its point c + u × s lies in
+    the window [v × n, v × n + p × n), with p = mlm_probability and u, v uniform in [0, 1), drawn
+    once for a sample: every word is chosen with the probability p, and p × n tokens in expectation.
     """
     length, slots = plan.sequence_length, plan.slots
     # Distances in parts of a token, as small as 31 bits allow.
@@ -249,11 +237,8 @@ def _whole_words(xp, score, rounding, input_ids, eligible, plan: MaskingPlan):
 
 
 def _runs_of_words(xp, score, word, eligible):
-    """Places by ascending score, and for each rank its word's first and last rank.
-
-    All are [batch, sequence]; the tokens of a word have one score, and those that are not
-    eligible come last.
-    """
+    """Places by ascending score (one a word; not eligible ones last), and for each rank its word's
+    first and last rank: [batch, sequence] each."""
     length = score.shape[1]
     order = xp.argsort(score, axis=1, stable=True)
     words = xp.take_along_axis(xp.where(eligible, word, -1), order, axis=1)
@@ -281,8 +266,7 @@ def threefry(key: tuple, counter: tuple) -> tuple:
     """Two words of 32 random bits for each counter: Threefry-2x32 with 20 rounds, after Salmon,
     Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 
-    `key` and `counter` are pairs of uint32 arrays, of one dimension or more, that broadcast
-    against each other; the two results are uint32 of the common shape.
+    `key` and `counter` are pairs of uint32 arrays that broadcast; so are the results.
     """
     k0, k1 = key
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
@@ -297,11 +281,8 @@ def threefry(key: tuple, counter: tuple) -> tuple:
 
 
 def below(bits, count: int):
-    """Whole numbers from 0 to `count` - 1 of 32 random bits each: bits × count / 2^32.
-
-    No division, and a bias below count / 2^32 (Lemire, "Fast random integer generation in an
-    interval", 2019). In halves of 16 bits, since JAX has no integers of 64 bits by default.
-    """
+    """Whole numbers from 0 to `count` - 1: 32 random bits × count / 2^32 (Lemire, 2019, "Fast random
+    integer generation in an interval"), by halves: by default JAX has no 64-bit integers."""
     low, high = count & 0xFFFF, count >> 16
     middle = (bits >> 16) * low + ((bits & 0xFFFF) * low >> 16)
     other = (bits & 0xFFFF) * high + (middle & 0xFFFF)

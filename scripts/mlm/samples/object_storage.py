@@ -1,7 +1,4 @@
-"""Files in a directory here or under a gs:// prefix, by one interface.
-
-gs:// goes through google-cloud-storage, which is not imported for a local path.
-"""
+"""Files in a directory here or, by google-cloud-storage, under a gs:// prefix."""
 
 import glob
 import os
@@ -23,10 +20,8 @@ def is_remote(path: str) -> bool:
 
 
 def list_files(place: str) -> list[str]:
-    """The paths of all files right in directory `place`, or starting with the prefix `place`.
-
-    Sorted. Subdirectories are not entered. Raises MlmError if gs:// cannot be read.
-    """
+    """The sorted paths of all files directly in directory `place`, or starting with the prefix
+    `place`; MlmError if gs:// cannot be read."""
     if is_remote(place):
         with _in_words("list", place):
             found = _objects(place)

@@ -1,8 +1,5 @@
-"""Packing: documents' tokens, one after the other, cut into samples of a fixed length.
-
-The usual way to fill every position in masked-language-model pretraining (RoBERTa's
-FULL-SENTENCES without the limit of a document; Liu et al., 2019, section 4.2).
-"""
+"""Packing: documents' tokens, one after the other, cut into samples of a fixed length (RoBERTa's
+FULL-SENTENCES without the limit of a document; Liu et al., 2019, section 4.2)."""
 
 import numpy as np
 
@@ -19,10 +16,8 @@ class Packer:
         self._tokens, self._groups = np.zeros(0, np.int32), np.zeros(0, np.int64)
 
     def add(self, tokens: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The samples that `tokens` [m] int32 complete, and the group of each of their tokens.
-
-        `groups` [m] int64; the results are [n, sequence_length], and n may be 0.
-        """
+        """The samples [n, sequence_length] that `tokens` [m] int32 complete, and the groups of
+        their tokens, of `groups` [m] int64."""
         rows = []
         for name, new in (("_tokens", tokens), ("_groups", groups)):
             stream = np.concatenate((getattr(self, name), new))
@@ -32,10 +27,8 @@ class Packer:
         return rows[0], rows[1]
 
     def finish(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """The last sample, padded, [1, sequence_length], its groups, and its number of tokens.
-
-        If no token waits, both are [0, sequence_length].
-        """
+        """The last sample, padded, [1, sequence_length] ([0, sequence_length] if no token waits),
+        its groups, and its number of tokens."""
         waiting = len(self._tokens)
         missing = -waiting % self.sequence_length
         tokens, groups = self.add(

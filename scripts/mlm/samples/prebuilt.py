@@ -1,8 +1,7 @@
 """Shards that were made elsewhere: found by their names, read through, and given a manifest.
 
-The names are those of the published TPU recipe for masked language models in transformers'
-examples: `name-<shard>-<samples>.tfrecord`. Shard and sample counts are never taken from a
-name; the name only has to agree with what the file holds.
+They are called `name-<shard>-<samples>.tfrecord`, as in transformers' TPU example of masked
+language modelling; what they hold is counted, and a name must agree.
 """
 
 import itertools
@@ -69,8 +68,7 @@ def find_shards(place: str, split: str) -> list[PrebuiltShard]:
 def prebuilt_manifest(split: str, place: str, schema: SampleSchema) -> Manifest:
     """The manifest of the shards in `place`, each record of which was checked.
 
-    Raises MlmError, naming every bad shard and record, if one is not what `schema` or its name
-    says.
+    Raises MlmError, naming every record that is not what `schema`, or its shard's name, says.
     """
     shards = find_shards(place, split)
     print(
@@ -104,7 +102,6 @@ def prebuilt_manifest(split: str, place: str, schema: SampleSchema) -> Manifest:
 
 
 def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, list[str]]:
-    """A shard's manifest entry, and every problem found in it."""
     offsets, problems = (), []
     with local_copy(shard.path) as file, file.open("rb") as stream:
         if stream.read(2) == b"\x1f\x8b":

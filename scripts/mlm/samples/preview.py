@@ -18,10 +18,8 @@ FIRST_EPOCH = 0
 
 
 def chosen_samples(manifest: Manifest, count: int) -> list[tuple[int, int]]:
-    """(shard, place in it) of `count` samples, spread over the shards; fewer if there are.
-
-    Each shard gives its first ones, so that nothing else of it has to be read.
-    """
+    """(shard, place in it) of `count` samples, or all there are: the first ones of each shard, so
+    that little is read."""
     chosen: list[tuple[int, int]] = []
     for place in range(max((s.num_samples for s in manifest.shards), default=0)):
         long_enough = [i for i, s in enumerate(manifest.shards) if s.num_samples > place]
@@ -40,11 +38,11 @@ def preview_samples(
     count: int,
     root: str | Path = ".",
 ) -> list[PreviewSample]:
-    """`count` samples of a split, masked as training masks them in its first epoch.
+    """`count` samples of a split, masked as the training with `order` masks them in its first
+    epoch, without the padding at their ends.
 
-    `order` is that of the training, whose seed is also that of the masks. `tokenizer` is
-    transformers' fast tokenizer. Padding at the end is not shown. Raises MlmError if a shard is not
-    what the manifest says.
+    `tokenizer` is transformers' fast tokenizer. Raises MlmError if a shard is not what the manifest
+    says.
     """
     chosen = chosen_samples(manifest, count)
     for shard in (manifest.shards[number] for number in sorted({number for number, _ in chosen})):

@@ -41,8 +41,7 @@ def write_shard(
     """Write shard `number` of `shards` and, after it, its summary beside it (.json); the bytes
     depend on no thread count.
 
-    Memory is bounded by `section.read_batch` documents. Raises MlmError if there are fewer
-    documents than shards, and RuntimeError if a token was lost on the way.
+    Raises MlmError if there are fewer documents than shards, RuntimeError if a token was lost.
     """
     _check(encoder, tokenizer_json, corpus, split, shards)
     documents = document_range(len(corpus), number, shards)
@@ -74,8 +73,6 @@ def write_shard(
 def _check(
     encoder: Encoder, tokenizer: str | os.PathLike, corpus: SplitDocuments, split: str, shards: int
 ) -> None:
-    """Raise MlmError if the padding token has no id of its own within the vocabulary, or the
-    documents do not suffice."""
     ids, size, documents = encoder.special_ids, encoder.vocabulary_size, len(corpus)
     same = [n for n in ("cls", "sep", "unk", "mask") if getattr(ids, n) == ids.pad]
     if not 0 <= ids.pad < size or same:

@@ -1,16 +1,14 @@
 """Which sample is used when, as a formula: known for any step without reading data.
 
-A split is cut into blocks of consecutive records, at most `BLOCK_SAMPLES` of one shard. Every epoch
-orders the blocks of all shards anew, takes so many of them at a time as a group, and orders the
-samples of a group among themselves. So reading takes whole blocks, memory holds a group, and what
-stands together in the corpus is spread over the epoch. Both orders are keyed permutations: a value
-is a function of (seed, epoch, place) alone, and can be inverted.
+Every epoch orders the blocks of all shards (at most `BLOCK_SAMPLES` consecutive records) anew,
+takes so many at a time as a group, and orders the samples of a group among themselves. So reading
+takes whole blocks, and memory holds a group. Both orders are keyed permutations: functions of
+(seed, epoch, place) alone, which can be inverted.
 
-A permutation is a Feistel network, whose rounds can be undone whatever they compute (Luby and
-Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988), over the
-smallest even number of bits; what falls outside is permuted again until it falls inside (Black and
-Rogaway, "Ciphers with arbitrary finite domains", 2002). The rounds mix bits as SplitMix64 does
-(Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+A permutation is a Feistel network (Luby and Rackoff, 1988) over the smallest even number of bits;
+what falls outside is permuted again until it falls inside (Black and Rogaway, "Ciphers with
+arbitrary finite domains", 2002). The rounds mix bits as SplitMix64 does (Steele, Lea and Flood,
+"Fast splittable pseudorandom number generators", 2014).
 """
 
 from collections.abc import Iterator
@@ -79,7 +77,7 @@ class BlockGroup:
     """Blocks that are read together, and the order of their samples.
 
     `blocks` [blocks] are their numbers in the split, `ends` [blocks] the samples up to and with
-    each, and `first` the place of the group's first sample in the epoch.
+    each, `first` the place of the group's first sample in the epoch.
     """
 
     first: int
@@ -103,11 +101,8 @@ class BlockGroup:
 
 @dataclass(frozen=True)
 class SampleOrder:
-    """The order of a split's samples, epoch after epoch.
-
-    `shard_samples` are the samples of each shard, `window` those that are shuffled among
-    themselves: so many blocks make a group, and at least one.
-    """
+    """The order of a split's samples, epoch after epoch; `window` samples on average make a
+    group."""
 
     shard_samples: tuple[int, ...]
     seed: int
@@ -127,7 +122,6 @@ class SampleOrder:
 
     @cached_property
     def _group_blocks(self) -> int:
-        """So many hold `window` samples on average; the last block of a shard is shorter."""
         return max(1, self.window * int(self._first_block[-1]) // self.num_samples)
 
     def samples(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -185,7 +179,6 @@ class SampleOrder:
         return int(shards[0]), int(within[0])
 
     def _shards_of(self, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The shards of blocks, and their numbers in these."""
         shards = np.searchsorted(self._first_block, blocks, side="right") - 1
         return shards, blocks - self._first_block[shards]
 
@@ -222,10 +215,8 @@ class SampleOrder:
 
 @lru_cache(maxsize=4)
 def _group_starts(order: SampleOrder, epoch: int) -> np.ndarray:
-    """The place in the epoch of each group's first sample, and the epoch's end.
-
-    All blocks are full but the last of a shard: from where those stand follows the rest.
-    """
+    """The place in the epoch of each group's first sample, and the epoch's end; all blocks are full
+    except the last of a shard."""
     groups = order.num_groups
     last = np.unique(order._first_block[1:][np.diff(order._first_block) > 0]) - 1
     missing = BLOCK_SAMPLES - order._block_samples(last)

@@ -29,9 +29,8 @@ class Rows:
 class Samples(Rows):
     """Samples of a split: `index` [samples] is their place in it, from 0.
 
-    `input_ids` int32, `attention_mask` bool and `group` int64 are [samples, sequence]. `group`
-    says which tokens belong together, -1 at padding; where the shards do not say, it is the
-    sample's index.
+    `input_ids` int32, `attention_mask` bool and `group` int64 are [samples, sequence]. `group` is
+    -1 at padding, and the sample's index if the shards have no groups.
     """
 
     index: np.ndarray
@@ -45,8 +44,7 @@ def read_samples(
 ) -> Iterator[Samples]:
     """The samples of a split in order, or those with the indices `chosen`, in batches.
 
-    `root` is the directory that the manifest's paths are relative to. Raises MlmError for a damaged
-    record, a sample of another length, or another number of samples than the manifest's.
+    The manifest's paths are relative to `root`. Raises MlmError for damaged and unfit records.
     """
     progress = Progress(f"reading {manifest.split}", manifest.num_samples, "samples")
     for index, records in samples_in_order(ShardFiles.of(manifest, root), chosen):

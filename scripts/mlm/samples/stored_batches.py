@@ -1,9 +1,8 @@
 """A split's samples as stored, in the order in which training and validation use them.
 
-The stream of a run is epoch after epoch, each in its own order (`mlm.samples.shuffling`), cut
-into global batches without regard to epochs: every batch has the same shape and no sample is
-dropped. Batch k is a function of (manifest, seed, batch size, shuffle window, k), and beginning
-with it costs one group of samples.
+The stream of a run is epoch after epoch (`mlm.samples.shuffling`), cut into global batches without
+regard to epochs: every batch has the same shape and no sample is dropped. Batch k is a function of
+(manifest, seed, batch size, shuffle window, k); beginning with it costs one group of samples.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,8 +17,8 @@ from mlm.samples.shuffling import SampleOrder
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """Batches `start_step` to `steps` of a run, each of exactly `global_batch_size`, in an order
-    that `seed` and `shuffle_window` (samples) decide."""
+    """Batches `start_step` to `steps` of a run, each of `global_batch_size` samples, in an order
+    that `seed` and `shuffle_window` decide."""
 
     seed: int
     global_batch_size: int
@@ -28,7 +27,6 @@ class BatchOrder:
     steps: int
 
     def of_samples(self, shards: ShardFiles) -> SampleOrder:
-        """The order of the split's samples that the batches are cut from."""
         samples = tuple(shard.num_samples for shard in shards.blocks)
         return SampleOrder(samples, self.seed, self.shuffle_window)
 
@@ -49,10 +47,8 @@ class BatchOrder:
 
 
 def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
-    """(epoch, sample index, serialized record) of each batch, [batch].
-
-    While the samples of a group are handed out, those of the next are read.
-    """
+    """(epoch, sample index, serialized record) of each batch, [batch]; the next group is read
+    meanwhile."""
     samples = order.of_samples(shards)
     size = order.global_batch_size
     place, end = order.start_step * size, order.steps * size
@@ -85,8 +81,7 @@ def stored_batches(shards: ShardFiles, order: BatchOrder) -> Iterator[tuple]:
 def _read_group(
     shards: ShardFiles, order: SampleOrder, epoch: int, number: int
 ) -> tuple[int, int, np.ndarray, np.ndarray]:
-    """The epoch, the place of a group's first sample in the stream, and the indices and records
-    [samples] of all, in their order."""
+    """The epoch, the place of a group's first sample in the stream, and its indices and records."""
     group = order.group(epoch, number)
     records = np.empty(group.samples, object)
     for block, start, end in zip(group.blocks, group.starts, group.ends, strict=True):

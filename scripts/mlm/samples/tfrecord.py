@@ -1,16 +1,15 @@
 """TFRecord files of fixed-length token samples, written and read without TensorFlow.
 
-A TFRecord file is a sequence of records, each framed as
+A record is framed, little endian, as
 
-    uint64 length | uint32 masked crc32c of the length | data | uint32 masked crc32c of the data
+uint64 length | uint32 masked crc32c of the length | data | uint32 masked crc32c of the data
 
-(https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details), all little
-endian. The data is a serialised `tf.train.Example` with the int64 features `input_ids` and
-`attention_mask` and, if groups are known, `span_groups` and `span_lengths`: the runs of tokens of
-one group, in order. Map keys are sorted, as in protobuf's deterministic serialisation.
+(https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details). The data is a
+serialised `tf.train.Example` with the int64 features `input_ids` and `attention_mask` and, if
+groups are known, `span_groups` and `span_lengths`: the runs of tokens of one group, in order.
 
-TensorFlow's writer gives the same bytes. Importing it takes 5 s of processor time and 730 MB in the
-process of each shard, this module 0.2 s and 65 MB; and its reader names no record and no byte.
+TensorFlow's writer gives the same bytes, but its import takes 5 s and 730 MB in the process of each
+shard, this module's 0.2 s and 65 MB; and its reader names no record and no byte.
 """
 
 import os
@@ -87,9 +86,8 @@ def encode_samples(
 ) -> list[bytes]:
     """The framed record of each sample of a batch.
 
-    `input_ids` is [batch, sequence]; `real_tokens` [batch] says how many ids at the start of each
-    row have attention mask 1, the others having 0. `groups` [batch, sequence] are those of the
-    tokens, if they are known.
+    `input_ids` is [batch, sequence]; the first `real_tokens` [batch] ids of each row have attention
+    mask 1. `groups` [batch, sequence] are those of the tokens, if they are known.
     """
     records = []
     for row, tokens in enumerate(real_tokens.tolist()):
@@ -111,12 +109,8 @@ def encode_samples(
 
 
 class SampleWriter:
-    """Writes samples to one TFRecord file and counts what it wrote.
-
-    `num_samples`, `num_tokens` (mask 1), `num_padding` (mask 0) and `block_offsets` (the byte at
-    which each block of samples starts) hold at any time; `num_bytes` and `sha256` of the file after
-    `close`.
-    """
+    """Writes samples to one TFRecord file and counts them; `num_bytes` and `sha256` of the file are
+    known after `close`."""
 
     def __init__(self, path: str | os.PathLike):
         self._path, self._file = path, open(path, "wb")
@@ -137,7 +131,6 @@ class SampleWriter:
         self.num_padding += input_ids.size - tokens
 
     def close(self) -> None:
-        """Finish the file. Nothing may be written afterwards."""
         self._file.close()
         self.num_bytes, self.sha256 = os.stat(self._path).st_size, file_sha256(self._path)
 
@@ -149,11 +142,8 @@ class SampleWriter:
 
 
 def read_records(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """The data of each record of an open TFRecord file, its checksums verified.
-
-    `name` is what an error calls the file. Raises MlmError, with record and byte offset, for
-    a wrong checksum or a file that ends within a record.
-    """
+    """The data of each record of an open TFRecord file, its checksums verified; MlmError, with
+    record and byte offset, for a damaged file, which `name` names."""
     for _, data in framed_records(stream, name):
         yield data
 
@@ -182,21 +172,16 @@ def framed_records(stream: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
 
 
 def decode_samples(records: Iterable[bytes], sequence_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """`input_ids` and `attention_mask`, int64 [batch, sequence], of serialised Examples.
-
-    Raises SampleError, with the record's place in the batch, for a missing feature, one of
-    another type, or one of another length.
-    """
+    """`input_ids` and `attention_mask`, int64 [batch, sequence], of serialised Examples;
+    SampleError for a feature that is missing or of another type or length."""
     return _matrices(_int64_lists(records, _FEATURES), sequence_length)
 
 
 def decode_grouped_samples(
     records: Iterable[bytes], sequence_length: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As `decode_samples`, and the group of each token, -1 at padding.
-
-    Raises SampleError also if groups are missing or are not those of the sample's tokens.
-    """
+    """As `decode_samples`, and the group of each token, -1 at padding; SampleError also if groups
+    do not fit."""
     lists = _int64_lists(records, (*_FEATURES, *_SPANS))
     ids, mask = _matrices(lists, sequence_length)
     spans = zip(*(lists[name] for name in _SPANS), strict=True)

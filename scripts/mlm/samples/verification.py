@@ -25,10 +25,8 @@ _COUNTS = ("num_samples", "num_tokens", "num_padding")
 
 @dataclass(frozen=True)
 class SampleSchema:
-    """What every sample must be: so many ids below `vocabulary_size`.
-
-    `pad_id` is the id at every position whose mask is 0. `grouped`: each token has a group.
-    """
+    """What every sample must be: so many ids below `vocabulary_size`, `pad_id` where the mask is 0,
+    and if `grouped` a group for each token."""
 
     sequence_length: int
     vocabulary_size: int
@@ -46,17 +44,14 @@ class Scan:
     problems: list[str] = field(default_factory=list)
 
     def named_problems(self) -> list[str]:
-        """The first problems, and how many there are besides: a shard of the wrong kind has one in
-        every record."""
+        """The first problems, and how many others there are."""
         others = len(self.problems) - _NAMED
         return self.problems[:_NAMED] + ([f"and {others} problems more"] if others > 0 else [])
 
 
 def scan_shard(file: Path, schema: SampleSchema) -> Scan:
-    """Read every record of a TFRecord file, verify its checksums, compare it with `schema`.
-
-    Nothing can be read of a file after a record whose frame is damaged.
-    """
+    """Read every record of a TFRecord file, up to one whose frame is damaged, and compare it with
+    `schema`."""
     scan, batch = Scan(), []
     with file.open("rb") as stream:
         try:
@@ -108,11 +103,8 @@ def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
 def verify_split(
     manifest: Manifest, schema: SampleSchema, tokenizer_sha256: str, root: str | Path = "."
 ) -> SplitVerification:
-    """What the records of every shard of a split hold, and each difference from the manifest and
-    from the tokenizer that is there now.
-
-    `root` is the directory that the shards' paths are relative to.
-    """
+    """What the records of every shard of a split below `root` hold, and each difference from the
+    manifest and from the tokenizer that is there now."""
     problems, scans = [], []
     progress = Progress(f"{manifest.split}: verified", len(manifest.shards), "shards")
     if manifest.tokenizer_sha256 not in (None, tokenizer_sha256):
