@@ -281,8 +281,8 @@ def threefry(key: tuple, counter: tuple) -> tuple:
 
 
 def below(bits, count: int):
-    """Whole numbers from 0 to `count` - 1: 32 random bits × count / 2^32 (Lemire, 2019, "Fast random
-    integer generation in an interval"), by halves: by default JAX has no 64-bit integers."""
+    """Whole numbers from 0 to `count` - 1: 32 random bits × count / 2^32 (Lemire, "Fast random
+    integer generation in an interval", 2019) in halves: JAX has no 64-bit integers by default."""
     low, high = count & 0xFFFF, count >> 16
     middle = (bits >> 16) * low + ((bits & 0xFFFF) * low >> 16)
     other = (bits & 0xFFFF) * high + (middle & 0xFFFF)

@@ -29,11 +29,9 @@ class TrainingDigests:
 
 @dataclass(frozen=True)
 class WithoutDocuments:
-    """What of the train split the run was trained without (`pretraining.forget`).
-
-    `what` are the items of the configuration. `first_step` is the first update that would have used
-    one of the `tokens`, None if none would have. `holes` is a digest of where they were.
-    """
+    """What of the train split the run was trained without: `what` are the items of
+    `pretraining.forget`, `first_step` is the first update that would have used one of the `tokens`
+    (None: no update), `holes` a digest of where they were."""
 
     what: list[str]
     documents: int
@@ -47,12 +45,10 @@ class WithoutDocuments:
 class Training(Artefact):
     """What was trained how, without anything that differs between two runs of the same.
 
-    `engine` is "tensorflow" or "jax"; attention stays within what `attend` names, the "sample" or
-    the "document". `overflow` counts masked tokens that found no prediction slot. `code` is the
-    digest of the code that trained, added where the model is kept. `shuffle_window` is in samples,
-    None in the files of earlier versions. `without` is None if all of the train split was used.
-    `deterministic` is that of the engine in JAX on a GPU: whether a run like it has the same bits.
-    `processes` are those that trained together, None for one.
+    `attend` is "sample" or "document". `overflow` counts masked tokens that found no prediction
+    slot. `code`, the digest of the code that trained, is added where the model is kept.
+    `shuffle_window` is in samples. `without` is None if all of the train split was used,
+    `deterministic` on all but a GPU in JAX, `processes` if one trained alone.
     """
 
     run: str

@@ -46,8 +46,7 @@ class Branch:
 def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
     """The start of `run` in the `states` of `parent`, after `step` updates.
 
-    Raises MlmError if the two are not the same training up to there, and where one of them had
-    been shown by then what the other leaves out.
+    Raises MlmError unless both are the same training up to there, with the same documents left out.
     """
     found = differences(_shared(parent), _shared(run))
     if not found:

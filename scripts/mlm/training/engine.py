@@ -1,7 +1,5 @@
-"""What a training asks of the framework that computes it.
-
-Loop, log, schedule, saved states, export and pushes know this and nothing of TensorFlow or JAX.
-"""
+"""What a training asks of the framework that computes it: all that loop, states, export and pushes
+know of TensorFlow and JAX."""
 
 from typing import Protocol
 
@@ -13,8 +11,8 @@ from mlm.training.states import State
 
 
 class Devices(Protocol):
-    """Devices that are open: their kind ("cpu", "gpu" or "tpu"), the precision of products, how
-    many share a batch, what the framework calls that, and the processes that they belong to."""
+    """Open devices: their kind ("cpu", "gpu" or "tpu"), the precision of products, how many share a
+    batch, the framework's name for that, and their processes."""
 
     framework: str
     kind: str
@@ -40,11 +38,7 @@ class Engine(State, Protocol):
     head: str
 
     def start_from_counts(self) -> None:
-        """Let word embeddings and output bias begin at counts of the train split, beside positions
-        that differ in columns of their own, if the family can have that.
-
-        Raises MlmError if it cannot be read.
-        """
+        """`mlm.model.cooccurrence.begin_at_counts` of the model."""
 
     def advance(self, steps: int) -> dict[str, float]:
         """Make `steps` updates; the sums of their loss, accuracy and overflow, in float64.
@@ -64,11 +58,9 @@ class Engine(State, Protocol):
 
 def open_devices(engine: str, settings: Accelerator, batch: int) -> Devices:
     """The devices that `settings` ask for, opened by `engine`, "tensorflow" or "jax"; once in a
-    process, before the framework does anything else.
+    process, before all else. `batch` is the samples in one gradient of a replica.
 
-    `batch` is the number of samples of which a replica computes gradients at once.
-
-    Raises MlmError when there is no such device, saying what was looked for.
+    Raises MlmError if there is no such device.
     """
     if engine == "jax":
         from mlm.training.in_jax.devices import open_mesh

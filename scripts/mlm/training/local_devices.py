@@ -1,8 +1,7 @@
 """What this machine computes with, as its kernel and its environment tell; no TensorFlow.
 
-A TPU's chips are known by their PCI device numbers, as in JAX (jax/_src/hardware_utils.py).
-Google's vendor number alone is that of a cloud machine's network card and disks as well, and
-/dev/accel* is made by NVIDIA's newer drivers too.
+As in JAX (jax/_src/hardware_utils.py), a TPU is known by its PCI device numbers: cloud machines'
+network cards have Google's vendor number too, and NVIDIA's newer drivers make /dev/accel*.
 """
 
 import os
@@ -27,10 +26,7 @@ _NVIDIA_DEVICES = ("dev/nvidia0", "dev/nvidiactl", "dev/dxg")
 
 
 def local_tpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:
-    """What shows that this machine has a TPU, in words; None if nothing does.
-
-    `root` is the directory that holds `sys`.
-    """
+    """What shows that this machine has a TPU, in words, or None; `root` holds `sys`."""
     for vendor in sorted(Path(root).glob("sys/bus/pci/devices/*/vendor")):
         device = vendor.with_name("device")
         if _content(vendor) == _GOOGLE and (chip := _TPU_CHIPS.get(_content(device))):
@@ -40,11 +36,8 @@ def local_tpu(root: str | Path = "/", environment: Mapping[str, str] = os.enviro
 
 
 def local_gpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:
-    """What shows that this machine has an NVIDIA GPU; None without one, or where it is hidden.
-
-    `root` is the directory that holds `dev`. CUDA_VISIBLE_DEVICES hides GPUs where it is empty
-    or -1.
-    """
+    """What shows that this machine has an NVIDIA GPU; None without one, or if CUDA_VISIBLE_DEVICES
+    hides it. `root` holds `dev`."""
     if environment.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
         return None
     shown = [f"/{name}" for name in _NVIDIA_DEVICES if (Path(root) / name).exists()]
@@ -52,10 +45,8 @@ def local_gpu(root: str | Path = "/", environment: Mapping[str, str] = os.enviro
 
 
 def cpu_multiplies_bfloat16(root: str | Path = "/") -> bool:
-    """Whether every processor has instructions for products of bfloat16; `root` holds `proc`.
-
-    False where the kernel does not tell, as on macOS.
-    """
+    """Whether every processor has instructions for products of bfloat16; `root` holds `proc`. False
+    on macOS, whose kernel does not tell."""
     lines = _content(Path(root) / "proc" / "cpuinfo").splitlines()
     named = [line.partition(":") for line in lines if line.startswith(("flags", "Features"))]
     return bool(named) and all(_BFLOAT16_FLAGS & set(flags.split()) for _, _, flags in named)

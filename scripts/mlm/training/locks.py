@@ -1,9 +1,8 @@
 """One writer at a time in a state directory, on a local disk or in a bucket.
 
-Locally the operating system locks a file and frees it with the process, however that ends. In a
-bucket a lease file is renewed while its owner lives, and whoever finds one watches whether it
-changes before taking it over: no two clocks are compared. A lease cannot rule out two processes
-whose starts are milliseconds apart.
+A local lock ends with its process. In a bucket a lease file is renewed while its owner lives, and
+taken over if it rests: no two clocks are compared. A lease cannot rule out two processes whose
+starts are milliseconds apart.
 """
 
 import fcntl

@@ -38,9 +38,9 @@ def updates(
 ) -> Iterator[int]:
     """Advance `engine` to `steps` updates, at most `at_once` at a time, into `record`.
 
-    Yields the number of updates made whenever some have been, before the actions due then act.
-    After SIGTERM or SIGINT the update under way is finished, `saving` (one of `actions`) acts, and
-    MlmError is raised; of several processes of `group` all stop after the same update.
+    Yields the number of updates made, then the actions due act. After SIGTERM or SIGINT the update
+    under way is finished, `saving` (one of `actions`) acts, and MlmError is raised, in all
+    processes of `group` after the same update.
     """
     group = group or Peers()
     with noted_signals("saving the state before stopping") as signals:

@@ -46,10 +46,9 @@ def model_card(
 ) -> str:
     """README.md of a pretrained model; the same arguments give the same text.
 
-    `test` has the figures of the test split if it was evaluated; `corpus` is a source of the
-    configuration or words for it; `prompt` is an example with one mask token, in the language of
-    the corpus; `place` is what the example opens: a directory or a repository. Raises ValueError if
-    huggingface_hub refuses the metadata.
+    `test` has the figures of the test split, if any; `corpus` is a source of the configuration or
+    words for it; `prompt` is an example with one mask token; `place` is the directory or repository
+    that the example opens. Raises ValueError if huggingface_hub refuses the metadata.
     """
     corpus = " ".join(SOURCES.get(corpus, corpus).split())
     final = training.final
@@ -98,7 +97,6 @@ def model_card(
 
 
 def _results(figures: dict[str, dict[str, float]], corpus: str) -> list[EvalResult]:
-    """The figures by split and metric, for the Hub."""
     return [
         EvalResult(
             task_type="fill-mask",

@@ -11,7 +11,7 @@ from mlm.foundations.errors import MlmError
 
 @dataclass(frozen=True)
 class _Muon:
-    """What Muon leaves nobody to choose."""
+    """Settings of Muon that nobody can choose."""
 
     #: Jordan's quintic: so many iterations bring singular values from 0.01 to 1 to between 0.7 and
     #: 1.2.
@@ -26,26 +26,20 @@ MUON = _Muon()
 
 
 def orthogonalising_flops(matrices: Iterable[tuple[int, int]]) -> int:
-    """FLOPs of the products with which one update makes `matrices` (their shapes) orthogonal.
-
-    Of a matrix of m x n, m <= n, an iteration multiplies x by xᵀ (2 m²n), the outcome by itself
-    (2 m³) and that by x (2 m²n). What is done element by element is left out.
-    """
+    """FLOPs of the products that make `matrices` (their shapes) orthogonal in one update: 4 m²n + 2
+    m³ an iteration for m x n, m <= n."""
     shapes = [sorted(shape) for shape in matrices]
     return MUON.iterations * sum(4 * m * m * n + 2 * m**3 for m, n in shapes)
 
 
 def decays(shape: Sequence[int]) -> bool:
-    """Whether weight decay applies to a weight of this shape: not to biases and norms, as in BERT's
-    release, which have one dimension."""
+    """Whether a weight of this shape decays: not biases and norms, as in BERT's release."""
     return len(shape) > 1
 
 
 def with_lengths(optimizer: Optimizer, steps: int) -> Optimizer:
-    """The section with the lengths of its schedule in steps, for a training of `steps` updates.
-
-    It has no ratios any more. Raises MlmError if warmup and decay are longer than the schedule.
-    """
+    """The section with the lengths of its schedule in steps, not ratios, for `steps` updates;
+    MlmError if warmup and decay are longer than the schedule."""
     schedule = optimizer.schedule_steps or steps
     warmup, decay = optimizer.warmup_steps, optimizer.decay_steps
     if warmup is None:
@@ -65,11 +59,11 @@ def with_lengths(optimizer: Optimizer, steps: int) -> Optimizer:
 
 
 def learning_rate(optimizer: Optimizer, step, xp: Any):
-    """Linear rise to the peak, a plateau if there is one, then a fall to a share of the peak.
+    """Linear rise to the peak, a plateau if there is one, then a fall to a share of the peak:
+    linear, half a cosine wave, or 1 - sqrt (Hägele et al., 2024, arXiv 2405.18392).
 
-    `optimizer` is one of `with_lengths`, `step` float32 of any shape, and `xp` NumPy, JAX or
-    TensorFlow. The fall is linear, half a cosine wave, or 1 - sqrt (Hägele et al., 2024, arXiv
-    2405.18392). The first update has step 0 and a learning rate of peak / warmup_steps, not 0.
+    `optimizer` is one of `with_lengths`, `step` float32 of any shape, from 0, and `xp` NumPy, JAX
+    or TensorFlow. The first rate is peak / warmup_steps.
     """
     s = optimizer
     first = float(s.schedule_steps - s.decay_steps)

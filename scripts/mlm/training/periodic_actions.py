@@ -34,8 +34,8 @@ def not_finite(what: str, run: Run, engine: Engine, states: StateDirectory) -> M
 
 
 class Logging:
-    """A row of training.csv, with validation when that is due, TensorBoard's events and the line on
-    stderr. Without the directory `states`, another process writes the events."""
+    """A row of training.csv, with validation if that is due, the line on stderr, and TensorBoard's
+    events below the directory `states` (None: another process writes them)."""
 
     def __init__(
         self, run: Run, record: TrainingLog, progress: TrainingProgress, states: str | None

@@ -52,8 +52,8 @@ class Prepared:
 def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     """Check the data, open the devices, and find where the states of the training are.
 
-    Raises MlmError unless all processes that train together have the same configuration, and if
-    the run cannot continue its parent.
+    Raises MlmError unless all its processes have the same configuration, and if it cannot continue
+    its parent.
     """
     manifests = read_checked_manifests(files, config.sequence_length)
     devices = open_devices(
@@ -78,9 +78,9 @@ def pretrain(
     """Train from the last saved state, from the run's branch, or from the start, to the end, and
     write the model, training.csv and training.json.
 
-    `further` are periodic actions beside those of every training. Of several processes that this
-    machine or Slurm has started, the first alone writes. Raises MlmError when stopped by a signal
-    (after saving), on a loss that is not finite, and if the state cannot be written.
+    `further` are actions beside logging and saving. Of several processes the first alone writes.
+    Raises MlmError when stopped by a signal (after saving), on a loss that is not finite, and if
+    the state cannot be written.
     """
     run, devices, states = prepared.run, prepared.devices, prepared.states
     group = devices.group
@@ -179,7 +179,6 @@ def _export(
 def _summary(
     prepared: Prepared, results: ResultFiles, engine: Engine, record: TrainingLog
 ) -> Training:
-    """training.json of the run."""
     config, files, run, devices = prepared.config, prepared.files, prepared.run, prepared.devices
     batch, last, processes = run.batch_size, record.rows[-1], devices.group.count
     return Training(
@@ -223,7 +222,6 @@ def _summary(
 
 
 def _without(config: RunConfiguration, run: Run) -> WithoutDocuments | None:
-    """What the run was trained without, if anything."""
     if run.plan.holes is None:
         return None
     found = HolesOfRun.read(config.holes)

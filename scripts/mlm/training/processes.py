@@ -1,8 +1,7 @@
 """Several processes that train one run together: how a job starts them and learns why one ended.
 
-Process 0 leads: it alone holds the states' lock, logs, saves and pushes. The others compute their
-part of each step. A process finds its peers by three variables of its environment, or as JAX
-finds them (`mlm.training.in_jax.together`).
+Process 0 leads: it alone holds the states' lock, logs, saves and pushes. A process finds its peers
+by three variables of its environment, or as JAX finds them (`mlm.training.in_jax.together`).
 """
 
 import json
@@ -97,10 +96,7 @@ def one_of_several() -> Iterator[dict]:
 
 
 def end(reason: str) -> NoReturn:
-    """End this process and tell the job why.
-
-    At once, since Python's usual end would wait for peers that may be gone.
-    """
+    """End this process at once, without waiting for its peers, and tell the job why."""
     with suppress(OSError):
         os.write(_to_job, f"{json.dumps(reason)}\n".encode())
     os._exit(1)
@@ -116,11 +112,11 @@ def _end_with_job() -> None:
 
 
 def run_together(script: str, request: dict, processes: int | None, start: str) -> None:
-    """Run `script` in so many processes, each of which reads `request`; return when all have ended.
-    If `start` is hosts, in one of this host, whose peers are started elsewhere.
+    """Run `script` in so many processes, each of which reads `request`, or in one if `start` is
+    hosts; return when all have ended.
 
-    SIGTERM and SIGINT are passed on to them. Raises MlmError with what the first of them raised
-    that failed, or if one was lost; the others are ended then.
+    SIGTERM and SIGINT are passed on. If one fails or is lost, the others are ended and MlmError is
+    raised with what the first of them said.
     """
     command, environments = [sys.executable, script], [dict(os.environ)]
     started: list[subprocess.Popen] = []

@@ -52,10 +52,8 @@ class Run:
 
     @property
     def validation_batch_size(self) -> int:
-        """Samples of the validation split in one pass through the model.
-
-        Accumulated batches go one after another in training, and fit a device only so.
-        """
+        """Samples of the validation split in one pass: accumulated batches fit a device one by one
+        only."""
         return self.pretraining.per_replica_batch_size * self.replicas
 
     def order_from(self, step: int) -> BatchOrder:
@@ -84,10 +82,8 @@ class Run:
         }
 
     def basis(self) -> dict:
-        """The values that a state of the run belongs to, JSON-like.
-
-        Left out are the run's name, where its data lies, and when its state is saved.
-        """
+        """The values that a state of the run belongs to, JSON-like, without the run's name and
+        where and when its state is saved."""
         saved_anyhow = {"checkpoint", "continue_from", "engine", "epochs", "forget", "tokens"}
         model = json.loads(self.model_config.to_json_string())
         model.pop("transformers_version", None)

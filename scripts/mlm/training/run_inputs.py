@@ -25,9 +25,9 @@ def run_of(
 ) -> Run:
     """The run with every setting resolved against its data and the number of replicas.
 
-    Without its model, whose configuration takes transformers and a second, for those who ask
-    which samples it is shown and how they are masked. `encoder` is that of the tokenizer, if it is
-    loaded already. Raises MlmError for an update that takes more samples than the split has.
+    Without its model (transformers, a second) for those who ask for samples and masks alone.
+    `encoder` is that of the tokenizer, if it is loaded. Raises MlmError for an update of more
+    samples than the split has.
     """
     section, length = config.pretraining, config.sequence_length
     encoder = encoder or Encoder.load(files.tokenizer)
@@ -70,10 +70,7 @@ def run_of(
 
 
 def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
-    """The manifests of the run, checked against the tokenizer, the length and the shards.
-
-    Raises MlmError before anything is trained on data that is not what it claims to be.
-    """
+    """The manifests of `read_manifests`; MlmError if a shard is not what they say."""
     manifests = read_manifests(files, sequence_length)
     for split, manifest in manifests.items():
         check_shards(manifest, shards_root(manifest, files.manifests[split]))
@@ -81,10 +78,8 @@ def read_checked_manifests(files: RunFiles, sequence_length: int) -> dict[str, M
 
 
 def read_manifests(files: RunFiles, sequence_length: int) -> dict[str, Manifest]:
-    """The manifests of the run, checked against the tokenizer and the length: no shard is read.
-
-    Raises MlmError if they do not belong together.
-    """
+    """The manifests of the run; MlmError unless they fit the tokenizer and the length. No shard is
+    read."""
     manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
     # If it is damaged, the shards are not to blame.
     record = Path(files.tokenizer).with_name("tokenizer_stats.json")

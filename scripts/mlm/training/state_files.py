@@ -1,7 +1,4 @@
-"""Files of saved states, by one interface: in a directory here, or below a gs:// prefix.
-
-A bucket goes through TensorFlow, which a local path does not import.
-"""
+"""Files of saved states, in a directory here or, by TensorFlow, below a gs:// prefix."""
 
 import hashlib
 import os

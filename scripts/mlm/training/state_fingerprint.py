@@ -57,10 +57,8 @@ COMPUTING_PACKAGES = {
 def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
     """What a saved state must have been made from for this run to resume from it.
 
-    The engine, the run's resolved settings, what the device came to, manifests, tokenizer, the
-    packages and the modules that compute, and the columns of the log, whose rows a state holds.
-    Where and how often states are saved, which TPU it is, and code that logs, reports or uploads
-    is left out.
+    Left out are where and how often states are saved, which TPU it is, and code that logs, reports
+    or uploads.
     """
     modules = COMPUTING_MODULES["both"] + COMPUTING_MODULES[devices.framework]
     code = code_digests(SCRIPTS, modules)

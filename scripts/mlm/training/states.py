@@ -1,13 +1,11 @@
 """The state of a training: saved so that a kill costs time only.
 
-A state is a directory `step-00000200` with the variables, the progress so far, and
-`complete.json`, written last, which names every other file with its size and sha256 and says
-what the training was made from. Locally it is written under another name and renamed. What
-is incomplete or damaged is skipped.
+A state is a directory `step-00000200` with the variables, the progress, and `complete.json`,
+written last, which names every other file with its size and sha256 and what the training was made
+from. What is incomplete or damaged is skipped.
 
-`tf.train.CheckpointManager` looks at the newest state alone: with one of its bytes changed, or cut,
-it raises an error and never goes back to the state before. Orbax's manager gives back other values
-without an error (one byte in 5.6 MB changed). Neither knows what a state was made from.
+Neither `tf.train.CheckpointManager` nor Orbax's survives a changed byte: one raises an error and
+never goes back to the state before, the other gives back other values without an error.
 """
 
 import contextlib
@@ -51,11 +49,8 @@ class State(Protocol):
 
 @dataclass
 class StateDirectory:
-    """Saved states under `path`, a local directory or a gs:// prefix.
-
-    The last `keep` stay (None: all), and those after `keep_steps`. Of several processes only the
-    one that leads (`leads`) locks and writes.
-    """
+    """Saved states under `path`, a local directory or a gs:// prefix: the last `keep` (None: all),
+    and those after `keep_steps`. Only a process that `leads` locks and writes."""
 
     path: str
     keep: int | None
@@ -92,10 +87,8 @@ class StateDirectory:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """The directory, made and locked for this process.
-
-        Raises MlmError if another process holds it or nothing can be written.
-        """
+        """The directory, made and locked; MlmError if another process holds it or it is
+        read-only."""
         with contextlib.ExitStack() as locked:
             if self.leads:
                 self._acquire(locked)
@@ -163,12 +156,10 @@ class StateDirectory:
         return f"{self.path}/step-{step:08d}"
 
     def save(self, step: int, state: State, progress: dict) -> None:
-        """Write the state after `step` updates, then drop those that are not to be kept.
+        """Write the state after `step` updates, then drop those after it and those not to be kept.
 
-        Those after it are dropped as well: whoever went on from before them passed them over.
-
-        Raises MlmError when the disk is full, the states before it staying as they were, and
-        when another process has taken the directory over.
+        Raises MlmError if the disk is full, the states before it staying as they were, and if
+        another process has taken the directory over.
         """
         if not self.leads:
             state.help_write()
@@ -204,11 +195,11 @@ class StateDirectory:
                 self._files.rmtree(self._place(other))
 
     def newest_whole(self, only: int | None = None) -> tuple[str, int, dict] | None:
-        """Place, step and progress of the newest whole state, or None; with `only`, of no state but
-        that after so many steps.
+        """Place, step and progress of the newest whole state, or None; with `only`, of that after
+        so many steps alone.
 
-        Damaged states are skipped and named on stderr. Raises MlmError for a state that other
-        settings, data or code have made.
+        Damaged states are skipped and named on stderr. Raises MlmError for a state of another
+        training.
         """
         for step in [step for step in self.steps() if only in (None, step)]:
             place = self._place(step)

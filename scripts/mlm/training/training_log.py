@@ -18,9 +18,8 @@ _PROGRESS_INTERVAL = 5.0
 class Row:
     """One line of training.csv; losses in nats, means over the steps since the last row.
 
-    `initialisation_seconds`, in the first row, is what was spent on learning initial weights
-    from the train split: part of the training, before its first step. `tokens_per_second` leaves
-    out the execution that compiles, and is None if there was no other since the last row.
+    `initialisation_seconds`, in the first row, were spent on counting the train split.
+    `tokens_per_second` leaves out the execution that compiles, and is None if there was no other.
     """
 
     step: int

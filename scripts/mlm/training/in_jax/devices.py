@@ -14,10 +14,7 @@ from mlm.training.processes import Peers
 @dataclass(frozen=True)
 class MeshDevices:
     """A mesh with the one axis "data" over the devices of all processes, its kind ("cpu", "gpu" or
-    "tpu") and precision, and the processes.
-
-    `deterministic` is whether a GPU gives the same bits every time, as the others do.
-    """
+    "tpu") and precision; `deterministic` is whether a GPU gives the same bits every time."""
 
     mesh: Any
     kind: str
@@ -44,9 +41,9 @@ class MeshDevices:
 
 def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
     """Set up the devices that `settings` ask for, with those of the other processes if several
-    train `together`. Call once, before anything imports JAX.
+    train `together`, before anything imports JAX.
 
-    Raises MlmError when there is no such device, saying what was looked for.
+    Raises MlmError if there is no such device.
     """
     prepare_jax(
         settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic

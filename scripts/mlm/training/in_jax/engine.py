@@ -1,7 +1,4 @@
-"""The engine of a run in JAX: its weights, optimizer, batches and steps, on a mesh of devices.
-
-What decides a bit of the weights is here and in the modules that this one uses.
-"""
+"""The engine of a run in JAX: its weights, optimizer, batches and steps, on a mesh of devices."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -173,8 +170,8 @@ class Engine:
         write_bytes(f"{place}/{_FILE}", save(dict(self._leaves())))
 
     def read(self, place: str) -> None:
-        """Take the state from there, which the process that leads reads for all; MlmError if it is
-        that of another model."""
+        """Take the state from there, read by the process that leads; MlmError if it is another
+        model's."""
         from safetensors.numpy import load
 
         expected = jax.eval_shape(lambda state: state, self._state)

@@ -1,7 +1,4 @@
-"""JAX as the whole project uses it: call `prepare_jax` before anything imports it.
-
-transformers is told to leave TensorFlow and PyTorch alone, which takes seconds off a start.
-"""
+"""JAX as the whole project uses it: call `prepare_jax` before anything imports it."""
 
 import ctypes
 import os
@@ -71,8 +68,8 @@ def prepare_jax(
 
 
 def _keep_memory() -> None:
-    """Have glibc keep what is freed: the buffers of a step are asked for again by the next one, and
-    what the system gives anew it fills with zeros, page by page (mallopt(3))."""
+    """Have glibc keep what is freed for the next step: new memory is filled with zeros
+    (mallopt(3))."""
     trim_threshold, mmap_max, arena_max = -1, -4, -8
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -89,11 +86,10 @@ def shardings(mesh):
 
 
 def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
-    """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare_jax`; those of
-    all `processes`, each of which has `virtual_devices` if that is a number.
+    """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare_jax`; each of
+    `processes` has `virtual_devices` if that is a number.
 
-    Raises MlmError if there is no such device. With auto, a GPU that JAX cannot use is a warning,
-    and the CPU is used.
+    Raises MlmError if there is no such device; with auto, a GPU that JAX cannot use is a warning.
     """
     try:
         import jax

@@ -1,8 +1,7 @@
 """What is divided over the devices: batches by samples, and on request the optimizer's moments.
 
-Moments that are divided are ZeRO's first stage (Rajbhandari et al., "ZeRO: Memory Optimizations
-Toward Training Trillion Parameter Models", 2020): each device updates its part of the weights, and
-all give one another theirs.
+The latter is ZeRO's first stage (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training
+Trillion Parameter Models", 2020): each device updates its part of the weights.
 """
 
 from collections.abc import Mapping
@@ -18,8 +17,8 @@ from mlm.training.in_jax.framework import AXIS
 
 @dataclass(frozen=True)
 class Division:
-    """How moments are divided over so many devices: along which dimension, by the weight's name.
-    What no dimension of divides is whole on each, and so is all by default."""
+    """By the weight's name, the dimension along which its moments are divided over so many devices;
+    others are whole on each."""
 
     devices: int = 1
     dimensions: Mapping[str, int] = field(default_factory=dict)
@@ -64,8 +63,7 @@ UNDIVIDED = Division()
 
 
 class OwnRows:
-    """The rows of a batch, divided over the devices of all processes, that are on those of this
-    one."""
+    """The rows of a batch, divided over all devices, that are on those of this process."""
 
     def __init__(self, divided, samples: int):
         places = divided.addressable_devices_indices_map((samples,)).values()

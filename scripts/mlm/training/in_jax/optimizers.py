@@ -1,8 +1,7 @@
 """AdamW and Muon as functions of flat dictionaries of weights.
 
-The formulas, to the order of their rounding, are those of `mlm.training.in_tensorflow`, so that
-both engines train alike; optax has others for both (epsilon outside of the bias correction, another
-scale).
+The formulas, to the order of their rounding, are those of `mlm.training.in_tensorflow`; optax has
+others (epsilon outside of the bias correction, another scale).
 """
 
 import math
@@ -17,11 +16,8 @@ from mlm.training.optimisation import MUON, decays, learning_rate
 
 
 def hidden_parts(architecture: Architecture) -> dict[str, int]:
-    """The matrices that Muon updates, by name, and of how many that stand one below the other each
-    consists: query, key and value, or a gated layer's two.
-
-    Those are all matrices but tables of embeddings.
-    """
+    """The matrices that Muon updates (all but embeddings), by name, and of how many one below the
+    other each consists: query, key and value, or a gated layer's two."""
     a, names, parts = architecture, architecture.names, {}
     for layer in range(a.layers):
         place = f"{names.layer}{layer}."
@@ -62,10 +58,9 @@ def updated(
     dtype,
     division: Division,
 ) -> tuple[dict, dict]:
-    """Weights and moments after update number `step`, int32 from 0.
+    """Weights and moments after update number `step`, int32 from 0; weights decay before.
 
-    `hidden` is that of `hidden_parts`. Weights decay before they are updated.
-    Muon's products are in `dtype`, of whole matrices where moments are divided.
+    `hidden` is that of `hidden_parts`. Muon's products are in `dtype`, of whole matrices.
     """
     s = settings
     rate = learning_rate(s, step.astype(jnp.float32), jnp)

@@ -1,7 +1,5 @@
-"""One update of the weights, and one look at the validation split, as functions to be compiled.
-
-The host hands over tokens; what is predicted, and its replacement, is drawn on the device.
-"""
+"""One update of the weights, and one look at the validation split, as functions to be compiled;
+masks are drawn on the device."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,11 +25,8 @@ FILLING = 2**32 - 1
 
 @dataclass(frozen=True)
 class Computation:
-    """How the network is computed: `attend` within the "sample" or the "document", whether layers
-    are computed again for the gradient, and the precision of products, "float32" or "bfloat16".
-
-    `begins_document` is the token that each document begins with.
-    """
+    """How the network is computed: `attend` within the "sample" or the "document" (which
+    `begins_document` begins), and products in "float32" or "bfloat16"."""
 
     architecture: Architecture
     attend: str
@@ -83,10 +78,9 @@ def train_step(
     """The function (state, stored) -> (state, sums) of one update, which every device of the mesh
     axis "data" runs on its share of the batch.
 
-    `state` has `parameters`, `moments` (`first_moments`), which `division` may have divided, and
-    `step`, int32. `stored` has `tokens` [batch, sequence] as `packed` gives them, `index` and
-    `epoch`, uint32 [batch]. The sums are float32: the mean loss of the batch's
-    predictions, their share that is right, the overflow.
+    `state` has `parameters`, `moments` (`first_moments`, divided by `division`), and `step`, int32.
+    `stored` has `tokens` [batch, sequence] of `packed`, `index` and `epoch`, uint32 [batch]. The
+    sums are float32: the mean loss of the predictions, the share that is right, the overflow.
     """
     hidden = hidden_parts(computation.architecture)
     parts = settings.gradient_accumulation_steps
@@ -148,8 +142,7 @@ def validation_step(computation: Computation, plan: MaskingPlan, seed: int) -> C
 
 def on_mesh(step: Callable, mesh, state=None) -> Callable:
     """`step`, of `train_step` or `validation_step`, on every device of `mesh`: batches are divided
-    by samples, and the state of `train_step` as `state` says (`Division.of_state`); all else that
-    it is given, and gives, is whole on each."""
+    by samples, the state as `state` says (`Division.of_state`), all else is whole on each."""
     whole, divided = PartitionSpec(), PartitionSpec(AXIS)
     given, back = (whole, whole) if state is None else (state, (state, whole))
     return jax.shard_map(

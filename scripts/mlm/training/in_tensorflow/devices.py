@@ -17,8 +17,8 @@ _GPU_ADVICE = (
 
 @dataclass(frozen=True)
 class StrategyDevices:
-    """A strategy with its kind ("cpu", "gpu" or "tpu") and precision, ready for use, and the equal
-    parts of a batch that a CPU computes at the same time."""
+    """An open strategy with its kind ("cpu", "gpu" or "tpu") and precision, and the parts of a
+    batch that a CPU computes at the same time."""
 
     strategy: tf.distribute.Strategy
     kind: str
@@ -46,11 +46,10 @@ class StrategyDevices:
 
 
 def open_strategy(settings: Accelerator, batch: int = 1) -> StrategyDevices:
-    """Set up the devices that `settings` ask for. Call once, before any other TensorFlow.
+    """Set up the devices that `settings` ask for, before any other TensorFlow; `batch` is the
+    samples in one gradient of a replica.
 
-    `batch` is the number of samples of which a replica computes gradients at once.
-
-    Raises MlmError when there is no such device, saying what was looked for.
+    Raises MlmError if there is no such device.
     """
     kind = "cpu"
     if not settings.virtual_replicas:

@@ -1,8 +1,4 @@
-"""The engine of a run in TensorFlow: its model, optimizer, batches and steps, on its devices.
-
-What decides a bit of the weights is here and in the modules that this one uses; when something
-is logged, saved or pushed is said in mlm.training.loop.
-"""
+"""The engine of a run in TensorFlow: its model, optimizer, batches and steps, on its devices."""
 
 import numpy as np
 
@@ -34,11 +30,8 @@ from mlm.training.run import Run
 
 
 def trackable_state(model, optimizer) -> tf.train.Checkpoint:
-    """All that the state of a run consists of.
-
-    The dropout layers' random generators are named one by one: TensorFlow does not find them
-    by itself, and without them a resumed training draws other dropouts.
-    """
+    """All that the state of a run consists of; TensorFlow does not find the generators of dropout
+    itself."""
     generators = []
     for layer in model.submodules:
         if isinstance(layer, tf_keras.layers.Dropout):

@@ -11,12 +11,9 @@ from mlm.model.initialisation import neighbour_heads
 
 @tf.custom_gradient
 def gelu(x: tf.Tensor):
-    """x · Φ(x), Φ the normal distribution's (Hendrycks and Gimpel, 2016, arXiv 1606.08415).
-
-    In half as many passes as TensorFlow's own. Computed in float32 and given in the precision of
-    `x`: TensorFlow asks for the complementary error function, which in bfloat16 takes its CPU
-    kernel seven times as long as the error function in float32.
-    """
+    """x · Φ(x) (Hendrycks and Gimpel, 2016, arXiv 1606.08415) in half as many passes as
+    TensorFlow's, by the error function in float32, which a CPU computes seven times as fast as its
+    complement in bfloat16."""
     wide = tf.cast(x, tf.float32)
     share = 0.5 + 0.5 * tf.math.erf(math.sqrt(0.5) * wide)
 
@@ -30,8 +27,8 @@ def gelu(x: tf.Tensor):
 def build_model(config, attention: str, seed: int):
     """A TF masked language model with initial weights that depend on `seed` alone.
 
-    `attention` is that of section `model.initialisation`. Raises MlmError if transformers
-    refuses the fields, and where `attention` does not suit the family.
+    `attention` is that of section `model.initialisation`. Raises MlmError if transformers refuses
+    the fields, or `attention` does not suit the family.
     """
     from transformers import TFAutoModelForMaskedLM
     from transformers.activations_tf import ACT2FN
@@ -54,8 +51,7 @@ def build_model(config, attention: str, seed: int):
 
 
 class KerasWeights:
-    """`StartingWeights` of a TensorFlow model; tables of positions and first layers of their own
-    only where the family has them."""
+    """`StartingWeights` of a TensorFlow model."""
 
     def __init__(self, model):
         self._model = model
@@ -96,11 +92,8 @@ def number_of_parameters(model) -> int:
 
 
 def pytorch_weights(model) -> dict[str, np.ndarray]:
-    """The model's weights by PyTorch name, in PyTorch's layout, float32.
-
-    The names come from transformers' own table. Raises MlmError if two weights would have one
-    name.
-    """
+    """The model's weights by PyTorch name (transformers' own table), in PyTorch's layout, float32;
+    MlmError if two have one name."""
     from transformers.modeling_tf_pytorch_utils import (
         apply_transpose,
         convert_tf_weight_name_to_pt_weight_name,

@@ -4,8 +4,7 @@ Muon is momentum, made orthogonal, for the hidden matrices, beside AdamW for all
 Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024
 (https://kellerjordan.github.io/posts/muon/), with the scale and the decay of Liu et al., "Muon is
 Scalable for LLM Training", 2025 (arXiv 2502.16982), under which it shares AdamW's learning rate.
-Own code, since Keras' Muon is for the variables of Keras 3, chooses by paths that transformers'
-models do not have, and makes one matrix orthogonal at a time.
+Keras' own is for variables of Keras 3, and makes one matrix orthogonal at a time.
 """
 
 import math
@@ -17,11 +16,8 @@ from mlm.training.optimisation import MUON, decays, learning_rate
 
 
 class AdamW(tf_keras.optimizers.AdamW):
-    """Keras' AdamW (Loshchilov and Hutter, 2019), up to rounding, in one pass over each weight.
-
-    Keras makes an update of a dozen operations, each a pass; TensorFlow's kernel for Adam has the
-    same formula.
-    """
+    """Keras' AdamW (Loshchilov and Hutter, 2019), up to rounding, by TensorFlow's kernel for Adam:
+    one pass over each weight, not a dozen."""
 
     def update_step(self, gradient, variable):
         index = self._index_dict[self._var_key(variable)]
@@ -41,21 +37,15 @@ class AdamW(tf_keras.optimizers.AdamW):
 
 
 def is_hidden_matrix(variable) -> bool:
-    """Whether Muon updates the variable: the matrix of a dense layer, except embeddings.
-
-    Those are the projections of attention, both of the feed-forward layer, and the prediction
-    head's transform. A dense layer that only widens embeddings is part of them.
-    """
+    """Whether Muon updates the variable: the matrix of a dense layer, except one that widens
+    embeddings."""
     *_, layer, own = ("/" + variable.name.lower().split(":")[0]).split("/")
     return own == "kernel" and len(variable.shape) == 2 and "embedding" not in layer
 
 
 def orthogonalised(matrices: tf.Tensor) -> tf.Tensor:
-    """The nearest semi-orthogonal matrix to each of [matrices, rows, columns], roughly.
-
-    Newton-Schulz iterations, of rows <= columns. Jordan's polynomial does not converge: it leaves
-    singular values between 0.7 and 1.2, which trains as well and takes fewer iterations.
-    """
+    """Roughly the nearest semi-orthogonal matrix to each of [matrices, rows, columns], rows <=
+    columns: Newton-Schulz iterations that leave singular values between 0.7 and 1.2."""
     a, b, c = MUON.coefficients
     norms = tf.sqrt(tf.reduce_sum(tf.square(matrices), axis=[1, 2], keepdims=True))
     x = tf.cast(matrices / (norms + 1e-7), tf_keras.mixed_precision.global_policy().compute_dtype)
@@ -66,10 +56,8 @@ def orthogonalised(matrices: tf.Tensor) -> tf.Tensor:
 
 
 class Muon(AdamW):
-    """AdamW in all but the hidden matrices, which have one moment, `momentum` its decay rate.
-
-    Matrices of one shape, or of that shape transposed, are made orthogonal together.
-    """
+    """AdamW in all but the hidden matrices, which have one moment, `momentum` its decay rate; those
+    of one shape, or of that transposed, are made orthogonal together."""
 
     def __init__(self, momentum: float, **adamw):
         super().__init__(name="Muon", **adamw)
@@ -128,11 +116,8 @@ class LearningRate(tf_keras.optimizers.schedules.LearningRateSchedule):
 
 
 def build_optimizer(settings: Optimizer, variables) -> tf_keras.optimizers.Optimizer:
-    """The optimizer that `settings` name, with its slots made; no clipping of its own.
-
-    AdamW (Loshchilov and Hutter, 2019), or Muon with AdamW beside it. Gradients are clipped by the
-    train step, after they are summed over the replicas.
-    """
+    """The optimizer that `settings` name, with its slots made; the train step clips, after the sum
+    over the replicas."""
     adamw = {
         "learning_rate": LearningRate(settings),
         "weight_decay": settings.weight_decay,

@@ -1,9 +1,8 @@
-"""Logits at the masked positions only.
+"""Logits at the masked positions only, as in BERT's first release (max_predictions_per_seq).
 
-The projection onto the vocabulary is the largest product of a small model. Only a share of the
-positions is predicted, so the hidden states are gathered there before the head runs
-(the max_predictions_per_seq of BERT's first release). Families whose head cannot be called
-apart get their full logits, gathered afterwards.
+The projection onto the vocabulary is the largest product of a small model, so hidden states are
+gathered before the head. Families whose head cannot be called apart get full logits, gathered
+afterwards.
 """
 
 from collections.abc import Callable
@@ -84,9 +83,7 @@ def head_in_words(model_type: str) -> str:
 
 def _hidden_at_positions(model, encoder, batch: dict, training: bool) -> tf.Tensor:
     """What `encoder`, of BERT's layers, gives at the predicted positions: [batch, slots, width].
-
-    Its own call, but that the last layer attends at all positions and goes on at these alone.
-    """
+    Its last layer attends at all positions and continues at these alone."""
     hidden = encoder.embeddings(input_ids=batch["input_ids"], training=training)
     unseen = 1 - tf.cast(batch["attention_mask"], hidden.dtype)[:, tf.newaxis, tf.newaxis, :]
     settings = {
@@ -134,11 +131,8 @@ def masked_projection(model: tf.keras.Model, batch: dict, training: bool) -> Pro
 
 
 def masked_logits(model: tf.keras.Model, batch: dict, training: bool) -> tf.Tensor:
-    """Logits [batch, slots, vocabulary] float32 at `batch["positions"]`.
-
-    `batch` holds `input_ids` and `attention_mask` [batch, sequence] and `positions`
-    [batch, slots], int32.
-    """
+    """Logits [batch, slots, vocabulary] float32 at `batch["positions"]` [batch, slots] int32, of
+    `input_ids` and `attention_mask` [batch, sequence]."""
     projection = masked_projection(model, batch, training)
     if projection is not None:
         return projection.logits()

@@ -10,10 +10,8 @@ def projected_cross_entropy(states, table, bias, labels):
     """Cross-entropy in nats and whether it is right, both [samples], of states · tableᵀ + bias.
 
     `states` are [samples, width], `table` [classes, width], `bias` [classes]; `labels` [samples].
-
-    The gradient of the logits, softmax less labels, is never made: of the two parts of each
-    product with it, the one with the labels is a choice of rows. What is as large as the logits is
-    passed over three times less often.
+    The gradient of the logits, softmax less labels, is never made: of each product with it, the
+    part with the labels is a choice of rows.
     """
     rows = tf.cast(table, states.dtype)
     logits = tf.cast(tf.matmul(states, rows, transpose_b=True), tf.float32) + bias
@@ -39,11 +37,8 @@ def projected_cross_entropy(states, table, bias, labels):
 
 
 def masked_cross_entropy(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
-    """Weighted sums over a batch: cross-entropy in nats, and correct predictions.
-
-    `batch` is that of `masked_logits`, with `labels` and `weights` [batch, slots]. Both results
-    are float32 scalars.
-    """
+    """Weighted sums over a batch of `masked_logits` with `labels` and `weights` [batch, slots]:
+    cross-entropy in nats, and correct predictions; float32 scalars."""
     labels, weights = (tf.reshape(batch[name], [-1]) for name in ("labels", "weights"))
     projection = masked_projection(model, batch, training)
     if projection is None:
@@ -59,14 +54,12 @@ def masked_cross_entropy(model, batch: dict, training: bool) -> tuple[tf.Tensor,
 
 
 def replica_train_step(model, optimizer, settings: Optimizer, lanes: int = 1):
-    """The function that every replica runs on its share of a batch.
+    """The function that every replica runs on its share of a batch, in `lanes` equal parts that run
+    at the same time.
 
-    In `lanes` equal parts, of which none waits for another: as many operations run at the same
-    time as TensorFlow has threads for.
-
-    It takes a batch of [per-replica batch × accumulation, …] tensors whose weights are
-    divided by the number of predictions in the global batch, updates the weights once, and
-    returns the replica's addends of the batch's loss, accuracy and overflow.
+    It takes [per-replica batch × accumulation, …] tensors whose weights are divided by the number
+    of predictions in the global batch, updates the weights once, and returns the replica's addends
+    of the batch's loss, accuracy and overflow.
     """
 
     def share_of(part: dict) -> list[tf.Tensor]:
@@ -110,11 +103,8 @@ def replica_train_step(model, optimizer, settings: Optimizer, lanes: int = 1):
 
 
 def _accumulated(share_of, batch: dict, variables, count: int) -> list[tf.Tensor]:
-    """The sum of `share_of` over `count` equal parts of the batch, in their order.
-
-    A loop in the graph, of a count that XLA knows: it is traced and compiled once, and only one
-    part's activations are in memory, however many parts there are.
-    """
+    """The sum of `share_of` over `count` equal parts of the batch, in order, by a loop in the
+    graph: only one part's activations are in memory."""
     parts = {k: tf.reshape(v, [count, -1, *v.shape[1:]]) for k, v in batch.items()}
     zeros = [*(tf.zeros(v.shape, v.dtype) for v in variables), tf.zeros([]), tf.zeros([])]
 
@@ -129,10 +119,8 @@ def _accumulated(share_of, batch: dict, variables, count: int) -> list[tf.Tensor
 
 
 def distributed_train_step(strategy: tf.distribute.Strategy, replica_step):
-    """A compiled function of (iterator, n) that runs n steps and returns their summed metrics.
-
-    n is a tensor, so that any number of steps runs in the one traced function.
-    """
+    """A compiled function of (iterator, n), n a tensor, that runs n steps and returns their summed
+    metrics."""
 
     def total(value):
         return tf.cast(strategy.reduce("SUM", value, axis=None), tf.float64)
