@@ -16,7 +16,7 @@ import pytest
 from tests.cluster.slurm_cluster import PACKAGES, SlurmCluster, missing_programs
 from tests.cluster.storage_server import StorageServer
 from tests.conftest import users_environment
-from tests.workflow.conftest import ROOT, TINY, Project, copy_of_the_repository
+from tests.workflow.conftest import ROOT, TINY, Project, copy_of_the_repository, speeches
 
 #: Few steps, each of which saves a state: a test can stop the training half-way.
 SMALL = copy.deepcopy(TINY)
@@ -24,8 +24,12 @@ SMALL["shards"]["count"] = {"train": 2, "validation": 1, "test": 1}
 SMALL["pretraining"] |= {"steps": 120, "log_every": 30, "checkpoint": {"every": 2}}
 SMALL["pretraining"]["validation"] = {"every": 60, "samples": 16}
 
-#: Figures of the machine and not of the run: tokens per second.
-DIFFERS = {"training.csv"}
+
+def write_small_data(place: Path) -> None:
+    """A speech for each file of the tiny corpus."""
+    (place / "data").mkdir(exist_ok=True)
+    for name, text in zip(("train-a", "train-b", "validation", "test"), speeches(4), strict=True):
+        (place / "data" / f"{name}.txt").write_text(text.replace(". ", ".\n"))
 
 
 def not_here(reason: str) -> None:

@@ -7,8 +7,8 @@ import sys
 import pytest
 import yaml
 
-from tests.cluster.conftest import start
-from tests.workflow.conftest import ROOT, TINY, Project, speeches
+from tests.cluster.conftest import start, write_small_data
+from tests.workflow.conftest import ROOT, TINY, Project
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
@@ -33,9 +33,7 @@ rule words:
 def outer(tmp_path) -> Project:
     (tmp_path / "Snakefile").write_text(OUTER.format(snakefile=ROOT / "Snakefile"))
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({"language_model": TINY}))
-    (tmp_path / "data").mkdir()
-    for name, text in zip(("train-a", "train-b", "validation", "test"), speeches(4), strict=True):
-        (tmp_path / "data" / f"{name}.txt").write_text(text.replace(". ", ".\n"))
+    write_small_data(tmp_path)
     return Project(tmp_path)
 
 

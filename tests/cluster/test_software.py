@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tests.cluster.conftest import start
-from tests.workflow.conftest import ROOT, TINY, copy_of_the_repository, speeches
+from tests.cluster.conftest import start, write_small_data
+from tests.workflow.conftest import ROOT, TINY, copy_of_the_repository
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
@@ -27,9 +27,7 @@ def test_the_line_of_the_page_runs_jobs_in_the_image(tmp_path):
     (line,) = re.findall(r'^container: ".+\.sif"$', page, re.M)
     project = copy_of_the_repository(tmp_path / "project")
     project.write_config(TINY)
-    (project.path / "data").mkdir(exist_ok=True)
-    for name, text in zip(("train-a", "train-b", "validation", "test"), speeches(4), strict=True):
-        (project.path / "data" / f"{name}.txt").write_text(text.replace(". ", ".\n"))
+    write_small_data(project.path)
     snakefile = project.path / "Snakefile"
     snakefile.write_text(
         snakefile.read_text().replace("\nconfigfile:", f"\n{line}\n\n\nconfigfile:", 1)

@@ -1,6 +1,5 @@
 """Checkpoints reach the Hub beside a training that neither waits for them nor is changed."""
 
-import csv
 import os
 import signal
 import subprocess
@@ -13,12 +12,9 @@ import psutil
 import pytest
 
 from mlm.config.publish import Publish
-from mlm.foundations.atomic import read_json
-from mlm.foundations.digests import file_sha256
 from mlm.publishing.artefacts import Destination
 from mlm.publishing.background import background_pushes
 from mlm.publishing.uploads import request_of
-from tests.publishing import pushed_run
 from tests.publishing.conftest import TOKEN
 from tests.publishing.hub_model import Fault
 
@@ -201,51 +197,18 @@ def test_the_pushing_process_ends_with_the_training_and_knows_no_token_by_its_ar
     worker.wait(60)
 
 
-@pytest.fixture
-def inputs(monkeypatch, tmp_path):
-    """What a small training reads, below tmp_path."""
+@pytest.mark.slow
+def test_a_training_that_is_killed_and_resumed_pushes_on(hub, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "training"))
-    from small_run import write_inputs
+    from small_run import run_child, write_inputs
 
     write_inputs(tmp_path)
-
-
-@pytest.mark.slow
-def test_a_training_with_pushes_ends_in_the_same_bytes(hub, inputs, tmp_path):
-    as_param = publishing(every=10).model_dump()
-    assert pushed_run.run(tmp_path, "plain") == 0
-    assert pushed_run.run(tmp_path, "pushed", as_param) == 0
-
-    def result(name):
-        place = tmp_path / "runs" / name
-        with open(place / "training.csv") as file:
-            rows = [
-                {k: v for k, v in row.items() if k != "tokens_per_second"}
-                for row in csv.DictReader(file)
-            ]
-        summary = read_json(place / "training.json") | {"run": "", "seal": ""}
-        return file_sha256(place / "model" / "model.safetensors"), rows, summary
-
-    assert result("pushed") == result("plain")
-    log = (tmp_path / "pushed.stderr").read_text()
-    assert pushed(hub)[-1:] == [40], log
-    # The last checkpoint is the model that the training ended in.
-    found = hub.files("me/model", branch="checkpoints")
-    model = tmp_path / "runs" / "pushed" / "model"
-    names = {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"}
-    assert set(found) == names | {"special_tokens_map.json"}
-    for name in ("model.safetensors", "config.json", "tokenizer.json"):
-        assert found[name] == (model / name).read_bytes(), name
-    written = [file for file in tmp_path.rglob("*") if file.is_file()]
-    assert len(written) > 20
-    assert not [file for file in written if TOKEN.encode() in file.read_bytes()]
-
-
-@pytest.mark.slow
-def test_a_training_that_is_killed_and_resumed_pushes_on(hub, inputs, tmp_path):
-    as_param = publishing(every=5).model_dump()
-    assert pushed_run.run(tmp_path, "a", as_param, {"step": 18}) == -signal.SIGKILL
-    assert pushed_run.run(tmp_path, "a", as_param, {"step": 30, "signal": signal.SIGTERM}) == 3
-    assert pushed_run.run(tmp_path, "a", as_param) == 0
+    environment = {"HF_TOKEN": TOKEN, "HF_ENDPOINT": hub.address}
+    pushing = {"publish": publishing(every=5).model_dump(), "environment": environment}
+    several = {"pretraining": {"steps_per_execution": 3}}
+    assert run_child(tmp_path, "a", several, pushing | {"step": 18}) == -signal.SIGKILL
+    stopped = pushing | {"step": 30, "signal": signal.SIGTERM}
+    assert run_child(tmp_path, "a", several, stopped) == 3
+    assert run_child(tmp_path, "a", several, pushing) == 0
     assert pushed(hub)[-1] == 40
     assert pushed(hub) == sorted(pushed(hub))

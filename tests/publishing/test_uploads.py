@@ -53,16 +53,6 @@ def test_a_repository_is_public_only_when_asked_for(hub, files, tmp_path):
     assert hub.repos["dataset", "me/open"].private is False
 
 
-def test_what_is_there_is_not_uploaded_again(hub, files, tmp_path):
-    first = publish(PLACE, *upload(files, tmp_path))
-    asked = len(hub.requests)
-    second = publish(PLACE, *upload(files, tmp_path))
-    assert second == first
-    assert not [
-        path for _, path, _ in hub.requests[asked:] if "storage" in path or "commit" in path
-    ]
-
-
 def test_only_what_differs_is_uploaded(hub, files, tmp_path):
     publish(PLACE, *upload(files, tmp_path))
     before = list(hub.uploads)
@@ -158,10 +148,4 @@ def test_a_file_that_changes_meanwhile_is_not_published(hub, files, tmp_path):
     (tmp_path / "data/part-0.bin").write_bytes(content("other", 200_000))
     with pytest.raises(MlmError, match=r"part-0\.bin changed while it was being published"):
         publish(PLACE, *asked)
-    assert hub.files("me/model") == {}
-
-
-def test_a_branch_is_made_and_main_left_alone(hub, files, tmp_path):
-    publish(Destination("me/model", "model", True, branch="checkpoints"), *upload(files, tmp_path))
-    assert hub.files("me/model", branch="checkpoints") == files
     assert hub.files("me/model") == {}

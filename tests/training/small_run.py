@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from unittest import mock
@@ -231,7 +232,8 @@ class SignalAt:
 def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
     """Train in this process, which is a child of its own; `fault` says how it dies.
 
-    The exit status is 3 where an MlmError was raised; its text is in {name}.stderr.
+    The exit status is 3 where an MlmError was raised; its text is in {name}.stderr. `fault` may
+    hold a section `publish` by which checkpoints are pushed, too.
     """
     with open(f"{root}/{name}.stderr", "a") as log:
         os.dup2(log.fileno(), 2)
@@ -240,14 +242,25 @@ def train_in_child(root: str, name: str, overrides: dict, fault: dict) -> None:
 
     _arm(fault)
     parent = (overrides or {}).pop("parent", None)
-    behind = SignalAt(fault["saved"], fault["signal"]) if "saved" in fault else None
+    behind = [SignalAt(fault["saved"], fault["signal"])] if "saved" in fault else []
     try:
         training = prepare(*small_job(Path(root), name, overrides, parent))
-        pretrain(training, small_results(Path(root), name), [behind] if behind else [])
+        with _pushes(fault, training.states.path) as pushes:
+            behind += [pushes] if pushes else []
+            pretrain(training, small_results(Path(root), name), behind)
     except MlmError as error:
         print(f"MlmError: {error}", file=sys.stderr)
         sys.stderr.flush()
         os._exit(3)
+
+
+def _pushes(fault: dict, state: str):
+    if "publish" not in fault:
+        return nullcontext()
+    from mlm.config.publish import Publish
+    from mlm.publishing.background import background_pushes
+
+    return background_pushes(Publish.of_param(fault["publish"]), state, ())
 
 
 def _arm(fault: dict) -> None:

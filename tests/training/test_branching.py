@@ -40,13 +40,6 @@ def told(root, name: str) -> str:
     return (root / f"{name}.stderr").read_text()
 
 
-def test_a_branch_has_the_weights_of_a_training_from_its_first_step(root):
-    assert run_child(root, "branch", branch(falling(20))) == 0
-    assert "continues run stable\nbranch: resumes from step 13 of 20" in told(root, "branch")
-    assert run_child(root, "whole", falling(20)) == 0
-    assert weights(root, "branch") == weights(root, "whole") != weights(root, "stable")
-
-
 def test_a_killed_branch_goes_on_from_its_own_state(root):
     assert run_child(root, "killed", branch(falling(30)), {"step": 22}) < 0
     assert run_child(root, "killed", branch(falling(30))) == 0

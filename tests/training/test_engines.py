@@ -2,14 +2,11 @@
 
 import json
 import multiprocessing
-import re
-import signal
 
 import numpy as np
 import pytest
-from small_run import result, run_child, small_job, small_run, write_inputs
+from small_run import small_job, small_run, write_inputs
 
-JAX = {"pretraining": {"engine": "jax"}}
 #: The optimizers, and what else leads through other code: batches in parts, whole words, decay.
 CASES = {
     "adamw": {"optimizer": {"name": "adamw", "weight_decay": 0.1, "max_grad_norm": 1.0}},
@@ -74,14 +71,3 @@ def test_both_engines_have_the_same_losses(root, family, case, steps):
     found = {k: np.array(v) for k, v in json.loads((root / f"{name}.json").read_text()).items()}
     assert found["jax"][steps - 1] < found["jax"][0] - (0.5 if steps == 200 else 0.05)
     np.testing.assert_allclose(found["jax"], found["tensorflow"], atol=1e-4, rtol=0)
-
-
-@pytest.mark.slow
-def test_in_jax_a_killed_training_ends_like_one_left_alone(root):
-    """With dropout, which the small run has, and Muon, whose moments are others."""
-    muon = {"pretraining": JAX["pretraining"] | {"optimizer": {"name": "muon"}}}
-    assert run_child(root, "killed", muon, {"step": 13}) == -signal.SIGKILL
-    assert run_child(root, "killed", muon) == 0
-    assert re.findall(r"resumes from step (\d+)", (root / "killed.stderr").read_text()) == ["10"]
-    assert run_child(root, "alone", muon) == 0
-    assert result(root, "killed") == result(root, "alone")

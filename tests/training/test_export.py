@@ -29,16 +29,6 @@ SMALL = {
 }
 
 
-def model_of(family: str, config: dict | None = None) -> ModelOfRun:
-    return ModelOfRun.of_param(
-        {
-            "family": family,
-            "config": config or {},
-            "config_file": None,
-        }
-    )
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     """A directory with inputs.npz; models are exported into it."""
@@ -57,7 +47,8 @@ def models(root):
     random, made = np.random.default_rng(0), {}
     for family in FAMILIES:
         sizes = SMALL | ({"embedding_size": 16} if family in ("albert", "electra") else {})
-        config = model_configuration(model_of(family, sizes), encoder, LENGTH)
+        given = {"family": family, "config": sizes, "config_file": None}
+        config = model_configuration(ModelOfRun.of_param(given), encoder, LENGTH)
         model = build_model(config, "standard", seed=0)
         # A bias of zero would agree wherever it ended up.
         for variable in model.weights:

@@ -77,16 +77,6 @@ def test_a_stream_taken_up_again_is_the_uninterrupted_one(shards, start):
             np.testing.assert_array_equal(expected[key], found[key])
 
 
-def test_the_batch_size_changes_neither_order_nor_masks(shards):
-    small, large = stream(shards, batch=4, steps=30), stream(shards, batch=8, steps=15)
-    for key in ("input_ids", "positions", "labels", "attention_mask", "overflow"):
-        np.testing.assert_array_equal(flat(small, key), flat(large, key))
-
-
-def test_another_seed_is_another_order(shards):
-    assert first_tokens(stream(shards)) != first_tokens(stream(shards, seed=4))
-
-
 def test_the_weights_of_a_batch_add_up_to_one(shards):
     for batch in stream(shards, steps=5):
         assert batch["weights"].sum() == pytest.approx(1, abs=1e-6)

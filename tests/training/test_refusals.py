@@ -29,13 +29,8 @@ from mlm.training.in_tensorflow.model import build_model
 
 
 def model_of(family: str, config: dict, architecture: dict | None = None) -> ModelOfRun:
-    return ModelOfRun.of_param(
-        {
-            "family": family,
-            "config": config,
-            "config_file": architecture,
-        }
-    )
+    given = {"family": family, "config": config, "config_file": architecture}
+    return ModelOfRun.of_param(given)
 
 
 @pytest.fixture(scope="module")
@@ -181,8 +176,18 @@ def refused(root, overrides, message):
     assert not (root / "runs").exists()
 
 
-def test_another_sequence_length_is_refused(root):
-    refused(root, {"shards": {"sequence_length": 32}}, "samples of 16 tokens; 32 are expected")
+@pytest.mark.parametrize(
+    "overrides, message",
+    [
+        ({"shards": {"sequence_length": 32}}, "samples of 16 tokens; 32 are expected"),
+        (
+            {"accelerator": {"kind": "tpu"}},
+            "No TPU can be used. Tried a TPU of this machine (kind: tpu). TensorFlow",
+        ),
+    ],
+)
+def test_settings_that_this_run_cannot_have_are_refused(root, overrides, message):
+    refused(root, overrides, message)
 
 
 def test_a_damaged_shard_is_refused(root):
@@ -208,11 +213,6 @@ def test_a_damaged_tokenizer_is_named_and_not_the_shards(root):
     refused(root, {}, f"To have it made again: rm {tokenizer}, then the same")
 
 
-def test_a_missing_tpu_says_what_was_looked_for_and_what_to_set(root):
-    message = "No TPU can be used. Tried a TPU of this machine (kind: tpu). TensorFlow"
-    refused(root, {"accelerator": {"kind": "tpu"}}, message)
-
-
 def test_auto_beside_a_tpu_that_tensorflow_cannot_use_stops_before_it_trains(root):
     """The CPU of a TPU rented by the minute is not what was meant."""
     tpu_vm = {"TPU_WORKER_ID": "0", "TPU_SKIP_MDS_QUERY": "1"}
@@ -223,62 +223,33 @@ def test_auto_beside_a_tpu_that_tensorflow_cannot_use_stops_before_it_trains(roo
     assert "envs/requirements-tpu.txt" in log and "accelerator.kind: cpu" in log
 
 
-def require(root, report: dict | None) -> None:
-    """Ask for a preflight of the small run that passed; `report` is of the one that is there."""
+def require(root, passed: bool | None, **changes) -> None:
+    """Ask for a preflight of the small run that passed; of one whose step has `changes`, if any."""
     run, _ = small_run(root)
-    if report is not None:
-        others = ("unseen", "findings", "targets", "chips")
-        PreflightVerdict(
-            run="small",
-            label="",
-            effort="full",
-            packages={},
-            **{key: [] for key in others},
-            **report,
-        ).write(root / "preflight.json")
-    computed = {"engine": "tensorflow", "precision": "bfloat16"}
-    require_passed(str(root / "preflight.json"), "small", computed | run.step_sizes())
-
-
-STEP = {
-    "engine": "tensorflow",
-    "attend": "sample",
-    "rematerialise": False,
-    "shard_optimizer": False,
-    "model_type": "roberta-prelayernorm",
-    "precision": "bfloat16",
-    "per_replica_batch_size": 8,
-    "gradient_accumulation_steps": 1,
-    "sequence_length": LENGTH,
-    "vocabulary_size": 500,
-    "slots": 5,
-}
+    step = {"engine": "tensorflow", "precision": "bfloat16"} | run.step_sizes()
+    if passed is not None:
+        empty = {key: [] for key in ("unseen", "findings", "targets", "chips")}
+        told = {"run": "small", "label": "", "effort": "full", "packages": {}} | empty
+        verdict = PreflightVerdict(passed=passed, step=Step(**step | changes), **told)
+        verdict.write(root / "preflight.json")
+    require_passed(str(root / "preflight.json"), "small", step)
 
 
 @pytest.mark.parametrize(
-    "report, fault",
+    "passed, changes, fault",
     [
-        (None, "does not exist"),
-        ({"passed": False, "step": Step(**STEP)}, "says that it failed"),
-        ({"passed": True, "step": Step(**STEP | {"slots": 4})}, "made for slots 4, .* has 5"),
-        (
-            {"passed": True, "step": Step(**STEP | {"engine": "jax"})},
-            "made for engine jax, .* has tensorflow",
-        ),
-        (
-            {"passed": True, "step": Step(**STEP | {"rematerialise": True})},
-            "made for rematerialise True, .* has False",
-        ),
+        (None, {}, "does not exist"),
+        (False, {}, "says that it failed"),
+        (True, {"slots": 4}, "made for slots 4, .* has 5"),
+        (True, {"engine": "jax"}, "made for engine jax, .* has tensorflow"),
+        (True, {"rematerialise": True}, "made for rematerialise True, .* has False"),
     ],
 )
-def test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too(root, report, fault):
+def test_auto_that_finds_a_tpu_waits_for_a_passed_preflight_too(root, passed, changes, fault):
     with pytest.raises(MlmError, match=fault) as error:
-        require(root, report)
+        require(root, passed, **changes)
     assert "snakemake --cores 2 results/runs/small/preflight/passed.txt" in str(error.value)
-
-
-def test_auto_that_finds_a_tpu_trains_after_a_passed_preflight(root):
-    require(root, {"passed": True, "step": Step(**STEP)})
+    require(root, True)
 
 
 @pytest.mark.slow

@@ -25,14 +25,3 @@ def test_packing_keeps_every_token_in_order(packed, sequence_length):
     assert all(padding == (1, -1) for padding in found[len(expected) :])
     assert len(found) - len(expected) < sequence_length
     assert count == (len(expected) % sequence_length if len(last[0]) else 0)
-
-
-def test_only_the_last_sample_is_padded_and_none_is_made_of_padding_alone():
-    packer = Packer(4, pad_id=1)
-    assert packer.add(np.arange(10, 18, dtype=np.int32), np.zeros(8, int))[0].shape == (2, 4)
-    last, _, count = packer.finish()
-    assert last.shape == (0, 4) and count == 0
-    packer.add(np.array([7], np.int32), np.array([5]))
-    last, groups, count = packer.finish()
-    assert last.tolist() == [[7, 1, 1, 1]] and count == 1
-    assert groups.tolist() == [[5, -1, -1, -1]]

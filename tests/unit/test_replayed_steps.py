@@ -14,7 +14,6 @@ from mlm.asking.replay import (
     chosen_uses,
     replay_in_words,
 )
-from mlm.config.resolution import resolve
 from mlm.foundations.errors import MlmError
 
 TOKEN, MASKED = Token(3, 17, "Ocean"), Masked(3, "mask", 4, "[MASK]")
@@ -131,12 +130,6 @@ def test_passages_that_were_not_looked_at_are_named():
     assert named in replay_in_words(REPLAY, more)
     with pytest.raises(MlmError, match=r"--most 1245 takes in all$"):
         chosen_uses(more, 3)
-
-
-@pytest.mark.parametrize("value, kept", [("all", None), (None, None), ("3", 3)])
-def test_all_states_are_kept_where_keep_says_all(value, kept):
-    given = {"pretraining": {"checkpoint": {"keep": value}}}
-    assert resolve(given)["pretraining"]["checkpoint"]["keep"] == kept
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from mlm.corpus.artefacts import FilesSource, SourceFile, WordOverlap
 from mlm.report.glossary import FIGURES
 from mlm.report.page import render
 from mlm.report.report_inputs import Results, read_run
-from mlm.report.sections import SECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 VOID = {"meta", "link", "br", "path", "use", "rect", "wbr"}
@@ -87,24 +86,6 @@ def page(html):
     return Page(html)
 
 
-def test_the_same_artefacts_elsewhere_give_the_same_bytes(tmp_path):
-    reports = []
-    for place in ("here", "a/place/further/down"):
-        root = tmp_path / place
-        reports.append(written(results_in(root / "artefacts"), root / "report"))
-    assert reports[0] == reports[1]
-    assert set(reports[0]) == {"report.html", "report.json"} | {
-        f"figures/{name}.svg" for name in FIGURES
-    }
-
-
-def test_the_speed_of_the_training_changes_no_byte(tmp_path):
-    slow = [row | {"tokens_per_second": 17} for row in made.curves()]
-    as_it_was = written(results_in(tmp_path / "a"), tmp_path / "a" / "report")
-    slower = written(results_in(tmp_path / "b", curves=slow), tmp_path / "b" / "report")
-    assert as_it_was == slower
-
-
 def test_the_page_asks_for_nothing_from_outside(page, html):
     assert not page.all("script") and not page.all("img") and not page.all("iframe")
     links = [a["href"] for a in page.all("a") + page.all("link")]
@@ -157,11 +138,6 @@ def test_sections_are_those_asked_for_in_that_order(tmp_path):
     asked = ["fill_mask", "summary", "corpus"]
     found = Page(page_of(replace(results_in(tmp_path), sections=asked)))
     assert [a["id"] for a in found.all("section")] == [*asked, "glossary"]
-
-
-def test_all_sections_have_a_template():
-    templates = {p.name for p in (ROOT / "report" / "sections").iterdir()}
-    assert {f"{n}.html.j2" for n in SECTIONS} == templates
 
 
 def test_a_report_on_shards_made_elsewhere_has_no_corpus(tmp_path):

@@ -17,7 +17,6 @@ from mlm.foundations.digests import FileMemory, file_sha256
 from mlm.foundations.result_checks import (
     date_in_order,
     look_over,
-    params_by_output,
 )
 
 TRAINING, EVALUATION = "results/runs/base/training.json", "results/runs/base/evaluation.json"
@@ -111,13 +110,6 @@ def test_an_input_replaced_with_an_old_date_makes_what_follows_anew():
     assert list(found().replaced) == [TRAINING]
 
 
-def test_without_a_note_results_of_other_settings_are_refused():
-    evaluate(samples=7)
-    for file in Path(".snakemake/metadata").iterdir():
-        file.unlink()
-    assert "was made with another evaluation" in "".join(found().problems)
-
-
 def test_a_directory_in_a_results_place_is_named():
     Path(EVALUATION).unlink()
     Path(EVALUATION).mkdir()
@@ -149,13 +141,3 @@ def test_a_copy_that_is_not_what_its_records_say_keeps_its_dates():
     write_artefact(TRAINING, {"step": 300})
     record_job("pretrain", {}, PARAMS, [TRAINING])
     assert found().copied == []
-
-
-def test_what_changes_no_byte_is_not_among_the_params_that_are_compared():
-    """Snakemake gives it the job's outputs as well, which are not known here."""
-    params = {
-        "model": lambda wildcards: wildcards.run,
-        "operational": lambda wildcards, output: {"checkpoint": {"keep": 2}},
-    }
-    params_of = params_by_output([("results/(?P<run>.*)", params)], ["results/base"])
-    assert params_of("results/base") == {"model": "base"}

@@ -5,7 +5,7 @@ import report_artefacts as made
 
 from mlm.foundations.typed_artefacts import as_json
 from mlm.report.report_inputs import RunResults
-from mlm.report.run_comparison import best_run, comparable, flattened, seed_groups, standings
+from mlm.report.run_comparison import comparable, flattened, seed_groups, standings
 
 
 def run(name, loss=4.9, interval=0.05, overrides=None, **evaluation) -> RunResults:
@@ -18,10 +18,6 @@ def run(name, loss=4.9, interval=0.05, overrides=None, **evaluation) -> RunResul
         evaluation=made.evaluation(name, loss, interval, **evaluation),
         fill_mask=made.fill_mask(name),
     )
-
-
-def test_the_lowest_test_loss_is_best():
-    assert best_run([run("a", 4.9), run("b", 4.5), run("c", 4.7)]).name == "b"
 
 
 EVALUATION = as_json(made.evaluation("base"))

@@ -83,12 +83,6 @@ def test_tokens_into_packing_are_the_tokens_out_of_the_shards(tmp_path, data):
     assert sum(s.documents for s in summaries) == len(texts)
 
 
-def test_the_read_batch_changes_no_byte(tmp_path):
-    corpus = corpus_of(tmp_path, [f"document {i} " * (i % 5) for i in range(40)])
-    made = [make(tmp_path, corpus, batch=b) for b in (1, 7, 1000)]
-    assert len({summary.sha256 for _, summary in made}) == 1
-
-
 def test_memory_is_bounded_by_the_batch_and_not_by_the_corpus(tmp_path):
     texts = [os.urandom(500).hex() for _ in range(4000)]
     corpus = corpus_of(tmp_path, texts, row_group_size=20)

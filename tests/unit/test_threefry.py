@@ -24,11 +24,3 @@ def test_a_number_below_a_count_is_the_upper_half_of_a_product_of_64_bits(count)
     bits[:2] = 0, 2**32 - 1
     expected = bits.astype(np.uint64) * count >> 32
     np.testing.assert_array_equal(below(bits, count), expected)
-
-
-def test_random_bits_are_spread_evenly():
-    counters = (np.arange(40_000, dtype=np.uint32), np.uint32([3]))
-    words = threefry((np.uint32([7]), np.uint32([1])), counters)[0]
-    counts = np.bincount(below(words, 10))
-    # Six standard deviations of a binomial count.
-    assert np.abs(counts - 4000).max() < 6 * np.sqrt(40_000 * 0.1 * 0.9)

@@ -20,7 +20,7 @@ from mlm.config.resolution import resolve
 from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
+from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.training import suitable_size, train_tokenizer
 from mlm.tokenizer.training_text import TrainingText
 from mlm.tokenizer.unigram_training import sentencepiece_model
@@ -139,14 +139,6 @@ def plain(tmp_path_factory, english) -> dict[str, Encoder]:
         kind: trained(tmp_path_factory.mktemp(kind), texts, kind=kind)
         for kind in ("unigram", "bpe", "wordpiece")
     }
-
-
-@pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])
-def test_special_tokens_have_the_first_ids_and_the_vocabulary_its_size(plain, kind):
-    encoder = plain[kind]
-    assert encoder.special() == {name: i for i, name in enumerate(SPECIAL_NAMES)}
-    assert encoder.vocabulary_size == len(encoder.names()) == 600
-    assert not set(encoder.pieces()) & set(SPECIAL.values())
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "wordpiece"])

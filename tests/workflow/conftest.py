@@ -133,6 +133,18 @@ class Project:
         self._forked(("--dry-run", *arguments), log)
         return log.read_text()
 
+    def python(self, *arguments: str, status: int = 0) -> subprocess.CompletedProcess:
+        """Run Python, a script of the project as a rule; it ends with `status`."""
+        ran = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.path,
+            env=users_environment(),
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == status, ran.stderr[-6000:]
+        return ran
+
     def _forked(self, arguments: tuple[str, ...], log: Path) -> int:
         """Run Snakemake, its output in `log`; the exit status.
 
@@ -256,6 +268,13 @@ def built(workflows_ahead, tmp_path_factory) -> Project:
     place = tmp_path_factory.mktemp("workflow") / "built"
     shutil.copytree(workflows_ahead("built").path, place, symlinks=True)
     return Project(place)
+
+
+@pytest.fixture
+def copied(built, tmp_path) -> Project:
+    """A copy of the built workflow for one test."""
+    shutil.copytree(built.path, tmp_path / "copied", symlinks=True)
+    return Project(tmp_path / "copied")
 
 
 @pytest.fixture(scope="session")

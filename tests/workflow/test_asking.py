@@ -5,8 +5,6 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -19,7 +17,6 @@ from mlm.samples.split_samples import spread_samples
 from mlm.samples.stored_batches import BatchOrder, ShardFiles, stored_batches
 from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
-from tests.conftest import users_environment
 
 from .conftest import ROOT, TINY
 
@@ -59,23 +56,19 @@ def example() -> tuple[list[str], list[str]]:
     return shlex.split(command), lines
 
 
-def command_here(*more: str) -> list[str]:
-    """The command of the page, about the small workflow."""
+def command_here(sentence: str, *more: str) -> list[str]:
+    """The arguments of the page's command, about the small workflow."""
     program, *arguments = example()[0]
     assert program == ".venv/bin/python"
     here = ["tiny.yaml" if a == "presets/tiny.yaml" else a for a in arguments]
     assert here != arguments
-    here[1] = SENTENCE
-    return [sys.executable, *here, *more]
+    here[1] = sentence
+    return [*here, *more]
 
 
 def asked(project, *more: str, sentence: str = SENTENCE) -> str:
-    command = command_here(*more)
-    command[2] = sentence
-    ran = subprocess.run(
-        command, cwd=project.path, env=users_environment(), capture_output=True, text=True
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = project.python(*command_here(sentence, *more))
+    assert ran.stderr == ""
     return ran.stdout
 
 
@@ -191,13 +184,9 @@ def test_the_last_step_is_made_again_with_the_lines_of_the_page(built):
     (sample,) = order.samples(np.array([last]))[1]
     ids = spread_samples(manifest, built.path).input_ids[sample]
     encoder = Encoder.load(results / "tokenizer/tokenizer.json")
-    command = command_here("--replay")
     # Without what may be a part of a word.
-    command[2] = " ".join(encoder.decode(ids[(ids > 4)].tolist()).split()[2:12])
-    ran = subprocess.run(
-        command, cwd=built.path, env=users_environment(), capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr
+    sentence = " ".join(encoder.decode(ids[(ids > 4)].tolist()).split()[2:12])
+    ran = built.python(*command_here(sentence, "--replay"))
     assert "from the state after step 8, state/base/" in ran.stderr
     told = f"Step {ran.stdout.split(chr(10) + 'Step ')[1]}".splitlines()
     for lines in (shown, told):

@@ -1,21 +1,17 @@
 """A run that continues another, through the whole workflow."""
 
 import copy
-import shutil
 
 import pytest
 
 from mlm.foundations.digests import file_sha256
-from tests.workflow.conftest import TINY, Project
+from tests.workflow.conftest import TINY
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 
-def test_a_branch_waits_for_its_parent_and_ends_with_the_weights_of_a_whole_training(
-    built, tmp_path
-):
-    project = Project(tmp_path / "branches")
-    shutil.copytree(built.path, project.path, symlinks=True)
+def test_a_branch_waits_for_its_parent_and_ends_with_the_weights_of_a_whole_training(copied):
+    project = copied
     steady, falling = ({"warmup_steps": 2, "decay_steps": n} for n in (0, 5))
     config = copy.deepcopy(TINY)
     config["runs"] = {

@@ -159,43 +159,8 @@ def test_a_preflight_without_its_packages(tmp_path):
     assert f"{ROOT}/envs/requirements-preflight.txt" in answer
 
 
-def test_mistyped_keys_are_told_together(tmp_path):
-    mistyped = "corpus: {sorce: files}\nshards: {sequence_lenght: 64}"
-    answer = snakemake(tmp_path, config=mistyped)
-    assert "The configuration has 2 problems:" in answer
-    assert "corpus.sorce: unknown key; did you mean 'source'?" in answer
-    assert "shards.sequence_lenght: unknown key; did you mean 'sequence_length'?" in answer
-
-
-def test_a_pattern_that_matches_nothing(tmp_path):
-    answer = snakemake(tmp_path, config="corpus: {source: files, files: {train: ['data/*.txt']}}")
-    assert f"corpus.files.train: no file matches 'data/*.txt' (looked in {tmp_path})" in answer
-    assert f"To see what is there: ls {tmp_path}" in answer
-
-
-def test_a_dataset_without_a_revision(tmp_path):
-    answer = snakemake(tmp_path, config="corpus: {source: hub, hub: {dataset: some/one}}")
-    assert "corpus.hub.revision: missing; expected the 40 hexadecimal digits of a commit" in answer
-    assert "on the repository's page on the Hub, under Files, History" in answer
-
-
-def test_publishing_without_a_repository(tmp_path):
-    answer = snakemake(tmp_path, "publish")
-    assert answer.splitlines()[-1].startswith("publish: no repository is named. Set publish.tok")
-    assert "Wildcards" not in answer and "Traceback" not in answer
-
-
-def test_a_file_of_the_future(tmp_path):
-    file = tmp_path / "a.txt"
-    file.write_text("\n".join(f"The {n} rivers of the land" for n in range(99)))
-    os.utime(file, (2_000_000_000, 2_000_000_000))
-    own = "corpus: {source: files, files: {train: [a.txt]}}"
-    answer = snakemake(tmp_path, "results/corpus/train.json", config=own)
-    assert "a.txt is dated in the future" in answer and f"touch {file}\n" in answer
-    assert "Execute 1 jobs" not in answer, "refused before the work"
-
-
-def test_a_result_of_the_future(tmp_path):
+@pytest.mark.parametrize("dated", ["a.txt", "results/corpus/train.parquet"])
+def test_a_file_or_a_result_of_the_future(tmp_path, dated):
     """As one that was copied from a machine whose clock is wrong."""
     (tmp_path / "a.txt").write_text("\n".join(f"The {n} rivers of the land" for n in range(99)))
     own = "corpus: {source: files, files: {train: [a.txt]}}"
@@ -208,8 +173,13 @@ def test_a_result_of_the_future(tmp_path):
         check=True,
         timeout=300,
     )
-    result = tmp_path / "results/corpus/train.parquet"
-    os.utime(result, (2_000_000_000, 2_000_000_000))
+    os.utime(tmp_path / dated, (2_000_000_000, 2_000_000_000))
     answer = snakemake(tmp_path, "results/tokenizer/tokenizer.json", config=own, left=True)
-    assert "train.parquet is dated in the future" in answer and f"touch {result}\n" in answer
+    assert f"{dated} is dated in the future" in answer and f"touch {tmp_path / dated}\n" in answer
     assert "Execute 1 jobs" not in answer, "refused before the work"
+
+
+def test_a_dataset_without_a_revision(tmp_path):
+    answer = snakemake(tmp_path, config="corpus: {source: hub, hub: {dataset: some/one}}")
+    assert "corpus.hub.revision: missing; expected the 40 hexadecimal digits of a commit" in answer
+    assert "on the repository's page on the Hub, under Files, History" in answer

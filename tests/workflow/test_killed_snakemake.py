@@ -1,12 +1,12 @@
 """SIGKILL of Snakemake itself, in the middle of a job: the same command goes on."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
@@ -25,19 +25,6 @@ def wait_for(condition, seconds: float = 600.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not come to that"
         time.sleep(0.01)
-
-
-def descendants(parent: int) -> list[int]:
-    """The processes that `parent` started, and those that they started."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
-            continue
-        if int(fields[1]) == parent:
-            found += [int(entry.parent.name), *descendants(int(entry.parent.name))]
-    return found
 
 
 class Run:
@@ -66,13 +53,13 @@ def test_sigint_of_snakemake_alone_ends_its_jobs(tmp_path):
     run = Run(tmp_path)
     snakemake = run.start("log")
     wait_for(run.in_progress.exists)
-    job = descendants(snakemake.pid)
+    job = psutil.Process(snakemake.pid).children(recursive=True)
     for process in job:
-        os.kill(process, signal.SIGSTOP)
+        process.suspend()
     snakemake.send_signal(signal.SIGINT)
     wait_for(lambda: "Terminating processes" in (tmp_path / "log").read_text())
     for process in job:
-        os.kill(process, signal.SIGCONT)
+        process.resume()
     assert snakemake.wait(600) != 0
     said = (tmp_path / "log").read_text()
     assert "Stopped by SIGTERM. The same command continues." in said
@@ -85,9 +72,9 @@ def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_on
     first = run.start("first")
     try:
         wait_for(run.in_progress.exists)
-        job = descendants(first.pid)
+        job = psutil.Process(first.pid).children(recursive=True)
         for process in job:
-            os.kill(process, signal.SIGSTOP)
+            process.suspend()
         status, said = run.ended("beside")
         assert status and "LockException" in said, said
     finally:
@@ -103,7 +90,7 @@ def test_the_same_command_goes_on_after_a_kill_and_is_refused_beside_a_living_on
         wait_for(lambda: "A job of a run that was killed is still at work" in log.read_text())
     finally:
         for process in job:
-            os.kill(process, signal.SIGCONT)
+            process.resume()
     assert again.wait(600) == 0, log.read_text()
     assert log.read_text().count("A run that was killed had left this directory locked") == 1
     assert (tmp_path / TARGET).exists() and not list(tmp_path.glob("results/corpus/.*"))

@@ -2,28 +2,19 @@
 
 import copy
 import json
-import shutil
-import subprocess
-import sys
 
 import pytest
 import yaml
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.rerun_reasons import planned_jobs
-from tests.conftest import users_environment
-from tests.workflow.conftest import TINY, Project
+from tests.workflow.conftest import TINY
 
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 
 def asked(project, *arguments: str) -> str:
-    command = [sys.executable, "scripts/ask.py", *arguments, "--configfile", "tiny.yaml"]
-    ran = subprocess.run(
-        command, cwd=project.path, env=users_environment(), capture_output=True, text=True
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    return project.python("scripts/ask.py", *arguments, "--configfile", "tiny.yaml").stdout
 
 
 def jobs(project) -> set[tuple[str, str]]:
@@ -32,9 +23,8 @@ def jobs(project) -> set[tuple[str, str]]:
     return {(job.rule, job.wildcards.removeprefix("run=")) for job in planned if job.rule != "all"}
 
 
-def test_a_document_is_forgotten_by_going_on_from_before_its_first_step(built, tmp_path):
-    project = Project(tmp_path / "forgetting")
-    shutil.copytree(built.path, project.path, symlinks=True)
+def test_a_document_is_forgotten_by_going_on_from_before_its_first_step(copied):
+    project = copied
     config = copy.deepcopy(TINY)
     config["model"]["initialisation"] = {"embeddings": "random"}
     config["pretraining"] |= {"checkpoint": {"every": 4, "keep": None}}
@@ -80,9 +70,8 @@ def test_a_document_is_forgotten_by_going_on_from_before_its_first_step(built, t
     assert "left out of this run (pretraining.forget)" in said
 
 
-def test_what_finds_nothing_ends_in_one_sentence_before_any_training(built, tmp_path):
-    project = Project(tmp_path / "nothing")
-    shutil.copytree(built.path, project.path, symlinks=True)
+def test_what_finds_nothing_ends_in_one_sentence_before_any_training(copied):
+    project = copied
     config = copy.deepcopy(TINY)
     config["runs"] = {"base": {}, "less": {"pretraining": {"forget": ["pattern:Xyzzy"]}}}
     project.write_config(config)

@@ -2,12 +2,11 @@
 
 import csv
 import json
-import shutil
 import sys
 
 import pytest
 
-from .conftest import ROOT, TINY, Project
+from .conftest import ROOT, TINY
 
 sys.path.append(str(ROOT / "tests" / "finetuning"))
 from tiny_task import write_csv
@@ -18,10 +17,8 @@ from in_pytorch import run_in_pytorch
 pytestmark = [pytest.mark.workflow, pytest.mark.slow]
 
 
-def test_a_modernbert_goes_from_text_to_preflight_fine_tuning_and_report(built, tmp_path):
-    place = tmp_path / "project"
-    shutil.copytree(built.path, place, symlinks=True)
-    project = Project(place)
+def test_a_modernbert_goes_from_text_to_preflight_fine_tuning_and_report(copied):
+    project, place = copied, copied.path
     write_csv(place / "labels.csv", 200, classes=False)
     config = TINY | {
         "model": {
@@ -42,11 +39,16 @@ def test_a_modernbert_goes_from_text_to_preflight_fine_tuning_and_report(built, 
         },
     }
     project.write_config(config)
-    project.snakemake("preflight", "finetune", "all")
+    ran = project.snakemake("preflight", "finetune", "all")
+    assert "v5e:2x2  fits" in ran.stdout
     run = place / "results" / "runs" / "base"
+    verdict = (run / "preflight.json").read_bytes()
+    with project.edited(run / "preflight.json", by=lambda content: None):
+        project.snakemake("--", "results/runs/base/preflight.json")
+        assert (run / "preflight.json").read_bytes() == verdict
     training = json.loads((run / "training.json").read_text())
     assert (training["model_type"], training["engine"]) == ("modernbert", "jax")
-    assert json.loads((run / "preflight.json").read_text())["passed"] is True
+    assert json.loads(verdict)["passed"] is True
     assert json.loads((run / "evaluation.json").read_text())["test"]["loss"] < 6.4
     with open(run / "finetune" / "oof.csv", encoding="utf-8") as file:
         assert len(list(csv.DictReader(file))) == 200

@@ -24,13 +24,11 @@ RULES = {"publish", "publish_tokenizer", "publish_dataset", "publish_model"}
 
 
 @pytest.fixture
-def project(built, tmp_path, monkeypatch) -> Project:
-    """A copy of the built project, up to date like it, without anyone's token."""
-    place = tmp_path / "project"
-    shutil.copytree(built.path, place)
+def project(copied, monkeypatch) -> Project:
+    """A copy of the built project, without anyone's token."""
     for name in ("HF_TOKEN", "HF_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
-    return Project(place)
+    return copied
 
 
 @pytest.fixture
@@ -121,17 +119,22 @@ def test_checkpoint_pushes_are_no_part_of_a_training(project):
 @pytest.mark.slow
 def test_checkpoints_are_pushed_while_the_workflow_trains(project, hub, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    before = (project.path / "results/runs/base/model/model.safetensors").read_bytes()
+    before = project.digests()
     asked = {"model": "me/model", "checkpoints": {"every": 6}}
     project.write_config(TINY | {"publish": asked})
     shutil.rmtree(project.path / "state")
     project.snakemake("--forcerun", "pretrain", "--until", "pretrain")
-    assert (project.path / "results/runs/base/model/model.safetensors").read_bytes() == before
+    assert project.digests() == before
     repo = hub.repos["model", "me/model"]
     assert repo.private
     titles = [repo.titles[c] for c in repo.history("checkpoints")]
     assert titles[0] == "Step 12"
-    assert hub.files("me/model", branch="checkpoints")["model.safetensors"] == before
+    # The last checkpoint is the model that the training ended in.
+    pushed = hub.files("me/model", branch="checkpoints")
+    names = {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"}
+    assert set(pushed) == names | {"special_tokens_map.json"}
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+        assert pushed[name] == (project.path / "results/runs/base/model" / name).read_bytes()
     log = (project.path / "logs/pretrain/base.log").read_text()
     assert repo.branches["checkpoints"] in log
     assert files_with(project, TOKEN) == []

@@ -292,13 +292,7 @@ def test_comments_docstrings_and_formatting_rerun_nothing(built):
 
 def test_the_status_command_says_why_in_words(built):
     with built.configured(with_setting("pretraining.optimizer.learning_rate", 1.0e-4)):
-        ran = subprocess.run(
-            [sys.executable, "scripts/status.py", "--configfile", "tiny.yaml"],
-            cwd=built.path,
-            capture_output=True,
-            text=True,
-        )
-    assert ran.returncode == 0, ran.stderr
+        ran = built.python("scripts/status.py", "--configfile", "tiny.yaml")
     assert "pretrain [run=base]: pretraining.optimizer.learning_rate changed" in ran.stdout
     assert "evaluate [run=base]: follows from pretrain" in ran.stdout
 
@@ -322,11 +316,9 @@ def test_a_run_removed_remakes_the_report_alone(built):
     shutil.rmtree(built.path / "results" / "runs" / "second")
 
 
-def test_a_new_title_really_remakes_the_report_alone(built, tmp_path):
+def test_a_new_title_really_remakes_the_report_alone(copied):
     """Run, not only announced."""
-    place = tmp_path / "project"
-    shutil.copytree(built.path, place, symlinks=True)
-    copied = Project(place)
+    place = copied.path
     copied.write_config(with_setting("report.title", "Quite another title"))
     weights = place / "results" / "runs" / "base" / "model" / "model.safetensors"
     before = weights.stat().st_mtime_ns

@@ -2,12 +2,8 @@
 
 import copy
 import json
-import subprocess
-import sys
 
 import pytest
-
-from tests.conftest import users_environment
 
 from .conftest import TINY, copy_of_the_repository
 
@@ -82,14 +78,21 @@ def test_transformers_opens_the_model_and_fills_masks(built):
         "exec(code.replace('\\nfill(', '\\nanswers = fill('))\n"
         "assert len(answers) == 5\n"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=built.path,
-        env=users_environment(),
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
+    built.python("-c", program)
+
+
+@pytest.mark.slow
+def test_a_sentence_is_filled_in_as_the_rule_does(built):
+    rule = json.loads((built.path / "results/runs/base/fill_mask.json").read_text())["prompts"]
+    sentences = [prompt["prompt"] for prompt in rule]
+    ran = built.python("scripts/fill.py", *sentences, "--json", "--configfile", "tiny.yaml")
+    for found, expected in zip(json.loads(ran.stdout), rule, strict=True):
+        assert found["prompt"] == expected["prompt"]
+        tokens, scores = (
+            [[answer[key] for answer in one["answers"]] for one in (found, expected)]
+            for key in ("token", "score")
+        )
+        assert tokens[0] == tokens[1] and scores[0] == pytest.approx(scores[1], abs=1e-5)
 
 
 def test_snakemakes_own_report_and_graph_are_made(built):
@@ -121,17 +124,15 @@ def test_a_bad_configuration_is_one_message_and_nothing_written(tmp_path, settin
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.slow
 def test_an_error_in_a_stage_is_told_in_words_and_leaves_no_output(tmp_path):
-    """A vocabulary that the text is too small for."""
     project = copy_of_the_repository(tmp_path)
-    project.write_config(copy.deepcopy(TINY) | {"tokenizer": {"vocabulary_size": 500000}})
-    ran = project.snakemake("results/tokenizer/tokenizer.json", check=False)
-    assert ran.returncode != 0
-    assert "Error in rule tokenizer: " in ran.stdout and "Traceback" not in ran.stdout
-    assert "tokenizer.vocabulary_size" in ran.stdout
-    left = (tmp_path / "results" / "tokenizer").glob("*")
-    assert not list(left)
+    (tmp_path / "data" / "train-a.txt").write_bytes(b"good\n" * 1000 + b"bad \xff\n")
+    ran = project.snakemake("results/corpus/train.parquet", check=False)
+    assert ran.returncode != 0 and "Traceback" not in ran.stdout
+    place = "train-a.txt, line 1001, byte offset 5004: byte 0xff is not UTF-8"
+    assert f"Error in rule corpus: data/{place}" in ran.stdout
+    assert place in (tmp_path / "logs/corpus/corpus.log").read_text(encoding="utf-8")
+    assert not [file for file in tmp_path.glob("results/**/*") if file.is_file()]
 
 
 SENTENCES = {
