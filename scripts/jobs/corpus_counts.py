@@ -4,14 +4,15 @@ from pathlib import Path
 
 from job_adapter import run
 from mlm.config.fields import SPLITS
-from mlm.corpus.passes import describe, spooled_corpus
+from mlm.corpus.passes import spooled_corpus
+from mlm.corpus.split_descriptions import describe
 
 #: Files that the pass itself checks, or does not open.
 UNREAD = ("spools", "digests", "numbers", "signed", "links", "files")
 
 
 def main(job):
-    corpus = spooled_corpus(list(map(Path, job.input.removed)), *map(Path, job.input.near))
+    corpus = spooled_corpus(list(map(Path, [*job.input.removed, *job.input.near])))
     written = {split: list(map(Path, job.input[f"{split}_records"])) for split in SPLITS}
     for split, described in describe(corpus, written).items():
         described.write(job.output[split])

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from job_adapter import run
-from mlm.corpus.filters import Filters
 from mlm.corpus.passes import deduplicate
 
 
 def main(job):
-    parts, filters = list(map(Path, job.input.records)), Filters(**job.params.filters)
-    deduplicate(parts, filters.deduplicate, filters.remove_leakage, Path(job.output.record))
+    parts, filters = list(map(Path, job.input.records)), job.params.filters
+    record = Path(job.output.record)
+    deduplicate(parts, filters["deduplicate"], filters["remove_leakage"], record)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from mlm.corpus.passes import spooled_corpus, write
 
 
 def main(job):
-    corpus = spooled_corpus(list(map(Path, job.input.removed)), *map(Path, job.input.near))
+    corpus = spooled_corpus(list(map(Path, [*job.input.removed, *job.input.near])))
     held_out = {split: list(map(Path, job.input[split])) for split in ("validation", "test")}
     share, shares = int(job.wildcards.share), int(job.wildcards.shares)
     write(corpus, job.wildcards.split, share, shares, held_out, Path(job.output.record))

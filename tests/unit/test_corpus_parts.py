@@ -90,7 +90,6 @@ def in_one_job(directory: Path, corpus: dict) -> None:
 def in_parts(directory: Path, corpus: dict, parts: int) -> int:
     """What the jobs of a corpus in parts do, one after the other; how many parts there were."""
     used = used_settings(corpus, 0)
-    filters = Filters(**used["filters"])
     files = files_of_sources(corpus, print)
     pieces = planned_parts(corpus | {"parts": parts}, files, print)
     place = directory / "parts"
@@ -99,7 +98,7 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
         read_part(*open_part(used, part), left)
     (place / "written").mkdir()
     records = [files.record for files in read]
-    descriptions, _ = after_reading(records, filters, corpus["count"], place / "written")
+    descriptions, _ = after_reading(records, used["filters"], corpus["count"], place / "written")
     for split, made in descriptions.items():
         made.write(place / f"{split}.json")
     take_over(place, *outputs(directory, corpus), threads=2)
@@ -107,7 +106,7 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
 
 
 def content(directory: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in directory.iterdir() if file.is_file()}
+    return {file.name: file.read_bytes() for file in directory.glob("*") if file.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -305,7 +304,7 @@ def test_what_another_number_of_parts_left_is_removed(tmp_path):
 def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, damaged):
     monkeypatch.chdir(tmp_path)
     place = Path("results/corpus/parts/00002")
-    filters = Filters("none", 1, None, True, True)
+    filters = Filters({"normalisation": "none", "min_characters": 1, "max_characters": None})
     for number in range(2):
         Path("a.txt").write_text("".join(f"text {number} {i % 40}\n" for i in range(50)))
         corpus = used_settings(section(files={"train": ["a.txt"]}), 0)

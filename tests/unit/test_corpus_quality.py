@@ -27,9 +27,9 @@ def rules(**on) -> Quality:
 
 def judged(text: str, **on):
     """What is left of `text`, the rule that refuses it, and what was taken by rule."""
-    taken = []
+    taken = {}
     left, refusal = rules(**on).judged(text, taken)
-    return left, refusal, {one.rule: one.characters for one in taken}
+    return left, refusal, {rule: one.characters for rule, one in taken.items()}
 
 
 def different(count: int) -> str:
@@ -112,9 +112,9 @@ def test_a_word_of_the_list_is_found_as_a_word(tmp_path):
     assert filter_files(used) == [str(path)]
     bad = Quality(settings)
     for text in ("a FOUL.", "A very bad thing", "it is x+y now"):
-        assert bad.judged(text, [])[1] == "bad_words", text
+        assert bad.judged(text, {})[1] == "bad_words", text
     for text in ("fouls", "every bad thing", "very bad", "xx+y"):
-        assert bad.judged(text, [])[1] is None, text
+        assert bad.judged(text, {})[1] is None, text
 
 
 def test_presets_hold_the_published_thresholds():

@@ -19,7 +19,7 @@ WORDS = [f"w{i}" for i in range(20)]
 
 def judged(text: str, *, words: int = 13) -> str | None:
     settings = {"against": ["asked.txt"], "words": words, "text_column": "text"}
-    return Decontamination(settings).judged(text, [])[1]
+    return Decontamination(settings).judged(text, {})[1]
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from mlm.asking.documents import Documents, matches
 from mlm.asking.in_words import in_words
 from mlm.asking.text_index import TextIndex, build_index, open_indexes
 from mlm.config.resolution import resolve
-from mlm.corpus.filters import Filters
+from mlm.corpus.filters import prepared
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
@@ -94,7 +94,7 @@ def test_an_answer_is_the_same_with_the_index_and_without(project, count):
     plain, indexed = both()
     exact = nearest = 0
     for question in questions(count):
-        sentence = Filters("NFC", 1, None, True, True).prepared(question).text.strip()
+        sentence = prepared(question, "NFC").text.strip()
         if not sentence:
             continue
         # Against all documents, one by one.

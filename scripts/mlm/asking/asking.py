@@ -13,7 +13,7 @@ from mlm.asking.uses import RunBatches, Shown, looked_at_in_validation, shown_in
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings
 from mlm.corpus.file_patterns import corpus_settings
-from mlm.corpus.filters import Filters
+from mlm.corpus.filters import prepared
 from mlm.foundations.artefacts import read_artefact
 from mlm.foundations.errors import MlmError
 from mlm.samples.split_samples import evenly_spread
@@ -43,7 +43,8 @@ def ask(question: Question) -> Answer:
     code or data are not those of the training.
     """
     settings, command = question.settings, question.command
-    sentence = Filters(**settings["corpus"]["filters"]).prepared(question.sentence).text.strip()
+    normalisation = settings["corpus"]["filters"]["normalisation"]
+    sentence = prepared(question.sentence, normalisation).text.strip()
     if not sentence:
         raise MlmError('The sentence is empty. Give one, in quotes: ask.py "A sentence."')
     past = past_run(settings, question.run, command)

@@ -9,7 +9,7 @@ from mlm.asking.text_index import TextIndex
 from mlm.asking.uses import RunBatches
 from mlm.config.pretraining import Masking
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.filters import Filters
+from mlm.corpus.filters import prepared
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.artefacts import EvaluationFigures, FillMask
 from mlm.samples.manifests import Manifest, shards_root
@@ -37,9 +37,8 @@ def seen_near(run: str, files: Mapping[str, str], filters: dict, holes: str | No
     if size > LARGEST_SEARCHED:
         return Asked(run, training.steps, (), size)
     encoder = Encoder.load(files["tokenizer"])
-    prepare = Filters(**filters).prepared
     texts = [
-        (kind, prepare(text).text.strip(), index, asked, most)
+        (kind, prepared(text, filters["normalisation"]).text.strip(), index, asked, most)
         for kind, text, index, asked, most in _texts(files, encoder)
     ]
     corpus = SplitDocuments.described(files["corpus"])

@@ -1,7 +1,4 @@
-"""What `results/corpus/{split}.json` says of a split of the corpus.
-
-And what the jobs say to each other that read and write a corpus in parts.
-"""
+"""The records of the corpus stage: `results/corpus/{split}.json`, and those of its passes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -234,14 +231,14 @@ class ReadPart(Artefact):
 
 @dataclass(frozen=True)
 class RemovedDocuments(Artefact):
-    """How many documents of all parts are left out as duplicates and leaks.
+    """How many documents of a corpus of so many `parts` a pass leaves out, and by which rules.
 
-    Or, with `rules`, of one part, which has words in common with held-out documents.
-    """
+    `near` describes the near-duplicates of each split."""
 
     parts: int
     removed: int
     rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
+    near: dict[str, NearDuplicatesOfSplit] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -249,15 +246,6 @@ class SignedPart(Artefact):
     """How many documents of a part have a signature, by which near-duplicates are found."""
 
     signed: int
-
-
-@dataclass(frozen=True)
-class NearDuplicatesRemoved(Artefact):
-    """How many documents of all parts are left out as near-duplicates, and what they are."""
-
-    parts: int
-    removed: int
-    splits: dict[str, NearDuplicatesOfSplit]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,9 @@ _RUN, _OF_BUCKET = 1 << 17, 64
 _COUNT = np.dtype("<u4")
 
 
-class _BucketWriter:
+class BucketWriter:
+    """Writes records of the type `kind` to `path`, in runs that are each sorted by bucket."""
+
     def __init__(self, path: Path, kind: np.dtype, buckets: int):
         self._file, self._kind, self._buckets = open(path, "wb"), kind, buckets
         self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
@@ -36,22 +37,13 @@ class _BucketWriter:
         self._waiting, self._size = [], 0
 
     def close(self) -> None:
+        """Write what is left."""
         with self._file:
             self._flush()
 
 
-@contextmanager
-def bucket_writer(path: Path, kind: np.dtype, buckets: int) -> Iterator[_BucketWriter]:
-    """What writes records of the type `kind` to `path`, in runs that are each sorted by bucket."""
-    writer = _BucketWriter(path, kind, buckets)
-    try:
-        yield writer
-    finally:
-        writer.close()
-
-
 class Buckets:
-    """The records that `bucket_writer` wrote; `counts` is how many each bucket has, int64."""
+    """The records that a `BucketWriter` wrote; `counts` is how many each bucket has, int64."""
 
     def __init__(self, path: Path, kind: np.dtype, buckets: int):
         self._path, self._kind = path, kind

@@ -1,10 +1,8 @@
-"""From a source to the Parquet files of three splits: clean, filter, deduplicate, and count all.
-
-In one job here, by the same passes as in the jobs of a source that is read in parts.
-"""
+"""From a source to the Parquet files of three splits, in one job or by the jobs of its parts."""
 
 import os
 import shutil
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,10 +12,10 @@ from mlm.config.filters import NearDuplicates
 from mlm.corpus import passes
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.decontamination import held_out
-from mlm.corpus.filters import Filters
+from mlm.corpus.mix import open_part
 from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_directory
 from mlm.corpus.parts import whole
-from mlm.corpus.sources import open_source
+from mlm.corpus.split_descriptions import describe
 from mlm.foundations.artefacts import MadeFrom, check_outputs
 from mlm.foundations.atomic import replacing
 
@@ -30,49 +28,45 @@ def build_corpus(
 ) -> dict[str, CorpusSplit]:
     """Write the corpus and return the descriptions of its splits.
 
-    `settings` are those of `corpus.files.used_settings`, `files` the matched files by split,
-    `parquet` and `described` the paths of the outputs by split: its files, each with an equal share
-    of its documents, and its description. Working files stand beside the first output, and are
-    gone afterwards. All outputs appear together, or none.
-
-    Raises MlmError for bad input and for a split that is left without documents.
+    `settings` are those of `file_patterns.used_settings`, `files` the matched files by split,
+    `parquet` and `described` the outputs by split: files, each with an equal share of the
+    documents, and the description. All outputs appear together, or none. Raises MlmError for bad
+    input and for a split that is left without documents.
     """
-    filters = Filters(**settings["filters"])
-    source = open_source(settings, whole(files))
+    everything = {"files": whole(files), "share": (0, 1)}
     beside = Path(parquet["train"][0]).parent
     with scratch_directory(beside / ".corpus-in-progress") as scratch:
         part = PartFiles.below(scratch, 0)
-        read_part(source, filters, settings["seed"], part)
+        read_part(*open_part(settings, everything), part)
         shares = {split: len(parquet[split]) for split in SPLITS}
-        descriptions, written = after_reading([part.record], filters, shares, scratch)
+        descriptions, written = after_reading([part.record], settings["filters"], shares, scratch)
         _put_in_place(descriptions, written, parquet, described)
     return descriptions
 
 
 def after_reading(
-    parts: list[Path], filters: Filters, shares: dict[str, int], directory: Path
+    parts: list[Path], filters: Mapping, shares: dict[str, int], directory: Path
 ) -> tuple[dict[str, CorpusSplit], dict[str, list[Path]]]:
-    """All passes over `parts`, records of `read_part`, one after the other.
+    """All passes over `parts`, records of `read_part`, which leave their files in `directory`.
 
-    They leave their files in `directory`. Returns the descriptions of the splits and, by split, the
-    records of its `shares` files.
+    Returns the descriptions of the splits and, by split, the records of its `shares` files.
     """
-    leaks, beside = filters.remove_leakage, parts[0].parent
+    leaks, beside = filters["remove_leakage"], parts[0].parent
     removed = [beside / "removed.json"]
-    passes.deduplicate(parts, filters.deduplicate, leaks, *removed)
-    if held_out(filters.decontamination):
+    passes.deduplicate(parts, filters["deduplicate"], leaks, *removed)
+    if held_out(filters["decontamination"]):
         overlaps = [beside / f"overlap-{number:05d}.json" for number in range(len(parts))]
         for number, record in enumerate(overlaps):
-            passes.decontaminate(removed, number, filters.decontamination, record)
+            passes.decontaminate(removed, number, filters["decontamination"], record)
         removed += overlaps
-    clustered = None
-    if (filters.near_duplicates or {}).get("enabled"):
-        near, clustered = NearDuplicates.of_param(filters.near_duplicates), beside / "near.json"
+    if "near_duplicates" in filters:
+        near, clustered = NearDuplicates.of_param(filters["near_duplicates"]), beside / "near.json"
         signed = [beside / f"signed-{number:05d}.json" for number in range(len(parts))]
         for number, record in enumerate(signed):
             passes.sign(removed, number, near, record)
         passes.cluster(removed, signed, near, leaks, clustered)
-    corpus = passes.spooled_corpus(removed, clustered)
+        removed.append(clustered)
+    corpus = passes.spooled_corpus(removed)
     written: dict[str, list[Path]] = {}
     # Train last: it is compared with what is held out.
     for split in reversed(SPLITS):
@@ -81,7 +75,7 @@ def after_reading(
             others = written if split == "train" else {}
             passes.write(corpus, split, share, shares[split], others, record)
         written[split] = records
-    return passes.describe(corpus, written), written
+    return describe(corpus, written), written
 
 
 def _written_records(directory: Path, split: str, shares: int) -> list[Path]:
@@ -93,9 +87,8 @@ def take_over(
 ) -> tuple[dict[str, CorpusSplit], dict[str, str]]:
     """Make what the jobs of all parts wrote below `directory` the corpus, and describe it.
 
-    Outputs as of `build_corpus`; beside the descriptions, the sha256 of each Parquet file by its
-    path. So many files as `threads` are checked at a time. Raises MlmError if one is not what was
-    written.
+    Returns the descriptions by split, and the sha256 of each Parquet file by its path. Raises
+    MlmError if a file is not what was written.
     """
     descriptions = {s: CorpusSplit.read(directory / f"{s}.json") for s in described}
     written = {s: _written_records(directory / "written", s, len(of)) for s, of in parquet.items()}
@@ -134,10 +127,7 @@ def _put_in_place(
 
 
 def remove_other_parts(directory: Path, current: str | None) -> None:
-    """Remove what a kill left below `directory` that read the source in another number of parts.
-
-    `current` is that of the corpus that is there now, in five digits; None: one job made it.
-    """
+    """Remove what a kill left below `directory` of another number of parts than `current`."""
     for left in directory.glob("[0-9]" * 5):
         if left.name != current:
             shutil.rmtree(left)

@@ -1,9 +1,6 @@
-"""The second pass: the Parquet files of a split, of the documents that are kept of all parts.
+"""The kept documents of all parts, and their Parquet files, in memory bounded by a batch."""
 
-Memory is bounded by a batch, whatever the size of the corpus.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -12,24 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mlm.corpus.artefacts import (
-    CorpusFile,
-    NearDuplicatesRemoved,
-    ReadPart,
-    TakenByRule,
-    WrittenFile,
-)
+from mlm.corpus.artefacts import NearDuplicatesOfSplit, ReadPart, TakenByRule
 from mlm.corpus.deduplication import KEPT, Removed
 from mlm.corpus.groups import OWN
 from mlm.corpus.mix import Segment, segments
 from mlm.corpus.part_reading import PartFiles
-from mlm.corpus.rule_counts import rules_together
-from mlm.corpus.shares import document_range, file_name
-from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, in_pieces, kept_batches, size_of
-from mlm.corpus.word_overlap import HeldOutRuns
+from mlm.corpus.rule_counts import add_taken
+from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, mask_array
 from mlm.foundations.artefacts import check_outputs
-from mlm.foundations.digests import file_sha256
-from mlm.foundations.errors import MlmError
 
 #: Digests of the names of groups; of 10^9, two share one with probability 10^-21.
 _NAME = np.dtype("S16")
@@ -43,20 +30,23 @@ _RELEASED = 4
 class SpooledCorpus:
     """What the parts of a source left behind, in order, and which documents of it are left out.
 
-    `near` says what went as near-duplicates, where these were looked for, and `overlaps` what went
-    of each part for what it has in common with held-out documents.
+    `near` describes the near-duplicates of each split, if these were looked for, and `overlaps`
+    says what decontamination took of each part.
     """
 
     files: Sequence[PartFiles]
     parts: Sequence[ReadPart]
     removed: Removed
-    near: NearDuplicatesRemoved | None = None
+    near: Mapping[str, NearDuplicatesOfSplit] | None = None
     overlaps: Sequence[dict[str, TakenByRule]] = ()
 
     def rules(self, split: str) -> dict[str, TakenByRule] | None:
         """What each rule took of `split`; None: no rule was on."""
+        counts: dict[str, TakenByRule] = {}
         of_train = self.overlaps if split == "train" else ()
-        return rules_together([*(part.splits[split].rules for part in self.parts), *of_train])
+        for taken in (*(part.splits[split].rules for part in self.parts), *of_train):
+            add_taken(counts, taken or {})
+        return counts or None
 
     @property
     def group_by(self) -> str:
@@ -81,26 +71,31 @@ class SpooledCorpus:
     ) -> Iterator[pa.RecordBatch]:
         """The documents of `split` in `part`, batch by batch, as they were put aside.
 
-        Those that `verdicts` keep, of these those with the numbers `wanted`; None: all.
+        Those that `verdicts` keep, of these those with the numbers `wanted`; None: all. A batch of
+        the spool with none of them is not read.
         """
-        rows = self.parts[part].splits[split]
-        everything = range(rows.documents)
-        yield from kept_batches(
-            self.files[part].spool(split),
-            rows.batches,
-            np.broadcast_to(np.uint8(KEPT), rows.documents) if verdicts is None else verdicts,
-            everything if wanted is None else wanted,
-        )
+        read, start, number = self.parts[part].splits[split], 0, 0
+        verdicts = np.full(read.documents, KEPT, np.uint8) if verdicts is None else verdicts
+        wanted = range(read.documents) if wanted is None else wanted
+        spool = str(self.files[part].spool(split))
+        with pa.OSFile(spool) as file, pa.ipc.open_file(file) as reader:
+            for place, size in enumerate(read.batches):
+                mask = verdicts[start : start + size] == KEPT
+                count = int(mask.sum())
+                first, last = max(wanted.start - number, 0), min(wanted.stop - number, count)
+                if first < last:
+                    batch = reader.get_batch(place)
+                    if count < size:
+                        batch = batch.filter(mask_array(mask))
+                    yield batch.slice(first, last - first)
+                start, number = start + size, number + count
 
     def segments(self, split: str) -> list[Segment]:
         """What is written of `split`, in order."""
         return segments(self.parts, self.kept(split), split)
 
     def batches(self, split: str, wanted: range) -> Iterator[pa.RecordBatch]:
-        """The documents `wanted` of those of `split` that are written, batch by batch.
-
-        Raises MlmError if a spool is not what was written.
-        """
+        """The documents `wanted` of those of `split` that are written; MlmError if damaged."""
         start = 0
         for segment in self.segments(split):
             number, size = segment.part, segment.documents
@@ -114,46 +109,8 @@ class SpooledCorpus:
                 yield from self.read(number, split, verdicts, own)
 
 
-def write_share(
-    corpus: SpooledCorpus,
-    split: str,
-    share: int,
-    shares: int,
-    path: Path,
-    groups: Path,
-    held_out: HeldOutRuns | None = None,
-) -> WrittenFile:
-    """Write file `share` of `shares` of `split` to `path`, and to `groups` which groups are in it.
-
-    `held_out`, given for train, notes what it has in common with this file. Raises MlmError if
-    there are fewer documents than files.
-    """
-    documents = sum(segment.documents for segment in corpus.segments(split))
-    if documents < shares:
-        raise MlmError(
-            f"{split}: {documents} documents cannot fill {shares} files. Set corpus.count.{split} "
-            f"to at most {documents}"
-        )
-    wanted = document_range(documents, share, shares)
-    batches = corpus.batches(split, wanted)
-    if held_out:
-        batches = held_out.looking_into(batches)
-    writer = CorpusWriter(path, corpus.group_by, wanted.start)
-    sizes = []
-    try:
-        for batch in batches:
-            sizes += map(size_of, in_pieces(batch.column("text")))
-            writer.write(batch)
-    finally:
-        writer.close()
-    groups.write_bytes(np.sort(np.array(list(writer.groups), _NAME)).tobytes())
-    name = file_name(split, share, shares)
-    file = CorpusFile(name, len(wanted), path.stat().st_size, file_sha256(path))
-    return WrittenFile(file, *map(sum, zip(*sizes, strict=True)))
-
-
 def number_of_groups(paths: Iterable[Path]) -> int:
-    """How many different groups there are in files for which `write_share` wrote `paths`."""
+    """How many different groups `paths` name, which `CorpusWriter.close` wrote."""
     files = [np.memmap(path, _NAME, "r") for path in paths if path.stat().st_size]
     edges = [bytes([first]) for first in range(1, 256)]
     places = [np.concatenate([[0], np.searchsorted(f, edges), [len(f)]]) for f in files]
@@ -167,16 +124,14 @@ def number_of_groups(paths: Iterable[Path]) -> int:
 class CorpusWriter:
     """One of a split's Parquet files: columns `text` and `group`, one document a row.
 
-    `group_by` says what the groups are called, and stands in the file's metadata. `group` is the
-    name of the document's group, a string; where each document is a group of its own
-    (`mlm.corpus.groups.OWN`), its number in the split, int64, from `first` on. A row group is a
-    batch, filled anew whatever the batches are that come in: the bytes depend on the documents and
-    on pyarrow's version alone. `groups` has a digest of each name that was written.
+    `group` is the name of the document's group, a string; if `group_by` is `groups.OWN`, its number
+    in the split, int64, from `first` on. The bytes depend on the documents and on pyarrow's version
+    alone, not on the batches that come in. `groups` gets a digest of each name, sorted.
     """
 
-    def __init__(self, path: Path, group_by: str, first: int = 0):
+    def __init__(self, path: Path, group_by: str, first: int = 0, groups: Path | None = None):
         self._next, self._own = first, group_by == OWN
-        self.groups: set[bytes] = set()
+        self._names, self._groups = set(), groups
         self._waiting: list[pa.RecordBatch] = []
         self._rows = self._size = self._row_groups = 0
         kind = pa.int64() if self._own else pa.string()
@@ -221,7 +176,7 @@ class CorpusWriter:
             groups = pa.Array.from_buffers(pa.int64(), len(table), [None, pa.py_buffer(numbers)])
         else:
             names = groups.unique().to_pylist()
-            self.groups.update(blake2b(n.encode(), digest_size=16).digest() for n in names)
+            self._names.update(blake2b(n.encode(), digest_size=16).digest() for n in names)
         self._next += len(table)
         written = pa.table([texts, groups], schema=self._schema)
         self._writer.write_table(written, row_group_size=len(table))
@@ -231,8 +186,10 @@ class CorpusWriter:
             pa.default_memory_pool().release_unused()
 
     def close(self) -> None:
-        """Write what is left, and finish the file."""
+        """Write what is left, and finish the files."""
         if self._rows:
             self._flush()
         self._writer.close()
+        if self._groups:
+            self._groups.write_bytes(np.sort(np.array(list(self._names), _NAME)).tobytes())
         pa.default_memory_pool().release_unused()

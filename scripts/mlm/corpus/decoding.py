@@ -1,8 +1,6 @@
-"""Bytes to lines of text, with nothing lost or repaired in silence.
+"""Bytes to lines of text: invalid ones and NULs stop the job, or become U+FFFD and are counted.
 
-Bytes that are invalid in `corpus.encoding`, and NUL characters, either stop the job with their
-place, or become U+FFFD and are counted (`corpus.encoding_errors`). In between, an invalid byte is a
-lone surrogate (PEP 383), so that each document knows its own count.
+In between, an invalid byte is a lone surrogate (PEP 383).
 """
 
 import re
@@ -50,10 +48,7 @@ def has_surrogate(text: str) -> bool:
 
 
 def refuse_unclean(text: str, where: str) -> None:
-    """Raise MlmError if `text` holds a NUL or a lone surrogate, as JSON's escapes can write them.
-
-    For the policy `strict`.
-    """
+    """Raise MlmError if `text` holds a NUL or a lone surrogate, as escapes in JSON write them."""
     if "\0" in text:
         raise MlmError(f"{where}: a NUL character at character {text.index(chr(0))}.{_ADVICE}")
     if not text.isascii() and (match := _SURROGATE.search(text)):
@@ -75,10 +70,9 @@ def text_lines(
 ) -> Iterator[tuple[int, str]]:
     """The number and the text of each line that begins before byte `stop`, its end included.
 
-    Lines end with LF, and with nothing else that Unicode calls a line end. `stream` is at `place`
-    of the file `name`. A byte-order mark at the beginning of the file is dropped. Raises MlmError
-    for a line beyond LONGEST_DOCUMENT, for a file with CRs and no LF, and with `strict` for invalid
-    bytes and NULs.
+    Lines end with LF alone. `stream` is at `place` of the file `name`, whose byte-order mark is
+    dropped. Raises MlmError for a line beyond LONGEST_DOCUMENT, for a file with CRs and no LF, and
+    with `strict` for invalid bytes and NULs.
     """
     (offset, number), encoding = place, settings.encoding
     strict = settings.encoding_errors == "strict"

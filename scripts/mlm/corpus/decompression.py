@@ -18,8 +18,7 @@ _BUFFER = 1 << 16
 def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
     """The bytes of the open `file` (compression: gzip, zstd or None) as a stream.
 
-    Several compressed members or frames one after the other read as one; zeros after a gzip member
-    are padding. While reading, MlmError is raised for damaged or truncated data.
+    Several compressed members or frames read as one. Reading raises MlmError for damaged data.
     """
     if compression is None:
         yield file

@@ -1,15 +1,15 @@
 """Documents of train that share an n-gram of words with texts that the model is judged by.
 
-Brown et al., 2020, arXiv 2005.14165, appendix C, take 13-grams of words in lower case without
-punctuation. There the surroundings of an n-gram are cut out; here its document is left out.
+As in Brown et al., 2020, arXiv 2005.14165, appendix C, but the whole document is left out.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mlm.config.corpus import Corpus
+from mlm.corpus.artefacts import TakenByRule
 from mlm.corpus.file_patterns import file_format, recorded_path
-from mlm.corpus.rule_counts import Taken
+from mlm.corpus.rule_counts import taken_of_one
 from mlm.foundations.errors import MlmError
 
 #: A shorter text is not looked for: too many documents have its words by chance.
@@ -23,9 +23,8 @@ class Decontamination:
     """The n-grams of texts that the model is judged by.
 
     `settings` are the section `corpus.filters.decontamination`, with `texts` and `table` as
-    `file_patterns.corpus_settings` adds them: those of the files and of the configuration are known
-    at once, those of held-out splits are added. Raises MlmError where a file cannot be read, or the
-    n-grams are more than MOST.
+    `file_patterns.corpus_settings` adds them; held-out splits are added later. Raises MlmError if a
+    file cannot be read, or there are more than MOST n-grams.
     """
 
     def __init__(self, settings: Mapping):
@@ -35,12 +34,12 @@ class Decontamination:
         self._total = 0
         self.rules: list[str] = []
         for path in settings.get("against", []):
-            self.add(_rule(path), _texts(path, settings["text_column"]))
+            self.add(rule_of(path), _texts(path, settings["text_column"]))
         for name, texts in settings.get("texts", {}).items():
-            self.add(_rule(name), texts)
+            self.add(rule_of(name), texts)
         if table := settings.get("table"):
-            self.add(_rule("finetuning"), _texts(*table))
-        self.rules += [_rule(split) for split in held_out(settings)]
+            self.add(rule_of("finetuning"), _texts(*table))
+        self.rules += [rule_of(split) for split in held_out(settings)]
 
     def add(self, rule: str, texts: Iterable[str]) -> None:
         """Look for the n-grams of `texts`, too, which count for `rule`."""
@@ -63,13 +62,13 @@ class Decontamination:
                     "corpus can hold. Name fewer texts, or a sample of them"
                 )
 
-    def judged(self, text: str, taken: list[Taken]) -> tuple[str, str | None]:
+    def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
         """`text`, and the rule that leaves it out; None: it stays. Its sample is the n-gram."""
         words = _words(text)
         for n, known in self._n_grams.items():
             for n_gram in _n_grams(words, n):
                 if n_gram in known:
-                    taken.append(Taken(known[n_gram], len(text), n_gram))
+                    taken[known[n_gram]] = taken_of_one(len(text), n_gram)
                     return text, known[n_gram]
         return text, None
 
@@ -79,12 +78,8 @@ def held_out(settings: Mapping | None) -> list[str]:
     return [split for split in ("test", "validation") if split in (settings or {}).get("also", ())]
 
 
-def held_out_rule(split: str) -> str:
-    """The rule that leaves out of train what `split` has too."""
-    return _rule(split)
-
-
-def _rule(text: str) -> str:
+def rule_of(text: str) -> str:
+    """The rule that leaves out of train what `text`, a file or a split, has too."""
     return f"decontamination.{recorded_path(text)}"
 
 

@@ -1,18 +1,17 @@
 """Exact duplicates within a split and leaks between splits, found outside of memory.
 
-Every document leaves a 128-bit digest on disk, by its first byte. One such bucket at a time, of all
-parts of the source, is sorted in memory: a corpus of a billion documents has buckets of about 4
-million records, 100 MB. What is left out is a list of numbers in a file.
+Documents leave a 128-bit digest on disk, by its first byte; one such bucket at a time is sorted in
+memory: of a billion documents, 100 MB.
 """
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from mlm.corpus.buckets import Buckets, bucket_writer
+from mlm.corpus.buckets import Buckets, BucketWriter
 
 #: Later splits lose a document that an earlier one has.
 PRECEDENCE = ("test", "validation", "train")
@@ -27,13 +26,12 @@ _NUMBER = np.dtype("<i8")
 
 @contextmanager
 def digesting(path: Path) -> Iterator[Callable[[str, Sequence[bytes]], None]]:
-    """What notes in `path` the 128-bit BLAKE2b digests (RFC 7693) of the next documents of a split.
+    """What notes in `path` the BLAKE2b digests (RFC 7693) of the next documents of a split.
 
-    Documents are their UTF-8 bytes. Two different ones of 10^9 share a digest with probability
-    10^-21.
+    Two different documents of 10^9 share a digest with probability 10^-21.
     """
     documents = dict.fromkeys(PRECEDENCE, 0)
-    with bucket_writer(path, _DIGEST, _BUCKETS) as writer:
+    with closing(BucketWriter(path, _DIGEST, _BUCKETS)) as writer:
 
         def note(split: str, texts: Sequence[bytes]) -> None:
             records = np.empty(len(texts), _DIGEST)
@@ -93,13 +91,12 @@ def _keys(parts: int) -> np.ndarray:
 
 @contextmanager
 def removing(path: Path, parts: int) -> Iterator[Callable[..., None]]:
-    """What notes in `path` documents that are left out, for `Removed` to read.
+    """What notes in `path` the parts, splits, numbers and verdicts of documents to leave out.
 
-    It takes the parts of the documents, their splits (places in `PRECEDENCE`), their numbers
-    there, and their verdicts.
+    Splits are places in `PRECEDENCE`.
     """
     keys = _keys(parts)
-    with bucket_writer(path, _NUMBER, keys.size) as writer:
+    with closing(BucketWriter(path, _NUMBER, keys.size)) as writer:
         yield lambda part, split, number, verdict: writer.add(
             np.asarray(number, _NUMBER), keys[part, split, np.asarray(verdict) - 1]
         )

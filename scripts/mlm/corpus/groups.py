@@ -1,13 +1,9 @@
-"""Documents and their groups: what is written by one hand, or on one occasion, goes together.
-
-Documents of a group are not independent draws, so the evaluation resamples groups, and a split that
-is carved from train takes whole groups (`corpus.group_by`, `corpus.group_per`).
-"""
+"""Documents and their groups (`corpus.group_by`, `corpus.group_per`), which splits keep whole."""
 
 import hashlib
 import re
 from collections.abc import Iterator
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -37,10 +33,7 @@ document_of = partial(tuple.__new__, Document)
 
 
 def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> Iterator[Document]:
-    """`documents` of a file, or a stream, called `name`, with their groups by `corpus.group_per`.
-
-    Those before the first heading are the group `name`; equal headings are one group.
-    """
+    """`documents` of a file or stream called `name`, with their groups by `corpus.group_per`."""
     if per is None:
         yield from documents
         return
@@ -54,8 +47,7 @@ def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> It
 def group_name(value: object, where: str, settings: Corpus) -> str:
     """The group that a row's `value` in the column `corpus.group_by` names.
 
-    Text as it is, or a whole number; `where` is the row, for messages. Raises MlmError for a value
-    that is missing (null, or empty) or of another type.
+    Raises MlmError, which names the row `where`, unless it is text or a whole number.
     """
     column = settings.group_by
     if value is None or value == "":
@@ -92,23 +84,14 @@ def group_ids(groups: pa.Array) -> np.ndarray:
     return ids[coded.indices.to_numpy(zero_copy_only=False)]
 
 
-@cache
-def _keyed(seed: int) -> hashlib.blake2b:
-    return hashlib.blake2b(digest_size=8, key=b"%d" % seed)
-
-
 def _hash(seed: int, key: bytes) -> int:
-    # A copy costs a third less than to set the key anew.
-    digest = _keyed(seed).copy()
-    digest.update(key)
-    return int.from_bytes(digest.digest(), "big")
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8, key=b"%d" % seed).digest(), "big")
 
 
 def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:
     """The split of `document` (its UTF-8 bytes): one of `shares`' keys, else `train`.
 
-    `shares` gives the expected fraction of the documents by split. The unit interval is laid
-    out in the order test, validation, train. Equal documents land in the same split.
+    `shares` gives the expected fraction by split. Equal documents land in the same split.
     """
     position = _hash(seed, document) / 2**64
     for split in ("test", "validation"):
@@ -121,9 +104,8 @@ def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:
 def split_groups(groups: list[str], seed: int, shares: dict[str, float]) -> dict[str, list[str]]:
     """`groups` (names) by split, each in exactly one.
 
-    Each split of `shares` takes its fraction of the groups, rounded, but at least one; the
-    rest is `train`. The order inside a split is that of `groups`. Which groups go where
-    depends on the seed and the names, not on their order.
+    Each split of `shares` takes its fraction of the groups, rounded, but at least one; the rest is
+    `train`. Which groups go where depends on the seed and the names, not on their order.
     """
     waiting = sorted(groups, key=lambda group: (_hash(seed, group.encode("utf-8")), group))
     result, held_out = {"train": []}, set()

@@ -1,7 +1,6 @@
 """A dataset of the Hugging Face Hub at one pinned commit, from the network or from a cache.
 
-Only data files are read: `datasets` runs no code of a dataset. Offline, the library takes whatever
-version was cached last; here it must be the pinned commit.
+Offline, `datasets` takes whatever version was cached last; here it must be the pinned commit.
 """
 
 import errno
@@ -25,11 +24,8 @@ def hub_streams(
     """The streams of documents by split.
 
     `hub` is the section `corpus.hub`, `splits` the dataset's own name of each split to read,
-    `share` which part of how many is read of the rows of all of them, one after the other. The
-    dataset is downloaded here, unless it is cached.
-
-    Raises MlmError where the dataset cannot be had, is of another commit, or has no such
-    configuration, split, or column of text or group.
+    `share` which part of how many is read of the rows of all of them. Raises MlmError if the
+    dataset cannot be had, is of another commit, or has no such configuration, split or column.
     """
     builder = _builder(hub["dataset"], hub["config"], hub["revision"])
     try:

@@ -10,7 +10,8 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlm.corpus.rule_counts import Taken
+from mlm.corpus.artefacts import TakenByRule
+from mlm.corpus.rule_counts import taken_of_one
 from mlm.foundations.errors import MlmError
 
 #: fastText's src/fasttext.cc: the first two integers of a file, and the newest version of it.
@@ -23,10 +24,9 @@ _INSTALL = ".venv/bin/python -m pip install --require-hashes -r envs/requirement
 
 
 class Language:
-    """The rules of `settings` (the section `corpus.filters.language`), which loads the model.
+    """The rules of `settings`, the section `corpus.filters.language`.
 
-    Raises MlmError if the library is missing, the file is no such model, or the model does not
-    know a language that is to be kept.
+    Raises MlmError if the library or a language is missing, or the file is no such model.
     """
 
     def __init__(self, settings: Mapping):
@@ -41,11 +41,8 @@ class Language:
 
         self._model = fasttext.load_model(str(path))
 
-    def judged(self, text: str, taken: list[Taken]) -> tuple[str, str | None]:
-        """`text`, and the rule that leaves it out; None: it stays.
-
-        What counts is the language that the model finds most likely.
-        """
+    def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
+        """`text`, and the rule that leaves it out, by its most likely language; None: it stays."""
         # fastText takes a line.
         labels, probabilities = self._model.predict(" ".join(text.split()))
         if not labels or labels[0] not in self._keep:
@@ -54,7 +51,7 @@ class Language:
             rule = "min_probability"
         else:
             return text, None
-        taken.append(Taken(f"language.{rule}", len(text), text))
+        taken[f"language.{rule}"] = taken_of_one(len(text), text)
         return text, rule
 
 
@@ -78,10 +75,9 @@ def _labels(path: Path) -> list[str]:
 
 
 def _walk(model: mmap.mmap) -> list[str]:
-    """The labels of a model, whose parts are walked through as fastText's `loadModel` reads them.
+    """The labels of a model, whose parts must end where the file ends: fastText reads on beyond.
 
-    Raises ValueError, OverflowError or struct.error unless they end where the file ends. fastText
-    itself reads on beyond the end of a truncated file.
+    Raises ValueError, OverflowError or struct.error for a damaged model.
     """
     place = 0
 

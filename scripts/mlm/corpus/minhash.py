@@ -1,9 +1,4 @@
-"""MinHash signatures of documents (Broder 1997), by batches, in NumPy.
-
-A document is the set of its n-grams of words. Two documents have the same smallest value of a
-random hash function with the probability that is the Jaccard similarity of their sets; a
-signature holds the smallest value of several such functions.
-"""
+"""MinHash signatures (Broder 1997) of documents, the sets of their n-grams of words, in NumPy."""
 
 import functools
 import sys
@@ -30,9 +25,8 @@ _END = "\0"
 def word_hashes(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """A 64-bit hash of each word of `texts`, one text after the other, and how many each has.
 
-    Text is compared in the form NFKC with cases folded. A word is a run of letters, marks and
-    digits (the general categories L, M, N of Unicode); in `UNSPACED` scripts each of them is a word
-    by itself. All else stands between words.
+    Text is in the form NFKC with cases folded. A word is a run of letters, marks and digits
+    (Unicode's general categories L, M, N); in `UNSPACED` scripts each is a word by itself.
     """
     counts = np.zeros(len(texts), np.int64)
     hashes = []
@@ -90,8 +84,7 @@ def minhashes(ngrams: np.ndarray, counts: np.ndarray, hashes: int) -> np.ndarray
 def band_keys(smallest: np.ndarray, bands: int) -> np.ndarray:
     """A 64-bit key of each band of `smallest`, which `minhashes` gave: uint64 [texts, bands].
 
-    Texts with a key in common have all the hashes of a band in common, which is locality-sensitive
-    hashing (Indyk and Motwani 1998).
+    Locality-sensitive hashing (Indyk and Motwani 1998).
     """
     rows = smallest.reshape(len(smallest), bands, smallest.shape[1] // bands).astype(np.uint64)
     keys = np.broadcast_to(np.arange(1, bands + 1, dtype=np.uint64), rows.shape[:2])

@@ -1,9 +1,7 @@
 """A corpus of several sources (`corpus.mix`): what each part reads, how often documents are taken.
 
-A weight is a number of epochs: of a source with weight 2.3, every document of train that is kept is
-used twice, and three in ten a third time; with weight 0.3, three in ten once. The remainder is an
-exact share of the kept documents, spread evenly over the source: of every 1,024 in a row, those
-whose numbers have the lowest keyed hashes. Validation and test have each document once.
+With weight 2.3, every kept document of train is used twice, and three in ten a third time: of every
+1,024 in a row, those whose numbers have the lowest keyed hashes. Held-out splits have each once.
 """
 
 import hashlib
@@ -15,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from mlm.corpus.artefacts import CorpusSource, Mixed, MixedSource, MixSource, ReadPart
+from mlm.corpus.artefacts import Mixed, ReadPart
 from mlm.corpus.filters import Filters
 from mlm.corpus.groups import OWN, Document
 from mlm.corpus.parts import Piece
@@ -46,16 +44,13 @@ def open_part(settings: dict, part: Mapping) -> tuple[Source, Filters, int | Non
             streams = {s: _regrouped(stream, name) for s, stream in streams.items()}
         mixed = Mixed(name, own["weight"], settings["seed"])
         source = replace(source, streams=streams, group_by=group_by, mixed=mixed)
-    return source, Filters(**own["filters"]), own["seed"]
+    return source, Filters(own["filters"]), own["seed"]
 
 
 def _regrouped(
     stream: Callable[[], Iterator[Document]], name: str
 ) -> Callable[[], Iterator[Document]]:
-    """`stream` of the source `name`, with groups apart from those of the other sources.
-
-    A document without a group is one by itself.
-    """
+    """`stream` of the source `name`, with groups apart from those of the other sources."""
 
     def documents() -> Iterator[Document]:
         for text, group in stream():
@@ -77,10 +72,6 @@ class Choice:
     share: Fraction
     key: int
 
-    def mask(self) -> np.ndarray:
-        """Which of them are in the share, bool [stop - first]."""
-        return self._mask(self.first, self.stop)
-
     @cached_property
     def count(self) -> int:
         """How many of them are."""
@@ -88,9 +79,11 @@ class Choice:
 
     def _before(self, number: int) -> int:
         start = number // _BLOCK * _BLOCK
-        return math.floor(start * self.share) + int(self._mask(start, number).sum())
+        return math.floor(start * self.share) + int(self.mask(start, number).sum())
 
-    def _mask(self, first: int, stop: int) -> np.ndarray:
+    def mask(self, first: int | None = None, stop: int | None = None) -> np.ndarray:
+        """Which of the documents from `first` to `stop` are in the share, bool."""
+        first, stop = self.first if first is None else first, self.stop if stop is None else stop
         found = [np.empty(0, bool)]
         for start in range(first // _BLOCK * _BLOCK, stop, _BLOCK):
             end = min(start + _BLOCK, self.total)
@@ -121,8 +114,7 @@ class Segment:
 def segments(parts: Sequence[ReadPart], kept: Sequence[int], split: str) -> list[Segment]:
     """What is written of `split`, in order, of `parts` of which so many documents are `kept`.
 
-    Of a mix, all documents of all sources that are taken once, then those that are taken twice,
-    and so on. Raises MlmError for a source of which no document is taken.
+    Of a mix, epoch by epoch of all sources. Raises MlmError for a source of which none is taken.
     """
     if split != "train" or any(part.mixed is None for part in parts):
         return [Segment(number, count) for number, count in enumerate(kept)]
@@ -169,26 +161,3 @@ def _refuse_empty_sources(
         )
     if problems:
         raise MlmError("\n".join(["A source of the corpus gives nothing.", *sorted(problems)]))
-
-
-def described_mix(
-    parts: Sequence[ReadPart],
-    counts: Callable[[Sequence[int]], dict[str, int]],
-    written: Sequence[Segment],
-    split: str,
-    together: Callable[[Iterator[CorpusSource]], CorpusSource],
-) -> MixSource:
-    """What a mix says of `split`, of which `written` is written.
-
-    `counts` gives the documents of some parts by reason, and `together` makes one source of those
-    of its parts.
-    """
-    found = []
-    for name in dict.fromkeys(part.mixed.name for part in parts):
-        numbers = [n for n, part in enumerate(parts) if part.mixed.name == name]
-        taken = sum(segment.documents for segment in written if segment.part in numbers)
-        source = together(parts[n].splits[split].source for n in numbers)
-        weight = parts[numbers[0]].mixed.weight
-        found.append(MixedSource(name, weight, taken, counts(numbers), source))
-    carved = next((one.source.carved_from for one in found if one.source.carved_from), None)
-    return MixSource("mix", tuple(found), carved_from=carved)

@@ -1,7 +1,6 @@
-"""Clusters of near-duplicates, of which the first document stays, and what went out of them.
+"""Clusters of near-duplicates, of which the first document stays, by union-find (Tarjan 1975).
 
-Clusters are what links hold together, by union-find (Tarjan 1975) over a map of all documents on
-disk, 8 bytes each.
+A map of all documents is on disk, 8 bytes each.
 """
 
 import os
@@ -15,7 +14,7 @@ from mlm.corpus.artefacts import (
     Cluster,
     NearDuplicate,
     NearDuplicatesOfSplit,
-    NearDuplicatesRemoved,
+    RemovedDocuments,
 )
 from mlm.corpus.corpus_writing import SpooledCorpus
 from mlm.corpus.deduplication import (
@@ -39,15 +38,12 @@ def write_near_removed(
     settings: NearDuplicates,
     removed: Path,
     scratch: Path,
-) -> NearDuplicatesRemoved:
+) -> RemovedDocuments:
     """Write to `removed` the near-duplicates to leave out of `corpus`, for `Removed` to read.
 
-    `links` is what `SignedCorpus.write_links` wrote. Of a cluster within a split the first
-    document stays. A document that is linked with one in a split of higher precedence, directly or
-    through others of its own split or a higher one, is leaked. `scratch` is a directory for
-    working files.
-
-    Raises MlmError where more than the share `largest_share` of the documents would go.
+    `links` is what `SignedCorpus.write_links` wrote, `scratch` a directory for working files. A
+    document that is linked with one in a split of higher precedence, directly or through others of
+    its own split or a higher one, is leaked. Raises MlmError if more than `largest_share` would go.
     """
     numbering = Numbering(corpus.parts)
     clusters = _Clusters(_on_disk(scratch / "parents", numbering.documents))
@@ -69,7 +65,7 @@ def write_near_removed(
     documents = sum(sum(corpus.kept(split)) for split in PRECEDENCE)
     if total > settings.largest_share * documents:
         raise _refusal(total, documents, settings, splits)
-    return NearDuplicatesRemoved(parts=len(corpus.parts), removed=total, splits=splits)
+    return RemovedDocuments(parts=len(corpus.parts), removed=total, near=splits)
 
 
 class _Clusters:
@@ -155,29 +151,21 @@ def _described(
         samples += [(int(numbers[place]), int(roots[place])) for place in here]
         seen += len(numbers)
 
-    def text(number: int) -> str:
-        return _text(corpus, numbering, number)
-
-    def split(number: int) -> str:
-        return PRECEDENCE[int(numbering.splits(np.array([number]))[0])]
+    def shown(number: int) -> tuple[str, str]:
+        """The beginning of a document, and its split."""
+        part, split, place = (int(found[0]) for found in numbering.places(np.array([number])))
+        (batch,) = corpus.read(part, PRECEDENCE[split], wanted=range(place, place + 1))
+        text = batch.column("text")[0].as_py()
+        return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…", PRECEDENCE[split]
 
     return NearDuplicatesOfSplit(
         clusters=number_of_clusters,
         largest=tuple(
-            Cluster(-size, text(root), split(root), tuple(text(n) for n in members[root]))
+            Cluster(-size, *shown(root), tuple(shown(n)[0] for n in members[root]))
             for size, root in largest
         ),
-        samples=tuple(NearDuplicate(text(n), text(root), split(root)) for n, root in samples),
+        samples=tuple(NearDuplicate(shown(n)[0], *shown(root)) for n, root in samples),
     )
-
-
-def _text(corpus: SpooledCorpus, numbering: Numbering, number: int) -> str:
-    """The beginning of a document."""
-    part, split, place = (int(found[0]) for found in numbering.places(np.array([number])))
-    name = PRECEDENCE[split]
-    (batch,) = corpus.read(part, name, wanted=range(place, place + 1))
-    text = batch.column("text")[0].as_py()
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 def _refusal(

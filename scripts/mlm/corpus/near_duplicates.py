@@ -1,19 +1,18 @@
 """Pairs of documents that have most of their words in common, found outside of memory.
 
-Every document that the exact duplicates and leaks left over has a signature (`minhash`) and a key
-for each band of it. Documents with a key in common are candidates, and a pair of them is linked
-where the signatures agree in a share of `threshold` or more. What is linked to what depends on the
-documents and their order alone, not on the parts that they were read in.
+Documents with a key of their signatures (`minhash`) in common are linked if the signatures agree in
+a share of `threshold` or more. Links depend on the documents and their order, not on the parts.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
 from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import ReadPart
-from mlm.corpus.buckets import Buckets, bucket_writer
+from mlm.corpus.buckets import Buckets, BucketWriter
 from mlm.corpus.corpus_writing import SpooledCorpus
 from mlm.corpus.deduplication import KEPT, PRECEDENCE
 from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
@@ -35,8 +34,7 @@ _WINDOW = 32
 class Numbering:
     """The documents of all parts as one sequence: test, validation, train, each in its order.
 
-    Of two documents that are alike, the one with the smaller number stays. A part's `rows` are its
-    own documents, its splits one after the other.
+    A part's `rows` are its own documents, its splits one after the other.
     """
 
     def __init__(self, parts: Sequence[ReadPart]):
@@ -78,14 +76,11 @@ class Numbering:
 def write_signatures(
     corpus: SpooledCorpus, number: int, settings: NearDuplicates, signatures: Path, keys: Path
 ) -> int:
-    """Write to `signatures` and `keys` those of the documents of part `number`.
-
-    Documents that are removed and those without a word are like no other. Returns how many
-    documents have a signature.
-    """
+    """Write the `signatures` and `keys` of part `number`; returns how many documents have one."""
     signed = row = 0
     hashes = settings.bands * settings.rows
-    with open(signatures, "wb") as file, bucket_writer(keys, _KEY, _KEY_BUCKETS) as writer:
+    bands = BucketWriter(keys, _KEY, _KEY_BUCKETS)
+    with open(signatures, "wb") as file, closing(bands) as writer:
         for split in PRECEDENCE:
             verdicts, start = corpus.verdicts(number, split), 0
             for batch in corpus.read(number, split):
@@ -108,10 +103,7 @@ def write_signatures(
 
 
 class SignedCorpus:
-    """The signatures and keys of all parts, beside the records `signed`.
-
-    With `leaks`, documents of different splits are linked as well.
-    """
+    """What is beside the records `signed`; with `leaks`, different splits are linked as well."""
 
     def __init__(
         self,

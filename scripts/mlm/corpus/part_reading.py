@@ -1,8 +1,4 @@
-"""The first pass over a source, or a part of it: clean, filter, count, and put aside.
-
-The source is read once. What a document decides by itself is applied, and the rest is spooled to
-disk beside a digest of each, in memory bounded by a batch.
-"""
+"""The first pass over a source, or a part of it: clean, filter, count, and spool to disk."""
 
 import shutil
 import sys
@@ -59,10 +55,7 @@ def scratch_directory(directory: Path) -> Iterator[Path]:
 
 
 def read_part(source: Source, filters: Filters, seed: int | None, files: PartFiles) -> ReadPart:
-    """Read `source`, a part or all of it, write `files`, and return the record among them.
-
-    Raises MlmError for bad input.
-    """
+    """Read `source`, write `files`, and return the record among them; MlmError for bad input."""
     with ExitStack() as together:
         digests = together.enter_context(replacing(files.digests))
         paths = {s: together.enter_context(replacing(files.spool(s))) for s in SPLITS}
@@ -81,7 +74,7 @@ def read_part(source: Source, filters: Filters, seed: int | None, files: PartFil
                     encoding=Encoding(count.replaced_bytes, count.nul_bytes),
                     batches=tuple(spools[split].rows),
                     source=source.described[split],
-                    rules={rule: taken.record() for rule, taken in count.rules.items()} or None,
+                    rules=count.rules or None,
                 )
                 for split, count in counts.items()
             },
@@ -94,10 +87,7 @@ def read_part(source: Source, filters: Filters, seed: int | None, files: PartFil
 
 
 def check_unchanged(identities: Mapping[str, str]) -> None:
-    """Raise MlmError if a source file is not what it was when the jobs were planned.
-
-    `identities` are those of then, by path (`FileMemory.identity`).
-    """
+    """Raise MlmError if a source file has another of the `identities` of when jobs were planned."""
     for path, identity in identities.items():
         there = Path(path).exists()
         if there and FILE_DIGESTS.identity(path) == identity:

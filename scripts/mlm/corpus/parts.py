@@ -66,8 +66,7 @@ def planned_parts(
 ) -> list[dict]:
     """What each part of the corpus reads: of which source, bytes of files or a share of rows.
 
-    `files` are those of `files_of_sources`. Each source of a mix is read in `corpus.parts` parts,
-    if it can be divided; `note` is told if not.
+    `files` are those of `files_of_sources`; `note` is told of a source that cannot be divided.
     """
     asked, found = corpus["parts"], []
     for name, section in sections(corpus).items():
@@ -91,8 +90,7 @@ def planned_parts(
 def divided(files: Mapping[str, Sequence[str]], corpus: Mapping, parts: int) -> list[Pieces]:
     """At most `parts` parts of about the same number of bytes, without those that hold nothing.
 
-    The sequence of all bytes of `files` is cut into equal ranges. A file that cannot be divided
-    belongs whole to the range in which it begins. `corpus` is the section of the configuration.
+    `corpus` is the section. A file that cannot be divided is whole in the part where it begins.
     """
     sizes = [(split, p, Path(p).stat().st_size) for split, paths in files.items() for p in paths]
     total = sum(size for _, _, size in sizes)
@@ -122,10 +120,7 @@ def _can_be_divided(path: str, corpus: Mapping) -> bool:
 
 
 def filter_files(filters: Mapping) -> list[str]:
-    """The paths that `filters`, of `file_patterns.corpus_settings`, name.
-
-    Raises MlmError if there is no such file.
-    """
+    """The paths that `filters` of `corpus_settings` name; MlmError if there is no such file."""
     named = [
         ("quality.rules.bad_words", filters["quality"]["bad_words"]),
         ("language.model", filters["language"]["model"]),

@@ -1,25 +1,25 @@
-"""The passes over a source that was read in parts (`part_reading`), up to its description.
+"""The passes over a source that was read in parts (`part_reading`), up to its Parquet files.
 
-Each pass writes its record and, beside it, files of the record's name with another ending. A
-single job calls them in order (`corpus_building`); of a large source, jobs of their own do.
+Each writes its record and, beside it, files of the record's name with another ending.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
 from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import (
-    CorpusSplit,
-    NearDuplicatesRemoved,
+    CorpusFile,
     ReadPart,
     RemovedDocuments,
     SignedPart,
+    TakenByRule,
     WrittenFile,
 )
-from mlm.corpus.corpus_writing import SpooledCorpus, write_share
-from mlm.corpus.decontamination import Decontamination, held_out, held_out_rule
+from mlm.corpus.corpus_writing import CorpusWriter, SpooledCorpus
+from mlm.corpus.decontamination import Decontamination, held_out, rule_of
 from mlm.corpus.deduplication import (
     CONTAMINATED,
     KEPT,
@@ -31,17 +31,21 @@ from mlm.corpus.deduplication import (
 from mlm.corpus.near_clusters import write_near_removed
 from mlm.corpus.near_duplicates import SignedCorpus, write_signatures
 from mlm.corpus.part_reading import SPLITS, PartFiles, scratch_directory
-from mlm.corpus.rule_counts import RuleCount, Taken
-from mlm.corpus.split_descriptions import described_splits, refuse_empty_splits
-from mlm.corpus.word_overlap import Files, HeldOutRuns, overlap_with
+from mlm.corpus.rule_counts import NOTHING, add_taken
+from mlm.corpus.shares import document_range, file_name
+from mlm.corpus.split_descriptions import refuse_empty_splits
+from mlm.corpus.spooling import in_pieces, size_of
+from mlm.corpus.word_overlap import HeldOutRuns
 from mlm.foundations.artefacts import check_outputs
 from mlm.foundations.atomic import replacing
+from mlm.foundations.digests import file_sha256
+from mlm.foundations.errors import MlmError
 
 
 def deduplicate(parts: Sequence[Path], duplicates: bool, leaks: bool, record: Path) -> None:
     """Find duplicates within a split, leaks between splits, or both.
 
-    `parts` are the records of all parts, in order. Raises MlmError if digests are damaged.
+    `parts` are the records of all parts. Raises MlmError if digests are damaged.
     """
     digests = [PartFiles(part).digests for part in parts]
     for part, path in zip(parts, digests, strict=True):
@@ -56,9 +60,8 @@ def deduplicate(parts: Sequence[Path], duplicates: bool, leaks: bool, record: Pa
 def decontaminate(removed: Sequence[Path], number: int, settings: Mapping, record: Path) -> None:
     """Find the documents of train in part `number` that have words of held-out ones.
 
-    `removed` are the records of `deduplicate`, `settings` are `also` and `words` of the section
-    `corpus.filters.decontamination`. All that was read of the held-out splits counts, duplicates
-    too. Raises MlmError for more n-grams than a job can hold, and if a spool is damaged.
+    `settings` are `also` and `words` of `corpus.filters.decontamination`. Held-out duplicates
+    count, too. Raises MlmError for more n-grams than a job can hold, and if a spool is damaged.
     """
     corpus, splits = spooled_corpus(removed), held_out(settings)
     known = Decontamination({"words": settings["words"]})
@@ -66,32 +69,30 @@ def decontaminate(removed: Sequence[Path], number: int, settings: Mapping, recor
         for part, files in enumerate(corpus.files):
             check_outputs(files.record, [files.spool(split)])
             for batch in corpus.read(part, split):
-                known.add(held_out_rule(split), batch.column("text").to_pylist())
+                known.add(rule_of(split), batch.column("text").to_pylist())
     check_outputs(corpus.files[number].record, [corpus.files[number].spool("train")])
-    counts = {held_out_rule(split): RuleCount() for split in splits}
+    counts = {rule_of(split): NOTHING for split in splits}
     verdicts = corpus.verdicts(number, "train")
     kept, found, seen = np.flatnonzero(verdicts == KEPT), [], 0
     for batch in corpus.read(number, "train", verdicts):
         for text in batch.column("text").to_pylist():
-            taken: list[Taken] = []
+            taken: dict[str, TakenByRule] = {}
             if known.judged(text, taken)[1]:
                 found.append(int(kept[seen]))
-                counts[taken[0].rule].add(taken[0])
+                add_taken(counts, taken)
             seen += 1
     with (
         replacing(record.with_suffix(".numbers")) as path,
         removing(path, len(corpus.parts)) as remove,
     ):
         remove(number, PRECEDENCE.index("train"), found, np.full(len(found), CONTAMINATED))
-    rules = {rule: count.record() for rule, count in counts.items()}
-    RemovedDocuments(len(corpus.parts), len(found), rules).write(record)
+    RemovedDocuments(len(corpus.parts), len(found), counts).write(record)
 
 
 def sign(removed: Sequence[Path], number: int, near: NearDuplicates, record: Path) -> None:
     """Write the signatures of the documents of part `number` that `removed` leaves over.
 
-    `removed` are the records of `deduplicate` and `decontaminate`. Raises MlmError if a spool, or
-    a file beside the records, is damaged.
+    Raises MlmError if a spool, or a file beside the records, is damaged.
     """
     corpus = spooled_corpus(removed)
     check_outputs(corpus.files[number].record, map(corpus.files[number].spool, SPLITS))
@@ -112,8 +113,8 @@ def cluster(
 ) -> None:
     """Find the near-duplicates to leave out beside what `removed` names.
 
-    `signed` are the records of `sign`, in order; without `leaks`, they are looked for within a
-    split. Raises MlmError if signatures or keys are damaged, and if nearly all would go.
+    Without `leaks`, they are looked for within a split. Raises MlmError if signatures or keys are
+    damaged, and if nearly all would go.
     """
     for own in signed:
         check_outputs(own, [own.with_suffix(".signatures"), own.with_suffix(".keys")])
@@ -128,22 +129,18 @@ def cluster(
     found.write(record)
 
 
-def spooled_corpus(removed: Sequence[Path], near: Path | None = None) -> SpooledCorpus:
-    """The corpus whose parts lie beside `removed`, the records of what is left out.
-
-    `near` is the record of `cluster`, if there is one. Raises MlmError if the numbers beside a
-    record are damaged.
-    """
+def spooled_corpus(removed: Sequence[Path]) -> SpooledCorpus:
+    """The corpus whose parts are beside `removed`, records of passes; MlmError if damaged."""
     directory, records = removed[0].parent, list(map(RemovedDocuments.read, removed))
     files = [PartFiles.below(directory, number) for number in range(records[0].parts)]
-    numbers = [path.with_suffix(".numbers") for path in (*removed, *([near] if near else ()))]
-    for path in numbers:
-        check_outputs(path.with_suffix(".json"), [path])
+    numbers = [path.with_suffix(".numbers") for path in removed]
+    for record, path in zip(removed, numbers, strict=True):
+        check_outputs(record, [path])
     return SpooledCorpus(
         files,
         [ReadPart.read(file.record) for file in files],
         Removed(numbers, len(files)),
-        NearDuplicatesRemoved.read(near) if near else None,
+        next((record.near for record in records if record.near is not None), None),
         [record.rules for record in records if record.rules is not None],
     )
 
@@ -158,39 +155,30 @@ def write(
 ) -> None:
     """Write Parquet file `share` of `shares` of `split`, and what groups it has.
 
-    `held_out_files` are the records of all files of validation and test, given for train: which of
-    their runs of words it shares is written as well. Raises MlmError if a split is left empty, or a
-    spool or a file is damaged.
+    `held_out_files`, given for train, are the records of validation and test: which of their runs
+    of words it shares is written as well. Raises MlmError if a split is left empty or has fewer
+    documents than files, or a file is damaged.
     """
     refuse_empty_splits(corpus)
-    runs = HeldOutRuns(map(_written, held_out_files.values())) if held_out_files else None
+    documents = sum(segment.documents for segment in corpus.segments(split))
+    if documents < shares:
+        raise MlmError(
+            f"{split}: {documents} documents cannot fill {shares} files. Set corpus.count.{split} "
+            f"to at most {documents}"
+        )
+    runs = HeldOutRuns(held_out_files.values()) if held_out_files else None
+    wanted, sizes = document_range(documents, share, shares), []
+    batches = corpus.batches(split, wanted)
     with (
-        replacing(record.with_suffix(".parquet")) as file,
+        replacing(record.with_suffix(".parquet")) as path,
         replacing(record.with_suffix(".groups")) as groups,
         replacing(record.with_suffix(".shared")) as shared,
     ):
-        written = write_share(corpus, split, share, shares, file, groups, runs)
+        with closing(CorpusWriter(path, corpus.group_by, wanted.start, groups)) as writer:
+            for batch in runs.looking_into(batches) if runs else batches:
+                sizes += map(size_of, in_pieces(batch.column("text")))
+                writer.write(batch)
         shared.write_bytes(runs.found().tobytes() if runs else b"")
-    written.write(record)
-
-
-def describe(
-    corpus: SpooledCorpus, written: Mapping[str, Sequence[Path]]
-) -> dict[str, CorpusSplit]:
-    """The descriptions of all splits; `written` are the records of `write`, in order.
-
-    Raises MlmError if the groups tell nothing apart.
-    """
-    found = [np.fromfile(r.with_suffix(".shared"), np.uint64) for r in written["train"]]
-    shared = np.unique(np.concatenate(found))
-    overlaps = {s: overlap_with(shared, _written(written[s])) for s in SPLITS if s != "train"}
-    files = {split: list(map(WrittenFile.read, records)) for split, records in written.items()}
-    groups = {split: [r.with_suffix(".groups") for r in of] for split, of in written.items()}
-    return described_splits(corpus, files, groups, overlaps)
-
-
-def _written(records: Sequence[Path]) -> Files:
-    """The Parquet files beside `records`, checked."""
-    for record in records:
-        check_outputs(record, [record.with_suffix(".parquet")])
-    return [(r.with_suffix(".parquet"), WrittenFile.read(r)) for r in records]
+        name = file_name(split, share, shares)
+        file = CorpusFile(name, len(wanted), path.stat().st_size, file_sha256(path))
+    WrittenFile(file, *map(sum, zip(*sizes, strict=True))).write(record)

@@ -1,7 +1,6 @@
-"""E-mail addresses, IP addresses and phone numbers, found by patterns.
+"""E-mail addresses, IP addresses and phone numbers, found by patterns in linear time.
 
-Patterns find most and not all, and what only looks like one: docs/corpus.md says which forms. Each
-takes time linear in the text.
+docs/corpus.md says which forms.
 """
 
 import re
@@ -9,7 +8,8 @@ from collections.abc import Mapping
 from functools import partial
 from ipaddress import IPv6Address
 
-from mlm.corpus.rule_counts import Taken
+from mlm.corpus.artefacts import TakenByRule
+from mlm.corpus.rule_counts import taken_of_one
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _PATTERNS = {
@@ -37,11 +37,8 @@ class PersonalData:
         self._placeholders = settings.get("placeholders", {})
         self.rules = [f"personal_data.{kind}" for kind in self._kinds]
 
-    def judged(self, text: str, taken: list[Taken]) -> tuple[str, str | None]:
-        """`text` with placeholders, and the rule that leaves out all of it; None: it stays.
-
-        What was taken is added to `taken`, and is not among the samples.
-        """
+    def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
+        """`text` with placeholders, and the rule that leaves out all of it; None: it stays."""
         for kind, action in self._kinds.items():
             if not any(character in text for character in _NEEDED[kind]):
                 continue
@@ -50,9 +47,9 @@ class PersonalData:
                 continue
             rule = f"personal_data.{kind}"
             if action == "drop":
-                taken.append(Taken(rule, len(text), None))
+                taken[rule] = taken_of_one(len(text), None)
                 return text, kind
-            taken.append(Taken(rule, sum(map(len, found)), None))
+            taken[rule] = taken_of_one(sum(map(len, found)), None)
             put = partial(_replaced, self._placeholders[kind])
             text = _PATTERNS[kind].sub(put, text)
         return text, None

@@ -1,8 +1,7 @@
-"""Published rules of what is good text: Gopher's and C4's, each with a threshold of its own.
+"""Published rules of what is good text; docs/corpus.md says which choices they leave.
 
 Gopher: Rae et al., 2021, arXiv 2112.11446, appendix A1. C4: Raffel et al., 2020, arXiv 1910.10683,
-section 2.2, and its authors' code. docs/corpus.md says what is done where the papers leave a
-choice.
+section 2.2, and its authors' code.
 """
 
 import re
@@ -11,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
-from mlm.corpus.rule_counts import Taken
+from mlm.corpus.artefacts import TakenByRule
+from mlm.corpus.rule_counts import taken_of_one
 from mlm.foundations.errors import MlmError
 
 _ELLIPSES = ("...", "…")
@@ -151,12 +151,8 @@ class Quality:
         path = self._limits.get("bad_words")
         self._bad_words = None if path is None else _WordList(Path(path))
 
-    def judged(self, text: str, taken: list[Taken]) -> tuple[str, str | None]:
-        """What the rules leave of `text`, and the rule that leaves out all of it; None: it stays.
-
-        What was taken, by rule, is added to `taken`. Of the rules that leave out documents, the
-        first counts.
-        """
+    def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
+        """What the rules leave of `text`, and the first that leaves all of it out, or None."""
         rule = self._refused_page(text)
         if rule is None and self._of_lines:
             text = self._without_lines(text, taken)
@@ -164,7 +160,7 @@ class Quality:
             rule = self._refused_by_c4(text)
         if rule is None:
             return text, None
-        taken.append(Taken(f"quality.{rule}", len(text), text))
+        taken[f"quality.{rule}"] = taken_of_one(len(text), text)
         return text, rule
 
     def _refused_page(self, text: str) -> str | None:
@@ -175,7 +171,7 @@ class Quality:
                 return rule
         return None
 
-    def _without_lines(self, text: str, taken: list[Taken]) -> str:
+    def _without_lines(self, text: str, taken: dict[str, TakenByRule]) -> str:
         """The lines of `text` that C4 keeps, without the white space around them."""
         kept, removed = [], {rule: [] for rule in self._of_lines}
         for whole in filter(None, map(str.strip, text.split("\n"))):
@@ -191,7 +187,7 @@ class Quality:
         for rule, lines in removed.items():
             if lines:
                 characters = sum(count for count, _ in lines)
-                taken.append(Taken(f"quality.{rule}", characters, lines[0][1]))
+                taken[f"quality.{rule}"] = taken_of_one(characters, lines[0][1])
         return "\n".join(kept)
 
     def _refused_by_c4(self, text: str) -> str | None:
@@ -217,10 +213,7 @@ def _sentences(line: str) -> int:
 
 
 class _WordList:
-    """The words and phrases of a file, one a line, whatever their case.
-
-    Raises MlmError if it cannot be read, or is empty.
-    """
+    """The words and phrases of a file, one a line; MlmError if it cannot be read, or is empty."""
 
     def __init__(self, path: Path):
         expected = "Expected: a word or phrase a line, in UTF-8"

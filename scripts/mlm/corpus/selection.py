@@ -20,20 +20,16 @@ _BATCH = 1024
 
 
 def texts_of_file(path: str, settings: dict) -> Iterator[str]:
-    """The documents of a source file, as the filters leave each by itself.
-
-    `settings` are those of `file_patterns.used_settings`.
-    """
-    filters = Filters(**settings["filters"])
+    """The documents of a source file, as the filters of `used_settings` leave each by itself."""
+    filters = Filters(settings["filters"])
     for raw, _ in open_source(settings, whole({"train": [path]})).streams["train"]():
         yield filters.judged(raw).text
 
 
 class TrainDocuments:
-    """The documents of the train split, as the corpus stage wrote and described them.
+    """The documents of the train split that `record`, results/corpus/train.json, describes.
 
-    `record` is results/corpus/train.json, beside the files that it describes, `settings` those that
-    the corpus was made with (`file_patterns.used_settings`).
+    `settings` are those that it was made with (`file_patterns.used_settings`).
     """
 
     def __init__(self, record: str | Path, settings: dict):
@@ -45,8 +41,7 @@ class TrainDocuments:
     def selected(self, whats: Iterable[Forgotten]) -> dict[str, list[int]]:
         """By each of `whats`, as it was written, the numbers of its documents, ascending.
 
-        Raises MlmError for one that finds no document, saying what there is, and if nothing is
-        left.
+        Raises MlmError for one that finds no document, and if nothing is left.
         """
         finders: dict[str, Callable[[str], list[int]]] = {
             "document": self._document,

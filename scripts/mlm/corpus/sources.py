@@ -34,10 +34,9 @@ _Streams = dict[str, Callable[[], Iterator[Document]]]
 class Source:
     """A corpus before its filters.
 
-    `streams` gives, by split, the documents in order. `described` goes into the split's JSON.
-    `group_by` is what the groups are called: address, a column's name, file, heading, or document
-    if each document is a group by itself. `carved` are the shares of train that become the splits
-    that are not in `streams`. `mixed` is what a source of a mix is called and weighs.
+    `streams` gives, by split, the documents in order, `described` what goes into its JSON,
+    `group_by` what the groups are called. `carved` are the shares of train that become the splits
+    that are not in `streams`.
     """
 
     streams: _Streams
@@ -50,9 +49,8 @@ class Source:
 def open_source(settings: dict, files: Pieces, share: tuple[int, int] = (0, 1)) -> Source:
     """The source that `settings` (of `file_patterns.used_settings`) asks for, or a part of it.
 
-    `files` are what is read of the matched files by split, for the source `files`; for `hub`,
-    `share` is the number of the part, and how many there are. Only what is needed to know the
-    splits is read here. Raises MlmError if the source cannot be opened.
+    `files` are what is read of the matched files by split; of `hub`, `share` is the number of the
+    part, and how many there are. Raises MlmError if the source cannot be opened.
     """
     held_out = settings["held_out"]
     if settings["source"] == "embedded":

@@ -4,108 +4,98 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from mlm.corpus.artefacts import (
     CorpusSource,
     CorpusSplit,
     Encoding,
     FilesSource,
+    MixedSource,
+    MixSource,
     ReadPart,
-    WordOverlap,
     WrittenFile,
 )
 from mlm.corpus.corpus_writing import SpooledCorpus, number_of_groups
 from mlm.corpus.deduplication import LEAKED, REASONS
-from mlm.corpus.filters import SplitCounts
 from mlm.corpus.groups import OWN
-from mlm.corpus.mix import described_mix
 from mlm.corpus.part_reading import SPLITS
+from mlm.corpus.word_overlap import overlap_with
 from mlm.foundations.errors import MlmError
 
 #: Of the documents of train, the share that decontamination may take.
 MOST_SHARED = 0.9
 
 
-def counts_of(corpus: SpooledCorpus, parts: Sequence[int] | None = None) -> dict[str, SplitCounts]:
-    """What became of the documents of each split, so far as it is known before they are written.
-
-    Of all parts, or of `parts` alone.
-    """
-    found = {}
-    wanted = list(range(len(corpus.parts)) if parts is None else parts)
-    for split in SPLITS:
-        reasons = dict.fromkeys(n for part in corpus.parts for n in part.splits[split].filters)
-        count = found[split] = SplitCounts(dict.fromkeys(reasons, 0))
-        for part in wanted:
-            read = corpus.parts[part].splits[split]
-            count.filters = {n: v + read.filters.get(n, 0) for n, v in count.filters.items()}
-            count.replaced_bytes += read.encoding.replaced_bytes
-            count.nul_bytes += read.encoding.nul_bytes
-        removed = corpus.removed.counts(split)[wanted].sum(axis=0).tolist()
-        every = corpus.kept(split)
-        by_reason = dict(zip(REASONS, removed, strict=True))
-        # Beside what their own job took for texts that are known at once.
-        overlaps = by_reason.pop("decontamination")
-        if overlaps:
-            count.filters["decontamination"] = count.filters.get("decontamination", 0) + overlaps
-        if corpus.near is None:
-            by_reason = {name: by_reason[name] for name in REASONS[:LEAKED]}
-        count.filters |= by_reason
-        count.filters["kept"] = sum(every[part] for part in wanted)
-    return found
+def documents_by_reason(
+    corpus: SpooledCorpus, split: str, parts: Sequence[int] | None = None
+) -> dict[str, int]:
+    """How many documents of `split` in `parts` (None: all) were read, left out, and kept."""
+    numbers = list(range(len(corpus.parts)) if parts is None else parts)
+    counts = {reason: 0 for part in corpus.parts for reason in part.splits[split].filters}
+    for number in numbers:
+        for reason, count in corpus.parts[number].splits[split].filters.items():
+            counts[reason] += count
+    removed = corpus.removed.counts(split)[numbers].sum(axis=0).tolist()
+    by_reason = dict(zip(REASONS, removed, strict=True))
+    # Beside what was taken, as it was read, for texts that are known at once.
+    if overlaps := by_reason.pop("decontamination"):
+        counts["decontamination"] = counts.get("decontamination", 0) + overlaps
+    if corpus.near is None:
+        by_reason = {name: by_reason[name] for name in REASONS[:LEAKED]}
+    kept = corpus.kept(split)
+    return counts | by_reason | {"kept": sum(kept[number] for number in numbers)}
 
 
-def described_splits(
-    corpus: SpooledCorpus,
-    written: dict[str, Sequence[WrittenFile]],
-    groups: dict[str, Sequence[Path]],
-    overlaps: Mapping[str, WordOverlap],
+def describe(
+    corpus: SpooledCorpus, written: Mapping[str, Sequence[Path]]
 ) -> dict[str, CorpusSplit]:
-    """The descriptions of all splits, from all that was written.
+    """The descriptions of all splits; `written` are the records of `passes.write`, in order.
 
-    `groups` are the files beside those of `written` that say which groups are in them, `overlaps`
-    what the held-out splits have in common with train. Raises MlmError if the groups tell nothing
-    apart.
+    Raises MlmError if the groups tell nothing apart.
     """
-    counts, part = counts_of(corpus), corpus.parts[0]
-    documents: dict[str, int] = {}
-    for split, count in counts.items():
-        for file in written[split]:
-            count.bytes += file.bytes
-            count.characters += file.characters
-            count.words += file.words
-        documents[split] = sum(file.file.documents for file in written[split])
-        own = corpus.group_by == OWN
-        count.groups = documents[split] if own else number_of_groups(groups[split])
-    _refuse_one_group(counts, part)
-    return {
-        split: CorpusSplit(
+    found = [np.fromfile(record.with_suffix(".shared"), np.uint64) for record in written["train"]]
+    shared, splits = np.unique(np.concatenate(found)), {}
+    for split in SPLITS:
+        read = [part.splits[split].encoding for part in corpus.parts]
+        files = list(map(WrittenFile.read, written[split]))
+        documents = sum(file.file.documents for file in files)
+        names = [record.with_suffix(".groups") for record in written[split]]
+        splits[split] = CorpusSplit(
             split=split,
             source=_described(corpus, split),
-            documents=documents[split],
-            groups=count.groups,
+            documents=documents,
+            groups=documents if corpus.group_by == OWN else number_of_groups(names),
             group_by=corpus.group_by,
-            bytes=count.bytes,
-            characters=count.characters,
-            words=count.words,
-            filters=count.filters,
-            encoding=Encoding(count.replaced_bytes, count.nul_bytes),
-            files=tuple(one.file for one in written[split]),
+            bytes=sum(file.bytes for file in files),
+            characters=sum(file.characters for file in files),
+            words=sum(file.words for file in files),
+            filters=documents_by_reason(corpus, split),
+            encoding=Encoding(sum(e.replaced_bytes for e in read), sum(e.nul_bytes for e in read)),
+            files=tuple(file.file for file in files),
             rules=corpus.rules(split),
-            near_duplicates=corpus.near.splits[split] if corpus.near else None,
-            overlap_with_train=overlaps.get(split),
+            near_duplicates=corpus.near[split] if corpus.near else None,
+            overlap_with_train=None if split == "train" else overlap_with(shared, written[split]),
         )
-        for split, count in counts.items()
-    }
+    _refuse_one_group(splits, corpus.parts[0])
+    return splits
 
 
 def _described(corpus: SpooledCorpus, split: str) -> CorpusSource:
-    if corpus.parts[0].mixed is None:
-        return _together(part.splits[split].source for part in corpus.parts)
-
-    def filters(numbers: Sequence[int]) -> dict[str, int]:
-        return counts_of(corpus, numbers)[split].filters
-
-    return described_mix(corpus.parts, filters, corpus.segments(split), split, _together)
+    """What the parts say of where `split` is from; of a mix, source by source."""
+    parts = corpus.parts
+    if parts[0].mixed is None:
+        return _together(part.splits[split].source for part in parts)
+    sources, written = [], corpus.segments(split)
+    for name in dict.fromkeys(part.mixed.name for part in parts):
+        numbers = [number for number, part in enumerate(parts) if part.mixed.name == name]
+        taken = sum(segment.documents for segment in written if segment.part in numbers)
+        source = _together(parts[number].splits[split].source for number in numbers)
+        counts = documents_by_reason(corpus, split, numbers)
+        weight = parts[numbers[0]].mixed.weight
+        sources.append(MixedSource(name, weight, taken, counts, source))
+    carved = next((one.source.carved_from for one in sources if one.source.carved_from), None)
+    return MixSource("mix", tuple(sources), carved_from=carved)
 
 
 def _together(sources: Iterable[CorpusSource]) -> CorpusSource:
@@ -117,13 +107,10 @@ def _together(sources: Iterable[CorpusSource]) -> CorpusSource:
 
 
 def refuse_empty_splits(corpus: SpooledCorpus) -> None:
-    """Raise MlmError where a split is left without documents, with the filter that took most.
-
-    Or where decontamination took more than the share MOST_SHARED of it.
-    """
-    problems, counts, part = [], counts_of(corpus), corpus.parts[0]
+    """Raise MlmError if filters left no document of a split, or decontamination nearly none."""
+    problems, part = [], corpus.parts[0]
     for split in SPLITS:
-        found = counts[split].filters
+        found = documents_by_reason(corpus, split)
         if found["kept"]:
             shared = found.get("decontamination", 0)
             if shared > MOST_SHARED * found["read"]:
@@ -156,20 +143,20 @@ def refuse_empty_splits(corpus: SpooledCorpus) -> None:
         raise MlmError("\n".join(["A split of the corpus is empty, or nearly.", *problems]))
 
 
-def _refuse_one_group(counts: dict[str, SplitCounts], part: ReadPart) -> None:
-    """Raise MlmError where groups tell no documents apart, or one fills a carved split."""
-    documents = max(count.filters["kept"] for count in counts.values())
-    if documents > 1 and all(count.groups == 1 for count in counts.values()):
+def _refuse_one_group(splits: Mapping[str, CorpusSplit], part: ReadPart) -> None:
+    """Raise MlmError if groups tell no documents apart, or one fills a carved split."""
+    documents = max(split.filters["kept"] for split in splits.values())
+    if documents > 1 and all(split.groups == 1 for split in splits.values()):
         raise MlmError(
             f"The group ({part.group_by}) is one and the same for all documents of each split, "
             "so that nothing can be resampled. Let corpus.group_by or corpus.group_per tell apart "
             "what was written apart (an article, an author), or set them to null"
         )
-    alone = [s for s in part.carved if counts[s].groups == 1 < counts[s].filters["kept"]]
+    alone = [s for s in part.carved if splits[s].groups == 1 < splits[s].filters["kept"]]
     if alone:
         raise MlmError(
             f"The groups ({part.group_by}) are too few or too large: {' and '.join(alone)}, "
             "carved from train by corpus.held_out, would be a single one, beside "
-            f"{counts['train'].groups} of train. Raise corpus.held_out, name smaller groups, or "
+            f"{splits['train'].groups} of train. Raise corpus.held_out, name smaller groups, or "
             "give the split texts of its own"
         )

@@ -60,8 +60,8 @@ class EvenShare:
 class SplitDocuments:
     """The documents of a split in their order, numbered from 0.
 
-    `files` are its Parquet files (columns `text` and `group`) with the number of documents in each.
-    Only those are opened that hold what is asked for. Whatever is damaged raises MlmError.
+    `files` are its Parquet files (columns `text` and `group`) with the number of documents in each,
+    and opened if needed. Whatever is damaged raises MlmError.
     """
 
     def __init__(self, files: Sequence[tuple[Path, int]], size: int | None = None):
@@ -99,10 +99,7 @@ class SplitDocuments:
         return sum(pc.sum(pc.binary_length(text)).as_py() or 0 for text in texts)
 
     def evenly(self, most: int) -> EvenShare:
-        """Stretches with about `most` bytes of text, from the beginning to the end; or all.
-
-        They depend on the number of documents and of their bytes alone, not on the files.
-        """
+        """Stretches with about `most` bytes of text, whatever the files; or all."""
         several = -(-len(self) // _TOGETHER)
         wanted = -(-several * most // self.bytes) if self.bytes else several
         if wanted >= several:
@@ -124,8 +121,7 @@ class SplitDocuments:
     ) -> Iterator[RowGroup]:
         """The row groups that hold `documents` (None: all), in order, to read `columns` of them.
 
-        They are read one by one, because pyarrow holds the buffers of all groups of a call until
-        its end; so memory is bounded by one, whose pages are checked.
+        One by one: pyarrow holds the buffers of all groups of a call until its end.
         """
         documents = range(len(self)) if documents is None else documents
         for path, end, start in zip(self.paths, self._ends, [0, *self._ends], strict=False):

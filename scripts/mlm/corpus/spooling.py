@@ -1,8 +1,4 @@
-"""Documents on disk in bounded batches, in order, before duplicates and leaks are known.
-
-A batch holds at most 8,192 documents and about 8 MiB (one document more than that, if it is
-longer), so that neither writing nor reading needs more memory than a batch.
-"""
+"""Documents on disk in order, in batches that bound memory, before duplicates are known."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,8 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-
-from mlm.corpus.deduplication import KEPT
 
 # Arrow's own allocator keeps more of what was freed: a fifth of the memory of a corpus of 200 MB.
 pa.set_memory_pool(pa.system_memory_pool())
@@ -32,10 +26,7 @@ _SPACES = np.array(
 
 
 class Spool:
-    """Documents on their way to a file in batches; `rows` has the size of each batch written.
-
-    `on_batch` gets the documents (their UTF-8 bytes) of each.
-    """
+    """Documents on their way to a file in batches, whose sizes `rows` has; `on_batch` gets each."""
 
     def __init__(self, path: Path, on_batch: Callable[[list[bytes]], None]):
         self.path, self.rows = path, []
@@ -68,28 +59,6 @@ class Spool:
         """Write what is left; to be called before the file is read."""
         self._flush()
         self._writer.close()
-
-
-def kept_batches(
-    path: Path, rows: Sequence[int], verdicts: np.ndarray, wanted: range
-) -> Iterator[pa.RecordBatch]:
-    """Columns `text` and `group` of spooled documents that are kept, batch by batch.
-
-    Of all that `verdicts` keep, one byte a document, those with the numbers `wanted`. `rows` are
-    the sizes of the batches in the spool `path`; one with none of them is not read.
-    """
-    start = kept = 0
-    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
-        for number, size in enumerate(rows):
-            mask = verdicts[start : start + size] == KEPT
-            count = int(mask.sum())
-            first, last = max(wanted.start - kept, 0), min(wanted.stop - kept, count)
-            if first < last:
-                batch = reader.get_batch(number)
-                if count < size:
-                    batch = batch.filter(mask_array(mask))
-                yield batch.slice(first, last - first)
-            start, kept = start + size, kept + count
 
 
 def text_array(texts: Sequence[bytes | None]) -> pa.Array:

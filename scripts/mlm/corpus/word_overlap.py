@@ -1,8 +1,7 @@
 """Words of validation and test in runs of 13 that train has too.
 
-13-grams of words in lower case, as in Brown et al., 2020, arXiv 2005.14165, appendix C. Words are
-runs of letters and digits. Of train, five words in nine are hashed: wherever these five are in
-the held-out text too, the 13-grams around them are compared.
+As in Brown et al., 2020, arXiv 2005.14165, appendix C. Of train, five words in nine are hashed: if
+the held-out text has these five too, the 13-grams around them are compared.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import WordOverlap, WrittenFile
 from mlm.corpus.spooling import in_pieces, mask_array, text_array
+from mlm.foundations.artefacts import check_outputs
 
 #: Words in a row that count as shared.
 RUN_WORDS = 13
@@ -29,17 +29,17 @@ _WAITING = 1 << 17
 _BASE = np.uint64(0x2545F4914F6CDD1D)
 _LOW, _HIGH = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080)
 
-#: The Parquet files of a split, in order, and what is known of each.
-Files = Sequence[tuple[Path, WrittenFile]]
-
 
 class HeldOutRuns:
-    """Which 13-grams of train held-out splits, of the Parquet files `splits`, may have."""
+    """Which 13-grams of train held-out splits may have.
 
-    def __init__(self, splits: Iterable[Files]):
+    `splits` are the records (`WrittenFile`) of the files of each, with the Parquet files beside.
+    """
+
+    def __init__(self, splits: Iterable[Sequence[Path]]):
         self._probes, self._runs = _Bits(), _Bits()
-        for files in splits:
-            for words in _held_out_words(files):
+        for records in splits:
+            for words in _held_out_words(records):
                 probes = np.arange(len(words.starts) - _PROBE + 1)
                 self._probes.add(words.n_grams(probes, _PROBE))
                 self._runs.add(words.n_grams(np.flatnonzero(words.runs()), RUN_WORDS))
@@ -101,12 +101,12 @@ class _Bits:
         return (mixed >> np.uint64(45)).astype(np.int64), bits
 
 
-def overlap_with(found: np.ndarray, files: Files) -> WordOverlap:
+def overlap_with(found: np.ndarray, records: Sequence[Path]) -> WordOverlap:
     """How many words of a held-out split are in runs whose hashes are in `found`, sorted."""
     number = shared = documents = 0
     known = _Bits()
     known.add(found)
-    for words in _held_out_words(files):
+    for words in _held_out_words(records):
         begins = np.flatnonzero(words.runs())
         hashes = words.n_grams(begins, RUN_WORDS)
         maybe = known.have(hashes)
@@ -120,13 +120,16 @@ def overlap_with(found: np.ndarray, files: Files) -> WordOverlap:
     return WordOverlap(number, shared, documents)
 
 
-def _held_out_words(files: Files) -> Iterator["_Words"]:
+def _held_out_words(records: Sequence[Path]) -> Iterator["_Words"]:
     """The words of the documents that are looked for, batch by batch."""
-    words, documents = sum(f.words for _, f in files), sum(f.file.documents for _, f in files)
+    for record in records:
+        check_outputs(record, [record.with_suffix(".parquet")])
+    files = list(map(WrittenFile.read, records))
+    words, documents = sum(f.words for f in files), sum(f.file.documents for f in files)
     chosen = documents if words <= MOST_WORDS else max(1, documents * MOST_WORDS // words)
     number = 0
-    for path, _ in files:
-        with pq.ParquetFile(path) as file:
+    for record in records:
+        with pq.ParquetFile(record.with_suffix(".parquet")) as file:
             for batch in file.iter_batches(1024, columns=["text"]):
                 numbers = np.arange(number, number + len(batch), dtype=np.int64)
                 number += len(batch)
@@ -135,10 +138,7 @@ def _held_out_words(files: Files) -> Iterator["_Words"]:
 
 
 class _Words:
-    """The words of documents `texts`: where they start, and the hashes of those that are asked for.
-
-    Without `some`, all are hashed at once.
-    """
+    """Where the words of documents `texts` start; without `some`, all are hashed at once."""
 
     def __init__(self, texts: pa.Array, some: bool = False):
         ends = pa.py_buffer(np.array([0, len(texts)], np.int32))
