@@ -186,7 +186,7 @@ _OF_ALL = ("deduplicate", "remove_leakage", "near_duplicates")
 
 
 def sections(corpus: Mapping) -> dict[str | None, dict]:
-    """The section `corpus` as each source has it, sorted by name; without a mix as it is, by None."""
+    """The section `corpus` as each source has it, sorted by name; without a mix by None."""
     if corpus["source"] != "mix":
         return {None: dict(corpus)}
     common = {key: corpus["filters"][key] for key in _OF_ALL}
