@@ -4,14 +4,14 @@ from pathlib import Path
 
 from job_adapter import run
 from mlm.corpus.mix import open_part
-from mlm.corpus.part_reading import PartFiles, check_unchanged, read_part
+from mlm.corpus.part_reading import PartFiles, check_unchanged, read_source
 
 
 def main(job):
     settings, part = job.params.settings, job.params.part
     check_unchanged(job.params.files)
     files = PartFiles.below(Path(job.output.record).parent, int(job.wildcards.part))
-    read_part(*open_part(settings, part), files)
+    read_source(*open_part(settings, part), files)
 
 
 if __name__ == "__main__":

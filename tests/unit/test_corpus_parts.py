@@ -32,7 +32,7 @@ from mlm.corpus.file_patterns import matched_files, used_settings
 from mlm.corpus.filters import Filters
 from mlm.corpus.formats import read_documents
 from mlm.corpus.mix import open_part
-from mlm.corpus.part_reading import PartFiles, check_unchanged, read_part
+from mlm.corpus.part_reading import PartFiles, check_unchanged, read_source
 from mlm.corpus.parts import Piece, divided, files_of_sources, planned_parts
 from mlm.corpus.shares import file_name
 from mlm.corpus.sources import open_source
@@ -95,7 +95,7 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
     place = directory / "parts"
     read = [PartFiles.below(place / "read", number) for number in range(len(pieces))]
     for part, left in zip(pieces, read, strict=True):
-        read_part(*open_part(used, part), left)
+        read_source(*open_part(used, part), left)
     (place / "written").mkdir()
     records = [files.record for files in read]
     descriptions, _ = after_reading(records, used["filters"], corpus["count"], place / "written")
@@ -309,7 +309,7 @@ def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, da
         Path("a.txt").write_text("".join(f"text {number} {i % 40}\n" for i in range(50)))
         corpus = used_settings(section(files={"train": ["a.txt"]}), 0)
         files = PartFiles.below(place, number)
-        read_part(open_source(corpus, {"train": [Piece("a.txt")]}), filters, 0, files)
+        read_source(open_source(corpus, {"train": [Piece("a.txt")]}), filters, 0, files)
         outputs = [files.record, files.digests, *map(files.spool, SPLITS)]
         record_job("corpus_read", {}, {}, map(str, outputs))
     file = place / damaged

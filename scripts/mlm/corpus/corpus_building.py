@@ -13,9 +13,9 @@ from mlm.corpus import passes
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.decontamination import held_out
 from mlm.corpus.mix import open_part
-from mlm.corpus.part_reading import SPLITS, PartFiles, read_part, scratch_directory
+from mlm.corpus.part_reading import SPLITS, PartFiles, read_source, scratch_directory
 from mlm.corpus.parts import whole
-from mlm.corpus.split_descriptions import describe
+from mlm.corpus.split_descriptions import described_splits
 from mlm.foundations.artefacts import MadeFrom, check_outputs
 from mlm.foundations.atomic import replacing
 
@@ -37,7 +37,7 @@ def build_corpus(
     beside = Path(parquet["train"][0]).parent
     with scratch_directory(beside / ".corpus-in-progress") as scratch:
         part = PartFiles.below(scratch, 0)
-        read_part(*open_part(settings, everything), part)
+        read_source(*open_part(settings, everything), part)
         shares = {split: len(parquet[split]) for split in SPLITS}
         descriptions, written = after_reading([part.record], settings["filters"], shares, scratch)
         _put_in_place(descriptions, written, parquet, described)
@@ -47,7 +47,7 @@ def build_corpus(
 def after_reading(
     parts: list[Path], filters: Mapping, shares: dict[str, int], directory: Path
 ) -> tuple[dict[str, CorpusSplit], dict[str, list[Path]]]:
-    """All passes over `parts`, records of `read_part`, which leave their files in `directory`.
+    """All passes over `parts`, records of `read_source`, which leave their files in `directory`.
 
     Returns the descriptions of the splits and, by split, the records of its `shares` files.
     """
@@ -75,7 +75,7 @@ def after_reading(
             others = written if split == "train" else {}
             passes.write(corpus, split, share, shares[split], others, record)
         written[split] = records
-    return describe(corpus, written), written
+    return described_splits(corpus, written), written
 
 
 def _written_records(directory: Path, split: str, shares: int) -> list[Path]:

@@ -93,8 +93,7 @@ def _n_grams(words: Sequence[str], n: int) -> Iterator[str]:
 
 def _texts(path: str, column: str) -> Iterator[str]:
     # Imported here: they load libraries that asking a training does not need.
-    from mlm.corpus.decompression import decompressed
-    from mlm.corpus.formats import read_documents
+    from mlm.corpus.formats import decompressed, read_documents
 
     kind, compression = file_format(path)
     with open(path, "rb") as file, decompressed(file, compression) as stream:

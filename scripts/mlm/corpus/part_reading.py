@@ -54,7 +54,7 @@ def scratch_directory(directory: Path) -> Iterator[Path]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def read_part(source: Source, filters: Filters, seed: int | None, files: PartFiles) -> ReadPart:
+def read_source(source: Source, filters: Filters, seed: int | None, files: PartFiles) -> ReadPart:
     """Read `source`, write `files`, and return the record among them; MlmError for bad input."""
     with ExitStack() as together:
         digests = together.enter_context(replacing(files.digests))

@@ -50,8 +50,7 @@ class PersonalData:
                 taken[rule] = taken_of_one(len(text), None)
                 return text, kind
             taken[rule] = taken_of_one(sum(map(len, found)), None)
-            put = partial(_replaced, self._placeholders[kind])
-            text = _PATTERNS[kind].sub(put, text)
+            text = _PATTERNS[kind].sub(partial(_replaced, self._placeholders[kind]), text)
         return text, None
 
 

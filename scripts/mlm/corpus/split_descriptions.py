@@ -47,7 +47,7 @@ def documents_by_reason(
     return counts | by_reason | {"kept": sum(kept[number] for number in numbers)}
 
 
-def describe(
+def described_splits(
     corpus: SpooledCorpus, written: Mapping[str, Sequence[Path]]
 ) -> dict[str, CorpusSplit]:
     """The descriptions of all splits; `written` are the records of `passes.write`, in order.
