@@ -12,7 +12,7 @@ def main(job):
     asked, params = job.wildcards, job.params
     section = Finetune.of_param(params.finetune)
     # Folds run side by side on this machine, with this many threads each.
-    here = {"cpu_threads": section.cpu_threads, "deterministic": True, "tpu": {"name": "local"}}
+    here = {"cpu_threads": section.cpu_threads, "deterministic": True}
     name = f"{asked.start}-fold-{asked.fold}"
     finetune_fold(
         (asked.run, asked.start, int(asked.fold)),
