@@ -46,11 +46,9 @@ class StorageServer:
                     raise RuntimeError(self.log.read_text()) from None
                 time.sleep(0.2)
 
-    def names(self, bucket: str | None = None) -> list[str]:
+    def names(self) -> list[str]:
         """The names of all objects in the bucket."""
-        with urllib.request.urlopen(
-            f"{self.address}/storage/v1/b/{bucket or self.bucket}/o"
-        ) as got:
+        with urllib.request.urlopen(f"{self.address}/storage/v1/b/{self.bucket}/o") as got:
             return sorted(item["name"] for item in json.load(got).get("items", []))
 
     def buckets(self) -> list[str]:

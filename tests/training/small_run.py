@@ -329,6 +329,11 @@ def in_child(target, *arguments) -> int:
     return child.exitcode
 
 
+def told(root: Path, name: str) -> str:
+    """What the trainings `name` below `root` said."""
+    return (root / f"{name}.stderr").read_text()
+
+
 #: The columns that tell of the clock.
 CLOCK = ("tokens_per_second", "initialisation_seconds")
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from small_run import run_child, write_inputs
+from small_run import run_child, told
 
 from mlm.foundations.digests import file_sha256
 
@@ -25,19 +25,13 @@ def branch(overrides: dict, step: int = 13) -> dict:
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("branches")
-    write_inputs(root)
+def root(root):
     assert run_child(root, "stable", STABLE) == 0
     return root
 
 
 def weights(root, name: str) -> str:
     return file_sha256(root / "runs" / name / "model" / "model.safetensors")
-
-
-def told(root, name: str) -> str:
-    return (root / f"{name}.stderr").read_text()
 
 
 def test_a_killed_branch_goes_on_from_its_own_state(root):

@@ -113,14 +113,6 @@ def basis(root: Path, overrides: dict | None = None, engine: str = "tensorflow")
     return state_fingerprint.state_basis(*asked(root, overrides, engine))
 
 
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
-    """Where the inputs of a small run are; nothing is edited."""
-    root = tmp_path_factory.mktemp("inputs")
-    write_inputs(root)
-    return root
-
-
 @pytest.fixture(scope="module", autouse=True)
 def code_that_is_remembered():
     """Each module is taken apart once, not once for each state and each edit of another."""
@@ -159,12 +151,12 @@ def test_a_state_belongs_to_the_modules_that_compute_and_to_no_other(library, mo
         assert seen[-1] != seen[-2], module
 
 
-def test_an_engine_that_changed_is_named_before_its_code(inputs, tmp_path):
+def test_an_engine_that_changed_is_named_before_its_code(root, tmp_path):
     run = str(tmp_path / "run")
-    before = StateDirectory.of(run, 1, basis(inputs))
+    before = StateDirectory.of(run, 1, basis(root))
     before.save(5, SimpleNamespace(write=lambda place: None), {})
     changes = {"pretraining": {"engine": "jax", "attend": "document"}}
-    now = StateDirectory.of(run, 1, basis(inputs, changes, engine="jax"))
+    now = StateDirectory.of(run, 1, basis(root, changes, engine="jax"))
     engine, attend, *_ = now.difference(*now.others()).split("; ")
     assert engine == "pretraining.engine: 'tensorflow' then, 'jax' now"
     assert attend == "settings.attend: 'sample' then, 'document' now"
@@ -187,8 +179,8 @@ def test_an_engine_that_changed_is_named_before_its_code(inputs, tmp_path):
     ],
     ids=str,
 )
-def test_a_state_belongs_to_every_value_that_its_bits_follow_from(inputs, section):
-    assert basis(inputs, {"pretraining": section}) != basis(inputs)
+def test_a_state_belongs_to_every_value_that_its_bits_follow_from(root, section):
+    assert basis(root, {"pretraining": section}) != basis(root)
 
 
 @pytest.mark.parametrize(
@@ -196,5 +188,5 @@ def test_a_state_belongs_to_every_value_that_its_bits_follow_from(inputs, sectio
     [{"checkpoint": {"every": 3, "keep": 1}}, {"steps": None, "tokens": 40 * 8 * LENGTH}],
     ids=str,
 )
-def test_a_state_does_not_belong_to_what_comes_to_the_same(inputs, section):
-    assert basis(inputs, {"pretraining": section}) == basis(inputs)
+def test_a_state_does_not_belong_to_what_comes_to_the_same(root, section):
+    assert basis(root, {"pretraining": section}) == basis(root)

@@ -5,7 +5,7 @@ import multiprocessing
 
 import numpy as np
 import pytest
-from small_run import small_job, small_run, write_inputs
+from small_run import small_job, small_run
 
 #: The optimizers, and what else leads through other code: batches in parts, whole words, decay.
 CASES = {
@@ -15,13 +15,6 @@ CASES = {
         "masking": {"whole_word": True, "mlm_probability": 0.3},
     },
 }
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    made = tmp_path_factory.mktemp("engines")
-    write_inputs(made)
-    return made
 
 
 def train_in_both(root, name: str, family: str, pretraining: dict, steps: int) -> None:

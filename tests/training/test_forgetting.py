@@ -12,8 +12,8 @@ from small_run import (
     run_child,
     small_run,
     small_samples,
+    told,
     write_holes,
-    write_inputs,
     write_split,
 )
 
@@ -56,14 +56,8 @@ def continuing(step: int, *overrides) -> dict:
     return own | {"runs": {"base": start, "shown": {}}, "parent": ("shown", own)}
 
 
-def told(root, name: str) -> str:
-    return (root / f"{name}.stderr").read_text()
-
-
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("forgetting")
-    write_inputs(root)
+def root(root):
     assert run_child(root, "shown", BASE) == 0
     return root
 

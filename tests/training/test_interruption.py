@@ -6,14 +6,7 @@ import re
 import signal
 
 import pytest
-from small_run import result, run_child, write_inputs
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("interruption")
-    write_inputs(root)
-    return root
+from small_run import result, run_child, told
 
 
 def replicas(count: int) -> dict:
@@ -64,7 +57,7 @@ def test_with_muon_a_killed_training_ends_like_one_left_alone(root, threads, cou
     name = f"muon-{threads}-{count}"
     assert run_child(root, name, muon, {"step": 13}) == -signal.SIGKILL
     assert run_child(root, name, muon) == 0
-    assert re.findall(r"resumes from step (\d+)", (root / f"{name}.stderr").read_text()) == ["10"]
+    assert re.findall(r"resumes from step (\d+)", told(root, name)) == ["10"]
     assert run_child(root, f"{name}-whole", muon) == 0
     assert result(root, name) == result(root, f"{name}-whole")
 
@@ -90,5 +83,5 @@ def test_ten_kills_at_random_moments_change_nothing(root, count):
         if end == 0:
             break
     assert run_child(root, name, replicas(count)) == 0
-    assert (root / f"{name}.stderr").read_text().count("resumes from step") >= 3
+    assert told(root, name).count("resumes from step") >= 3
     assert result(root, name) == whole(root, count)

@@ -249,24 +249,6 @@ def test_steps_are_made_again_from_what_is_left(project):
     assert "has no saved state of run base after step 24, so that it is not known" in found["error"]
 
 
-@pytest.mark.parametrize("made", ["tensorflow"], indirect=True)
-def test_another_configuration_than_that_of_the_training_is_refused(project):
-    for changed, words in (
-        (
-            {"pretraining": {"optimizer": {"learning_rate": 1e-3}}},
-            "settings.optimizer.learning_rate: 0.006 then, 0.001 now",
-        ),
-        ({"model": {"config": {"hidden_size": 16}}}, "settings.model.hidden_size: 32 then, 16 now"),
-        ({"accelerator": {"precision": "bfloat16"}}, "device.precision: 'float32' then, 'bfloat"),
-    ):
-        given = overrides("plain", "tensorflow", project)
-        for section, values in changed.items():
-            given[section] = given.get(section, {}) | values
-        write_config(project, given)
-        (found,) = replays(project, (sentence(0), None))
-        assert words in found["error"]
-
-
 def test_a_training_under_way_is_made_again_as_far_as_it_came(tmp_path):
     root, given = tmp_path / "under_way", overrides("plain", "tensorflow", tmp_path / "under_way")
     write_project(root)

@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 import pytest
-from small_run import run_child, small_job, write_inputs
+from small_run import run_child, small_job
 
 from mlm.foundations.atomic import read_json
 from mlm.foundations.framework import tf
@@ -22,13 +22,6 @@ FIFTY = {
     "checkpoint": {"every": 1000},
     "optimizer": {"gradient_accumulation_steps": 1},
 }
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("replicas")
-    write_inputs(root)
-    return root
 
 
 def losses(

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from small_run import result, small_job, small_results, write_inputs
+from small_run import result, small_job, small_results
 from tests.conftest import users_environment
 
 from mlm.config.accelerator import Accelerator
@@ -61,11 +61,9 @@ COMPILED = {
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    made = tmp_path_factory.mktemp("together")
-    COMPILED["JAX_COMPILATION_CACHE_DIR"] = str(made / "compiled")
-    write_inputs(made)
-    return made
+def root(root):
+    COMPILED["JAX_COMPILATION_CACHE_DIR"] = str(root / "compiled")
+    return root
 
 
 def layout(processes: int, devices: int, **others) -> dict:

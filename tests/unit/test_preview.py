@@ -1,17 +1,15 @@
 import re
 
 import numpy as np
-import pytest
 from test_manifests import made  # noqa: F401
 
 from mlm.samples.artefacts import Preview, PreviewSample
-from mlm.samples.preview import preview_text
+from mlm.samples.masking import MaskingPlan, mask_batch
+from mlm.samples.preview import chosen_samples, preview_samples, preview_text
+from mlm.samples.shuffling import SampleOrder
 from mlm.samples.split_samples import spread_samples
 
-
-@pytest.fixture(scope="module")
-def preview():
-    return pytest.importorskip("mlm.samples.preview")
+PLAN = MaskingPlan(0.4, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 133, 8)
 
 
 class OneCharacter:
@@ -31,35 +29,22 @@ class OneCharacter:
         return "".join(self.names[i] if i < 5 else chr(i - 5) for i in ids)
 
 
-def samples_of(preview, made, count=2, **changes):  # noqa: F811
-    from mlm.samples.masking import MaskingPlan
-    from mlm.samples.shuffling import SampleOrder
-
+def samples_of(made):  # noqa: F811
     directory, _, manifest = made
-    settings = {
-        "mlm_probability": 0.4,
-        "mask_token": 0.8,
-        "random_token": 0.1,
-        "mask_id": 4,
-        "special_ids": (0, 1, 2, 3, 4),
-        "vocabulary_size": 5 + 128,
-        "sequence_length": 8,
-    }
-    plan = MaskingPlan(**settings | changes)
     order = SampleOrder(tuple(s.num_samples for s in manifest.shards), seed=0, window=100)
-    return preview.preview_samples(manifest, plan, order, OneCharacter(), count, directory)
+    return preview_samples(manifest, PLAN, order, OneCharacter(), 1000, directory)
 
 
-def test_chosen_samples_are_spread_over_the_shards(preview, made):  # noqa: F811
+def test_chosen_samples_are_spread_over_the_shards(made):  # noqa: F811
     manifest = made[2]
-    assert preview.chosen_samples(manifest, 2) == [(0, 0), (1, 0)]
-    assert preview.chosen_samples(manifest, 4) == [(0, 0), (0, 1), (1, 0), (2, 0)]
-    every = preview.chosen_samples(manifest, 10**6)
+    assert chosen_samples(manifest, 2) == [(0, 0), (1, 0)]
+    assert chosen_samples(manifest, 4) == [(0, 0), (0, 1), (1, 0), (2, 0)]
+    every = chosen_samples(manifest, 10**6)
     assert len(every) == len(set(every)) == manifest.num_samples
 
 
-def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(preview, made):  # noqa: F811
-    samples = samples_of(preview, made, count=1000)
+def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(made):  # noqa: F811
+    samples = samples_of(made)
     assert [s.index for s in samples] == list(range(made[2].num_samples))
     text = "".join(s.text for s in samples)
     assert text == "".join(f"[CLS]document number {i}[SEP]" for i in range(10))
@@ -70,14 +55,11 @@ def test_the_text_is_that_of_the_corpus_and_only_chosen_tokens_differ(preview, m
     assert sum("[MASK]" in s.masked for s in samples) > len(samples) / 2
 
 
-def test_masks_are_those_of_the_first_epoch_of_training(preview, made):  # noqa: F811
-    from mlm.samples.masking import MaskingPlan, mask_batch
-
+def test_masks_are_those_of_the_first_epoch_of_training(made):  # noqa: F811
     read = spread_samples(made[2], made[0])
     index, ids, mask = read.index, read.input_ids, read.attention_mask
-    plan = MaskingPlan(0.4, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 133, 8)
-    batch = mask_batch(ids, mask, index, plan, 0, 0)
-    every = {s.index: s for s in samples_of(preview, made, count=1000)}
+    batch = mask_batch(ids, mask, index, PLAN, 0, 0)
+    every = {s.index: s for s in samples_of(made)}
     for row, number in enumerate(index.tolist()):
         length = int(mask[row].sum())
         shown = OneCharacter().decode(batch["input_ids"][row, :length].tolist())
@@ -87,12 +69,10 @@ def test_masks_are_those_of_the_first_epoch_of_training(preview, made):  # noqa:
         assert sorted(batch["positions"][row][weights > 0]) == chosen.tolist()
 
 
-def test_the_turn_of_a_sample_is_where_the_order_uses_it(preview, made):  # noqa: F811
-    from mlm.samples.shuffling import SampleOrder
-
+def test_the_turn_of_a_sample_is_where_the_order_uses_it(made):  # noqa: F811
     order = SampleOrder(tuple(s.num_samples for s in made[2].shards), seed=0, window=100)
     _, used = order.samples(np.arange(made[2].num_samples))
-    shown = sorted(samples_of(preview, made, count=1000), key=lambda sample: sample.turn)
+    shown = sorted(samples_of(made), key=lambda sample: sample.turn)
     assert [sample.index for sample in shown] == used.tolist()
     assert [sample.turn for sample in shown] == list(range(1, made[2].num_samples + 1))
 

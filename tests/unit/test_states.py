@@ -76,10 +76,6 @@ def hold(states: StateDirectory) -> None:
         pass
 
 
-def test_without_a_state_there_is_nothing_to_restore(place):
-    assert restored(StateDirectory(place, 2)) is None
-
-
 @pytest.mark.parametrize("file", ["variables.data-00000-of-00001", "progress.json"])
 def test_a_truncated_newest_state_falls_back_to_the_one_before(place, file, capsys):
     states = saved(place)

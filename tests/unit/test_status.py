@@ -29,12 +29,6 @@ def snakemake(monkeypatch):
     return asked, answer
 
 
-@pytest.mark.parametrize("option", ["--help", "-h"])
-def test_help_says_how_it_is_used(status, snakemake, capsys, option):
-    assert status.main([option]) == 0
-    assert "--configfile my.yaml" in capsys.readouterr().out and snakemake[0] == []
-
-
 @pytest.mark.parametrize("option", ["--dag", "--dag=dot", "--summary", "--list-rules", "--version"])
 def test_another_question_is_handed_on(status, snakemake, capfd, option):
     """With its answer going where snakemake sends it, and no plan made of it."""

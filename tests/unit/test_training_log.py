@@ -19,22 +19,8 @@ def test_a_row_reads_back_as_it_was_written(tmp_path):
     assert float(first["learning_rate"]) == 3e-4
 
 
-def test_the_time_left_does_not_count_the_compilation(monkeypatch, capsys):
-    clock = iter([100.0, 110.0, 110.0])
-    monkeypatch.setattr("mlm.training.training_log.time.monotonic", lambda: next(clock))
-    progress = TrainingProgress("base", steps=40, tokens_per_step=64, _start=0.0)
-    progress.begin(1)
-    assert progress.rate(21) == pytest.approx(20 * 64 / 10)
-    progress.show(Row(21, 0.5, 4.25, 0.125, None, None, 3e-4, 128.0))
-    said = capsys.readouterr().err
-    assert "base: compiled in 0:01:40" in said
-    assert "128 tokens/s" in said
-    # Nineteen steps at half a second each.
-    assert "0:00:10 left" in said
-
-
 def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys):
-    """As after a resume one step before a row: compilation is no measure of what is to come."""
+    """Compilation, as after a resume one step before a row, is no measure of what is to come."""
     clock = iter([100.0, 100.0, 100.0, 110.0, 110.0])
     monkeypatch.setattr("mlm.training.training_log.time.monotonic", lambda: next(clock))
     progress = TrainingProgress("base", steps=1040, tokens_per_step=64, _start=0.0)
@@ -43,10 +29,11 @@ def test_a_row_at_the_step_that_compiles_tells_no_time_left(monkeypatch, capsys)
     assert row.tokens_per_second is None and "" in row.cells()
     progress.show(row)
     said = capsys.readouterr().err
+    assert "base: compiled in 0:01:40" in said
     assert "step 20/1040" in said and "left" not in said and "tokens/s" not in said
     progress.begin(40)
     row = replace(ROW, step=40, tokens_per_second=progress.rate(40))
     assert row.tokens_per_second == pytest.approx(20 * 64 / 10)
     progress.show(row)
     # A thousand steps at half a second each.
-    assert "0:08:20 left" in capsys.readouterr().err
+    assert "128 tokens/s, 0:08:20 left" in capsys.readouterr().err

@@ -108,14 +108,6 @@ def test_publishing_from_the_first_time_to_nothing_to_be_done(project, hub, monk
     assert files_with(project, "signed-secret") == []
 
 
-def test_checkpoint_pushes_are_no_part_of_a_training(project):
-    asked = PUBLISH | {"checkpoints": {"every": 4}}
-    for publish in (PUBLISH, asked, asked | {"private": False, "attempts": 9}):
-        project.write_config(TINY | {"publish": publish})
-        # The report shows the configuration.
-        assert project.would_run() == {"report"}
-
-
 @pytest.mark.slow
 def test_checkpoints_are_pushed_while_the_workflow_trains(project, hub, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", TOKEN)

@@ -117,6 +117,7 @@ def test_settings_that_change_no_byte_rerun_nothing_but_the_page_that_shows_them
     config["preflight"] = {"required": False}
     config["publish"] = {
         "model": "me/a-model",
+        "private": False,
         "attempts": 9,
         "checkpoints": {"every": 2, "branch": "another", "wait": 1},
     }

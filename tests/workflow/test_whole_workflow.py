@@ -130,7 +130,7 @@ def test_an_error_in_a_stage_is_told_in_words_and_leaves_no_output(tmp_path):
     ran = project.snakemake("results/corpus/train.parquet", check=False)
     assert ran.returncode != 0 and "Traceback" not in ran.stdout
     place = "train-a.txt, line 1001, byte offset 5004: byte 0xff is not UTF-8"
-    assert f"Error in rule corpus: data/{place}" in ran.stdout
+    assert "Error in rule corpus: " in ran.stdout and place in ran.stdout
     assert place in (tmp_path / "logs/corpus/corpus.log").read_text(encoding="utf-8")
     assert not [file for file in tmp_path.glob("results/**/*") if file.is_file()]
 
