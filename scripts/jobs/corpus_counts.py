@@ -4,7 +4,7 @@ from pathlib import Path
 
 from job_adapter import run
 from mlm.config.fields import SPLITS
-from mlm.corpus.passes import spooled_corpus
+from mlm.corpus.corpus_writing import SpooledCorpus
 from mlm.corpus.split_descriptions import described_splits
 
 #: Files that the pass itself checks, or does not open.
@@ -12,7 +12,7 @@ UNREAD = ("spools", "digests", "numbers", "signed", "links", "files")
 
 
 def main(job):
-    corpus = spooled_corpus(list(map(Path, [*job.input.removed, *job.input.near])))
+    corpus = SpooledCorpus(list(map(Path, [*job.input.removed, *job.input.near])))
     written = {split: list(map(Path, job.input[f"{split}_records"])) for split in SPLITS}
     for split, described in described_splits(corpus, written).items():
         described.write(job.output[split])

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from job_adapter import run
-from mlm.corpus.passes import spooled_corpus, write
+from mlm.corpus.corpus_writing import SpooledCorpus
+from mlm.corpus.passes import write
 
 
 def main(job):
-    corpus = spooled_corpus(list(map(Path, [*job.input.removed, *job.input.near])))
+    corpus = SpooledCorpus(list(map(Path, [*job.input.removed, *job.input.near])))
     held_out = {split: list(map(Path, job.input[split])) for split in ("validation", "test")}
     share, shares = int(job.wildcards.share), int(job.wildcards.shares)
     write(corpus, job.wildcards.split, share, shares, held_out, Path(job.output.record))

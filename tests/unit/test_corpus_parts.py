@@ -326,4 +326,4 @@ def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, da
         outputs = map(str, [removed, removed.with_suffix(".numbers")])
         record_job("corpus_deduplicate", {}, {}, outputs)
         damage()
-        passes.write(passes.spooled_corpus([removed]), "train", 0, 1, {}, Path("train.json"))
+        passes.write(corpus_writing.SpooledCorpus([removed]), "train", 0, 1, {}, Path("train.json"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from mlm.config.filters import NearDuplicates
 from mlm.corpus import passes
 from mlm.corpus.artefacts import CorpusSplit
+from mlm.corpus.corpus_writing import SpooledCorpus
 from mlm.corpus.decontamination import held_out
 from mlm.corpus.mix import open_part
 from mlm.corpus.part_reading import SPLITS, PartFiles, read_source, scratch_directory
@@ -66,7 +67,7 @@ def after_reading(
             passes.sign(removed, number, near, record)
         passes.cluster(removed, signed, near, leaks, clustered)
         removed.append(clustered)
-    corpus = passes.spooled_corpus(removed)
+    corpus = SpooledCorpus(removed)
     written: dict[str, list[Path]] = {}
     # Train last: it is compared with what is held out.
     for split in reversed(SPLITS):

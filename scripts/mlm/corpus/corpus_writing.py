@@ -1,7 +1,6 @@
 """The kept documents of all parts, and their Parquet files, in memory bounded by a batch."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mlm.corpus.artefacts import NearDuplicatesOfSplit, ReadPart, TakenByRule
+from mlm.corpus.artefacts import ReadPart, RemovedDocuments, TakenByRule
 from mlm.corpus.deduplication import KEPT, Removed
 from mlm.corpus.groups import OWN
 from mlm.corpus.mix import Segment, segments
@@ -26,19 +25,26 @@ NOT_CHOSEN = 255
 _RELEASED = 4
 
 
-@dataclass(frozen=True)
 class SpooledCorpus:
     """What the parts of a source left behind, in order, and which documents of it are left out.
 
-    `near` describes the near-duplicates of each split, if these were looked for, and `overlaps`
-    says what decontamination took of each part.
+    `removed` are the records of passes, beside those of the parts. `near` describes the
+    near-duplicates of each split, if these were looked for, and `overlaps` says what
+    decontamination took of each part. Raises MlmError if the numbers beside a record are damaged.
     """
 
-    files: Sequence[PartFiles]
-    parts: Sequence[ReadPart]
-    removed: Removed
-    near: Mapping[str, NearDuplicatesOfSplit] | None = None
-    overlaps: Sequence[dict[str, TakenByRule]] = ()
+    def __init__(self, removed: Sequence[Path]):
+        records = list(map(RemovedDocuments.read, removed))
+        numbers = [path.with_suffix(".numbers") for path in removed]
+        for record, path in zip(removed, numbers, strict=True):
+            check_outputs(record, [path])
+        parts = records[0].parts
+        self.files = [PartFiles.below(removed[0].parent, number) for number in range(parts)]
+        self.parts = [ReadPart.read(file.record) for file in self.files]
+        self.group_by = self.parts[0].group_by
+        self.removed = Removed(numbers, parts)
+        self.near = next((record.near for record in records if record.near is not None), None)
+        self.overlaps = [record.rules for record in records if record.rules is not None]
 
     def rules(self, split: str) -> dict[str, TakenByRule] | None:
         """What each rule took of `split`; None: no rule was on."""
@@ -47,11 +53,6 @@ class SpooledCorpus:
         for taken in (*(part.splits[split].rules for part in self.parts), *of_train):
             add_taken(counts, taken or {})
         return counts or None
-
-    @property
-    def group_by(self) -> str:
-        """What groups are called."""
-        return self.parts[0].group_by
 
     def kept(self, split: str) -> list[int]:
         """How many documents of `split` are kept of each part."""

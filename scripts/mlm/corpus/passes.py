@@ -12,7 +12,6 @@ import numpy as np
 from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import (
     CorpusFile,
-    ReadPart,
     RemovedDocuments,
     SignedPart,
     TakenByRule,
@@ -63,7 +62,7 @@ def decontaminate(removed: Sequence[Path], number: int, settings: Mapping, recor
     `settings` are `also` and `words` of `corpus.filters.decontamination`. Held-out duplicates
     count, too. Raises MlmError for more n-grams than a job can hold, and if a spool is damaged.
     """
-    corpus, splits = spooled_corpus(removed), held_out(settings)
+    corpus, splits = SpooledCorpus(removed), held_out(settings)
     known = Decontamination({"words": settings["words"]})
     for split in splits:
         for part, files in enumerate(corpus.files):
@@ -73,14 +72,13 @@ def decontaminate(removed: Sequence[Path], number: int, settings: Mapping, recor
     check_outputs(corpus.files[number].record, [corpus.files[number].spool("train")])
     counts = {rule_of(split): NOTHING for split in splits}
     verdicts = corpus.verdicts(number, "train")
-    kept, found, seen = np.flatnonzero(verdicts == KEPT), [], 0
-    for batch in corpus.read(number, "train", verdicts):
-        for text in batch.column("text").to_pylist():
-            taken: dict[str, TakenByRule] = {}
-            if known.judged(text, taken)[1]:
-                found.append(int(kept[seen]))
-                add_taken(counts, taken)
-            seen += 1
+    batches, found = corpus.read(number, "train", verdicts), []
+    texts = (text for batch in batches for text in batch.column("text").to_pylist())
+    for place, text in zip(np.flatnonzero(verdicts == KEPT).tolist(), texts, strict=True):
+        taken: dict[str, TakenByRule] = {}
+        if known.judged(text, taken)[1]:
+            found.append(place)
+            add_taken(counts, taken)
     with (
         replacing(record.with_suffix(".numbers")) as path,
         removing(path, len(corpus.parts)) as remove,
@@ -94,7 +92,7 @@ def sign(removed: Sequence[Path], number: int, near: NearDuplicates, record: Pat
 
     Raises MlmError if a spool, or a file beside the records, is damaged.
     """
-    corpus = spooled_corpus(removed)
+    corpus = SpooledCorpus(removed)
     check_outputs(corpus.files[number].record, map(corpus.files[number].spool, SPLITS))
     with (
         replacing(record.with_suffix(".signatures")) as signatures,
@@ -118,7 +116,7 @@ def cluster(
     """
     for own in signed:
         check_outputs(own, [own.with_suffix(".signatures"), own.with_suffix(".keys")])
-    corpus = spooled_corpus(removed)
+    corpus = SpooledCorpus(removed)
     with (
         scratch_directory(record.with_name(f".{record.stem}-in-progress")) as scratch,
         replacing(record.with_suffix(".numbers")) as path,
@@ -127,22 +125,6 @@ def cluster(
         SignedCorpus(corpus.parts, signed, near, leaks).write_links(links)
         found = write_near_removed(corpus, links, near, path, scratch)
     found.write(record)
-
-
-def spooled_corpus(removed: Sequence[Path]) -> SpooledCorpus:
-    """The corpus whose parts are beside `removed`, records of passes; MlmError if damaged."""
-    directory, records = removed[0].parent, list(map(RemovedDocuments.read, removed))
-    files = [PartFiles.below(directory, number) for number in range(records[0].parts)]
-    numbers = [path.with_suffix(".numbers") for path in removed]
-    for record, path in zip(removed, numbers, strict=True):
-        check_outputs(record, [path])
-    return SpooledCorpus(
-        files,
-        [ReadPart.read(file.record) for file in files],
-        Removed(numbers, len(files)),
-        next((record.near for record in records if record.near is not None), None),
-        [record.rules for record in records if record.rules is not None],
-    )
 
 
 def write(
