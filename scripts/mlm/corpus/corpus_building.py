@@ -55,7 +55,7 @@ def after_reading(
     leaks, beside = filters["remove_leakage"], parts[0].parent
     removed = [beside / "removed.json"]
     passes.deduplicate(parts, filters["deduplicate"], leaks, *removed)
-    if held_out(filters["decontamination"]):
+    if held_out(filters.get("decontamination")):
         overlaps = [beside / f"overlap-{number:05d}.json" for number in range(len(parts))]
         for number, record in enumerate(overlaps):
             passes.decontaminate(removed, number, filters["decontamination"], record)
