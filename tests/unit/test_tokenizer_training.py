@@ -1,4 +1,4 @@
-"""The three trainers: the same bytes every time, nothing lost, refusals in words."""
+"""The three trainers and the text that they see: the same bytes every time, nothing lost."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.training import suitable_size, train_tokenizer
-from mlm.tokenizer.training_text import TrainingText
+from mlm.tokenizer.training_text import TrainingText, cut, evenly
 from mlm.tokenizer.unigram_training import sentencepiece_model
 
 SECTION = resolve({"tokenizer": {"vocabulary_size": 600}})["tokenizer"]
@@ -305,3 +305,35 @@ def test_training_takes_an_even_sample_of_a_large_corpus(tmp_path, english):
     assert 0.9 * whole / 3 < first.text.bytes <= whole / 3
     assert first == train_tokenizer(corpus(tmp_path, english), small)
     assert not train_tokenizer(corpus(tmp_path, english), settings()).text.sampled
+
+
+words = st.text(alphabet="ab é국", max_size=200)
+
+
+@given(line=words, longest=st.integers(1, 20))
+def test_cutting_loses_nothing_but_the_space_at_a_cut(line, longest):
+    stretches = list(cut(line, longest))
+    assert all(len(s) <= longest for s in stretches)
+    assert line.count(" ") - "".join(stretches).count(" ") < len(stretches)
+    assert "".join(stretches).replace(" ", "") == line.replace(" ", "")
+
+
+def test_a_line_is_cut_at_its_last_space_that_fits():
+    assert list(cut("one two three", 8)) == ["one two", "three"]
+    assert list(cut("one two three", 7)) == ["one two", "three"]
+    assert list(cut("일이삼사오", 2)) == ["일이", "삼사", "오"]
+
+
+@given(sizes=st.lists(st.integers(1, 50), min_size=1), share=st.floats(0, 1))
+def test_a_sample_keeps_to_its_share_all_along(sizes, share):
+    sentences = ["x" * n for n in sizes]
+    taken = list(evenly(sentences, share))
+    assert sum(map(len, taken)) <= share * sum(sizes) + 1e-9
+    if share == 1:
+        assert taken == sentences
+
+
+def test_a_sample_is_spread_from_the_beginning_to_the_end():
+    taken = list(evenly((f"{i:04d}" for i in range(1000)), 0.1))
+    assert len(taken) == 100
+    assert [int(s) // 100 for s in taken] == [i // 10 for i in range(100)]
