@@ -13,7 +13,6 @@ from mlm.accelerators.compiler import COMPILED, NO_MEMORY, compile_for
 from mlm.accelerators.lowering_job import lower_run
 from mlm.accelerators.preflight import judge_forward
 from mlm.config.evaluation import Evaluation
-from mlm.samples.manifests import Manifest
 
 pytestmark = pytest.mark.slow
 
@@ -59,59 +58,31 @@ def test_settings_that_do_not_fit_the_data_are_an_answer_too(tmp_path):
     assert "100000 samples" in lowering.findings[0].message
 
 
-def run_below(root: Path):
-    from mlm.training.run_inputs import run_of
-
-    small_run.write_inputs(root)
-    settings, files = small_run.small_job(root)
-    manifests = {s: Manifest.read(p) for s, p in files.manifests.items()}
-    return run_of(settings, files, manifests, replicas=1)
-
-
-def lowered_forward(root: Path, section: dict, **overrides):
-    """The programs of validation and evaluation on four replicas, and the rows of each."""
+def test_a_step_without_gradients_that_overflows_the_memory_is_named(tmp_path):
+    """A validation of millions of samples, beside an evaluation that fits."""
     from mlm.accelerators.described_steps import forward_rows
     from mlm.accelerators.lowering import lower_forward, train_step_of
     from mlm.foundations.framework import tf_keras
 
-    run = run_below(root)
-    run = replace(run, pretraining=run.pretraining.model_copy(update=overrides))
-    paths = {name: str(root / f"{name}.stablehlo") for name in ("validation", "evaluation")}
-    asked = Evaluation.of_param(section)
+    small_run.write_inputs(tmp_path)
+    run, rows = small_run.small_run(tmp_path)[0], 2_500_000
+    section = run.pretraining.model_copy(update={"per_replica_batch_size": rows})
+    run = replace(run, pretraining=section)
+    validation, evaluation = (str(tmp_path / f"{name}.stablehlo") for name in "ve")
+    settings = {"batch_size": 64, "mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}
+    asked = Evaluation.of_param(settings)
     model, policy = train_step_of(run).model, tf_keras.mixed_precision.global_policy()
     try:
-        assert lower_forward(run, model, asked, paths["validation"], {4: paths["evaluation"]}) == []
+        assert lower_forward(run, model, asked, validation, {4: evaluation}) == []
     finally:
         tf_keras.mixed_precision.set_global_policy(policy)
-    return paths, forward_rows(run, asked, [4])
-
-
-EVALUATION = {"batch_size": 64, "mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}
-
-
-@pytest.mark.parametrize(
-    ("name", "batch", "section", "rows"),
-    [
-        ("validation", 2_500_000, EVALUATION, 2_500_000),
-        ("evaluation", 8, EVALUATION | {"batch_size": 10**9}, 44739),
-    ],
-)
-def test_a_step_without_gradients_that_overflows_the_memory_is_named(
-    tmp_path, monkeypatch, name, batch, section, rows
-):
-    from mlm.evaluation import scoring
-
-    if name == "evaluation":
-        # Its logits have a limit of their own, so that only wide models come to the chip's.
-        monkeypatch.setattr(scoring, "_LARGEST_LOGITS", 2**36)
-        rows = 2**36 // (3 * 500)
-    paths, found_rows = lowered_forward(tmp_path, section, per_replica_batch_size=batch)
-    told = {"validation": found_rows.validation, "evaluation": found_rows.evaluation[4]}
-    assert told[name] == rows
-    large, other = paths.pop(name), paths.popitem()[1]
-    found, overflowing = compile_for("v5e:2x2", other, large, quick=True)
+    assert forward_rows(run, asked, [4]).validation == rows
+    # However large a batch is asked for, an evaluation's logits have a limit of their own.
+    largest = asked.model_copy(update={"batch_size": 10**9})
+    assert forward_rows(run, largest, [4]).evaluation == {4: 44739}
+    found, overflowing = compile_for("v5e:2x2", evaluation, validation, quick=True)
     assert (found.outcome, overflowing.outcome) == (COMPILED, NO_MEMORY)
     target = Target("v5e:2x2", COMPILED, hbm_per_replica=16 * 2**30)
-    report, (fault,) = judge_forward(target, name, rows, overflowing)
+    report, (fault,) = judge_forward(target, "validation", rows, overflowing)
     assert report.fits is False
-    assert f"{name} of {rows} samples a replica" in fault.message
+    assert f"validation of {rows} samples a replica" in fault.message
