@@ -1,4 +1,4 @@
-"""Write config.yaml, docs/configuration.md and the JSON schema from the sections in mlm/config/.
+"""Write docs/configuration.md and the JSON schema from the sections in mlm/config/.
 
 .venv/bin/python scripts/generate_config.py
 """
@@ -7,16 +7,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from mlm.config.generation import config_yaml, configuration_md, schema_yaml
+from mlm.config.generation import configuration_md, schema_yaml
 
 BASE = Path(__file__).resolve().parents[1]
 
 if __name__ == "__main__":
     argparse.ArgumentParser(
-        description="Write config.yaml, docs/configuration.md and schemas/config.schema.yaml."
+        description="Write docs/configuration.md and schemas/config.schema.yaml."
     ).parse_args()
     if sys.flags.optimize >= 2:
         sys.exit("Python drops the descriptions of the keys here: unset PYTHONOPTIMIZE, omit -OO")
-    (BASE / "config.yaml").write_text(config_yaml(), encoding="utf-8")
     (BASE / "docs" / "configuration.md").write_text(configuration_md(), encoding="utf-8")
     (BASE / "schemas" / "config.schema.yaml").write_text(schema_yaml(), encoding="utf-8")

@@ -39,13 +39,13 @@ def test_the_clean_run_is_lowered_without_a_fault_and_alike_twice(tmp_path):
     assert (tmp_path / "train_step.stablehlo").read_bytes() == program
 
 
-def test_a_pad_id_other_than_1_is_named_before_the_model_refuses_it(tmp_path, monkeypatch):
+def test_a_pad_id_other_than_1_is_an_answer(tmp_path, monkeypatch):
     names = ("cls", "sep", "pad", "unk", "mask")
     monkeypatch.setattr(small_run, "SPECIAL", {n: small_run.SPECIAL[n] for n in names})
     small_run.write_inputs(tmp_path)
     lowering = lower_in_a_process(tmp_path)
     assert not lowering.step.lowered
-    assert rules_of(lowering) == {"pad_id"}
+    assert rules_of(lowering) == {"settings"}
     assert "has id 2" in lowering.findings[0].message
     assert (tmp_path / "train_step.stablehlo").read_bytes() == b""
 

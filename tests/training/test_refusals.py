@@ -51,15 +51,8 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     "family, config, problem",
     [
         ("bert", {"vocab_size": 400}, "vocab_size: 400, but the tokenizer has 500 ids"),
-        ("bert", {"max_position_embeddings": 15}, "15; sequences of 16 tokens need at least 16"),
-        (
-            "roberta",
-            {"max_position_embeddings": 17},
-            "17; sequences of 16 tokens need at least 18 .positions of this family start at 2",
-        ),
         ("bert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
         ("distilbert", {"num_attention_heads": 3}, "3 attention heads do not divide width 32"),
-        ("gpt2", {}, "'gpt2' is not a masked language model"),
         ("deberta-v2", {}, "draws from a generator that no saved state holds"),
     ],
 )
@@ -69,10 +62,10 @@ def test_a_model_that_does_not_fit_its_data_is_named(encoder, family, config, pr
 
 
 def test_every_problem_is_named_at_once(encoder):
-    wrong = SMALL | {"vocab_size": 400, "num_attention_heads": 3, "max_position_embeddings": 3}
+    wrong = SMALL | {"vocab_size": 400, "num_attention_heads": 3}
     with pytest.raises(ConfigError) as raised:
         model_configuration(model_of("bert", wrong), encoder, LENGTH)
-    assert len(raised.value.problems) == 3
+    assert len(raised.value.problems) == 2
 
 
 @pytest.mark.parametrize("family", ["roberta", "roberta-prelayernorm", "xlm-roberta"])

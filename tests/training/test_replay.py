@@ -35,7 +35,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).parents[2] / "scripts" / "ask.py"
 STEPS = 24
 #: A row of the log for every step, and states after every fifth.
-COMMON = {"steps": STEPS, "log_every": 1, "checkpoint": {"every": 5, "keep": "all"}}
+COMMON = {"steps": STEPS, "log_every": 1, "checkpoint": {"every": 5, "keep": None}}
 CASES = {
     "plain": {"pretraining": COMMON},
     "divided": {

@@ -33,7 +33,7 @@ def ran(name, *arguments, **environment):
         ("ask.py", "--replay"),
         ("status.py", "--configfile my.yaml"),
         ("to_onnx.py", "Convert a trained model to ONNX"),
-        ("generate_config.py", "Write config.yaml"),
+        ("generate_config.py", "Write docs/configuration.md"),
     ],
 )
 def test_help_needs_no_docstrings(name, words):

@@ -13,7 +13,6 @@ from mlm.config.configuration import Configuration
 from mlm.config.fields import SPLITS, Section, expected, is_section, taken_apart
 from mlm.config.filters import QualityRules
 from mlm.config.generation import (
-    config_yaml,
     configuration_md,
     keys,
     schema_yaml,
@@ -31,6 +30,20 @@ def problems(config):
     return caught.value.problems
 
 
+def commented(text):
+    """The dotted path of each key in a YAML file, with the comment above it in one line."""
+    way, comment = [], []
+    for line in text.splitlines():
+        bare = line.strip()
+        if bare.startswith("#"):
+            comment.append(bare[1:].strip())
+            continue
+        if bare and not bare.startswith("- "):
+            way[(len(line) - len(bare)) // 2 :] = [bare.partition(":")[0]]
+            yield ".".join(way), " ".join(comment)
+        comment = []
+
+
 def test_what_config_yaml_shows_are_defaults_and_most_is_left_to_the_page_of_all_keys():
     text = (ROOT / "config.yaml").read_text(encoding="utf-8")
     assert resolve({}) == resolve(yaml.safe_load(text))
@@ -39,8 +52,10 @@ def test_what_config_yaml_shows_are_defaults_and_most_is_left_to_the_page_of_all
 
 def test_config_yaml_the_page_of_all_keys_and_the_schema_are_current():
     """After an edit in scripts/mlm/config/: python scripts/generate_config.py"""
+    described = {path: text for path, *_, text in keys()}
+    for path, comment in commented((ROOT / "config.yaml").read_text(encoding="utf-8")):
+        assert described[path] == comment, path
     for file, made in (
-        ("config.yaml", config_yaml()),
         ("docs/configuration.md", configuration_md()),
         ("schemas/config.schema.yaml", schema_yaml()),
     ):
@@ -297,8 +312,8 @@ def test_what_later_stages_would_refuse_is_told_before_the_first_job():
         }
     )
     for line in (
-        "preflight.targets: 'v33:2x2' is not a TPU topology; nearest: v3:2x2",
-        "preflight.targets: 'v5e' is not a TPU topology; nearest: v5e:2x2",
+        "preflight.targets: 'v33:2x2' is not a TPU topology; expected a generation",
+        "preflight.targets: 'v5e' is not a TPU topology; expected a generation",
         "finetune.data.file: missing",
         "runs.base: model.family: 'robberta' is not a masked language model that is trained here; "
         "did you mean 'roberta'?",

@@ -6,7 +6,7 @@ from small_pretraining import small_pretraining
 
 from mlm.accelerators.artefacts import failed
 from mlm.accelerators.lowering import lower, train_step_of
-from mlm.accelerators.tile_sizes import tile_advice
+from mlm.accelerators.lowering_job import tile_advice
 from mlm.accelerators.xla_rules import check_graph
 from mlm.foundations.framework import tf
 

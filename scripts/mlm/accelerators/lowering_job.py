@@ -3,18 +3,15 @@
 import json
 import sys
 
-from mlm.accelerators.artefacts import ERROR, Finding, Lowering, Step
+from mlm.accelerators.artefacts import ADVICE, ERROR, WARNING, Finding, Lowering, Step
 from mlm.accelerators.described_steps import describe_forward, describe_training, forward_rows
 from mlm.accelerators.lowering import lower, lower_forward, train_step_of
-from mlm.accelerators.tile_sizes import tile_advice
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
-from mlm.config.families import ROBERTA_FAMILY
 from mlm.config.run import RunConfiguration
 from mlm.foundations.atomic import replacing, write_text
 from mlm.foundations.errors import MlmError
 from mlm.samples.manifests import Manifest
-from mlm.tokenizer.encoding import Encoder
 from mlm.training.in_tensorflow.devices import open_strategy
 from mlm.training.run import Run, RunFiles
 from mlm.training.run_inputs import run_of
@@ -43,15 +40,14 @@ def lower_run(
     forward = validation_program, evaluation_programs or {}
     for path in filter(None, [program, validation_program, *forward[1].values()]):
         write_text(path, "")
-    findings = _pad_id(settings, files)
+    findings: list[Finding] = []
     described: dict = {"engine": settings.engine, "precision": precision, "lowered": False}
     model = None
     try:
         manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
         run = run_of(settings, files, manifests, replicas=1)
     except MlmError as error:
-        if not findings:
-            findings.append(Finding("settings", ERROR, str(error)))
+        findings.append(Finding("settings", ERROR, str(error)))
     else:
         model = json.loads(run.model_config.to_json_string())
         described |= run.step_sizes()
@@ -90,13 +86,20 @@ def _lower(run: Run, program: str, described: dict, findings: list[Finding]):
     return step
 
 
-def _pad_id(settings: RunConfiguration, files: RunFiles) -> list[Finding]:
-    """The pad token's id, checked before the model refuses it in its own words."""
-    family, pad = settings.model.family, Encoder.load(files.tokenizer).special_ids.pad
-    if family not in ROBERTA_FAMILY or pad == 1:
-        return []
-    message = (
-        f"the pad token has id {pad}; {family} in TensorFlow takes id 1 for padding whatever "
-        "its configuration says. Give <pad> id 1 in the tokenizer, or choose another family"
-    )
-    return [Finding("pad_id", ERROR, message)]
+def tile_advice(sizes: dict[str, int]) -> list[Finding]:
+    """What padding to the hardware's tiles wastes, for settings such as batch and sequence length.
+
+    A TPU keeps the last two dimensions of an array in tiles of 8 × 128 numbers of 32 bits, and its
+    matrix unit multiplies 128 × 128 (Cloud TPU documentation, "Performance guide").
+    """
+    findings = []
+    for name, size in sizes.items():
+        for multiple, severity in ((8, WARNING), (128, ADVICE)):
+            if waste := -size % multiple / (size + -size % multiple):
+                message = (
+                    f"{name} is {size}, no multiple of {multiple}: {waste:.0%} of the tiles is "
+                    f"padding. Try {size + -size % multiple}"
+                )
+                findings.append(Finding("tile_sizes", severity, message))
+                break
+    return findings

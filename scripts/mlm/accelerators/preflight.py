@@ -15,7 +15,7 @@ from pathlib import Path
 from mlm.accelerators.artefacts import (
     ERROR,
     LABEL,
-    Batches,
+    WARNING,
     Finding,
     ForwardReport,
     Lowering,
@@ -34,10 +34,8 @@ from mlm.accelerators.compiler import (
     compile_for,
     compiler_versions,
 )
-from mlm.accelerators.data_readiness import check_data
 from mlm.accelerators.described_steps import FINETUNING
 from mlm.accelerators.roofline import estimate
-from mlm.accelerators.table import largest_in_words
 from mlm.config.accelerator import Preflight
 from mlm.config.chips import CHIPS, generation_of, hosts_of, replicas_of
 from mlm.config.finetune import Finetune
@@ -76,16 +74,15 @@ def preflight(
     evaluation_programs: dict[int, str],
     *,
     state_directory: str,
-    batches: Batches | None = None,
     at_once: int = 1,
     compiler: Compiler = compile_for,
 ) -> PreflightVerdict:
     """Compile for every target, and judge.
 
     `programs` are the files of the steps "training" and "validation", `evaluation_programs` those
-    of the evaluation by the number of replicas, `batches` the largest that fit, if they were
-    searched. `at_once` compilations run side by side; their number changes no byte. Without a
-    program (the step could not be lowered) no target is compiled for.
+    of the evaluation by the number of replicas. `at_once` compilations run side by side; their
+    number changes no byte. Without a program (the step could not be lowered) no target is compiled
+    for.
     """
     step, findings, targets = lowering.step, list(lowering.findings), []
     size = Path(programs["training"]).stat().st_size
@@ -103,7 +100,6 @@ def preflight(
         answers = compile_all(asked, quick, 1 if large else at_once, compiler)
         for name, (found, *others) in answers.items():
             target = describe(name, found, step)
-            target.largest_batch = batches and batches.targets[name]
             if found.replicas:
                 findings += check_data(manifest, step, target, state_directory)
             findings += judge(target, found, step)
@@ -227,6 +223,47 @@ def describe(name: str, found: Compilation, step: Step) -> Target:
     return target
 
 
+def check_data(
+    manifest: Manifest, step: Step, target: Target, state_directory: str
+) -> list[Finding]:
+    """What the train split lacks for the replicas and hosts of `target`, which write their state to
+    `state_directory`."""
+    found = []
+
+    def find(rule: str, message: str, severity: str = ERROR) -> None:
+        found.append(Finding(rule, severity, message, target=target.target))
+
+    if manifest.num_samples < target.global_batch_size:
+        batch = step.per_replica_batch_size
+        largest = manifest.num_samples * batch // target.global_batch_size
+        find(
+            "full_global_batch",
+            f"the train split has {manifest.num_samples} samples; one step of {target.replicas} "
+            f"replicas takes {target.global_batch_size}. "
+            + (
+                f"Lower pretraining.per_replica_batch_size from {batch} to {largest} or less"
+                if largest
+                else "Not even a batch of 1 is filled: take a smaller slice, or accumulate less"
+            ),
+        )
+    # TensorFlow gives each worker shards of its own.
+    if step.engine != "jax" and len(manifest.shards) < target.hosts:
+        find(
+            "shards_for_workers",
+            f"the train split has {len(manifest.shards)} shards for {target.hosts} input workers "
+            f"(hosts); raise shards.count.train to {target.hosts} or more",
+        )
+    local = any(not shard.path.startswith("gs://") for shard in manifest.shards)
+    if target.hosts > 1 and (local or not state_directory.startswith("gs://")):
+        find(
+            "readable_paths",
+            f"{target.hosts} hosts read the shards and write the state, each on its own disk: "
+            "put both on gs:// or on a file system that all hosts share",
+            WARNING,
+        )
+    return found
+
+
 def judge(target: Target, found: Compilation, step: Step, kind: str = "training") -> list[Finding]:
     """Whether the step compiles and fits; its memory and FLOPs are added to `target`."""
     target.fits, message = _fits(target, found)
@@ -244,13 +281,8 @@ def judge(target: Target, found: Compilation, step: Step, kind: str = "training"
         target.bytes_accessed = found.bytes_accessed * accumulated
     if target.fits:
         return []
-    advice = f"{_BATCH_KEYS[kind]} is {step.per_replica_batch_size}"
-    if largest := largest_in_words(target):
-        advice += f"; the largest that fits: {largest}"
-    else:
-        advice += ": lower it" + ("" if step.precision == "bfloat16" else ", or use bfloat16")
-        if kind == "training":
-            advice += "; preflight.find_batch: true finds the largest that fits"
+    advice = f"{_BATCH_KEYS[kind]} is {step.per_replica_batch_size}: lower it"
+    advice += "" if step.precision == "bfloat16" else ", or use bfloat16"
     return [Finding("fits", ERROR, f"{message.rstrip('.')}. {advice}", target=target.target)]
 
 

@@ -13,33 +13,17 @@ from pathlib import Path
 from mlm.accelerators.artefacts import ERROR, Finding
 from mlm.foundations.framework import tf
 
-_BRANCHES = {"If", "StatelessIf", "Case", "StatelessCase", "Switch", "RefSwitch"}
-_LOOPS = {"While", "StatelessWhile"}
+_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase", "Switch", "RefSwitch")
+_LOOPS = ("While", "StatelessWhile")
 #: Operations whose result has as many elements as the data says.
-_SHAPED_BY_DATA = {
-    "BooleanMask",
-    "DynamicPartition",
-    "ListDiff",
-    "NonMaxSuppressionV3",
-    "SparseFillEmptyRows",
-    "Unique",
-    "UniqueV2",
-    "UniqueWithCounts",
-    "UniqueWithCountsV2",
-    "Where",
-}
-_HOST = {
-    "EagerPyFunc",
-    "IteratorGetNext",
-    "LogicalDevice",
-    "Print",
-    "PrintV2",
-    "PyFunc",
-    "PyFuncStateless",
-    "ReadFile",
-    "Timestamp",
-    "WriteFile",
-}
+_SHAPED_BY_DATA = (
+    *("BooleanMask", "DynamicPartition", "ListDiff", "NonMaxSuppressionV3", "SparseFillEmptyRows"),
+    *("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", "Where"),
+)
+_HOST = (
+    *("EagerPyFunc", "IteratorGetNext", "LogicalDevice", "Print", "PrintV2", "PyFunc"),
+    *("PyFuncStateless", "ReadFile", "Timestamp", "WriteFile"),
+)
 _HOST_PREFIXES = ("Debug", "LookupTable", "TensorArray", "Write")
 _GATHERS = ("Gather", "Scatter", "ResourceGather", "ResourceScatter", "TensorScatter")
 _DOUBLE = (tf.float64, tf.complex128)

@@ -4,7 +4,6 @@ import re
 import types
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import (
     Annotated,
     Any,
@@ -18,7 +17,6 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
-from pydantic_core import core_schema
 
 SPLITS = ("train", "validation", "test")
 
@@ -42,21 +40,6 @@ Confidence = Annotated[float, Field(ge=0.5, lt=1)]
 #: Files of a split, each with its number of five digits in its name.
 FileCount = Annotated[int, Field(ge=1, le=99_999)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
-
-
-@dataclass(frozen=True)
-class WordForNull:
-    """In an annotation that allows null: a word that says it as well, and says what it means."""
-
-    word: str
-
-    def __get_pydantic_core_schema__(self, source, handler):
-        return core_schema.no_info_before_validator_function(
-            lambda value: None if value == self.word else value, handler(source)
-        )
-
-    def __get_pydantic_json_schema__(self, schema, handler):
-        return {"anyOf": [*handler(schema)["anyOf"], {"const": self.word}]}
 
 
 class Section(BaseModel):
@@ -133,8 +116,6 @@ def expected(hint: Any) -> str:
     else:
         words = {int: "integer", float: "number", bool: "boolean", str: "string"}[bare]
         words += " that is not empty" if "min_length" in limits else _range_in_words(limits)
-    if said := [bound.word for bound in bounds if isinstance(bound, WordForNull)]:
-        return f"{words}, or {said[0]}"
     return words + (", or null" if limits else " or null") * nullable
 
 

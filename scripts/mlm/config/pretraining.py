@@ -21,7 +21,6 @@ from mlm.config.fields import (
     Seed,
     Text,
     TokenCount,
-    WordForNull,
     named_twice,
     section,
     told,
@@ -110,8 +109,8 @@ class Validation(Section):
 class Checkpoint(Section):
     every: Count = 500
     """Steps between checkpoints. A checkpoint is up to three times as large as the model."""
-    keep: Annotated[Count | None, WordForNull("all")] = 2
-    """Latest checkpoints to keep, from which scripts/ask.py --replay starts."""
+    keep: Count | None = 2
+    """Latest checkpoints to keep (null: all), from which scripts/ask.py --replay starts."""
     keep_steps: list[Count] = []
     """Steps with extra checkpoints to keep."""
     directory: Text = "state"

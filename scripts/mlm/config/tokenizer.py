@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mlm.config.fields import SPLITS, FileCount, Section, Text, WordForNull, section, told, unpinned
+from mlm.config.fields import SPLITS, FileCount, Section, Text, section, told, unpinned
 
 #: Kinds that can write a character outside the vocabulary as its UTF-8 bytes.
 BYTE_FALLBACK_KINDS = ("unigram", "bpe")
@@ -68,8 +68,8 @@ class PretrainedTokenizer(Section):
 class Tokenizer(Section):
     kind: Literal["unigram", "bpe", "wordpiece", "pretrained"] = "unigram"
     """unigram, bpe or wordpiece: trained on the train split. pretrained: an existing one."""
-    vocabulary_size: Annotated[_Ids | None, WordForNull("auto")] = None
-    """Number of ids, special tokens included. auto or null: 8,000 if the train split has 10 MB or
+    vocabulary_size: _Ids | None = None
+    """Number of ids, special tokens included. null: 8,000 if the train split has 10 MB or
     more, else about 2.5 times the square root of its bytes (1.5 MB: 3,100)."""
     special_tokens: SpecialTokens = section(SpecialTokens)
     byte_fallback: bool = False

@@ -7,8 +7,6 @@ from mlm.config.families import (
     UNSAVED_DROPOUT,
     engine_for,
     first_position,
-    too_few_positions,
-    unfit_family,
 )
 from mlm.config.model import ModelOfRun
 from mlm.foundations.errors import ConfigError
@@ -41,8 +39,8 @@ def model_configuration(
 ):
     """The transformers configuration of the model, a PretrainedConfig.
 
-    Raises ConfigError with everything that does not fit: family, vocabulary, positions, pad id,
-    heads.
+    `engine` is `pretraining.engine`. Raises ConfigError with everything that does not fit what was
+    not known before: vocabulary, pad id, heads.
     """
     from transformers import AutoConfig
 
@@ -50,8 +48,6 @@ def model_configuration(
     base = {name: value for name, value in stored.items() if name not in _NOT_THE_MODEL}
     fields = model.overrides()
     family = base.pop("model_type")
-    if reason := unfit_family(family, engine):
-        raise ConfigError([f"model.family: {reason}"])
     known = AutoConfig.for_model(family)
     own_names = _OWN_NAMES.get(family, {}) | known.attribute_map
     base = {own_names.get(name, name): value for name, value in base.items()}
@@ -82,8 +78,6 @@ def model_configuration(
     config.tie_word_embeddings = True
     if "max_position_embeddings" not in given:
         config.max_position_embeddings = sequence_length + first_position(family)
-    elif problem := too_few_positions(family, config.max_position_embeddings, sequence_length):
-        problems.append(problem)
     if "vocab_size" in given and vocabulary != tokenizer.vocabulary_size:
         problems.append(
             f"model.config.vocab_size: {vocabulary}, but the tokenizer has "

@@ -64,7 +64,7 @@ def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
         print(
             f"Training a {section.kind} tokenizer of {ids:,} ids"
             f"{' on an even sample of the train split' if text.sampled else ''}"
-            f"{' (tokenizer.vocabulary_size: auto)' if by_itself else ''} ...",
+            f"{' (tokenizer.vocabulary_size: null)' if by_itself else ''} ...",
             file=sys.stderr,
         )
         try:

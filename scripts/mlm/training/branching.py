@@ -38,7 +38,7 @@ class Branch:
                 f"{self.step} of run {self.run!r} (states there: {kept}). Continue from one that "
                 "is there; or set run and step to null, and the training begins at its first step "
                 "and ends with the same weights. checkpoint.keep_steps keeps a step in future, and "
-                "checkpoint.keep: all keeps all of them"
+                "checkpoint.keep: null keeps all of them"
             )
         return found
 
