@@ -7,15 +7,14 @@ import re
 import unicodedata
 from pathlib import Path
 
+import corpus_files
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
+from corpus_files import SPLITS
 
 from mlm.config.resolution import resolve
 from mlm.corpus import minhash, near_duplicates
-from mlm.corpus.corpus_building import SPLITS, build_corpus
 from mlm.corpus.embedded import paragraphs, speeches
-from mlm.corpus.file_patterns import used_settings
 from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
 from mlm.foundations.errors import MlmError
 
@@ -31,14 +30,9 @@ def build(
         files[split] = [str(path)]
     near = {"enabled": True} | settings
     filters = {"remove_leakage": remove_leakage, "near_duplicates": near}
-    corpus = resolve({"corpus": {"source": "files", "files": files, "filters": filters}})["corpus"]
-    parquet = {split: [str(directory / f"{split}.parquet")] for split in SPLITS}
-    described = {split: str(directory / f"{split}.json") for split in SPLITS}
-    build_corpus(used_settings(corpus, 0), files, parquet, described)
-    return (
-        {split: pq.read_table(parquet[split][0])["text"].to_pylist() for split in SPLITS},
-        {split: json.loads(Path(described[split]).read_text()) for split in SPLITS},
-    )
+    corpus = {"source": "files", "files": files, "filters": filters}
+    kept = corpus_files.build(corpus, 0, directory)
+    return kept, {split: corpus_files.described(split, directory) for split in SPLITS}
 
 
 def ngrams(text: str, size: int = 5) -> set[tuple[str, ...]]:
