@@ -13,7 +13,6 @@ from mlm.corpus.counts import count_tokens
 from mlm.foundations.errors import MlmError
 from mlm.model import cooccurrence
 from mlm.model.cooccurrence import (
-    Strengths,
     counted_samples,
     in_one_thread,
     positive_pmi,
@@ -21,10 +20,12 @@ from mlm.model.cooccurrence import (
     word_vectors,
 )
 from mlm.samples.blocks import ShardBlocks
+from mlm.samples.masking import MaskingPlan
 from mlm.samples.tfrecord import SampleWriter
 
 SPECIAL = (0, 1, 2, 3, 4)
 LENGTH, WORDS = 32, 1500
+PLAN = MaskingPlan(0.15, 0.8, 0.1, 4, SPECIAL, WORDS, LENGTH)
 
 
 def shards_of(path, ids):
@@ -54,7 +55,7 @@ def speeches(tmp_path_factory):
 
 
 def found_in(shards, columns: int = 48):
-    return in_one_thread(shards, None, WORDS, SPECIAL, columns, Strengths(), 1)
+    return in_one_thread(shards, PLAN, WORDS, columns, 1)
 
 
 def counted(ids, vocabulary):
@@ -112,7 +113,7 @@ def test_words_in_like_company_begin_alike():
     random = np.random.default_rng(0)
     ids = random.integers(5, 35, (400, 20))
     ids[:, 1::2] += 30
-    vectors = word_vectors(counted(ids, 65), 8, 0.25, (1.0,), 0)
+    vectors = word_vectors(counted(ids, 65), 8, 0)
     assert not vectors[:5].any()
     one, other = vectors[5:35], vectors[35:]
     assert (one @ one.T).mean() > 3 > 0.3 > abs((one @ other.T).mean())
@@ -120,18 +121,18 @@ def test_words_in_like_company_begin_alike():
 
 def test_more_columns_than_directions_are_all_used():
     ids = np.random.default_rng(0).integers(5, 9, (50, 20))
-    vectors = word_vectors(counted(ids, 9), 32, 0.25, (1.0,), 0)
+    vectors = word_vectors(counted(ids, 9), 32, 0)
     assert np.isfinite(vectors).all() and vectors[5:].all()
 
 
 def test_a_split_without_neighbours_gives_no_vectors():
-    assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0.25, (1.0,), 0).any()
+    assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0).any()
 
 
 def test_of_a_large_split_evenly_spread_samples_are_counted(speeches, monkeypatch):
     monkeypatch.setattr(cooccurrence, "COUNTED_TOKENS", 10_000)
     shards = speeches["train"]
-    read = sum(len(ids) for ids, _ in counted_samples(shards))
+    read = sum(len(ids) for ids, _ in counted_samples(shards, PLAN))
     assert 0.9 * 10_000 < read * LENGTH <= 10_000
 
 
@@ -172,18 +173,18 @@ def keras(model):
 
 def logits_of(model, shards):
     """(True ids [n], logits [n, vocabulary]) of 50 samples of the split."""
-    ids, mask = next(counted_samples(shards))
+    ids, mask = next(counted_samples(shards, PLAN))
     logits = model({"input_ids": ids[:50], "attention_mask": mask[:50]}, training=False).logits
     return ids[:50].reshape(-1), logits.numpy().reshape(-1, WORDS)
 
 
 def test_the_loss_begins_at_the_unigrams_entropy(speeches):
     model, shards = built("bert"), speeches["train"]
-    start_from_counts(keras(model), shards, SPECIAL, None, seed=0)
+    start_from_counts(keras(model), shards, PLAN, None, seed=0)
     truth, logits = logits_of(model, shards)
     text = truth >= len(SPECIAL)
     losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(truth)), truth]
-    ids = np.concatenate([ids.reshape(-1) for ids, _ in counted_samples(shards)])
+    ids = np.concatenate([ids.reshape(-1) for ids, _ in counted_samples(shards, PLAN)])
     counts = np.bincount(ids[ids >= len(SPECIAL)], minlength=WORDS)
     unigram = -np.log(counts[truth[text]] / counts.sum())
     assert losses[text].mean() == pytest.approx(unigram.mean(), abs=0.1)
@@ -192,7 +193,7 @@ def test_the_loss_begins_at_the_unigrams_entropy(speeches):
 def test_special_tokens_and_the_columns_of_positions_stay_as_they_were(speeches):
     model = built("roberta", "neighbour_heads")
     before = model.get_input_embeddings().weight.numpy()
-    start_from_counts(keras(model), speeches["train"], SPECIAL, 32, seed=0)
+    start_from_counts(keras(model), speeches["train"], PLAN, 32, seed=0)
     after = model.get_input_embeddings().weight.numpy()
     assert np.array_equal(after[:5], before[:5])
     assert np.array_equal(after[:, :32], before[:, :32])

@@ -5,7 +5,7 @@ import pytest
 
 from mlm.foundations.errors import MlmError
 from mlm.model.initialisation import (
-    NeighbourHeads,
+    OFFSETS,
     neighbour_heads,
     peaked_frequencies,
     position_waves,
@@ -14,7 +14,6 @@ from mlm.model.initialisation import (
 from mlm.training.in_tensorflow.model import KerasWeights
 
 LENGTH = 64
-OFFSETS = NeighbourHeads().offsets
 FAMILIES = ("roberta", "roberta-prelayernorm", "xlm-roberta", "bert", "distilbert", "electra")
 
 

@@ -58,7 +58,6 @@ COMPUTES_NO_BITS = {
     "mlm.samples.blocks": "the manifests' digests are part of the state",
     "mlm.samples.manifests": "the manifests' digests are part of the state",
     "mlm.samples.object_storage": "copies files",
-    "mlm.samples.packing": "the manifests' digests are part of the state",
     "mlm.samples.split_samples": "reads samples, and says which of them validation looks at",
     "mlm.samples.tfrecord": "the manifests' digests are part of the state",
     "mlm.tokenizer.encoding": "the tokenizer's digest is part of the state",

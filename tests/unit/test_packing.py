@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlm.samples.packing import Packer
+from mlm.samples.sharding import Packer
 
 documents = st.lists(
     st.tuples(st.integers(0, 3), st.lists(st.integers(2, 2**31 - 1), max_size=40)), max_size=12

@@ -66,13 +66,13 @@ def test_params_that_cannot_be_read_are_still_told():
 
 def test_an_edited_module_and_an_edited_input_are_told_apart():
     before = (
-        {"mlm.samples.packing": "0" * 12, "mlm.foundations.errors": "1" * 12},
+        {"mlm.samples.sharding": "0" * 12, "mlm.foundations.errors": "1" * 12},
         {"data/a.txt": "2" * 64},
     )
-    now = before[0] | {"mlm.samples.packing": "3" * 12}, {"data/a.txt": "4" * 64}
+    now = before[0] | {"mlm.samples.sharding": "3" * 12}, {"data/a.txt": "4" * 64}
     reason = params(f"{before[0]}, {before[1]}", f"{now[0]}, {now[1]}")
     assert reasons_in_words(reason, {}) == [
-        "the code it uses was edited: mlm.samples.packing",
+        "the code it uses was edited: mlm.samples.sharding",
         "data/a.txt changed",
     ]
 

@@ -12,8 +12,7 @@ from mlm.config.tokenizer import Shards
 from mlm.corpus.shares import document_range, overlapping
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.samples.packing import Packer
-from mlm.samples.sharding import write_shard
+from mlm.samples.sharding import Packer, write_shard
 from mlm.samples.tfrecord import decode_grouped_samples, decode_samples, read_records
 
 LENGTH = 8

@@ -82,7 +82,7 @@ class RunBatches:
             np.stack([part.attention_mask for part in parts]),
         )
         return [
-            None if self.plan.leaves_out(part.sample, part.start) else one
+            None if self.plan.leaves_out(np.array([part.sample]), part.start + 1)[0, -1] else one
             for part, one in zip(parts, uses, strict=True)
         ]
 

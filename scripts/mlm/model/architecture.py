@@ -180,10 +180,8 @@ class Architecture:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "Architecture":
-        """That of a config.json of transformers, of version 4 or 5.
-
-        Raises ConfigError with everything in it that is missing or not built here.
-        """
+        """That of a config.json of transformers, of version 4 or 5. Raises ConfigError with
+        everything in it that is missing or not built here."""
         family = config.get("model_type")
         if family not in FAMILIES:
             known = ", ".join(FAMILIES)

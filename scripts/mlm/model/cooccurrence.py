@@ -14,7 +14,6 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -29,9 +28,8 @@ from mlm.model.initialisation import (
     positions_apart_from_words,
 )
 from mlm.samples.blocks import ShardFiles
-from mlm.samples.holes import Holes
-from mlm.samples.split_samples import samples_in_order
-from mlm.samples.tfrecord import SampleError, decode_samples
+from mlm.samples.masking import MaskingPlan
+from mlm.samples.split_samples import decoded, samples_in_order
 
 #: Variables that set the number of threads of the linear algebra below NumPy and SciPy.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -39,20 +37,9 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _OVERSAMPLING, _ROUNDS = 16, 8
 #: Directions whose singular value is a smaller share of the first are noise.
 _LEAST = 1e-4
-
-
-@dataclass(frozen=True)
-class Strengths:
-    """Settings of the initialisation, found by experiment (docs/learning.md).
-
-    `power` is that of the singular values; `counted` and `random` weigh the word vectors and the
-    family's own random embeddings in their sum.
-    """
-
-    power: float = 0.25
-    counted: float = 0.9
-    random: float = 0.3
-    distances: tuple[float, ...] = (1.0, 0.5)
+#: Found by experiment (docs/learning.md): the power of the singular values, the parts of the word
+#: vectors and of the family's own random embeddings in their sum, and the weights of distances.
+_POWER, _COUNTED, _RANDOM, DISTANCES = 0.25, 0.9, 0.3, (1.0, 0.5)
 
 
 def begin_at_counts(weights: StartingWeights, run) -> None:
@@ -62,33 +49,23 @@ def begin_at_counts(weights: StartingWeights, run) -> None:
         columns = columns_of_words(run.model_config)
     else:
         columns = positions_apart_from_words(weights, run.model_config, run.seed)
-    special, holes = run.plan.special_ids, run.plan.holes
-    start_from_counts(weights, run.train, special, columns, run.seed, holes=holes)
+    start_from_counts(weights, run.train, run.plan, columns, run.seed)
 
 
 def start_from_counts(
-    weights: StartingWeights,
-    shards: ShardFiles,
-    special_ids: tuple[int, ...],
-    columns: int | None,
-    seed: int,
-    strengths: Strengths | None = None,
-    holes: Holes | None = None,
+    weights: StartingWeights, shards: ShardFiles, plan: MaskingPlan, columns: int | None, seed: int
 ) -> None:
     """Overwrite the last `columns` columns of the word embeddings (None: all) and the output bias,
-    in place, by counts of the train split without the tokens in `holes`.
+    in place, by counts of the train split without what `plan` leaves out.
 
     Tokens counted beside no other keep their embeddings. Raises MlmError if the shards cannot be
     read.
     """
-    strengths = strengths or Strengths()
     words = weights.table("words")
     columns = columns or words.shape[1]
-    vectors, log_frequencies = in_one_thread(
-        shards, holes, len(words), special_ids, columns, strengths, seed
-    )
+    vectors, log_frequencies = in_one_thread(shards, plan, len(words), columns, seed)
     usual = words[:, -columns:]
-    counted = strengths.counted * usual.std() * vectors + strengths.random * usual
+    counted = _COUNTED * usual.std() * vectors + _RANDOM * usual
     words[:, -columns:] = np.where(vectors.any(axis=1, keepdims=True), counted, usual)
     weights.set_table("words", words)
     weights.set_output_bias(log_frequencies)
@@ -111,24 +88,18 @@ def in_one_thread(*arguments) -> tuple[np.ndarray, np.ndarray]:
 
 
 def vectors_and_frequencies(
-    shards: ShardFiles,
-    holes: Holes | None,
-    vocabulary: int,
-    special_ids: tuple[int, ...],
-    columns: int,
-    strengths: Strengths,
-    seed: int,
+    shards: ShardFiles, plan: MaskingPlan, vocabulary: int, columns: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`word_vectors` and `log_frequencies` of the split."""
-    counts = count_tokens(
-        counted_samples(shards, holes), vocabulary, special_ids, len(strengths.distances)
-    )
-    vectors = word_vectors(counts, columns, strengths.power, strengths.distances, seed)
-    return vectors, log_frequencies(counts)
+    """`word_vectors` of the split, and log((c + 1) / (N + V)) of every token's count, float32
+    [vocabulary]."""
+    samples = counted_samples(shards, plan)
+    counts = count_tokens(samples, vocabulary, plan.special_ids, len(DISTANCES))
+    seen = counts.unigram + 1.0
+    return word_vectors(counts, columns, seed), np.log(seen / seen.sum()).astype(np.float32)
 
 
 def counted_samples(
-    shards: ShardFiles, holes: Holes | None = None
+    shards: ShardFiles, plan: MaskingPlan
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Ids and attention mask, [batch, sequence], of as many evenly spread samples as count."""
     length = shards.sequence_length
@@ -138,26 +109,21 @@ def counted_samples(
     # So many blocks have as many of the samples as one block has of all.
     while some := list(islice(blocks, every)):
         index, records = (np.concatenate(parts) for parts in zip(*some, strict=True))
-        try:
-            ids, mask = decode_samples(records.tolist(), length)
-        except SampleError as error:
-            raise MlmError(f"sample {index[error.place]}: a record {error}") from None
-        yield ids, mask if holes is None else np.where(holes.within(index, length), 0, mask)
+        ids, mask = decoded(index, records, length)
+        yield ids, np.where(plan.leaves_out(index, length), 0, mask)
         progress.to(int(index[-1]) + 1)
 
 
-def word_vectors(
-    counts: TokenCounts, columns: int, power: float, distances: tuple[float, ...], seed: int
-) -> np.ndarray:
+def word_vectors(counts: TokenCounts, columns: int, seed: int) -> np.ndarray:
     """Vectors of the tokens, float32 [vocabulary, columns], of a deviation of about 1; zeros for
     tokens without a neighbour that is more frequent beside them than by chance."""
     parts = [
-        np.float32(distances[abs(offset) - 1]) * positive_pmi(pairs, len(counts.unigram))
+        np.float32(DISTANCES[abs(offset) - 1]) * positive_pmi(pairs, len(counts.unigram))
         for offset, pairs in counts.beside.items()
     ]
     vectors, values = _leading_directions(parts, columns)
     found = np.zeros((len(vectors), columns))
-    found[:, : len(values)] = vectors * values**power
+    found[:, : len(values)] = vectors * values**_POWER
     found[sum(part.sum(axis=0) for part in parts) == 0] = 0
     random = np.random.Generator(np.random.Philox(key=seed))
     rotation = np.linalg.qr(random.normal(size=(columns, columns)))[0]
@@ -169,12 +135,6 @@ def word_vectors(
     lengths = np.minimum(1, 0.5 + norms / np.median(norms[norms > 0]))
     found *= np.sqrt(columns) * lengths / np.where(norms > 0, norms, 1)
     return found.astype(np.float32)
-
-
-def log_frequencies(counts: TokenCounts) -> np.ndarray:
-    """log((c + 1) / (N + V)) of every token, float32 [vocabulary]."""
-    seen = counts.unigram + 1.0
-    return np.log(seen / seen.sum()).astype(np.float32)
 
 
 def positive_pmi(pairs: ContextCounts, vocabulary: int):

@@ -14,7 +14,6 @@ the neighbours (Chen et al., "Sudden drops in the loss", 2023). As mimetic initi
   orthogonal matrix.
 """
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -26,21 +25,13 @@ from mlm.config.families import (
 )
 from mlm.foundations.errors import MlmError
 
-
-@dataclass(frozen=True)
-class NeighbourHeads:
-    """Strengths of the initialisation, found by experiment.
-
-    `gap` is in nats of attention score, `value_gain` relative to an orthogonal matrix, `noise` to
-    the matrix it is added to; the rest are deviations or amplitudes of embeddings.
-    """
-
-    word_deviation: float = 0.1
-    position_amplitude: float = 0.14
-    gap: float = 8.0
-    noise: float = 0.02
-    value_gain: float = 1.0
-    offsets: tuple[int, ...] = (-1, 1, -2, 2)
+#: Strengths, found by experiment: the score of a head's own neighbour in nats of attention above
+#: the others, the gain relative to an orthogonal matrix, the noise relative to what it is added to,
+#: and deviations or amplitudes of embeddings.
+_GAP, _VALUE_GAIN, _NOISE = 8.0, 1.0, 0.02
+_WORD_DEVIATION, _POSITION_AMPLITUDE = 0.1, 0.14
+#: The neighbours that heads look at, by turns.
+OFFSETS = (-1, 1, -2, 2)
 
 
 def position_pairs(config) -> int:
@@ -81,26 +72,21 @@ class StartingWeights(Protocol):
         """Set the bias of the logits, [vocabulary]."""
 
 
-def neighbour_heads(
-    weights: StartingWeights, config, seed: int, strengths: NeighbourHeads | None = None
-) -> None:
-    """Overwrite embeddings and first attention layer of a fresh model, in place.
-
-    Raises MlmError for families whose attention cannot have it (`unfit_for_neighbour_heads`).
-    """
-    strengths = strengths or NeighbourHeads()
+def neighbour_heads(weights: StartingWeights, config, seed: int) -> None:
+    """Overwrite embeddings and first attention layer of a fresh model, in place. Raises MlmError
+    for families whose attention cannot have it (`unfit_for_neighbour_heads`)."""
     if problem := _unfit(config):
         raise MlmError(problem)
     random = np.random.Generator(np.random.Philox(key=seed))
     width = config.hidden_size
     if _is_rotary(config):
-        query, key = _rotary_kernels(weights, random, config, strengths)
+        query, key = _rotary_kernels(weights, random, config)
     else:
-        frequencies = _set_embeddings(weights, random, strengths, config)
-        query, key = _comparing_kernels(random, config, frequencies, strengths)
+        frequencies = _set_embeddings(weights, random, config)
+        query, key = _comparing_kernels(random, config, frequencies)
     placed = width - columns_of_words(config)
     # Neither read from the columns of positions nor write into them, but for a little.
-    deviation = strengths.value_gain / np.sqrt(width)
+    deviation = _VALUE_GAIN / np.sqrt(width)
     value = random.normal(0, deviation, (width, width))
     value[:placed] *= 0.1
     output = random.normal(0, deviation, (width, width))
@@ -117,7 +103,7 @@ def positions_apart_from_words(weights: StartingWeights, config, seed: int) -> i
     if _unfit(config) or _is_rotary(config):
         return None
     random = np.random.Generator(np.random.Philox(key=seed))
-    _set_embeddings(weights, random, NeighbourHeads(), config)
+    _set_embeddings(weights, random, config)
     return columns_of_words(config)
 
 
@@ -136,29 +122,25 @@ def _unfit(config) -> str | None:
     return unfit_for_neighbour_heads(config.model_type, fields)
 
 
-def _set_embeddings(
-    weights: StartingWeights, random, strengths: NeighbourHeads, config
-) -> np.ndarray:
+def _set_embeddings(weights: StartingWeights, random, config) -> np.ndarray:
     shape = weights.table("positions").shape
     length = shape[0] - first_position(config.model_type)
     frequencies = peaked_frequencies(length, position_pairs(config))
     placed = 2 * len(frequencies)
-    words = random.normal(0, strengths.word_deviation, weights.table("words").shape)
-    words[:, :placed] *= strengths.noise
+    words = random.normal(0, _WORD_DEVIATION, weights.table("words").shape)
+    words[:, :placed] *= _NOISE
     # If the family's own code treats the pad token's row as empty, it stays so.
     if first_position(config.model_type) and config.pad_token_id is not None:
         words[config.pad_token_id] = 0
     weights.set_table("words", words)
-    table = random.normal(0, strengths.noise * strengths.word_deviation, shape)
+    table = random.normal(0, _NOISE * _WORD_DEVIATION, shape)
     waves = position_waves(len(table), frequencies)
-    table[:, :placed] += strengths.position_amplitude * waves
+    table[:, :placed] += _POSITION_AMPLITUDE * waves
     weights.set_table("positions", table)
     return frequencies
 
 
-def _comparing_kernels(
-    random, config, frequencies: np.ndarray, strengths: NeighbourHeads
-) -> tuple[np.ndarray, np.ndarray]:
+def _comparing_kernels(random, config, frequencies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Query and key kernels [width, width], head h in columns h * head_width and on.
 
     The product of a query rotated by the head's offset d and a key is the sum of cos(f (s - t - d))
@@ -166,16 +148,16 @@ def _comparing_kernels(
     """
     pairs, width = len(frequencies), config.hidden_size
     head_width = width // config.num_attention_heads
-    words = (width - 2 * pairs) * strengths.word_deviation**2
-    waves = pairs * strengths.position_amplitude**2
+    words = (width - 2 * pairs) * _WORD_DEVIATION**2
+    waves = pairs * _POSITION_AMPLITUDE**2
     # What LayerNorm makes of the waves' amplitude, and the factor in query and in key that
     # turns a sum of `pairs` such products, divided by sqrt(head_width), into the gap.
-    amplitude = strengths.position_amplitude / np.sqrt((words + waves) / width)
-    factor = np.sqrt(strengths.gap * np.sqrt(head_width) / pairs) / amplitude
-    query = random.normal(0, strengths.noise, (width, width))
-    key = random.normal(0, strengths.noise, (width, width))
+    amplitude = _POSITION_AMPLITUDE / np.sqrt((words + waves) / width)
+    factor = np.sqrt(_GAP * np.sqrt(head_width) / pairs) / amplitude
+    query = random.normal(0, _NOISE, (width, width))
+    key = random.normal(0, _NOISE, (width, width))
     for head in range(width // head_width):
-        offset = strengths.offsets[head % len(strengths.offsets)]
+        offset = OFFSETS[head % len(OFFSETS)]
         cosines, sines = np.cos(offset * frequencies), np.sin(offset * frequencies)
         rows = np.arange(0, 2 * pairs, 2)
         columns = head * head_width + rows
@@ -189,28 +171,26 @@ def _comparing_kernels(
     return query, key
 
 
-def _rotary_kernels(
-    weights: StartingWeights, random, config, strengths: NeighbourHeads
-) -> tuple[np.ndarray, np.ndarray]:
+def _rotary_kernels(weights: StartingWeights, random, config) -> tuple[np.ndarray, np.ndarray]:
     """Sets column 0 of the word embeddings to a constant; query and key kernels [width, width] that
     read it. The columns i and i + pairs of a head are turned together, by frequency i."""
     pairs, width = position_pairs(config), config.hidden_size
     head_width = width // config.num_attention_heads
-    words = random.normal(0, strengths.word_deviation, weights.table("words").shape)
+    words = random.normal(0, _WORD_DEVIATION, weights.table("words").shape)
     # As strong as the waves of a table.
-    constant = np.sqrt(pairs) * strengths.position_amplitude
+    constant = np.sqrt(pairs) * _POSITION_AMPLITUDE
     words[:, 0] = constant
     weights.set_table("words", words)
     frequencies = config.global_rope_theta ** (-np.arange(pairs) / pairs)
     strength, peak = rotary_strengths(config.max_position_embeddings, frequencies)
     # What LayerNorm makes of the constant.
-    variance = ((width - 1) * strengths.word_deviation**2 + constant**2) / width
-    factor = np.sqrt(strength * strengths.gap * np.sqrt(head_width) / peak)
+    variance = ((width - 1) * _WORD_DEVIATION**2 + constant**2) / width
+    factor = np.sqrt(strength * _GAP * np.sqrt(head_width) / peak)
     factor /= constant / np.sqrt(variance)
-    query = random.normal(0, strengths.noise, (width, width))
-    key = random.normal(0, strengths.noise, (width, width))
+    query = random.normal(0, _NOISE, (width, width))
+    key = random.normal(0, _NOISE, (width, width))
     for head in range(width // head_width):
-        offset = strengths.offsets[head % len(strengths.offsets)]
+        offset = OFFSETS[head % len(OFFSETS)]
         columns = head * head_width + np.arange(pairs)
         key[0, columns] += factor
         query[0, columns] += factor * np.cos(offset * frequencies)

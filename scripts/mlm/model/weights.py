@@ -33,10 +33,8 @@ def initial_parameters(architecture: Architecture, key) -> dict[str, jax.Array]:
 
 
 def read_parameters(path: str | Path, architecture: Architecture) -> dict[str, np.ndarray]:
-    """The architecture's weights in a safetensors file, float32 by name.
-
-    Raises MlmError if one is missing or has another shape.
-    """
+    """The architecture's weights in a safetensors file, float32 by name. Raises MlmError if one is
+    missing or has another shape."""
     from safetensors.numpy import load_file
 
     with reading(path, "safetensors"):

@@ -33,10 +33,8 @@ class ShardBlocks:
         return -(-self.num_samples // BLOCK_SAMPLES)
 
     def read(self, number: int) -> list[bytes]:
-        """The records of block `number`, their checksums verified.
-
-        Raises MlmError if the file cannot be read, a record is damaged, or their number is wrong.
-        """
+        """The records of block `number`, their checksums verified. Raises MlmError if the file
+        cannot be read, a record is damaged, or their number is wrong."""
         start = self.offsets[number]
         last = number + 1 == self.num_blocks
         name = f"{self.name}: block {number}, from byte {start} on"
@@ -62,10 +60,8 @@ class ShardFiles:
 
     @classmethod
     def of(cls, manifest: Manifest, root: str | Path = ".") -> "ShardFiles":
-        """The shards a manifest names, below `root` (a directory or gs:// prefix).
-
-        Raises MlmError for more samples than masks can be keyed for (2^32).
-        """
+        """The shards a manifest names, below `root` (a directory or gs:// prefix). Raises MlmError
+        for more samples than masks can be keyed for (2^32)."""
         if manifest.num_samples >= _LARGEST_INDEX:
             raise MlmError(
                 f"{manifest.split}: {manifest.num_samples} samples; masks are keyed by a "

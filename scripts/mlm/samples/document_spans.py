@@ -84,11 +84,8 @@ class TrainSplit:
 
 
 def holes_of(run: str, forget: Sequence[str], split: TrainSplit) -> HolesOfRun:
-    """The holes that the items of `forget` leave.
-
-    Raises MlmError for an item that names nothing, shards that came without text, and files that do
-    not belong together.
-    """
+    """The holes that the items of `forget` leave. Raises MlmError for an item that names nothing,
+    shards that came without text, and files that do not belong together."""
     try:
         whats = [parsed(what) for what in dict.fromkeys(forget)]
     except ValueError as error:

@@ -35,9 +35,7 @@ class Holes:
     @classmethod
     def read(cls, path: str | Path, padding_id: int, manifest: str | Path) -> "Holes":
         """The holes that the file `path` names, in the samples of the train split's `manifest`.
-
-        Raises MlmError if they were found in other samples.
-        """
+        Raises MlmError if they were found in other samples."""
         found = HolesOfRun.read(path)
         if found.manifest != file_sha256(manifest):
             raise MlmError(

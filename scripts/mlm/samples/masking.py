@@ -72,11 +72,12 @@ class MaskingPlan:
             needed += _WHOLE_WORD_ROOM
         return max(1, min(needed, self.sequence_length))
 
-    def leaves_out(self, sample: int, place: int) -> bool:
-        """Whether training does without the token at `place` of `sample`."""
+    def leaves_out(self, index: np.ndarray, length: int) -> np.ndarray:
+        """Which of the first `length` tokens of the samples `index` training does without: bool
+        [samples, length]."""
         if self.holes is None:
-            return False
-        return bool(self.holes.within(np.array([sample]), place + 1)[0, place])
+            return np.zeros((len(index), length), bool)
+        return self.holes.within(index, length)
 
     @cached_property
     def is_special(self) -> np.ndarray:
@@ -100,10 +101,8 @@ def masking_plan(
     holes: str | Path | None = None,
     manifest: str | Path = "",
 ) -> MaskingPlan:
-    """The plan that section `pretraining.masking` asks for, with the tokenizer's ids.
-
-    `holes` is the file that says what is left out of the samples of the train split's `manifest`.
-    """
+    """The plan that section `pretraining.masking` asks for, with the tokenizer's ids. `holes` is
+    the file that says what is left out of the samples of the train split's `manifest`."""
     pad = encoder.special_ids.pad
     return MaskingPlan(
         mlm_probability=masking.mlm_probability,

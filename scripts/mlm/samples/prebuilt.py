@@ -32,10 +32,8 @@ class PrebuiltShard:
 
 
 def find_shards(place: str, split: str) -> list[PrebuiltShard]:
-    """The shards in directory or under prefix `place`, in the order of their numbers.
-
-    Raises MlmError if there is none, if two have the same number, or if one is missing.
-    """
+    """The shards in directory or under prefix `place`, in the order of their numbers. Raises
+    MlmError if there is none, if two have the same number, or if one is missing."""
     key, files, shards = f"shards.prebuilt.{split}", list_files(place), []
     for path in files:
         if match := _NAME.fullmatch(_base(path)):
@@ -66,10 +64,8 @@ def find_shards(place: str, split: str) -> list[PrebuiltShard]:
 
 
 def prebuilt_manifest(split: str, place: str, schema: SampleSchema) -> Manifest:
-    """The manifest of the shards in `place`, each record of which was checked.
-
-    Raises MlmError, naming every record that is not what `schema`, or its shard's name, says.
-    """
+    """The manifest of the shards in `place`, each record of which was checked. Raises MlmError,
+    naming every record that is not what `schema`, or its shard's name, says."""
     shards = find_shards(place, split)
     print(
         f"{split}: which tokenizer made the shards in {place} is not known; that the ids are "

@@ -42,13 +42,17 @@ class Samples(Rows):
 def read_samples(
     manifest: Manifest, root: str | Path = ".", chosen: np.ndarray | None = None
 ) -> Iterator[Samples]:
-    """The samples of a split in order, or those with the indices `chosen`, in batches.
-
-    The manifest's paths are relative to `root`. Raises MlmError for damaged and unfit records.
-    """
+    """The samples of a split in order, or those with the indices `chosen`, in batches. The
+    manifest's paths are relative to `root`. Raises MlmError for damaged and unfit records."""
     progress = Progress(f"reading {manifest.split}", manifest.num_samples, "samples")
     for index, records in samples_in_order(ShardFiles.of(manifest, root), chosen):
-        yield _decoded(index, records.tolist(), manifest)
+        try:
+            decode = decode_samples if manifest.group_by is None else decode_grouped_samples
+            ids, mask, *group = decoded(index, records, manifest.sequence_length, decode)
+        except MlmError as error:
+            raise MlmError(f"{manifest.split}, {error}.") from None
+        group = group[0] if group else np.where(mask == 1, index[:, None], -1)
+        yield Samples(index, ids.astype(np.int32), mask.astype(bool), group)
         progress.to(int(index[-1]) + 1)
 
 
@@ -108,15 +112,9 @@ def evenly_spread(total: int, count: int) -> np.ndarray:
     return np.arange(count, dtype=np.int64) * total // max(count, 1)
 
 
-def _decoded(index: np.ndarray, records: list[bytes], manifest: Manifest) -> Samples:
-    length = manifest.sequence_length
+def decoded(index: np.ndarray, records: np.ndarray, length: int, decode=decode_samples) -> tuple:
+    """What `decode` makes of the records of the samples `index`; MlmError, naming the sample."""
     try:
-        if manifest.group_by is None:
-            ids, mask = decode_samples(records, length)
-            group = np.where(mask == 1, index[:, None], -1)
-        else:
-            ids, mask, group = decode_grouped_samples(records, length)
+        return decode(records.tolist(), length)
     except SampleError as error:
-        number = index[error.place]
-        raise MlmError(f"{manifest.split}, sample {number}: a record {error}.") from None
-    return Samples(index, ids.astype(np.int32), mask.astype(bool), group)
+        raise MlmError(f"sample {index[error.place]}: a record {error}") from None

@@ -28,9 +28,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.samples.packing import NO_GROUP
 from mlm.samples.shuffling import BLOCK_SAMPLES
 
+#: The group of padding.
+NO_GROUP = -1
 _FEATURES = ("attention_mask", "input_ids")
 _SPANS = ("span_groups", "span_lengths")
 #: Of tensorflow/core/example/{example,feature}.proto the part that holds integers.

@@ -44,10 +44,8 @@ class Branch:
 
 
 def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
-    """The start of `run` in the `states` of `parent`, after `step` updates.
-
-    Raises MlmError unless both are the same training up to there, with the same documents left out.
-    """
+    """The start of `run` in the `states` of `parent`, after `step` updates. Raises MlmError unless
+    both are the same training up to there, with the same documents left out."""
     found = differences(_shared(parent), _shared(run))
     if not found:
         steps = np.arange(step, dtype=np.float32)

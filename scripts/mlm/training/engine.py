@@ -41,10 +41,8 @@ class Engine(State, Protocol):
         """`mlm.model.cooccurrence.begin_at_counts` of the model."""
 
     def advance(self, steps: int) -> dict[str, float]:
-        """Make `steps` updates; the sums of their loss, accuracy and overflow, in float64.
-
-        Raises MlmError if a shard is not, or no longer, what its manifest says.
-        """
+        """Make `steps` updates; the sums of their loss, accuracy and overflow, in float64. Raises
+        MlmError if a shard is not, or no longer, what its manifest says."""
 
     def validate(self) -> tuple[float, float]:
         """Loss in nats and accuracy at the masked positions of the validation samples."""

@@ -2,34 +2,23 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
 
-
-@dataclass(frozen=True)
-class _Muon:
-    """Settings of Muon that nobody can choose."""
-
-    #: Jordan's quintic: so many iterations bring singular values from 0.01 to 1 to between 0.7 and
-    #: 1.2.
-    coefficients: tuple[float, float, float] = (3.4445, -4.7750, 2.0315)
-    iterations: int = 5
-    #: Root mean square of an update at a learning rate of 1, about AdamW's (Liu et al., section
-    #: 2.2).
-    update_rms: float = 0.2
-
-
-MUON = _Muon()
+#: Jordan's quintic for Muon: so many iterations bring singular values from 0.01 to 1 to between 0.7
+#: and 1.2.
+MUON_COEFFICIENTS, MUON_ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+#: Root mean square of Muon's update at a rate of 1, about AdamW's (Liu et al., section 2.2).
+MUON_RMS = 0.2
 
 
 def orthogonalising_flops(matrices: Iterable[tuple[int, int]]) -> int:
     """FLOPs of the products that make `matrices` (their shapes) orthogonal in one update: 4 m²n + 2
     m³ an iteration for m x n, m <= n."""
     shapes = [sorted(shape) for shape in matrices]
-    return MUON.iterations * sum(4 * m * m * n + 2 * m**3 for m, n in shapes)
+    return MUON_ITERATIONS * sum(4 * m * m * n + 2 * m**3 for m, n in shapes)
 
 
 def decays(shape: Sequence[int]) -> bool:

@@ -22,9 +22,7 @@ class RunFiles:
 @dataclass(frozen=True)
 class Run:
     """One run, fully determined: everything that its weights depend on except the devices.
-
-    `pretraining` is the section with steps, seed and the lengths of the schedule settled.
-    """
+    `pretraining` is the section with steps, seed and the lengths of the schedule settled."""
 
     name: str
     model: ModelOfRun

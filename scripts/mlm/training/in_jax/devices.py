@@ -41,10 +41,7 @@ class MeshDevices:
 
 def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
     """Set up the devices that `settings` ask for, with those of the other processes if several
-    train `together`, before anything imports JAX.
-
-    Raises MlmError if there is no such device.
-    """
+    train `together`, before anything imports JAX. Raises MlmError if there is no such device."""
     prepare_jax(
         settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic
     )

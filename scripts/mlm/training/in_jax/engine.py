@@ -16,9 +16,8 @@ from mlm.model.export import ExportedModel
 from mlm.model.initialisation import neighbour_heads
 from mlm.model.weights import initial_parameters
 from mlm.samples.masking import VALIDATION_SEED
-from mlm.samples.split_samples import evaluation_samples
+from mlm.samples.split_samples import decoded, evaluation_samples
 from mlm.samples.stored_batches import stored_batches
-from mlm.samples.tfrecord import SampleError, decode_samples
 from mlm.training.in_jax.devices import MeshDevices
 from mlm.training.in_jax.framework import shardings
 from mlm.training.in_jax.layout import UNDIVIDED, Division, OwnRows, of_the_first
@@ -220,10 +219,7 @@ class Engine:
         self._validation_batches = kept or None
 
     def _stored(self, indices: np.ndarray, records: np.ndarray) -> dict:
-        try:
-            ids, attention = decode_samples(records.tolist(), self._run.train.sequence_length)
-        except SampleError as error:
-            raise MlmError(f"sample {indices[error.place]}: a record {error}") from None
+        ids, attention = decoded(indices, records, self._run.train.sequence_length)
         tokens = packed(ids, attention, self._architecture.vocabulary)
         return {"tokens": tokens, "index": indices.astype(np.uint32)}
 

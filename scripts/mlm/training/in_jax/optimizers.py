@@ -12,7 +12,13 @@ import jax.numpy as jnp
 from mlm.config.pretraining import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.training.in_jax.layout import Division
-from mlm.training.optimisation import MUON, decays, learning_rate
+from mlm.training.optimisation import (
+    MUON_COEFFICIENTS,
+    MUON_ITERATIONS,
+    MUON_RMS,
+    decays,
+    learning_rate,
+)
 
 
 def hidden_parts(architecture: Architecture) -> dict[str, int]:
@@ -58,10 +64,8 @@ def updated(
     dtype,
     division: Division,
 ) -> tuple[dict, dict]:
-    """Weights and moments after update number `step`, int32 from 0; weights decay before.
-
-    `hidden` is that of `hidden_parts`. Muon's products are in `dtype`, of whole matrices.
-    """
+    """Weights and moments after update number `step`, int32 from 0; weights decay before. `hidden`
+    is that of `hidden_parts`. Muon's products are in `dtype`, of whole matrices."""
     s = settings
     rate = learning_rate(s, step.astype(jnp.float32), jnp)
     decayed = {
@@ -111,7 +115,7 @@ def _orthogonal(ahead: dict, hidden: dict[str, int], dtype) -> dict:
         stack = jnp.stack(
             [parts[key].T if turn else parts[key] for key, turn in zip(keys, tall, strict=True)]
         )
-        stack = MUON.update_rms * math.sqrt(shape[1]) * _orthogonalised(stack, dtype)
+        stack = MUON_RMS * math.sqrt(shape[1]) * _orthogonalised(stack, dtype)
         for key, update, turn in zip(keys, stack, tall, strict=True):
             found[key] = update.T if turn else update
     return {
@@ -122,10 +126,10 @@ def _orthogonal(ahead: dict, hidden: dict[str, int], dtype) -> dict:
 
 def _orthogonalised(matrices, dtype):
     """Of float32 [matrices, rows, columns], rows <= columns; by Newton-Schulz iterations."""
-    a, b, c = MUON.coefficients
+    a, b, c = MUON_COEFFICIENTS
     norms = jnp.sqrt(jnp.sum(jnp.square(matrices), axis=(1, 2), keepdims=True))
     x = (matrices / (norms + 1e-7)).astype(dtype)
-    for _ in range(MUON.iterations):
+    for _ in range(MUON_ITERATIONS):
         gram = x @ x.swapaxes(1, 2)
         x = a * x + (b * gram + c * (gram @ gram)) @ x
     return x.astype(matrices.dtype)

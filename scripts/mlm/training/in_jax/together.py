@@ -25,10 +25,8 @@ _SIGNS_OF_LOSS = (
 
 
 def meeting(settings: Accelerator, environment=os.environ) -> dict:
-    """Arguments of `jax.distributed.initialize`; none if JAX is to find the peers itself.
-
-    Raises MlmError if the environment does not say which process this is.
-    """
+    """Arguments of `jax.distributed.initialize`; none if JAX is to find the peers itself. Raises
+    MlmError if the environment does not say which process this is."""
     given = {name: environment.get(name) for name in (COORDINATOR, COUNT, INDEX)}
     if settings.start == "srun":
         given[INDEX] = given[INDEX] or environment.get(INDEX_OF_SLURM)
@@ -49,10 +47,8 @@ def meeting(settings: Accelerator, environment=os.environ) -> dict:
 
 
 def join(settings: Accelerator) -> "Together":
-    """Join the other processes; before JAX is asked for its devices.
-
-    Raises MlmError if they are not found; JAX itself ends a process whose peers do not come.
-    """
+    """Join the other processes; before JAX is asked for its devices. Raises MlmError if they are
+    not found; JAX itself ends a process whose peers do not come."""
     found, seconds = meeting(settings), settings.join_seconds
     # For CPUs; devices of other kinds have their own.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")

@@ -12,7 +12,13 @@ from functools import partial
 
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.framework import tf, tf_keras
-from mlm.training.optimisation import MUON, decays, learning_rate
+from mlm.training.optimisation import (
+    MUON_COEFFICIENTS,
+    MUON_ITERATIONS,
+    MUON_RMS,
+    decays,
+    learning_rate,
+)
 
 
 class AdamW(tf_keras.optimizers.AdamW):
@@ -46,10 +52,10 @@ def is_hidden_matrix(variable) -> bool:
 def orthogonalised(matrices: tf.Tensor) -> tf.Tensor:
     """Roughly the nearest semi-orthogonal matrix to each of [matrices, rows, columns], rows <=
     columns: Newton-Schulz iterations that leave singular values between 0.7 and 1.2."""
-    a, b, c = MUON.coefficients
+    a, b, c = MUON_COEFFICIENTS
     norms = tf.sqrt(tf.reduce_sum(tf.square(matrices), axis=[1, 2], keepdims=True))
     x = tf.cast(matrices / (norms + 1e-7), tf_keras.mixed_precision.global_policy().compute_dtype)
-    for _ in range(MUON.iterations):
+    for _ in range(MUON_ITERATIONS):
         gram = tf.matmul(x, x, transpose_b=True)
         x = a * x + tf.matmul(b * gram + c * tf.matmul(gram, gram), x)
     return tf.cast(x, matrices.dtype)
@@ -98,7 +104,7 @@ class Muon(AdamW):
             # Nesterov's: where the momentum would be after this gradient once more.
             nesterov = gradient + self.momentum * value
             ahead.append(tf.transpose(nesterov) if turn else nesterov)
-        scale = MUON.update_rms * math.sqrt(max(variables[0].shape))
+        scale = MUON_RMS * math.sqrt(max(variables[0].shape))
         steps = tf.cast(self.learning_rate, ahead[0].dtype) * scale
         updates = tf.unstack(steps * orthogonalised(tf.stack(ahead)))
         for variable, update, turn in zip(variables, updates, tall, strict=True):

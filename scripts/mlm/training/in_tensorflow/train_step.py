@@ -36,7 +36,7 @@ def projected_cross_entropy(states, table, bias, labels):
     return (loss, known == highest), gradient
 
 
-def masked_cross_entropy(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
+def weighted_sums(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Tensor]:
     """Weighted sums over a batch of `masked_logits` with `labels` and `weights` [batch, slots]:
     cross-entropy in nats, and correct predictions; float32 scalars."""
     labels, weights = (tf.reshape(batch[name], [-1]) for name in ("labels", "weights"))
@@ -73,7 +73,7 @@ def replica_train_step(model, optimizer, settings: Optimizer, lanes: int = 1):
     def of_lane(part: dict) -> list[tf.Tensor]:
         variables = model.trainable_variables
         with tf.GradientTape() as tape:
-            loss, right = masked_cross_entropy(model, part, training=True)
+            loss, right = weighted_sums(model, part, training=True)
         gradients = tape.gradient(loss, variables)
         gradients = [
             tf.zeros_like(v) if g is None else tf.convert_to_tensor(g)
@@ -144,7 +144,7 @@ def replica_validation_step(model):
     """The function of a replica's batch that gives its loss, right answers and predictions."""
 
     def step(batch: dict) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        loss, right = masked_cross_entropy(model, batch, training=False)
+        loss, right = weighted_sums(model, batch, training=False)
         return loss, right, tf.reduce_sum(batch["weights"])
 
     return traceable(model, step)
