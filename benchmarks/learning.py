@@ -10,8 +10,8 @@
 
 `train` trains with the configuration's defaults and what --set changes, on the shards at hand
 (snakemake --cores 2 results/manifests/train.json results/manifests/validation.json), and
-looks at the validation split alone. Beside keys of the configuration, neighbour_heads.* and
-cooccurrence.* change the strengths of these initialisations. `search` trains with each list of
+looks at the validation split alone. Beside keys of the configuration, cooccurrence.*
+changes the strengths of that initialisation. `search` trains with each list of
 such changes and appends a row a training to docs/learning/runs.csv, with the processor time
 that the whole of it took; the settings in the row name the recipe also where it is the default.
 `differences` compares such rows with those of the first list, seed by seed. `collect` takes the
@@ -29,7 +29,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from importlib import import_module
 from pathlib import Path
 
 import yaml
@@ -64,11 +63,6 @@ RECIPE = (
     "pretraining.per_replica_batch_size",
     "pretraining.steps",
 )
-#: Keys that are no part of the configuration: the module and the class whose defaults they change.
-STRENGTHS = {
-    "neighbour_heads": ("initialisation", "NeighbourHeads"),
-    "cooccurrence": ("cooccurrence", "Strengths"),
-}
 
 
 def overridden(config: dict, assignments: list[str]) -> dict:
@@ -122,13 +116,11 @@ def read_record(name: str) -> list[dict]:
 def run_here(assignments: list[str], seed: int, state: str = "state"):
     """A run of the shards at hand, its configuration and its files; its states are in `state`."""
     from mlm.config.run import RunConfiguration
+    from mlm.model.cooccurrence import STRENGTHS
     from mlm.training.run import RunFiles
 
     config = overridden({}, assignments)
-    for key, (module, name) in STRENGTHS.items():
-        module = import_module(f"mlm.model.{module}")
-        changed = getattr(module, name)(**config.pop(key, {}))
-        setattr(module, name, lambda changed=changed: changed)
+    STRENGTHS.update(config.pop("cooccurrence", {}))
     run = RunConfiguration.of(resolve(config), "base")
     checkpoint = run.pretraining.checkpoint.model_copy(update={"directory": state, "keep": 1})
     run = run.with_values(name=f"seed-{seed}", seed=seed, pretraining={"checkpoint": checkpoint})

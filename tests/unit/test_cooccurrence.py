@@ -13,6 +13,7 @@ from mlm.corpus.counts import count_tokens
 from mlm.foundations.errors import MlmError
 from mlm.model import cooccurrence
 from mlm.model.cooccurrence import (
+    STRENGTHS,
     counted_samples,
     in_one_thread,
     positive_pmi,
@@ -55,7 +56,7 @@ def speeches(tmp_path_factory):
 
 
 def found_in(shards, columns: int = 48):
-    return in_one_thread(shards, PLAN, WORDS, columns, 1)
+    return in_one_thread(shards, PLAN, WORDS, columns, STRENGTHS, 1)
 
 
 def counted(ids, vocabulary):
@@ -113,7 +114,7 @@ def test_words_in_like_company_begin_alike():
     random = np.random.default_rng(0)
     ids = random.integers(5, 35, (400, 20))
     ids[:, 1::2] += 30
-    vectors = word_vectors(counted(ids, 65), 8, 0)
+    vectors = word_vectors(counted(ids, 65), 8, 0.25, (1.0,), 0)
     assert not vectors[:5].any()
     one, other = vectors[5:35], vectors[35:]
     assert (one @ one.T).mean() > 3 > 0.3 > abs((one @ other.T).mean())
@@ -121,12 +122,12 @@ def test_words_in_like_company_begin_alike():
 
 def test_more_columns_than_directions_are_all_used():
     ids = np.random.default_rng(0).integers(5, 9, (50, 20))
-    vectors = word_vectors(counted(ids, 9), 32, 0)
+    vectors = word_vectors(counted(ids, 9), 32, 0.25, (1.0,), 0)
     assert np.isfinite(vectors).all() and vectors[5:].all()
 
 
 def test_a_split_without_neighbours_gives_no_vectors():
-    assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0).any()
+    assert not word_vectors(counted(np.full((3, 1), 6), 9), 4, 0.25, (1.0,), 0).any()
 
 
 def test_of_a_large_split_evenly_spread_samples_are_counted(speeches, monkeypatch):

@@ -171,7 +171,7 @@ def test_a_run_added_trains_that_run_and_remakes_the_report(built):
         ("data/train-b.txt", "1970", ALL),
         ("report/style.css", "1970", {"report"}),
         ("scripts/jobs/evaluate.py", "new", downstream("evaluate")),
-        ("scripts/mlm/samples/packing.py", "new", downstream("shard")),
+        ("scripts/mlm/samples/sharding.py", "new", downstream("shard")),
         ("scripts/mlm/training/optimisation.py", "new", downstream("pretrain")),
         ("scripts/mlm/evaluation/bootstrap.py", "new", downstream("evaluate")),
         ("scripts/mlm/report/page.py", "new", {"report"}),

@@ -39,7 +39,7 @@ _OVERSAMPLING, _ROUNDS = 16, 8
 _LEAST = 1e-4
 #: Found by experiment (docs/learning.md): the power of the singular values, the parts of the word
 #: vectors and of the family's own random embeddings in their sum, and the weights of distances.
-_POWER, _COUNTED, _RANDOM, DISTANCES = 0.25, 0.9, 0.3, (1.0, 0.5)
+STRENGTHS = {"power": 0.25, "counted": 0.9, "random": 0.3, "distances": (1.0, 0.5)}
 
 
 def begin_at_counts(weights: StartingWeights, run) -> None:
@@ -63,9 +63,9 @@ def start_from_counts(
     """
     words = weights.table("words")
     columns = columns or words.shape[1]
-    vectors, log_frequencies = in_one_thread(shards, plan, len(words), columns, seed)
+    vectors, log_frequencies = in_one_thread(shards, plan, len(words), columns, STRENGTHS, seed)
     usual = words[:, -columns:]
-    counted = _COUNTED * usual.std() * vectors + _RANDOM * usual
+    counted = STRENGTHS["counted"] * usual.std() * vectors + STRENGTHS["random"] * usual
     words[:, -columns:] = np.where(vectors.any(axis=1, keepdims=True), counted, usual)
     weights.set_table("words", words)
     weights.set_output_bias(log_frequencies)
@@ -88,14 +88,20 @@ def in_one_thread(*arguments) -> tuple[np.ndarray, np.ndarray]:
 
 
 def vectors_and_frequencies(
-    shards: ShardFiles, plan: MaskingPlan, vocabulary: int, columns: int, seed: int
+    shards: ShardFiles,
+    plan: MaskingPlan,
+    vocabulary: int,
+    columns: int,
+    strengths: dict,
+    seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """`word_vectors` of the split, and log((c + 1) / (N + V)) of every token's count, float32
     [vocabulary]."""
-    samples = counted_samples(shards, plan)
-    counts = count_tokens(samples, vocabulary, plan.special_ids, len(DISTANCES))
+    samples, distances = counted_samples(shards, plan), strengths["distances"]
+    counts = count_tokens(samples, vocabulary, plan.special_ids, len(distances))
+    vectors = word_vectors(counts, columns, strengths["power"], distances, seed)
     seen = counts.unigram + 1.0
-    return word_vectors(counts, columns, seed), np.log(seen / seen.sum()).astype(np.float32)
+    return vectors, np.log(seen / seen.sum()).astype(np.float32)
 
 
 def counted_samples(
@@ -114,16 +120,18 @@ def counted_samples(
         progress.to(int(index[-1]) + 1)
 
 
-def word_vectors(counts: TokenCounts, columns: int, seed: int) -> np.ndarray:
+def word_vectors(
+    counts: TokenCounts, columns: int, power: float, distances: tuple[float, ...], seed: int
+) -> np.ndarray:
     """Vectors of the tokens, float32 [vocabulary, columns], of a deviation of about 1; zeros for
     tokens without a neighbour that is more frequent beside them than by chance."""
     parts = [
-        np.float32(DISTANCES[abs(offset) - 1]) * positive_pmi(pairs, len(counts.unigram))
+        np.float32(distances[abs(offset) - 1]) * positive_pmi(pairs, len(counts.unigram))
         for offset, pairs in counts.beside.items()
     ]
     vectors, values = _leading_directions(parts, columns)
     found = np.zeros((len(vectors), columns))
-    found[:, : len(values)] = vectors * values**_POWER
+    found[:, : len(values)] = vectors * values**power
     found[sum(part.sum(axis=0) for part in parts) == 0] = 0
     random = np.random.Generator(np.random.Philox(key=seed))
     rotation = np.linalg.qr(random.normal(size=(columns, columns)))[0]
