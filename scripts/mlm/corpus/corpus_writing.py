@@ -70,10 +70,9 @@ class SpooledCorpus:
         verdicts: np.ndarray | None = None,
         wanted: range | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The documents of `split` in `part`, batch by batch, as they were put aside.
+        """The spooled documents of `split` in `part`, batch by batch.
 
-        Those that `verdicts` keep, of these those with the numbers `wanted`; None: all. A batch of
-        the spool with none of them is not read.
+        Those that `verdicts` keep, of these those with the numbers `wanted`; None: all.
         """
         read, start, number = self.parts[part].splits[split], 0, 0
         verdicts = np.full(read.documents, KEPT, np.uint8) if verdicts is None else verdicts

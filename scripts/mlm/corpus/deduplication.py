@@ -26,10 +26,7 @@ _NUMBER = np.dtype("<i8")
 
 @contextmanager
 def digesting(path: Path) -> Iterator[Callable[[str, Sequence[bytes]], None]]:
-    """What notes in `path` the BLAKE2b digests (RFC 7693) of the next documents of a split.
-
-    Two different documents of 10^9 share a digest with probability 10^-21.
-    """
+    """What notes in `path` the BLAKE2b digests (RFC 7693) of the next documents of a split."""
     documents = dict.fromkeys(PRECEDENCE, 0)
     with closing(BucketWriter(path, _DIGEST, _BUCKETS)) as writer:
 
@@ -91,10 +88,7 @@ def _keys(parts: int) -> np.ndarray:
 
 @contextmanager
 def removing(path: Path, parts: int) -> Iterator[Callable[..., None]]:
-    """What notes in `path` the parts, splits, numbers and verdicts of documents to leave out.
-
-    Splits are places in `PRECEDENCE`.
-    """
+    """What notes in `path` parts, splits (places in `PRECEDENCE`), numbers and verdicts."""
     keys = _keys(parts)
     with closing(BucketWriter(path, _NUMBER, keys.size)) as writer:
         yield lambda part, split, number, verdict: writer.add(

@@ -1,7 +1,4 @@
-"""Which files the configuration's glob patterns name, and which settings a source uses.
-
-Light on purpose: Snakemake imports it to plan.
-"""
+"""Which files glob patterns name, and which settings a source uses; light, for Snakemake."""
 
 import getpass
 import os
@@ -27,10 +24,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def file_format(path: str) -> tuple[str, str | None]:
-    """Format and compression (None: plain) of `path` by its endings: x.csv.gz, csv and gzip.
-
-    Raises MlmError for an ending that is not read.
-    """
+    """Format and compression (None: plain) of `path` by its endings; MlmError for unknown ones."""
     endings = Path(path).name.lower().split(".")[1:]
     compression = COMPRESSIONS.get(endings[-1]) if endings else None
     if compression:
@@ -201,8 +195,7 @@ def sections(corpus: Mapping) -> dict[str | None, dict]:
 def corpus_settings(settings: Settings) -> dict:
     """`used_settings` of a whole configuration.
 
-    `filters.decontamination` has what it asks for of other sections, too: `texts` by name, and of
-    the fine-tuning's `table` the file and its column.
+    `filters.decontamination` has `texts` by name, and the `table` of the fine-tuning, too.
     """
     corpus, mask = settings["corpus"], settings["tokenizer"]["special_tokens"]["mask"]
     evaluations = [run_section(settings, run, "evaluation") for run in settings["runs"]]

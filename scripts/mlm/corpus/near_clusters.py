@@ -1,7 +1,4 @@
-"""Clusters of near-duplicates, of which the first document stays, by union-find (Tarjan 1975).
-
-A map of all documents is on disk, 8 bytes each.
-"""
+"""Clusters of near-duplicates, of which the first document stays, by union-find (Tarjan 1975)."""
 
 import os
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""What the jobs of the corpus read, planned from the configuration and the files that are there.
-
-Light on purpose: Snakemake imports it to plan, and looks at the sizes of files alone.
-"""
+"""What the jobs of the corpus read, by the sizes of files; light, as Snakemake imports it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,10 +27,7 @@ def whole(files: Mapping[str, Sequence[str]]) -> dict[str, list[Piece]]:
 
 
 def files_of_sources(corpus: Mapping, note: Callable[[str], None]) -> dict[str | None, dict]:
-    """The files of each source of the section `corpus`, by its name and by split.
-
-    `note` is told what is read once. Raises MlmError with every problem of all sources.
-    """
+    """The files of each source by its name and by split; MlmError with every problem of all."""
     found, problems = {}, []
     for name, section in sections(corpus).items():
         found[name] = {split: [] for split in SPLITS}

@@ -1,7 +1,4 @@
-"""Equal shares of a split's documents: of its Parquet files, and of its shards.
-
-Light on purpose: Snakemake imports it to plan.
-"""
+"""Equal shares of a split's documents, of files and shards; light, as Snakemake imports it."""
 
 
 def document_range(documents: int, share: int, shares: int) -> range:
