@@ -73,8 +73,8 @@ class StartingWeights(Protocol):
 
 
 def neighbour_heads(weights: StartingWeights, config, seed: int) -> None:
-    """Overwrite embeddings and first attention layer of a fresh model, in place. Raises MlmError
-    for families whose attention cannot have it (`unfit_for_neighbour_heads`)."""
+    """Overwrite embeddings and first attention layer of a fresh model, in place; MlmError for
+    families whose attention cannot have it."""
     if problem := _unfit(config):
         raise MlmError(problem)
     random = np.random.Generator(np.random.Philox(key=seed))
@@ -95,11 +95,8 @@ def neighbour_heads(weights: StartingWeights, config, seed: int) -> None:
 
 
 def positions_apart_from_words(weights: StartingWeights, config, seed: int) -> int | None:
-    """Give a fresh model the embeddings that go with neighbour heads, and nothing else.
-
-    Returns how many of the last columns tell words apart; None, with nothing changed, in the
-    families that cannot have it.
-    """
+    """Give a fresh model the embeddings alone that go with neighbour heads; how many of the last
+    columns tell words apart, or None, with nothing changed, for families that cannot have it."""
     if _unfit(config) or _is_rotary(config):
         return None
     random = np.random.Generator(np.random.Philox(key=seed))

@@ -13,11 +13,8 @@ from mlm.model.architecture import Architecture, parameter_shapes
 
 
 def initial_parameters(architecture: Architecture, key) -> dict[str, jax.Array]:
-    """Weights float32 by name, a function of the random `key` alone.
-
-    Norms begin with ones, biases with zeros, the rest is normal with initializer_range. What
-    ModernBERT adds to the residual, and its head, begin smaller by √(2 · layers), as in its paper.
-    """
+    """Weights float32 by name, of the random `key`: norms 1, biases 0, the rest normal with
+    initializer_range, in what ModernBERT adds to the residual, and its head, over √(2 · layers)."""
     a, found = architecture, {}
     shapes = parameter_shapes(a)
     smaller = (a.names.attended, a.names.output, a.names.head_dense) if a.gated else ()

@@ -39,11 +39,7 @@ def preview_samples(
     root: str | Path = ".",
 ) -> list[PreviewSample]:
     """`count` samples of a split, masked as the training with `order` masks them in its first
-    epoch, without the padding at their ends.
-
-    `tokenizer` is transformers' fast tokenizer. Raises MlmError if a shard is not what the manifest
-    says.
-    """
+    epoch, without padding; MlmError if a shard is not what the manifest says."""
     chosen = chosen_samples(manifest, count)
     for shard in (manifest.shards[number] for number in sorted({number for number, _ in chosen})):
         if problem := shard_problem(shard, place_of(shard, root)):

@@ -27,11 +27,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Samples(Rows):
-    """Samples of a split: `index` [samples] is their place in it, from 0.
-
-    `input_ids` int32, `attention_mask` bool and `group` int64 are [samples, sequence]. `group` is
-    -1 at padding, and the sample's index if the shards have no groups.
-    """
+    """Samples of a split: their `index` [samples] in it; `input_ids` int32, `attention_mask` bool
+    and `group` int64 (-1 at padding, the index if shards have no groups), [samples, sequence]."""
 
     index: np.ndarray
     input_ids: np.ndarray

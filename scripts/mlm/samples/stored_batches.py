@@ -1,8 +1,7 @@
 """A split's samples as stored, in the order in which training and validation use them.
 
-The stream of a run is epoch after epoch (`mlm.samples.shuffling`), cut into global batches without
-regard to epochs: every batch has the same shape and no sample is dropped. Batch k is a function of
-(manifest, seed, batch size, shuffle window, k); beginning with it costs one group of samples.
+The stream of a run, epoch after epoch (`mlm.samples.shuffling`), is cut into global batches without
+regard to epochs. Batch k is a function of (manifest, seed, batch size, shuffle window, k).
 """
 
 from collections.abc import Iterable, Iterator

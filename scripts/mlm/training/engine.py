@@ -55,11 +55,9 @@ class Engine(State, Protocol):
 
 
 def open_devices(engine: str, settings: Accelerator, batch: int) -> Devices:
-    """The devices that `settings` ask for, opened by `engine`, "tensorflow" or "jax"; once in a
-    process, before all else. `batch` is the samples in one gradient of a replica.
-
-    Raises MlmError if there is no such device.
-    """
+    """The devices that `settings` ask for, opened by `engine`, "tensorflow" or "jax", before all
+    else; `batch` is the samples in one gradient of a replica. MlmError if there is no such
+    device."""
     if engine == "jax":
         from mlm.training.in_jax.devices import open_mesh
 

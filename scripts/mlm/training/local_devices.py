@@ -1,7 +1,6 @@
 """What this machine computes with, as its kernel and its environment tell; no TensorFlow.
 
-As in JAX (jax/_src/hardware_utils.py), a TPU is known by its PCI device numbers: cloud machines'
-network cards have Google's vendor number too, and NVIDIA's newer drivers make /dev/accel*.
+A TPU is known by its PCI device numbers, as in JAX: other cards have Google's vendor number too.
 """
 
 import os

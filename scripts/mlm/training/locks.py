@@ -1,9 +1,6 @@
-"""One writer at a time in a state directory, on a local disk or in a bucket.
-
-A local lock ends with its process. In a bucket a lease file is renewed while its owner lives, and
-taken over if it rests: no two clocks are compared. A lease cannot rule out two processes whose
-starts are milliseconds apart.
-"""
+"""One writer at a time in a state directory, on a local disk (freed with its process) or in a
+bucket, where a lease file is renewed while its owner lives, and taken over if it rests: no two
+clocks are compared. It cannot rule out two processes that start within milliseconds."""
 
 import fcntl
 import json

@@ -50,11 +50,8 @@ class Prepared:
 
 
 def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
-    """Check the data, open the devices, and find where the states of the training are.
-
-    Raises MlmError unless all its processes have the same configuration, and if it cannot continue
-    its parent.
-    """
+    """Check the data, open the devices, and find where the states of the training are; MlmError
+    unless all its processes have the same configuration and it can continue its parent."""
     manifests = read_checked_manifests(files, config.sequence_length)
     devices = open_devices(
         config.engine, config.accelerator, config.pretraining.per_replica_batch_size

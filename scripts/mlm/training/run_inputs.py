@@ -23,12 +23,9 @@ def run_of(
     with_model: bool = True,
     encoder: Encoder | None = None,
 ) -> Run:
-    """The run with every setting resolved against its data and the number of replicas.
-
-    Without its model (transformers, a second) for those who ask for samples and masks alone.
-    `encoder` is that of the tokenizer, if it is loaded. Raises MlmError for an update of more
-    samples than the split has.
-    """
+    """The run with every setting resolved against its data and the number of replicas; without its
+    model for those who ask for samples and masks alone. MlmError if the split is smaller than an
+    update."""
     section, length = config.pretraining, config.sequence_length
     encoder = encoder or Encoder.load(files.tokenizer)
     batch, samples = batch_size(section, replicas), manifests["train"].num_samples

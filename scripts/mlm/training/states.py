@@ -156,11 +156,9 @@ class StateDirectory:
         return f"{self.path}/step-{step:08d}"
 
     def save(self, step: int, state: State, progress: dict) -> None:
-        """Write the state after `step` updates, then drop those after it and those not to be kept.
-
-        Raises MlmError if the disk is full, the states before it staying as they were, and if
-        another process has taken the directory over.
-        """
+        """Write the state after `step` updates, then drop those after it and those not to be kept;
+        MlmError if it cannot be written, those before it staying, or the directory is another's
+        now."""
         if not self.leads:
             state.help_write()
             return
@@ -195,12 +193,9 @@ class StateDirectory:
                 self._files.rmtree(self._place(other))
 
     def newest_whole(self, only: int | None = None) -> tuple[str, int, dict] | None:
-        """Place, step and progress of the newest whole state, or None; with `only`, of that after
-        so many steps alone.
-
-        Damaged states are skipped and named on stderr. Raises MlmError for a state of another
-        training.
-        """
+        """Place, step and progress of the newest whole state (with `only`, of that after so many
+        steps), or None; damaged ones are named on stderr. Raises MlmError for a state of another
+        training."""
         for step in [step for step in self.steps() if only in (None, step)]:
             place = self._place(step)
             found, fault = _marker_or_fault(place)

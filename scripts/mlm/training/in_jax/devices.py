@@ -40,8 +40,8 @@ class MeshDevices:
 
 
 def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
-    """Set up the devices that `settings` ask for, with those of the other processes if several
-    train `together`, before anything imports JAX. Raises MlmError if there is no such device."""
+    """The mesh that `settings` ask for, over several processes if they train `together`, before JAX
+    is imported; MlmError if there is no such device."""
     prepare_jax(
         settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic
     )

@@ -30,11 +30,9 @@ def prepare_jax(
 ) -> None:
     """Fix what XLA reads once, when JAX is first asked for its devices.
 
-    `kind` is section `accelerator`'s; auto is settled here, since JAX would load libtpu on any
-    machine that has it installed. XLA sizes its pool of threads by NPROC: the number shapes how
-    sums are divided, so it comes from the configuration and never from the machine. Virtual
-    devices wait for each other and need a thread each. What is not `deterministic` on a GPU may
-    give other bits in every run.
+    `kind` auto is settled here, since JAX would load libtpu wherever it is installed. XLA sizes its
+    pool of threads by NPROC, which shapes how sums are divided; virtual devices need a thread each.
+    Without `deterministic`, a GPU may give other bits in every run.
     """
     if virtual_devices:
         kind = "cpu"

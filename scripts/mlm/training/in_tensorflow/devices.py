@@ -46,8 +46,8 @@ class StrategyDevices:
 
 
 def open_strategy(settings: Accelerator, batch: int = 1) -> StrategyDevices:
-    """Set up the devices that `settings` ask for, before any other TensorFlow; `batch` is the
-    samples in one gradient of a replica. Raises MlmError if there is no such device."""
+    """The devices that `settings` ask for, before any other TensorFlow; `batch` is the samples in
+    one gradient of a replica. MlmError if there is no such device."""
     kind = "cpu"
     if not settings.virtual_replicas:
         kind = _kind_of_this_machine() if settings.kind == "auto" else settings.kind

@@ -1,10 +1,9 @@
 """AdamW and Muon in Keras.
 
 Muon is momentum, made orthogonal, for the hidden matrices, beside AdamW for all other weights:
-Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024
-(https://kellerjordan.github.io/posts/muon/), with the scale and the decay of Liu et al., "Muon is
-Scalable for LLM Training", 2025 (arXiv 2502.16982), under which it shares AdamW's learning rate.
-Keras' own is for variables of Keras 3, and makes one matrix orthogonal at a time.
+Jordan et al., 2024 (https://kellerjordan.github.io/posts/muon/), with the scale and decay of Liu et
+al., 2025 (arXiv 2502.16982), so that it shares AdamW's learning rate. Keras' own is for variables
+of Keras 3, and makes one matrix orthogonal at a time.
 """
 
 import math

@@ -54,12 +54,12 @@ def weighted_sums(model, batch: dict, training: bool) -> tuple[tf.Tensor, tf.Ten
 
 
 def replica_train_step(model, optimizer, settings: Optimizer, lanes: int = 1):
-    """The function that every replica runs on its share of a batch, in `lanes` equal parts that run
-    at the same time.
+    """The function that every replica runs on its share of a batch, in `lanes` equal parts at the
+    same time: it updates the weights once and returns its addends of the batch's loss, accuracy and
+    overflow.
 
-    It takes [per-replica batch × accumulation, …] tensors whose weights are divided by the number
-    of predictions in the global batch, updates the weights once, and returns the replica's addends
-    of the batch's loss, accuracy and overflow.
+    Tensors are [per-replica batch × accumulation, …]; weights are divided by the number of
+    predictions in the global batch.
     """
 
     def share_of(part: dict) -> list[tf.Tensor]:
