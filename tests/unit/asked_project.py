@@ -9,6 +9,8 @@ from importlib.resources import files as packaged
 from pathlib import Path
 from types import SimpleNamespace
 
+from report_artefacts import training
+
 from mlm.config.resolution import resolve
 from mlm.config.run import RunConfiguration
 from mlm.config.tokenizer import Shards
@@ -21,7 +23,6 @@ from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256, value_sha256
 from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
 from mlm.training.run import RunFiles
 from mlm.training.run_inputs import read_manifests, run_of
 
@@ -61,6 +62,17 @@ def lines(count: int) -> tuple[str, ...]:
     text = " ".join(" ".join(p.read_text(encoding="utf-8").split()) for p in paths)
     found = dict.fromkeys(s.strip() for s in re.split(r"(?<=\.) ", text) if len(s) > 20)
     return tuple(found)[:count]
+
+
+TEXTS = list(lines(260))
+#: Planted: what normalisation and white space have to do with, and a word within a word.
+ODD = "The café of   Ångström  stands in a womanly manner, as men say."
+DOCUMENTS = {
+    "one": [*TEXTS[:100], ODD],
+    "two": TEXTS[100:200],
+    "validation": TEXTS[200:230],
+    "test": TEXTS[230:260],
+}
 
 
 def write_tokenizer(directory: Path, texts) -> None:
@@ -161,44 +173,36 @@ def the_run(settings, replicas: int = 1):
     return run_of(wanted, files, manifests, replicas, with_model=False), files
 
 
-def write_training(run, files, masking: dict, replicas: int = 1, **changes) -> None:
+def write_training(run, files, masking: dict | None = None, replicas: int = 1, **changes) -> None:
     """training.json of the run, as at its end."""
+    digests = {
+        "model": "0" * 64,
+        "tokenizer": file_sha256(files.tokenizer),
+        "manifests": {s: file_sha256(files.manifests[s]) for s in ("train", "validation")},
+    }
+    accumulated = run.pretraining.optimizer.gradient_accumulation_steps
     said = {
-        "run": "base",
         "seed": run.seed,
-        "engine": "jax",
-        "strategy": "data",
-        "accelerator": "cpu",
-        "precision": "float32",
         "replicas": replicas,
         "global_batch_size": run.batch_size,
         "per_replica_batch_size": run.pretraining.per_replica_batch_size,
         "sequence_length": LENGTH,
         "steps": run.steps,
-        "epochs": 1.0,
-        "steps_per_epoch": 1.0,
-        "tokens": 1,
-        "parameters": 1,
-        "model_type": "roberta-prelayernorm",
-        "attend": "sample",
         "initialisation": run.model.initialisation.model_dump(),
-        "head": "",
         "slots": run.plan.slots,
-        "overflow": 0,
-        "masking": masking,
-        "optimizer": {
-            "gradient_accumulation_steps": run.pretraining.optimizer.gradient_accumulation_steps,
-        },
-        "final": FinalFigures(1.0, 1.0, 1.0, 1.0),
-        "digests": TrainingDigests(
-            model="0" * 64,
-            tokenizer=file_sha256(files.tokenizer),
-            manifests={s: file_sha256(files.manifests[s]) for s in ("train", "validation")},
-        ),
-        "packages": {},
+        "masking": masking or run.pretraining.masking.model_dump(),
+        "optimizer": {"gradient_accumulation_steps": accumulated},
+        "digests": digests,
         "shuffle_window": run.pretraining.shuffle_window,
     }
-    Training(**said | changes).write("results/runs/base/training.json")
+    training("base", **said | changes).write("results/runs/base/training.json")
+
+
+def trained(**changes):
+    """The run `base` of CONFIG and its files, trained to its end."""
+    run, files = the_run(resolve(CONFIG))
+    write_training(run, files, **changes)
+    return run, files
 
 
 def write_state(run, files, step: int, replicas: int = 1, **code: str) -> Path:

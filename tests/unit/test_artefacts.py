@@ -156,47 +156,51 @@ def test_the_recipe_of_the_docs_recomputes_the_digest_of_a_table(tmp_path, monke
     assert capsys.readouterr().out.strip() == result_sha256(table)
 
 
-class TestFileMemory:
-    def old(self, path, text, seconds=100):
+@pytest.fixture
+def settled(monkeypatch):
+    """Files are remembered though they have just changed."""
+    monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0)
+
+
+def test_a_change_that_keeps_size_date_and_inode_is_seen(tmp_path, settled):
+    """As an edit in place followed by `touch -r` does: the inode's change date tells."""
+    path, memory = tmp_path / "x", FileMemory(None)
+    path.write_text("one")
+    before, times = memory.sha256(path), path.stat()
+    time.sleep(0.05)
+    with open(path, "r+") as handle:
+        handle.write("two")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert memory.sha256(path) != before
+
+
+def remembered(path: Path, place: Path) -> dict:
+    """What the memory at `place` holds once it was asked for the file's digest."""
+    path.write_text("one")
+    memory = FileMemory(place)
+    memory.sha256(path)
+    memory.save()
+    return json.loads(place.read_text())
+
+
+def test_a_file_that_has_just_changed_is_not_remembered(tmp_path):
+    assert remembered(tmp_path / "x", tmp_path / "memory.json") == {}
+
+
+def test_the_memory_outlives_the_process_and_a_damaged_one_costs_time_only(tmp_path, settled):
+    path, place = tmp_path / "x", tmp_path / "memory.json"
+    assert remembered(path, place)
+    assert FileMemory(place).value("sha256", path, pytest.fail) == file_sha256(path)
+    place.write_text("{")
+    assert FileMemory(place).sha256(path) == file_sha256(path)
+
+
+def test_a_large_source_is_told_by_size_and_date(tmp_path, monkeypatch):
+    monkeypatch.setattr("mlm.foundations.digests.LARGEST_READ", 2)
+    path, memory, now = tmp_path / "x", FileMemory(None), time.time()
+    found = []
+    for text, age in (("three", 100), ("THREE", 100.5)):
         path.write_text(text)
-        os.utime(path, (time.time() - seconds,) * 2)
-        return path
-
-    def test_a_change_that_keeps_size_date_and_inode_is_seen(self, tmp_path, monkeypatch):
-        """As an edit in place followed by `touch -r` does: the inode's change date tells."""
-        monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0)
-        path, memory = tmp_path / "x", FileMemory(None)
-        path.write_text("one")
-        before, times = memory.sha256(path), path.stat()
-        time.sleep(0.05)
-        with open(path, "r+") as handle:
-            handle.write("two")
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-        assert memory.sha256(path) != before
-
-    def test_a_file_that_has_just_changed_is_not_remembered(self, tmp_path):
-        path, memory = tmp_path / "x", FileMemory(tmp_path / "memory.json")
-        path.write_text("one")
-        memory.sha256(path)
-        memory.save()
-        assert json.loads((tmp_path / "memory.json").read_text()) == {}
-
-    def test_the_memory_outlives_the_process_and_a_damaged_one_costs_time_only(
-        self, tmp_path, monkeypatch
-    ):
-        monkeypatch.setattr("mlm.foundations.digests._SETTLED_SECONDS", -1.0)
-        path, place = tmp_path / "x", tmp_path / "memory.json"
-        path.write_text("one")
-        memory = FileMemory(place)
-        known = memory.sha256(path)
-        memory.save()
-        unread = pytest.fail
-        assert FileMemory(place).value("sha256", path, unread) == known
-        place.write_text("{")
-        assert FileMemory(place).sha256(path) == known
-
-    def test_a_large_source_is_told_by_size_and_date(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("mlm.foundations.digests.LARGEST_READ", 2)
-        path, memory = self.old(tmp_path / "x", "three"), FileMemory(None)
-        before = memory.identity(path)
-        assert memory.identity(self.old(path, "THREE", seconds=100.5)) != before
+        os.utime(path, (now - age,) * 2)
+        found.append(memory.identity(path))
+    assert found[0] != found[1]

@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 from asked_project import (
     CONFIG,
+    DOCUMENTS,
     LENGTH,
-    copied,
-    lines,
-    new_project,
+    ODD,
+    TEXTS,
     the_run,
+    trained,
     write_letter_tokenizer,
     write_project,
     write_state,
-    write_training,
 )
 from loaded_script import loaded
+from report_artefacts import corpus
 
 from mlm.asking.asking import Question, ask
 from mlm.asking.documents import Documents, Stretch, best_stretch, words_of
@@ -32,15 +33,8 @@ from mlm.asking.in_words import in_words
 from mlm.asking.origin import sources_of
 from mlm.asking.packed import packed_parts
 from mlm.asking.uses import RunBatches
-from mlm.config.resolution import resolve, run_section
-from mlm.corpus.artefacts import (
-    CorpusSplit,
-    EmbeddedSource,
-    Encoding,
-    FilesSource,
-    HubSource,
-    SourceFile,
-)
+from mlm.config.resolution import resolve
+from mlm.corpus.artefacts import EmbeddedSource, FilesSource, HubSource, SourceFile
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import write_artefact
@@ -55,40 +49,18 @@ from mlm.samples.tfrecord import decode_samples
 from mlm.tokenizer.encoding import Encoder
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "ask.py"
-TEXTS = list(lines(260))
-#: Planted: what normalisation and white space have to do with, and a word within a word.
-ODD = "The café of   Ångström  stands in a womanly manner, as men say."
-DOCUMENTS = {
-    "one": [*TEXTS[:100], ODD],
-    "two": TEXTS[100:200],
-    "validation": TEXTS[200:230],
-    "test": TEXTS[230:260],
-}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    with new_project(tmp_path_factory, "asked") as place:
-        write_project(DOCUMENTS)
-    return place
-
-
-@pytest.fixture
-def project(made, tmp_path, monkeypatch):
-    """A copy in the working directory, which a test may edit; nothing was trained there."""
-    return copied(made, tmp_path, monkeypatch)
+COMMAND = "snakemake --cores 2 --configfile my.yaml"
 
 
 def asked(sentence: str, config: dict = CONFIG, **how):
     return ask(Question(sentence, resolve(config), "base", **how))
 
 
-def trained(**changes):
-    """The run, trained to its end."""
-    settings = resolve(CONFIG)
-    run, files = the_run(settings)
-    write_training(run, files, run_section(settings, "base", "pretraining")["masking"], **changes)
-    return run, files
+def flip(path: Path, place: int | None = None) -> None:
+    """Changes one bit of the file, in its middle if no place is given."""
+    data = bytearray(path.read_bytes())
+    data[place or len(data) // 2] ^= 1
+    path.write_bytes(data)
 
 
 def tokens(split: str) -> tuple[np.ndarray, np.ndarray]:
@@ -188,17 +160,14 @@ def test_what_stood_in_the_place_of_a_token_is_told(project):
     assert kinds == {"mask", "random", "itself"}
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
+def test_a_sentence_is_compared_as_the_corpus_is_normalised(project):
+    for sentence in (
         "The café of Ångström stands",
         "The cafe\u0301 of A\u030angstro\u0308m stands",
         "  The café\nof Ångström\tstands ",
-    ],
-)
-def test_a_sentence_is_compared_as_the_corpus_is_normalised(project, sentence):
-    answer = asked(sentence)
-    assert answer.exact and answer.passages[0].document == 100
+    ):
+        answer = asked(sentence)
+        assert answer.exact and answer.passages[0].document == 100
 
 
 def test_a_word_is_not_found_within_another(project):
@@ -229,19 +198,16 @@ def test_what_stands_nowhere_has_its_nearest_named(project):
     assert "nothing near it was found" in in_words(asked("Xyzzy plugh"))
 
 
-@pytest.mark.parametrize(
-    "items, wanted, found",
-    [
+def test_the_best_stretch_is_the_one_with_the_most_in_common():
+    for items, wanted, found in (
         ("a b c d e", "b x d", (1, 4, 2)),
         ("a a a b", "a b", (2, 4, 2)),
         ("a a a", "a b a", (0, 3, 2)),
         ("x y z", "a b", (0, 0, 0)),
         ("b", "a b c", (0, 1, 1)),
         ("", "a", (0, 0, 0)),
-    ],
-)
-def test_the_best_stretch_is_the_one_with_the_most_in_common(items, wanted, found):
-    assert best_stretch(items.split(), wanted.split(), {})[:3] == found
+    ):
+        assert best_stretch(items.split(), wanted.split(), {})[:3] == found, items
 
 
 def test_rare_words_weigh_more(project):
@@ -352,6 +318,13 @@ def test_other_code_than_the_trainings_is_refused_or_told(project):
 
 def test_other_data_than_the_trainings_is_refused(project):
     trained()
+    path = Path("results/corpus/train.json")
+    content = path.read_bytes()
+    record = {"rule": "corpus", "settings": {"settings": "0" * 16}}
+    write_artefact(path, json.loads(content) | {"made_from": record})
+    with pytest.raises(MlmError, match="was made with another section corpus"):
+        asked(TEXTS[0])
+    path.write_bytes(content)
     path = Path("results/manifests/train.json")
     manifest = Manifest.read(path)
     replace(manifest, special_literals=1).write(path)
@@ -366,52 +339,25 @@ def test_other_data_than_the_trainings_is_refused(project):
         asked(TEXTS[0])
 
 
-def test_another_corpus_than_the_configurations_is_refused(project):
-    path = Path("results/corpus/train.json")
-    content = json.loads(path.read_text())
-    record = {"rule": "corpus", "settings": {"settings": "0" * 16}}
-    write_artefact(path, content | {"made_from": record})
-    with pytest.raises(MlmError, match="was made with another section corpus"):
-        asked(TEXTS[0])
-
-
 @pytest.mark.parametrize("file", ["train-00001-of-00002", "validation"])
 def test_a_damaged_text_is_named_with_the_command_that_makes_it_again(project, file):
     path = Path(f"results/corpus/{file}.parquet")
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    command = "snakemake --cores 2 --configfile my.yaml"
-    with pytest.raises(MlmError) as told:
-        asked(TEXTS[0], command=command)
-    assert str(told.value).startswith(f"{path} is damaged: it is not what was written beside")
+    flip(path)
     remedy = f"rm {path}, then snakemake --cores 2 {path} --configfile my.yaml"
-    assert str(told.value).endswith(remedy)
+    with pytest.raises(MlmError, match=f"(?s)^{path} is damaged: .* beside.*{remedy}$"):
+        asked(TEXTS[0], command=COMMAND)
     if file != "validation":
         with pytest.raises(MlmError, match=f"^{path} is damaged"):
-            forgetting(["document:1"], resolve(CONFIG), "base", command)
+            forgetting(["document:1"], resolve(CONFIG), "base", COMMAND)
 
 
 def test_a_changed_shard_is_not_answered_from(project):
     (passage,) = asked(TEXTS[0]).passages
-    shard = Path("results/shards/train") / passage.parts[0].shard
-    data = bytearray(shard.read_bytes())
-    data[40] ^= 1
-    shard.write_bytes(data)
+    flip(Path("results/shards/train") / passage.parts[0].shard, 40)
     with pytest.raises(MlmError, match="its content changed since the manifest was written"):
         asked(TEXTS[0])
 
 
-DESCRIBED = {
-    "documents": 3,
-    "groups": 2,
-    "bytes": 1,
-    "characters": 1,
-    "words": 1,
-    "filters": {},
-    "encoding": Encoding(0, 0),
-    "files": (),
-}
 FILE = SourceFile("data/one.txt", 1, "0" * 64)
 
 
@@ -440,26 +386,20 @@ FILE = SourceFile("data/one.txt", 1, "0" * 64)
 def test_each_kind_of_source_is_told_in_words(tmp_path, monkeypatch, source, group_by, words):
     """Without the files themselves, which may have been moved away."""
     monkeypatch.chdir(tmp_path)
-    described = CorpusSplit(split="train", source=source, group_by=group_by, **DESCRIBED)
+    described = replace(corpus("train"), source=source, group_by=group_by)
     documents = SimpleNamespace(group=lambda split, document: "G")
     stretch, used = Stretch("train", 1, "A text.", 0, 6, 2), corpus_settings(resolve(CONFIG))
     assert sources_of([stretch], documents, {"train": described}, used) == [words]
 
 
 @pytest.mark.parametrize(
-    "missing",
-    [
-        "results/manifests/train.json",
-        "results/tokenizer/tokenizer.json",
-        "results/corpus/test.parquet",
-    ],
+    "missing", ["manifests/train.json", "tokenizer/tokenizer.json", "corpus/test.parquet"]
 )
 def test_results_that_are_not_there_are_named_with_their_command(project, missing):
-    Path(missing).unlink()
-    command = "snakemake --cores 2 --configfile my.yaml"
-    with pytest.raises(MlmError) as told:
-        asked(TEXTS[0], command=command)
-    assert str(told.value).endswith(f"snakemake --cores 2 {missing} --configfile my.yaml")
+    Path("results", missing).unlink()
+    command = f"snakemake --cores 2 results/{missing} --configfile my.yaml$"
+    with pytest.raises(MlmError, match=command):
+        asked(TEXTS[0], command=COMMAND)
 
 
 def test_a_test_split_that_is_not_packed_yet_is_said(project):
@@ -521,37 +461,41 @@ def test_the_command_is_asked_from_another_directory(project, script, capsys, mo
 
 
 def test_the_command_says_what_is_wrong_in_one_message(project, script, capsys):
-    write_json("my.yaml", CONFIG)
-    Path("list.yaml").write_text("- 1\n")
-    Path("broken.yaml").write_text("a: [\n")
-    Path("program.yaml").write_text("__use_yte__: true\n")
-    for arguments, message in (
-        (["x", "--configfile", "list.yaml"], "ask.py: --configfile list.yaml: holds no keys"),
-        (["x", "--configfile", "broken.yaml"], "ask.py: --configfile broken.yaml, line 2: not"),
-        (["x", "--configfile", "program.yaml"], "ask.py: --configfile program.yaml: is a program"),
-        (["", "--configfile", "my.yaml"], "ask.py: The sentence is empty."),
-        (
-            ["x", "--configfile", "none.yaml"],
-            "ask.py: --configfile none.yaml: cannot be read (No such",
-        ),
-        (["x", "--config", "seed"], "ask.py: --config seed: expected KEY=VALUE"),
-        (["x", "--config", "seed=many"], "ask.py: The configuration has 1 problem"),
-    ):
-        assert script(arguments) == 1
+    def refused(*arguments: str) -> str:
+        assert script(list(arguments)) == 1
         said = capsys.readouterr()
-        assert said.err.startswith(message) and not said.out
+        assert not said.out
+        return said.err
+
+    write_json("my.yaml", CONFIG)
+    for name, content in {
+        "list": "- 1\n",
+        "broken": "a: [\n",
+        "program": "__use_yte__: true\n",
+    }.items():
+        Path(f"{name}.yaml").write_text(content)
+    for file, message in (
+        ("list", ": holds no keys"),
+        ("broken", ", line 2: not"),
+        ("program", ": is a program"),
+        ("none", ": cannot be read (No such"),
+    ):
+        said = refused("x", "--configfile", f"{file}.yaml")
+        assert said.startswith(f"ask.py: --configfile {file}.yaml{message}")
+    assert refused("", "--configfile", "my.yaml").startswith("ask.py: The sentence is empty.")
+    assert refused("x", "--config", "seed").startswith("ask.py: --config seed: expected KEY=VALUE")
+    told = "ask.py: The configuration has 1 problem"
+    assert refused("x", "--config", "seed=many").startswith(told)
     for number in ("0", "-1", "many"):
         with pytest.raises(SystemExit):
             script(["x", f"--most={number}"])
         assert f"'{number}'; expected an integer, 1 or more" in capsys.readouterr().err
     Path("results/corpus/train.json").write_text("{")
-    assert script(["x", "--configfile", "my.yaml"]) == 1
     remedy = "rm results/corpus/train.json, then snakemake --cores 2 --configfile my.yaml"
-    assert remedy in capsys.readouterr().err
+    assert remedy in refused("x", "--configfile", "my.yaml")
     shutil.rmtree("results/manifests")
-    assert script(["x", "--configfile", "my.yaml", "--config", "seed=1"]) == 1
     command = "results/manifests/validation.json --configfile my.yaml --config seed=1\n"
-    assert capsys.readouterr().err.endswith(command)
+    assert refused("x", "--configfile", "my.yaml", "--config", "seed=1").endswith(command)
 
 
 @pytest.mark.parametrize("how", [[], ["--json"]])

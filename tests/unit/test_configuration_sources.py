@@ -52,28 +52,23 @@ def test_config_yaml_as_it_is_sets_nothing():
     assert started_with({}) == resolve({})
 
 
-def test_an_overlay_that_says_what_is_default_counts_as_said(bert):
-    overlay = {"model": {"config_file": bert, "config": {"hidden_size": 128}}}
-    assert model_of_run(started_with(overlay), "base")["config"] == {"hidden_size": 128}
-    overlay = {"model": {"config_file": bert}}
-    assert model_of_run(started_with(overlay), "base")["config"] == {}
-
-
-def test_text_of_the_command_line_counts_as_said_too(bert):
-    overlay = {"model": {"config_file": bert, "config": {"hidden_size": "128"}}}
-    assert model_of_run(started_with(overlay), "base")["config"] == {"hidden_size": 128}
-
-
-def test_an_edit_of_config_yaml_counts_as_said(bert):
-    edits = {"model": {"config": {"hidden_size": 64}}, "seed": 7}
-    settings = started_with({"model": {"config_file": bert}}, edits)
-    assert settings["seed"] == 7
-    assert model_of_run(settings, "base")["config"] == {"hidden_size": 64}
-
-
-def test_a_config_file_that_config_yaml_names_takes_the_place_of_its_default_sizes(bert):
-    settings = started_with({}, {"model": {"config_file": bert}})
-    assert model_of_run(settings, "base")["config"] == {}
+@pytest.mark.parametrize(
+    "overlay, edits, expected",
+    [
+        ({"config": {"hidden_size": 128}}, {}, {"hidden_size": 128}),
+        ({}, {}, {}),
+        ({"config": {"hidden_size": "128"}}, {}, {"hidden_size": 128}),
+        ({}, {"config": {"hidden_size": 64}}, {"hidden_size": 64}),
+    ],
+    ids=["said as it is by default", "not said", "text of the command line", "edited"],
+)
+def test_beside_a_config_file_what_the_user_said_counts(bert, overlay, edits, expected):
+    """In an overlay, or in config.yaml, which may name the file as well."""
+    settings = started_with({"model": overlay | {"config_file": bert}}, {"model": edits})
+    assert model_of_run(settings, "base")["config"] == expected
+    settings = started_with({"model": overlay}, {"model": edits | {"config_file": bert}})
+    assert model_of_run(settings, "base")["config"] == expected
+    assert started_with({}, {"seed": 7})["seed"] == 7
 
 
 def test_one_field_of_the_model_leaves_its_siblings_their_defaults():
@@ -142,20 +137,17 @@ def test_the_length_of_an_overlay_or_a_run_takes_the_place_of_another(own, said,
     assert lengths(started_with(under | {"runs": {"long": own}}), "long") == own_length
 
 
-def test_two_lengths_that_a_user_sets_stay_an_error():
+def test_two_lengths_that_a_user_sets_or_none_stay_an_error():
     two = {"pretraining": {"steps": 5, "epochs": 3}}
     words = r"found steps: 5, epochs: 3\.0; set the others to null"
     for overlay, edits in ((two, {}), ({}, two), ({"runs": {"base": two}}, {})):
         with pytest.raises(ConfigError, match=words):
             started_with(overlay, edits)
+    with pytest.raises(ConfigError, match=r"found none of them$"):
+        started_with({"pretraining": {"steps": None}})
     # The default steps, which config.yaml shows, give way.
     assert lengths(started_with({}, {"pretraining": {"epochs": 3}})) == {"epochs": 3}
     assert lengths(started_with({"pretraining": {"steps": 5}}, {"pretraining": {"epochs": 3}}))
-
-
-def test_no_length_is_an_error():
-    with pytest.raises(ConfigError, match=r"found none of them$"):
-        started_with({"pretraining": {"steps": None}})
 
 
 def test_an_overlay_with_problems_of_every_kind_is_told_whole():
@@ -217,11 +209,6 @@ def test_a_file_that_cannot_be_read_is_named_with_line_and_remedy(tmp_path, cont
             settings_from(DEFAULTS, {}, [file])
 
 
-def test_json_is_a_configuration_too(tmp_path):
-    (tmp_path / "mine.json").write_text('{\n\t"seed": 3\n}')
-    assert read_overlay(tmp_path / "mine.json") == {"seed": 3}
-
-
 @pytest.mark.parametrize("value", ["[1", "*x", "!!python/name:os.system", "\x1b", "[" * 3000])
 def test_a_value_of_the_command_line_that_is_no_yaml_is_named(value):
     with pytest.raises(MlmError, match=r"^--config seed=") as caught:
@@ -232,6 +219,7 @@ def test_a_value_of_the_command_line_that_is_no_yaml_is_named(value):
 def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "dangling").symlink_to("absent.yaml")
+    (tmp_path / "mine.json").write_text('{\n\t"seed": 3\n}')
     for file, words in (
         (tmp_path / "pipe", "is not a regular file"),
         (tmp_path, "is not a regular file"),
@@ -240,6 +228,8 @@ def test_what_is_no_regular_file_is_refused_before_it_is_read(tmp_path):
         with pytest.raises(MlmError, match=f"^--configfile {file}: {words}"):
             read_overlay(file)
         assert repeated_keys([file]) == []
+    # JSON is a configuration too.
+    assert read_overlay(tmp_path / "mine.json") == {"seed": 3}
 
 
 def test_the_status_refuses_a_directory_before_snakemake_reads_it(tmp_path):

@@ -77,17 +77,17 @@ def test_an_old_python_reads_what_tells_it_so(file):
     ast.parse(text, feature_version=(3, 8))
 
 
-def test_results_that_are_a_file_are_refused(tmp_path):
+def test_a_full_disk_or_results_that_are_a_file_are_told_before_anything_is_begun(
+    tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(environment, "LEAST_FREE_BYTES", 10**18)
+        with pytest.raises(MlmError, match="MB of free disk space"):
+            check_place(tmp_path)
+    assert not list(tmp_path.iterdir())
     (tmp_path / "results").write_text("")
     with pytest.raises(MlmError, match="results is a file; a directory is expected"):
         check_place(tmp_path)
-
-
-def test_a_full_disk_is_told_before_anything_is_begun(tmp_path, monkeypatch):
-    monkeypatch.setattr(environment, "LEAST_FREE_BYTES", 10**18)
-    with pytest.raises(MlmError, match="MB of free disk space"):
-        check_place(tmp_path)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_link_of_the_future_is_refused_and_its_own_date_mended(tmp_path, monkeypatch):

@@ -20,30 +20,26 @@ def measured(score):
 
 
 def metrics(task="regression", parts=("all", "unseen", "seen"), kind="embedded", seeds=2, groups=4):
-    models = {}
-    for i, name in enumerate(("pretrained", "random", "tfidf_ridge")):
-        models[name] = {
-            "folds": [0.5 + i, 0.6 + i],
-            "mean": 0.55 + i,
-            "spread": 0.07,
-            **{part: measured(0.5 + i / 10) for part in parts},
-        }
-        if name != "tfidf_ridge":
-            row = {"train_loss": 0.4, "validation_loss": 0.5, "score": 0.7}
-            models[name] |= {"seeds": [0.5] * seeds, "curves": [{"epoch": e} | row for e in (1, 2)]}
-        if task == "classification":
-            models[name]["macro_f1"] = 0.321
+    trained, classes = ("pretrained", "random"), task == "classification"
+    row = {"train_loss": 0.4, "validation_loss": 0.5, "score": 0.7}
+    of_training = {"seeds": [0.5] * seeds, "curves": [{"epoch": e} | row for e in (1, 2)]}
+    models = {
+        name: {"folds": [0.5 + i, 0.6 + i], "mean": 0.55 + i, "spread": 0.07}
+        | {part: measured(0.5 + i / 10) for part in parts}
+        | (of_training if name in trained else {})
+        | ({"macro_f1": 0.321} if classes else {})
+        for i, name in enumerate((*trained, "tfidf_ridge"))
+    }
     shown = {"true": [0.0, 1.0], **{n: [0.1, 0.9] for n in models}}
-    if task == "classification":
+    if classes:
         shown = {"classes": ["<b>a", "b"], **{n: [[3, 1], [0, 4]] for n in models}}
-    data = {"source": {"kind": kind}, "task": task, "examples": 40, "words": 900}
+    sizes = {"examples": 40, "groups": groups}
+    data = sizes | {"source": {"kind": kind}, "task": task, "words": 900, "folds": [20, 20]}
     content = {
-        "run": "base",
-        "task": task,
-        "score": "rmse" if task == "regression" else "accuracy",
+        **{"run": "base", "task": task, "score": "accuracy" if classes else "rmse"},
         "confidence": 0.95,
-        "data": data | {"groups": groups, "splits": {"train": 30, "test": 10}, "folds": [20, 20]},
-        "parts": {part: {"examples": 40, "groups": groups} for part in parts},
+        "data": data | {"splits": {"train": 30, "test": 10}},
+        "parts": dict.fromkeys(parts, sizes),
         "models": models,
         "differences": [
             {"model": "pretrained", "beside": "random", **{p: measured(-0.1) for p in parts}}

@@ -11,14 +11,14 @@ import report_artefacts as made
 import yaml
 from asked_project import (
     CONFIG,
+    DOCUMENTS,
     LENGTH,
-    copied,
-    lines,
-    new_project,
+    ODD,
+    TEXTS,
     the_run,
+    trained,
     write_project,
     write_state,
-    write_training,
 )
 
 from mlm.asking.asking import Question, ask
@@ -30,6 +30,7 @@ from mlm.config.problems import merged
 from mlm.config.resolution import resolve, run_section
 from mlm.corpus.file_patterns import used_settings
 from mlm.foundations.artefacts import write_artefact
+from mlm.foundations.atomic import write_json
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.samples.document_spans import TrainSplit, holes_of, merged_spans
@@ -44,33 +45,7 @@ from mlm.training.artefacts import WithoutDocuments
 from mlm.training.branching import first_difference
 from mlm.training.model_card import model_card
 
-TEXTS = list(lines(260))
-PLANTED = "Of the zebra and the quagga no message has spoken."
-DOCUMENTS = {
-    "one": [*TEXTS[:100], PLANTED],
-    "two": TEXTS[100:200],
-    "validation": TEXTS[200:230],
-    "test": TEXTS[230:260],
-}
 COMMAND = "snakemake --cores 2"
-
-
-@pytest.fixture(scope="module")
-def made_project(tmp_path_factory):
-    with new_project(tmp_path_factory, "forgotten") as place:
-        write_project(DOCUMENTS)
-    return place
-
-
-@pytest.fixture
-def project(made_project, tmp_path, monkeypatch):
-    """A copy in the working directory, which a test may edit; nothing was trained there."""
-    return copied(made_project, tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def unedited(made_project, monkeypatch):
-    monkeypatch.chdir(made_project)
 
 
 def train_split(settings) -> TrainSplit:
@@ -86,10 +61,6 @@ def found(*forget):
     return holes_of("without", forget, train_split(resolve(CONFIG)))
 
 
-def stored() -> np.ndarray:
-    return spread_samples(Manifest.read("results/manifests/train.json")).input_ids
-
-
 def encoded(*texts) -> list[int]:
     encoder = Encoder.load("results/tokenizer/tokenizer.json")
     return [i for ids in encoder.encode(texts) for i in ids]
@@ -99,15 +70,16 @@ def encoded(*texts) -> list[int]:
     "what, texts",
     [
         ("document:0", TEXTS[:1]),
-        ("document:100", [PLANTED]),
+        ("document:100", [ODD]),
         ("document:200", TEXTS[199:200]),
-        ("pattern:zebra and .* quagga", [PLANTED]),
+        ("pattern:womanly .* as men", [ODD]),
         ("pattern:(?i)FELLOW-CITIZENS", [t for t in TEXTS[:200] if "fellow-citizens" in t.lower()]),
         ("file:data/two.txt", TEXTS[100:200]),
     ],
 )
 def test_a_hole_is_as_long_as_the_documents_and_where_they_are(unedited, what, texts):
-    ids, holes = stored(), found(what)
+    ids = spread_samples(Manifest.read("results/manifests/train.json")).input_ids
+    holes = found(what)
     taken = [int(i) for sample, begin, end in holes.holes for i in ids[sample, begin:end]]
     assert texts and taken == encoded(*texts)
     assert (holes.documents, holes.tokens) == (len(texts), len(taken))
@@ -249,13 +221,6 @@ def late_document() -> str:
     return max((f"document:{n}" for n in range(0, 200, 9)), key=first_of)
 
 
-def trained():
-    settings = resolve(CONFIG)
-    run, files = the_run(settings)
-    write_training(run, files, run_section(settings, "base", "pretraining")["masking"])
-    return run, files
-
-
 def test_the_first_step_and_the_last_state_before_it_are_named(project):
     what = late_document()
     first = first_of(what)
@@ -280,28 +245,20 @@ def test_the_first_step_and_the_last_state_before_it_are_named(project):
 def test_without_an_early_state_the_run_begins_anew(project):
     what = late_document()
     run, files = trained()
-    write_state(run, files, first_of(what))
+    marker = write_state(run, files, first_of(what))
     answer = asked_to_forget(what)
-    assert answer.go_on_from is None
-    assert (
-        f"No saved state is from before that (states that are left: {first_of(what)})"
-        in forgetting_in_words(answer)
-    )
-    assert "continue_from" not in answer.configuration
-
-
-def test_states_of_other_code_are_not_offered(project):
-    what = late_document()
-    run, files = trained()
-    place = write_state(run, files, first_of(what) - 1)
-    content = json.loads(place.read_text())
+    assert answer.go_on_from is None and "continue_from" not in answer.configuration
+    words = f"No saved state is from before that (states that are left: {first_of(what)})"
+    assert words in forgetting_in_words(answer)
+    # Nor is a state of other code offered.
+    content = json.loads(marker.read_text())
+    shutil.rmtree(marker.parent)
     content["basis"]["code"]["mlm.training.optimisation"] = "0" * 16
-    place.write_text(json.dumps(content))
+    write_json(marker.parents[1] / f"step-{first_of(what) - 1:08d}" / "complete.json", content)
     answer = asked_to_forget(what)
     assert answer.states == () and answer.go_on_from is None
-    assert "The code that trains was edited since the states were saved" in forgetting_in_words(
-        answer
-    )
+    words = "The code that trains was edited since the states were saved"
+    assert words in forgetting_in_words(answer)
 
 
 @pytest.mark.parametrize("damage", [b"", b"weights", None])
@@ -342,18 +299,14 @@ def test_what_no_step_uses_needs_no_other_run(project):
 def with_holes(*forget):
     """The configuration with a run that forgets, and its holes."""
     config = merged(CONFIG, {"runs": {"base": {}, "less": {"pretraining": {"forget": [*forget]}}}})
-    holes_of("less", forget, train_split(resolve(config))).write(_made("results/holes/less.json"))
+    Path("results/holes").mkdir(parents=True, exist_ok=True)
+    holes_of("less", forget, train_split(resolve(config))).write("results/holes/less.json")
     return config
-
-
-def _made(path: str) -> str:
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def test_a_passage_that_was_left_out_says_so(project):
     config = with_holes("document:100")
-    answer = ask(Question(PLANTED, resolve(config), "less"))
+    answer = ask(Question(ODD, resolve(config), "less"))
     assert [part.left_out for p in answer.passages for part in p.parts] == [True] * len(
         answer.passages[0].parts
     )
@@ -362,7 +315,7 @@ def test_a_passage_that_was_left_out_says_so(project):
     with pytest.raises(MlmError, match="No step of run less uses a passage of the answer"):
         chosen_uses(answer)
     # Its neighbours in the same samples are shown as ever, and so is it by the other run.
-    for sentence, run in ((TEXTS[99], "less"), (PLANTED, "base")):
+    for sentence, run in ((TEXTS[99], "less"), (ODD, "base")):
         other = ask(Question(sentence, resolve(config), run))
         assert any(part.uses for part in other.passages[0].parts)
         assert "left out" not in in_words(other)
@@ -381,10 +334,10 @@ def test_holes_of_another_list_are_refused(project):
     config = with_holes("document:100")
     config["runs"]["less"]["pretraining"]["forget"] = ["document:99"]
     with pytest.raises(MlmError, match=r"less\.json: was made from another list"):
-        ask(Question(PLANTED, resolve(config), "less"))
+        ask(Question(ODD, resolve(config), "less"))
     Path("results/holes/less.json").unlink()
     with pytest.raises(MlmError, match=r"less\.json: not there yet"):
-        ask(Question(PLANTED, resolve(config), "less"))
+        ask(Question(ODD, resolve(config), "less"))
 
 
 @pytest.mark.parametrize(

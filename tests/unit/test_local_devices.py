@@ -27,27 +27,26 @@ def test_a_tpu_is_found_where_there_is_vfio_and_no_accel(tmp_path, generation):
     assert generation in local_tpu(root, {})
 
 
-def test_the_accel_nodes_of_nvidias_driver_are_no_tpu(tmp_path):
-    root = machine(tmp_path, [("0x10de", "0x2330")], ["accel/accel0", "accel0", "nvidia0"])
+@pytest.mark.parametrize(
+    "pci, nodes, gpu",
+    [
+        ([("0x10de", "0x2330")], ["accel/accel0", "accel0", "nvidia0"], "/dev/nvidia0"),
+        # Every machine of Google's cloud has its network card and disk, and may have /dev/vfio.
+        ([("0x1ae0", "0x0042"), ("0x1ae0", "0x001f")], ["vfio/vfio"], None),
+        ([], [], None),
+    ],
+    ids=["NVIDIA's accel nodes", "Google's network card and disk", "no devices"],
+)
+def test_what_is_no_tpu_is_none(tmp_path, pci, nodes, gpu):
+    root = machine(tmp_path, pci, nodes)
     assert local_tpu(root, {}) is None
-    assert local_gpu(root, {}) == "/dev/nvidia0"
-
-
-def test_googles_network_card_and_disk_are_no_tpu(tmp_path):
-    """Every machine of its cloud has them, and may have /dev/vfio."""
-    root = machine(tmp_path, [("0x1ae0", "0x0042"), ("0x1ae0", "0x001f")], ["vfio/vfio"])
-    assert local_tpu(root, {}) is None
+    assert local_gpu(root, {}) == gpu
 
 
 @pytest.mark.parametrize("name", ["TPU_NAME", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_ID"])
 def test_a_tpu_is_found_by_what_its_image_sets(tmp_path, name):
     assert name in local_tpu(tmp_path, {name: "0"})
     assert local_tpu(tmp_path, {name: ""}) is None
-
-
-def test_a_machine_without_devices_has_none(tmp_path):
-    assert local_tpu(tmp_path, {}) is None
-    assert local_gpu(tmp_path, {}) is None
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])

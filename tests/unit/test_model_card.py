@@ -54,19 +54,21 @@ def test_the_card_says_which_packages_its_example_needs(family, said, unsaid):
     assert said in text and unsaid not in text
 
 
-def test_random_weights_are_said_only_of_a_model_that_begins_with_them():
+@pytest.mark.parametrize(
+    "changes, words, said",
+    [
+        ({"initialisation": {"embeddings": "random"}}, "trained from random weights", True),
+        ({"initialisation": {"embeddings": "cooccurrence"}}, "trained from random weights", False),
+        ({"deterministic": None}, ", not the same bits in every run |", False),
+        ({"deterministic": True}, ", not the same bits in every run |", False),
+        ({"deterministic": False}, ", not the same bits in every run |", True),
+    ],
+)
+def test_random_weights_and_kernels_that_are_not_deterministic_are_said(changes, words, said):
     training = made.training("base")
-    for embeddings, random in (("random", True), ("cooccurrence", False)):
-        initialisation = training.initialisation | {"embeddings": embeddings}
-        text = model_card(replace(training, initialisation=initialisation), corpus="embedded")
-        assert ("trained from random weights" in text) == random
-
-
-def test_the_card_says_that_a_gpus_kernels_were_not_deterministic():
-    training = made.training("base")
-    for deterministic, said in ((None, False), (True, False), (False, True)):
-        text = model_card(replace(training, deterministic=deterministic), corpus="embedded")
-        assert (", not the same bits in every run |" in text) == said
+    if "initialisation" in changes:
+        changes = {"initialisation": training.initialisation | changes["initialisation"]}
+    assert (words in model_card(replace(training, **changes), corpus="embedded")) == said
 
 
 def test_words_for_the_corpus_cannot_break_the_header(tmp_path):

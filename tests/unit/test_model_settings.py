@@ -38,9 +38,15 @@ def test_a_config_file_is_not_overridden_by_defaults(config_file):
 
 
 def test_a_run_with_a_config_file_leaves_the_other_runs_their_sizes(config_file):
-    runs = {"other": {"model": {"config_file": str(config_file)}}}
-    assert model({}, "other", **runs)["config"] == {}
-    assert model({}, "base", **runs)["config"]["hidden_size"] == 128
+    """What is set beside the file is honoured though it equals the default."""
+    file, size = {"config_file": str(config_file)}, {"config": {"hidden_size": 128}}
+    for own, of_all, expected in (
+        (file, {}, {}),
+        (file | size, {}, {"hidden_size": 128}),
+        (file, size, {"hidden_size": 128}),
+    ):
+        assert model(of_all, "other", other={"model": own})["config"] == expected
+        assert model(of_all, "base", other={"model": own})["config"]["hidden_size"] == 128
 
 
 def test_an_edited_config_file_is_another_model(config_file):
@@ -50,8 +56,11 @@ def test_an_edited_config_file_is_another_model(config_file):
     assert model(section) != before
 
 
-def test_a_null_field_is_left_to_the_family():
+def test_a_null_field_is_left_to_the_family_and_deberta_may_have_no_token_types():
     assert "hidden_size" not in model({"config": {"hidden_size": None}})["config"]
+    deberta = {"family": "deberta", "initialisation": {"attention": "standard"}}
+    found = model(deberta | {"config": {"type_vocab_size": 0}})
+    assert found["config"]["type_vocab_size"] == 0
 
 
 @pytest.mark.parametrize(
@@ -60,6 +69,8 @@ def test_a_null_field_is_left_to_the_family():
         ("{", "is not readable as JSON"),
         ("[]", "names no model_type"),
         ('{"model_type": "gpt2"}', "'gpt2' is not a masked language model"),
+        ('{"model_type": "bert", "is_decoder": true}', "is_decoder: True makes another kind of"),
+        ('{"model_type": "bert", "x": ' + "[" * 5000 + "]" * 5000 + "}", "nested too deeply"),
         ('{"model_type": "bert", "hidden_size": 5, "num_attention_heads": 2}', "do not divide"),
     ],
 )
@@ -96,14 +107,6 @@ def test_fields_that_no_model_can_have_are_named(config, problem):
         model({"config": config})
 
 
-def test_deberta_may_have_no_token_types():
-    initialisation = {"attention": "standard"}
-    found = model(
-        {"family": "deberta", "config": {"type_vocab_size": 0}, "initialisation": initialisation}
-    )
-    assert found["config"]["type_vocab_size"] == 0
-
-
 def test_a_config_file_that_is_no_regular_file_is_refused_unread(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):
@@ -111,38 +114,10 @@ def test_a_config_file_that_is_no_regular_file_is_refused_unread(tmp_path):
             model({"config_file": str(path)})
 
 
-def test_a_config_file_nested_too_deeply_is_refused(tmp_path):
-    file = tmp_path / "deep.json"
-    file.write_text('{"model_type": "bert", "x": ' + "[" * 5000 + "]" * 5000 + "}")
-    with pytest.raises(ConfigError, match="nested too deeply"):
-        model({"config_file": str(file)})
-
-
-def test_what_is_set_beside_a_config_file_is_honoured_though_it_equals_the_default(
-    config_file,
-):
-    section = {"config_file": str(config_file), "config": {"hidden_size": 128}}
-    assert model(section)["config"] == {"hidden_size": 128}
-    of_run = {"other": {"model": section}}
-    assert model({}, "other", **of_run)["config"] == {"hidden_size": 128}
-    # Set for all runs, and the file for one of them.
-    of_run = {"other": {"model": {"config_file": str(config_file)}}}
-    assert model({"config": {"hidden_size": 128}}, "other", **of_run)["config"] == {
-        "hidden_size": 128
-    }
-
-
 def test_a_family_that_contradicts_the_config_file_is_refused(config_file):
     with pytest.raises(ConfigError, match=r"model\.family: roberta is set, but the model_type of"):
         model({"config_file": str(config_file), "family": "roberta"})
     assert model({"config_file": str(config_file), "family": "bert"})
-
-
-def test_a_config_file_of_a_decoder_is_refused(tmp_path):
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps({"model_type": "bert", "is_decoder": True}))
-    with pytest.raises(ConfigError, match="is_decoder: True makes another kind of model"):
-        model({"config_file": str(path)})
 
 
 @pytest.mark.parametrize("family", sorted(REFUSED_FAMILIES))
