@@ -84,6 +84,6 @@ def test_shards_in_a_bucket_are_not_published():
     places = {"train": "gs://b/train", "validation": "data/v", "test": "data/t"}
     found = problems({"dataset": "me/d"}, shards={"source": "prebuilt", "prebuilt": places})
     assert found == [
-        "publish.dataset: the train shards are in gs://b/train; only shards on a local disk can "
-        "be published. Set it to null, or copy them to this machine"
+        "publish.dataset: the train shards are in gs://b/train; set it to null, or copy them to "
+        "this machine"
     ]

@@ -20,10 +20,10 @@ from mlm.check.check import (
     check,
     in_time,
     judge_machine,
+    own_updates,
     show,
     stages_of_run,
     together,
-    updates,
 )
 from mlm.check.rehearsal import Size, Stage, Steps, rehearse_data
 from mlm.config.resolution import resolve
@@ -131,11 +131,11 @@ def test_models_and_kept_states_are_counted(keep, states):
 
 def test_updates_follow_from_what_the_configuration_and_the_corpus_say():
     epochs = run_in(resolve({"pretraining": {"epochs": 2}}))
-    assert updates(epochs, SIZES, 64) == 1172
-    assert updates(epochs, None, 64) is None
-    assert updates(run_in(resolve({})), None, 64) == 2400
+    assert own_updates(epochs, SIZES, 64) == 1172
+    assert own_updates(epochs, None, 64) is None
+    assert own_updates(run_in(resolve({})), None, 64) == 2400
     with pytest.raises(MlmError, match="one step takes 40,000 samples"):
-        updates(epochs, SIZES, 40_000)
+        own_updates(epochs, SIZES, 40_000)
 
 
 def test_a_step_s_time_is_that_of_all_steps_and_runs_side_by_side_share_the_clock():

@@ -381,7 +381,7 @@ def test_shards_without_text_forget_no_document(project):
                     "prebuilt": dict.fromkeys(("train", "validation", "test"), "there"),
                 },
             },
-            "runs.less: pretraining.forget: shards.source: prebuilt, whose shards came without",
+            "runs.less: pretraining.forget: prebuilt shards have no text",
         ),
     ],
 )

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from mlm.config import configuration
-from mlm.config.families import FAMILIES, REFUSED_FAMILIES, engine_for
+from mlm.config.families import REFUSED_FAMILIES, TENSORFLOW_FAMILIES, engine_for
 from mlm.config.resolution import model_of_run, resolve
 from mlm.foundations.errors import ConfigError
 
@@ -28,7 +28,7 @@ def config_file(tmp_path):
 def test_the_families_are_those_of_the_pinned_transformers():
     from transformers.models.auto.modeling_tf_auto import TF_MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-    assert {*FAMILIES, *REFUSED_FAMILIES} == set(TF_MODEL_FOR_MASKED_LM_MAPPING_NAMES)
+    assert {*TENSORFLOW_FAMILIES, *REFUSED_FAMILIES} == set(TF_MODEL_FOR_MASKED_LM_MAPPING_NAMES)
 
 
 def test_a_config_file_is_not_overridden_by_defaults(config_file):

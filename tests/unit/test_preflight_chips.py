@@ -51,16 +51,15 @@ def test_a_grid_counts_its_chips():
 def test_the_estimate_gives_a_replica_its_share_of_the_chip():
     found = estimate(
         CHIPS["v3"],
-        flops=123e12,
+        flops=61.5e12,
         bytes_accessed=900e9,
         replicas=8,
         chips=4,
         steps=10,
-        utilisation=(0.25, 0.5),
         collectives=[],
     )
-    # Two replicas on a chip have half its peak each: 2 s at the peak.
-    assert found.step_seconds == (4.0, 8.0)
-    assert found.run_seconds == (40.0, 80.0)
+    # Two replicas on a chip have half its peak each: 1 s at the peak.
+    assert found.step_seconds == (1.667, 5.0)
+    assert found.run_seconds == (16.67, 50.0)
     assert found.bandwidth_seconds == 2.0
     assert found.collective_seconds == 0.0

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlm.config.families import FAMILIES
+from mlm.config.families import TENSORFLOW_FAMILIES
 from mlm.foundations.framework import tf, tf_keras
 from mlm.training.in_tensorflow.model import build_model, gelu
 from mlm.training.in_tensorflow.optimizers import AdamW
@@ -83,7 +83,7 @@ def test_adamw_in_one_kernel_makes_the_updates_of_keras():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TENSORFLOW_FAMILIES)
 def test_a_step_of_every_family_can_be_traced(family):
     """Also of those whose code branches on tensors."""
     from transformers import AutoConfig

@@ -22,15 +22,11 @@ def estimate(
     chips: int,
     steps: int,
     collectives: list[Collective],
-    utilisation: tuple[float, float] = UTILISATION,
 ) -> Estimate:
-    """The range for a step of `flops` operations and `collectives` on each replica.
-
-    `utilisation` is the (low, high) share of the chip's bf16 peak.
-    """
+    """The range for a step of `flops` operations and `collectives` on each replica."""
     share = chips / replicas  # of a chip that one replica has
     at_peak = flops / (facts.bf16_flops * share)
-    seconds = [at_peak / used for used in reversed(utilisation)]
+    seconds = [at_peak / used for used in reversed(UTILISATION)]
     sent = sum(bytes_sent(each, facts.replicas_per_chip) for each in collectives)
     return Estimate(
         step_seconds=tuple(map(_rounded, seconds)),
@@ -38,7 +34,7 @@ def estimate(
         bandwidth_seconds=_rounded(bytes_accessed / (facts.hbm_bytes_per_second * share)),
         collective_seconds=_rounded(sent / facts.interconnect_bytes_per_second),
         steps=steps,
-        utilisation=utilisation,
+        utilisation=UTILISATION,
     )
 
 

@@ -119,7 +119,7 @@ def timed_steps(
     return steps
 
 
-def updates(run: RunConfiguration, sizes: dict[str, Size] | None, batch: int) -> int | None:
+def own_updates(run: RunConfiguration, sizes: dict[str, Size] | None, batch: int) -> int | None:
     """Updates that `run` makes, less those that another run has made for it.
 
     None if that depends on a size that is not known. `batch` is the global batch. Raises MlmError
@@ -151,7 +151,7 @@ def stages_of_run(
     on_host = steps.kind == "cpu"
     trained_mb = memory_of_training(settings, run.name, train, steps.replicas, on_host)
     evaluated_mb = memory_of_evaluation(settings, run.name, train, test)
-    number = updates(run, sizes, steps.batch)
+    number = own_updates(run, sizes, steps.batch)
     if number is None:
         return [Stage(names[0], memory_mb=trained_mb), Stage(names[1], memory_mb=evaluated_mb)]
     checkpoint, saves = section.checkpoint, math.ceil(number / section.checkpoint.every)

@@ -86,8 +86,8 @@ class Configuration(Section):
             ]
         if self.publish.dataset and self.shards.source == "prebuilt":
             problems += [
-                f"publish.dataset: the {split} shards are in {place}; only shards on a local disk "
-                "can be published. Set it to null, or copy them to this machine"
+                f"publish.dataset: the {split} shards are in {place}; set it to null, or copy them "
+                "to this machine"
                 for split in SPLITS
                 if (place := getattr(self.shards.prebuilt, split)) and "://" in place
             ]
@@ -144,8 +144,8 @@ class Configuration(Section):
         problems += self.finetune.contradictions_with(run.model.model_type)
         if run.pretraining.forget and self.shards.source == "prebuilt":
             problems.append(
-                "pretraining.forget: shards.source: prebuilt, whose shards came without text, so "
-                "that no document can be found in them. Set forget to [], or shards.source: corpus"
+                "pretraining.forget: prebuilt shards have no text to find documents in. Set it to "
+                "[], or shards.source: corpus"
             )
         engine = engine_for(run.pretraining.engine, run.model.model_type)
         if engine == "tensorflow" and (several := self.accelerator.several()):

@@ -75,14 +75,12 @@ class Evaluation(Section):
             ),
             (
                 replaced <= 0,
-                "evaluation: mask_token and random_token are both 0, so that the model would be "
-                "shown every token that it is to predict; at least one must be more",
+                "evaluation: mask_token and random_token are both 0; at least one must be more",
             ),
             *(
                 (
                     first == second,
-                    f"evaluation.minimal_pairs: {first!r} is on both sides of a pair, so that "
-                    "nothing is compared; change one, or leave the pair out",
+                    f"evaluation.minimal_pairs: {first!r} is on both sides of a pair; change one",
                 )
                 for first, second in self.minimal_pairs
             ),

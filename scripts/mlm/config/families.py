@@ -14,7 +14,7 @@ ROBERTA_FAMILY = (
 #: Every model_type whose TensorFlow masked language model, in the pinned transformers, exports to
 #: weights that PyTorch opens with the same logits. Held here since the import of transformers'
 #: own list takes longer than all other checks.
-FAMILIES = (
+TENSORFLOW_FAMILIES = (
     *("albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "flaubert"),
     *("layoutlm", "longformer", "mobilebert", "mpnet", "rembert", "roberta"),
     *("roberta-prelayernorm", "roformer", "xlm", "xlm-roberta"),
@@ -56,7 +56,7 @@ def engine_for(asked: str, family: str) -> str:
     """The engine that trains a family where `pretraining.engine` says `asked`."""
     if asked != "auto":
         return asked
-    return "jax" if family in JAX_FAMILIES and family not in FAMILIES else "tensorflow"
+    return "jax" if family in JAX_FAMILIES and family not in TENSORFLOW_FAMILIES else "tensorflow"
 
 
 def unfit_family(family: str, asked: str = "auto") -> str | None:
@@ -65,7 +65,7 @@ def unfit_family(family: str, asked: str = "auto") -> str | None:
     if family in REFUSED_FAMILIES:
         return f"{family!r} is not supported: {REFUSED_FAMILIES[family]}; choose another"
     engine = engine_for(asked, family)
-    trained = {"jax": JAX_FAMILIES, "tensorflow": FAMILIES}
+    trained = {"jax": JAX_FAMILIES, "tensorflow": TENSORFLOW_FAMILIES}
     if family in trained[engine]:
         return None
     if other := [name for name, families in trained.items() if family in families]:
@@ -73,7 +73,7 @@ def unfit_family(family: str, asked: str = "auto") -> str | None:
             f"{family!r} is not trained by pretraining.engine: {engine}; set it to {other[0]}, or "
             f"choose one of {', '.join(trained[engine])}"
         )
-    known = sorted({*FAMILIES, *JAX_FAMILIES})
+    known = sorted({*TENSORFLOW_FAMILIES, *JAX_FAMILIES})
     close = difflib.get_close_matches(str(family), known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
     return f"{family!r} is not a masked language model that is trained here; {hint}"

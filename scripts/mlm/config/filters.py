@@ -244,8 +244,7 @@ class CorpusFilters(Section):
         if self.near_duplicates.enabled and not self.deduplicate:
             problems.append(
                 "corpus.filters: near_duplicates.enabled: true, but deduplicate: false would keep"
-                " exact duplicates, which are near-duplicates as well. Set both to true, or"
-                " near_duplicates.enabled to false"
+                " exact duplicates. Set both to true, or near_duplicates.enabled to false"
             )
         low, high = self.min_characters, self.max_characters
         if high is not None and high < low:

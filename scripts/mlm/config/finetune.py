@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mlm.config.families import FAMILIES, JAX_FAMILIES
+from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
 from mlm.config.fields import (
     BelowOne,
     Confidence,
@@ -96,14 +96,13 @@ class Finetune(Section):
                 return ["finetune.data.file: missing; name the CSV file with your examples"]
         elif self.task != "regression":
             return [
-                f"finetune.task: {self.task} needs data of its own; set finetune.data.source: csv. "
-                "The embedded task, the year of a passage, is a regression"
+                f"finetune.task: {self.task} needs data of its own; set finetune.data.source: csv"
             ]
         return []
 
     def contradictions_with(self, family: str) -> list[str]:
         """Why a model that is trained here is not fine-tuned; nothing of one that is not."""
-        if not self.enabled or family in JAX_FAMILIES or family not in FAMILIES:
+        if not self.enabled or family in JAX_FAMILIES or family not in TENSORFLOW_FAMILIES:
             return []
         return [
             f"finetune.enabled: {family!r} is not fine-tuned here; choose one of "

@@ -68,9 +68,8 @@ def _identical(runs: Mapping[str, Overrides], seed: int) -> list[str]:
         del pretraining["checkpoint"]
         alike.setdefault(json.dumps(settings, sort_keys=True, default=str), []).append(name)
     return [
-        f"runs: {', '.join(map(printable, names))} have the same settings, so that one model "
-        f"would be trained {len(names)} times; keep one of them. The runs of several overlays are "
-        "added up"
+        f"runs: {', '.join(map(printable, names))} have the same settings; keep one of them. The "
+        "runs of several overlays are added up"
         for names in alike.values()
         if len(names) > 1
     ]

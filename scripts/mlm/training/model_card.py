@@ -5,7 +5,7 @@ from typing import Any
 
 from huggingface_hub import CardData, EvalResult, ModelCardData
 
-from mlm.config.families import FAMILIES
+from mlm.config.families import TENSORFLOW_FAMILIES
 from mlm.training.artefacts import Training, WithoutDocuments
 
 #: The corpus on a card if the configuration names no more than its kind.
@@ -131,7 +131,7 @@ def _use(training: Training, prompt: str | None, place: str) -> list[str]:
 def needed_packages(family: str) -> str:
     """The packages that a card's example needs for a model of the family, in words."""
     needed = "This needs PyTorch: `pip install torch transformers`."
-    if family in FAMILIES:
+    if family in TENSORFLOW_FAMILIES:
         return f"{needed} With transformers 4, TensorFlow and tf-keras do as well."
     return f"{needed} transformers has no TensorFlow class for {family}."
 
