@@ -68,7 +68,7 @@ def write_default_tokenizer(corpus: Path, directory: Path) -> None:
     from mlm.config.resolution import resolve
     from mlm.config.tokenizer import Tokenizer
     from mlm.corpus.split_documents import SplitDocuments
-    from mlm.tokenizer.tokenizer_files import tokenizer_files, write_tokenizer
+    from mlm.tokenizer.tokenizer_files import write_tokenizer
     from mlm.tokenizer.training import train_tokenizer
 
     sampled = {"tokenizer": {"max_training_bytes": 5_000_000}}
@@ -76,7 +76,7 @@ def write_default_tokenizer(corpus: Path, directory: Path) -> None:
     settings = Tokenizer.of_param(config["tokenizer"])
     special = settings.special_tokens.model_dump()
     trained = train_tokenizer(SplitDocuments.of_files([corpus]), settings)
-    write_tokenizer(directory, tokenizer_files(trained.tokenizer, special, None))
+    write_tokenizer(directory, trained.tokenizer, special, None)
 
 
 def run_shards(corpus: Path, directory: Path) -> dict:

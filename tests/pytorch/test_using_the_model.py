@@ -19,7 +19,7 @@ from mlm.config.families import JAX_FAMILIES, TENSORFLOW_FAMILIES
 from mlm.finetuning.finetuned_card import finetuned_card
 from mlm.finetuning.sequence_model import sequence_model
 from mlm.foundations.atomic import write_weights
-from mlm.tokenizer.tokenizer_files import tokenizer_files
+from mlm.tokenizer import tokenizer_files
 from mlm.training.model_card import model_card
 
 pytestmark = pytest.mark.slow
@@ -86,8 +86,7 @@ def test_modernbert_is_opened_and_turned_to_onnx_too(tmp_path):
 def export_tokenizer(place: Path) -> None:
     """The tokenizer's files beside a model, as pretraining writes them."""
     tokenizer = json.loads(write_tokenizer(place).read_text())
-    for name, content in tokenizer_files(tokenizer, SPECIAL, None, LENGTH).items():
-        (place / name).write_text(content)
+    tokenizer_files.write_tokenizer(place, tokenizer, SPECIAL, None, LENGTH)
 
 
 def card_of_family(place: Path, family: str) -> str:

@@ -1,6 +1,7 @@
 """The JSON files that the jobs of a fine-tuning write before metrics.json."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
@@ -15,21 +16,11 @@ class ExampleSource:
 
 
 @dataclass(frozen=True)
-class TargetSummary:
-    """The targets of a regression."""
-
-    mean: float
-    standard_deviation: float
-    lowest: float
-    highest: float
-
-
-@dataclass(frozen=True)
 class ExampleData:
     """The examples of a fine-tuning: `splits` of pretraining and `classes` by their examples.
 
-    `folds` are the folds' sizes; `target` is that of a regression, `classes` of a
-    classification.
+    `folds` are the folds' sizes; `target` are mean, standard_deviation, lowest and highest of a
+    regression.
     """
 
     task: str
@@ -39,29 +30,13 @@ class ExampleData:
     words: int
     splits: dict[str, int]
     folds: list[int]
-    target: TargetSummary | None = field(default=None, metadata=OPTIONAL)
+    target: dict[str, float] | None = field(default=None, metadata=OPTIONAL)
     classes: dict[str, int] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True)
 class ExamplesSummary(ExampleData, Artefact):
     """The summary beside the table of examples."""
-
-
-@dataclass(frozen=True)
-class LearnedAndHeldOut:
-    """Numbers of examples."""
-
-    learned: int
-    held_out: int
-
-
-@dataclass(frozen=True)
-class Device:
-    """The devices that trained a fold."""
-
-    platform: str
-    count: int
 
 
 @dataclass(frozen=True)
@@ -79,15 +54,16 @@ class TrainingRecord:
 
 @dataclass(frozen=True)
 class FoldRecord(Artefact):
-    """A fold of one start."""
+    """A fold of one start: numbers of `examples` learned and held_out, platform and count of the
+    `device`."""
 
     run: str
     start: str
     fold: int
     task: str
-    examples: LearnedAndHeldOut
+    examples: dict[str, int]
     truncated: int
-    device: Device
+    device: dict[str, Any]
     precision: str
     trainings: list[TrainingRecord]
 

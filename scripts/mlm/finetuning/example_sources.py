@@ -17,7 +17,7 @@ from pathlib import Path
 
 from mlm.config.finetune import Finetune, FinetuneData
 from mlm.corpus.embedded import address_of, paragraphs, speeches, speeches_by_split
-from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary, TargetSummary
+from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary
 from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.tables import Example, write_examples
 from mlm.foundations.digests import file_sha256
@@ -47,12 +47,12 @@ def write_data(
     target = classes = None
     if task == "regression":
         targets = [float(e.target) for e in examples]
-        target = TargetSummary(
-            mean=round(statistics.fmean(targets), 6),
-            standard_deviation=round(statistics.pstdev(targets), 6),
-            lowest=min(targets),
-            highest=max(targets),
-        )
+        target = {
+            "mean": round(statistics.fmean(targets), 6),
+            "standard_deviation": round(statistics.pstdev(targets), 6),
+            "lowest": min(targets),
+            "highest": max(targets),
+        }
     else:
         classes = dict(sorted(Counter(e.target for e in examples).items()))
     ExamplesSummary(

@@ -89,19 +89,12 @@ class ShownPredictions:
 
 
 @dataclass(frozen=True)
-class FinetuningDigests:
-    """The sha256 of the table of examples, and of the best fold's weights."""
-
-    examples: str
-    model: str
-
-
-@dataclass(frozen=True)
 class Finetuning(Artefact):
     """metrics.json: every fold of every start together, beside the baseline.
 
     `models` are pretrained, random and tfidf_ridge; `score` is rmse or accuracy; `settings` are
-    those of section `finetune`, as they were in force.
+    those of section `finetune`, as they were in force, and `digests` the sha256 of the table of
+    examples and of the best fold's weights.
     """
 
     format_version: int = field(default=2, kw_only=True)
@@ -118,5 +111,5 @@ class Finetuning(Artefact):
     verdicts: list[Verdict]
     baseline: list[RidgeChoice]
     settings: dict
-    digests: FinetuningDigests
+    digests: dict[str, str]
     packages: dict[str, str]

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
-from mlm.finetuning.artefacts import Device, FoldRecord, LearnedAndHeldOut, TrainingRecord
+from mlm.finetuning.artefacts import FoldRecord, TrainingRecord
 from mlm.finetuning.fold_engine import Fold, loss_and_score
 from mlm.finetuning.tables import EpochRow, Prediction, write_history, write_predictions
 from mlm.foundations.code_digests import code_digests
@@ -89,9 +89,9 @@ def finetune_fold(
     FoldRecord(
         *names,
         task=section.task,
-        examples=LearnedAndHeldOut(len(fold.train), len(fold.test)),
+        examples={"learned": len(fold.train), "held_out": len(fold.test)},
         truncated=fold.truncated,
-        device=Device(fold.devices.kind, fold.devices.replicas),
+        device={"platform": fold.devices.kind, "count": fold.devices.replicas},
         precision=fold.devices.precision,
         trainings=[_training_record(section.task, own, found) for own, found in trainings],
     ).write(f"{directory}/fold.json")

@@ -18,7 +18,6 @@ from mlm.finetuning.finetuning_metrics import (
     NAMES,
     CurvePoint,
     Finetuning,
-    FinetuningDigests,
     ModelScores,
     PartSize,
     ScoreDifference,
@@ -82,7 +81,10 @@ def write_results(
         data=ExampleData(**{f.name: getattr(summary, f.name) for f in fields(ExampleData)}),
         baseline=RidgeRecord.read(Path(ridge).with_suffix(".json")).chosen,
         settings=settings,
-        digests=FinetuningDigests(file_sha256(examples), file_sha256(best / "model.safetensors")),
+        digests={
+            "examples": file_sha256(examples),
+            "model": file_sha256(best / "model.safetensors"),
+        },
         packages={p: v for p in _PACKAGES if (v := installed_version(p)) is not None},
     )
     directory = Path(directory)

@@ -6,7 +6,6 @@ project. No code that comes with a tokenizer is ever run.
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 from mlm.config.families import ROBERTA_FAMILY
 from mlm.config.fields import is_commit
@@ -30,15 +29,6 @@ SOURCE_FILES = (
 )
 
 
-class Ready(NamedTuple):
-    """A tokenizer.json's content, the five special tokens' texts by name, and the longest
-    input it was made for (None: unknown)."""
-
-    tokenizer: dict
-    special_tokens: dict[str, str | None]
-    model_max_length: int | None
-
-
 def source_files(path: str | None) -> list[str]:
     """The files of the tokenizer in directory `path`, sorted; none for a Hub id."""
     if not path or not Path(path).is_dir():
@@ -46,8 +36,12 @@ def source_files(path: str | None) -> list[str]:
     return sorted(str(Path(path) / name) for name in SOURCE_FILES if (Path(path) / name).is_file())
 
 
-def load_pretrained(path: str, revision: str | None) -> Ready:
-    """The tokenizer in directory `path`, or of the Hub id `path` at commit `revision`.
+def load_pretrained(
+    path: str, revision: str | None
+) -> tuple[dict, dict[str, str | None], int | None]:
+    """The tokenizer in directory `path`, or of the Hub id `path` at commit `revision`: a
+    tokenizer.json's content, the five special tokens' texts by name, and the longest input it was
+    made for (None: unknown).
 
     Raises MlmError if there is none, if it has no fast form, and without a network
     or a cached copy.
@@ -77,15 +71,9 @@ def load_pretrained(path: str, revision: str | None) -> Ready:
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content.update(truncation=None, padding=None)
     longest = tokenizer.model_max_length
-    return Ready(
-        tokenizer=content,
-        special_tokens={
-            name: None if token is None else str(token)
-            for name in SPECIAL_NAMES
-            for token in [getattr(tokenizer, f"{name}_token")]
-        },
-        model_max_length=longest if longest < 1 << 30 else None,
-    )
+    texts = {name: getattr(tokenizer, f"{name}_token") for name in SPECIAL_NAMES}
+    special = {name: None if text is None else str(text) for name, text in texts.items()}
+    return content, special, longest if longest < 1 << 30 else None
 
 
 def check_ids(encoder: Encoder, family: str) -> None:

@@ -10,15 +10,10 @@ import numpy as np
 
 from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.tokenizer.artefacts import (
-    FrequentToken,
-    Pretrained,
-    SplitStatistics,
-    TokenizerStatistics,
-)
+from mlm.tokenizer.artefacts import FrequentToken, Pretrained, SplitStatistics, TokenizerStatistics
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.pretrained import check_ids, load_pretrained
-from mlm.tokenizer.tokenizer_files import tokenizer_files, write_tokenizer
+from mlm.tokenizer.tokenizer_files import write_tokenizer
 from mlm.tokenizer.training import train_tokenizer
 
 #: Tokens that are shown as the most frequent.
@@ -53,9 +48,9 @@ def make_tokenizer(
     encoder = Encoder(content, special, section.unknown_literal)
     for family in families:
         check_ids(encoder, family)
-    files = tokenizer_files(content, special, section.unknown_literal, longest)
     statistics = tokenizer_statistics(encoder, corpora, origin | {"kind": section.kind})
-    write_tokenizer(Path(outputs.tokenizer).parent, files)
+    directory = Path(outputs.tokenizer).parent
+    write_tokenizer(directory, content, special, section.unknown_literal, longest)
     statistics.write(outputs.stats)
 
 

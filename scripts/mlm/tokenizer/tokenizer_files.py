@@ -10,17 +10,17 @@ from mlm.tokenizer.encoding import SPECIAL_NAMES
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
-def tokenizer_files(
+def write_tokenizer(
+    directory: str | os.PathLike,
     tokenizer: dict,
     special_tokens: dict[str, str],
     unknown_literal: str | None,
     model_max_length: int | None = None,
-) -> dict[str, str]:
-    """The three files' contents by name, from a tokenizer.json's content.
+) -> None:
+    """Write the three files into `directory` from a tokenizer.json's content, each atomically.
 
-    `special_tokens` holds the five texts by name; `model_max_length` is left out where it is
-    not known. The key `unknown_literal` of the second
-    is this project's own; `mlm.tokenizer.encoding.Encoder.load` reads it.
+    `special_tokens` holds the five texts by name; an unknown `model_max_length` is left out. The
+    key `unknown_literal` of the second file is this project's own, for `Encoder.load`.
     """
     tokens = {f"{name}_token": special_tokens[name] for name in SPECIAL_NAMES}
     flags = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
@@ -37,17 +37,8 @@ def tokenizer_files(
     }
     if model_max_length is not None:
         config["model_max_length"] = model_max_length
-    contents = tokenizer, config, tokens
-    return {
-        name: canonical_json(content)
-        for name, content in zip(TOKENIZER_FILES, contents, strict=True)
-    }
-
-
-def write_tokenizer(directory: str | os.PathLike, files: dict[str, str]) -> None:
-    """Write the files of `tokenizer_files` into `directory`, each atomically."""
-    for name, content in files.items():
-        write_text(Path(directory) / name, content)
+    for name, content in zip(TOKENIZER_FILES, (tokenizer, config, tokens), strict=True):
+        write_text(Path(directory) / name, canonical_json(content))
 
 
 def copy_tokenizer(
