@@ -38,7 +38,7 @@ rule publish_tokenizer:
         corpus=PUBLISHED_CORPUS,
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
-        "../scripts/jobs/publish_tokenizer.py"
+        "../scripts/jobs/publish.py"
 
 
 rule publish_dataset:
@@ -59,7 +59,7 @@ rule publish_dataset:
         corpus=PUBLISHED_CORPUS,
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
-        "../scripts/jobs/publish_dataset.py"
+        "../scripts/jobs/publish.py"
 
 
 rule publish_model:
@@ -85,4 +85,4 @@ rule publish_model:
         ),
         operational=operational(attempts=PUBLISH["attempts"]),
     script:
-        "../scripts/jobs/publish_model.py"
+        "../scripts/jobs/publish.py"

@@ -25,7 +25,7 @@ from mlm.foundations.artefacts import MadeFrom, record_job
 from mlm.foundations.atomic import read_json, write_json
 from mlm.foundations.errors import MlmError
 from mlm.model.export import SENTENCE_ENCODER_FILES, write_sentence_encoder
-from mlm.publishing.cards import dataset_card, source_in_words
+from mlm.publishing.cards import dataset_card, published_source
 from mlm.publishing.publishing_jobs import publish_dataset, publish_model, publish_tokenizer
 from mlm.samples.manifests import Manifest
 from mlm.training.artefacts import Training
@@ -271,4 +271,4 @@ def test_a_tokenizer_goes_with_a_card(hub, small, tmp_path):
 def test_words_for_the_corpus(corpus, source, words):
     hub = {"dataset": "a/b", "config": "c", "revision": "0123456789abc"}
     given = Corpus.of_param({"source": corpus, "hub": hub})
-    assert source_in_words(section(source=source), given) == words
+    assert published_source(section(source=source), given) == words

@@ -13,7 +13,7 @@ from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.model_card import SOURCES, card, card_table
 
 
-def source_in_words(publish: Publish, corpus: Corpus) -> str:
+def published_source(publish: Publish, corpus: Corpus) -> str:
     """The origin of the text: `publish.source`, else the corpus in words."""
     source = publish.source or SOURCES[corpus.source]
     if corpus.source == "hub" and not publish.source:

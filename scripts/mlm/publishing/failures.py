@@ -55,7 +55,7 @@ def seconds_asked_for(error: BaseException) -> float:
     return min(float(asked), 300.0) if re.fullmatch(r"\d+(\.\d+)?", asked) else 0.0
 
 
-def in_words(error: BaseException, destination: Destination, holder: str) -> str:
+def hub_error(error: BaseException, destination: Destination, holder: str) -> str:
     """What went wrong and what to do; `holder` says whose token it is, if that is known."""
     response = _response(error)
     if response is None:

@@ -29,15 +29,8 @@ from huggingface_hub.errors import RepositoryNotFoundError
 
 from mlm.foundations.errors import MlmError
 from mlm.publishing.artefacts import Destination
-from mlm.publishing.client import hub_client
-from mlm.publishing.failures import (
-    KEPT,
-    in_words,
-    is_of_the_hub,
-    is_transient,
-    seconds_asked_for,
-)
-from mlm.publishing.secrecy import scrubbed, token_from_environment
+from mlm.publishing.client import hub_client, scrubbed, token_from_environment
+from mlm.publishing.failures import KEPT, hub_error, is_of_the_hub, is_transient, seconds_asked_for
 
 #: Files in one commit: what a commit holds is safe, and the Hub wants few of them.
 FILES_IN_A_COMMIT = 50
@@ -98,7 +91,7 @@ def _connected(destination: Destination) -> Iterator[HfApi]:
         except Exception as error:
             if not is_of_the_hub(error):
                 print(scrubbed(traceback.format_exc(), token), file=sys.stderr)
-            words = in_words(error, destination, _holder(api))
+            words = hub_error(error, destination, _holder(api))
             raise MlmError(scrubbed(f"{words}. {KEPT}", token)) from None
 
 

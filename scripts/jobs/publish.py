@@ -1,0 +1,31 @@
+"""Rules `publish_tokenizer`, `publish_dataset` and `publish_model`: each to its repository."""
+
+from pathlib import Path
+
+from job_adapter import run
+from mlm.config.corpus import Corpus
+from mlm.config.publish import Publish
+
+
+def main(job):
+    from mlm.publishing.cards import published_source
+    from mlm.publishing.publishing_jobs import publish_dataset, publish_model, publish_tokenizer
+
+    made, params = job.input, job.params
+    section = Publish.of_param(params.publish | params.operational)
+    said = section, published_source(section, Corpus.of_param(params.corpus))
+    if "model" in params.publish:
+        directory, figures = Path(made.model).parent, (made.training, made.evaluation)
+        record = publish_model(*said, directory, *figures, params.prompt)
+    elif "dataset" in params.publish:
+        manifests = {Path(manifest).stem: manifest for manifest in made.manifests}
+        record = publish_dataset(*said, manifests, Path(made.tokenizer[0]).parent, made.record)
+    else:
+        directory = Path(made.tokenizer[0]).parent
+        record = publish_tokenizer(*said, directory, made.record, params.of_corpus)
+    record.write(job.output[0])
+
+
+if __name__ == "__main__":
+    # What is sent is compared with its record when its digest is worked out for the Hub.
+    run(main, snakemake, unread=("model", "shards", "tokenizer"))
