@@ -9,7 +9,7 @@ from mlm.asking.origin import checked_texts, sources_of
 from mlm.asking.packed import Packed, packed_parts
 from mlm.asking.past_run import RESULTS, PastRun, past_run, with_targets
 from mlm.asking.text_index import open_indexes
-from mlm.asking.uses import RunBatches, Shown, looked_at_in_validation, shown_in_validation
+from mlm.asking.uses import RunBatches, Shown, shown_in_validation
 from mlm.config.fields import SPLITS
 from mlm.config.resolution import Settings
 from mlm.corpus.file_patterns import corpus_settings
@@ -149,8 +149,7 @@ def _checks(split: str, part: Packed, past: PastRun, evaluated: dict | None) -> 
     """Where the sample was used without training on it; `evaluated` is None or the settings of the
     run's evaluation."""
     run = past.run
-    if split == "validation" and looked_at_in_validation(run, part.sample):
-        shown = shown_in_validation(run, part.sample, part.input_ids, part.attention_mask)
+    if split == "validation" and (shown := shown_in_validation(run, part)):
         where = f"in validation, every {run.pretraining.validation.every:,} steps and at the last"
         return (Check(where, _masked(part, shown, past)),)
     if evaluated is None or split == "validation":

@@ -2,10 +2,8 @@
 saved state does not. Order and shards are functions of seed, epoch and index, so both are computed.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -18,12 +16,13 @@ from mlm.config.problems import merged
 from mlm.config.resolution import Settings, run_section
 from mlm.corpus.file_patterns import corpus_settings
 from mlm.foundations.code_digests import SCRIPTS, code_digests
-from mlm.foundations.digests import FileMemory, file_sha256
+from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import on_one_line
 from mlm.samples.artefacts import LeftOut
 from mlm.samples.document_spans import TrainSplit, holes_of
 from mlm.samples.holes import Holes
 from mlm.training.branching import first_difference
+from mlm.training.states import marker_or_fault
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,9 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str
     holes = Holes.of(found.holes, past.encoder.special_ids.pad)
     # Beside what it leaves out already.
     first = first_difference(past.run, replace(past.run, plan=replace(past.run.plan, holes=holes)))
-    whole = [r for r in past.states if r.reached and _is_whole(Path(r.file))]
-    states = sorted(r.reached for r in whole if _of_todays_code(r.file, past.memory))
+    saved = [(one.reached, *marker_or_fault(one.file)) for one in past.states if one.reached]
+    whole = [(step, marker["basis"]["code"]) for step, marker, fault in saved if not fault]
+    states = sorted(step for step, code in whole if _is_todays(code, past.memory))
     start = _start(section["continue_from"], run, states, first)
     return Forgetting(
         run=run,
@@ -92,19 +92,8 @@ def forgetting(forget: Sequence[str], settings: Settings, run: str, command: str
     )
 
 
-def _is_whole(state: Path) -> bool:
-    """Whether the files of a saved state are what its marker says."""
-    files: dict[str, list] = json.loads((state / "complete.json").read_bytes())["files"]
-    return all(
-        (state / name).is_file()
-        and [(state / name).stat().st_size, file_sha256(state / name)] == expected
-        for name, expected in files.items()
-    )
-
-
-def _of_todays_code(state: str, memory: FileMemory) -> bool:
-    """Whether the modules that computed a saved state compute the same today."""
-    code: dict[str, Any] = json.loads(Path(state, "complete.json").read_bytes())["basis"]["code"]
+def _is_todays(code: dict[str, Any], memory: FileMemory) -> bool:
+    """Whether the modules of `code`, with their digests, compute the same today."""
     now = code_digests(SCRIPTS, sorted(code), memory)
     return all(now.get(name) == digest for name, digest in code.items())
 

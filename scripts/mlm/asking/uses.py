@@ -87,17 +87,13 @@ class RunBatches:
         ]
 
 
-def looked_at_in_validation(run: Run, index: int) -> bool:
-    """Whether validation looks at the sample `index` of its split."""
+def shown_in_validation(run: Run, part: Packed) -> Shown | None:
+    """The sample of `part`, of the validation split, as each validation is shown it; None if none
+    looks at it."""
     total = run.validation.num_samples
-    return index in evenly_spread(total, run.pretraining.validation.samples or total)
-
-
-def shown_in_validation(
-    run: Run, index: int, input_ids: np.ndarray, attention_mask: np.ndarray
-) -> Shown:
-    """A sample of the validation split as each validation is shown it."""
-    stored = input_ids[None], attention_mask[None], np.array([index])
+    if part.sample not in evenly_spread(total, run.pretraining.validation.samples or total):
+        return None
+    stored = part.input_ids[None], part.attention_mask[None], np.array([part.sample])
     return _shown(mask_batch(*stored, run.validation_plan, VALIDATION_SEED, FIXED_EPOCH))[0]
 
 

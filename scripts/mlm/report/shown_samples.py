@@ -9,7 +9,7 @@ from mlm.report.report_inputs import Results
 from mlm.report.visible_text import spaced
 from mlm.samples.artefacts import PreviewSample, PreviewToken
 
-Shown = TypeVar("Shown", PreviewToken, PredictedToken)
+SampleToken = TypeVar("SampleToken", PreviewToken, PredictedToken)
 
 #: Shown in place of a token that is nothing but a space.
 _BLANK = "␠"
@@ -73,9 +73,9 @@ def special_tokens(results: Results) -> dict[str, str]:
 
 
 def _pieces(
-    tokens: Sequence[Shown],
+    tokens: Sequence[SampleToken],
     special: dict[str, str],
-    chosen: Callable[[Shown, str], TextPiece | None],
+    chosen: Callable[[SampleToken, str], TextPiece | None],
 ) -> tuple[TextPiece, ...]:
     """The tokens without padding; neighbours that are plain are one piece."""
     end = len(tokens)

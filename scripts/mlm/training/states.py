@@ -138,7 +138,7 @@ class StateDirectory:
     def difference(self, other: str) -> str:
         """In words, what differs between this training and the one with states in `other`."""
         there = StateDirectory(other, self.keep)
-        markers = (_marker_or_fault(there._place(step))[0] for step in there.steps())
+        markers = (marker_or_fault(there._place(step))[0] for step in there.steps())
         basis = next((m["basis"] for m in markers if "basis" in m), None)
         if basis is None:
             return "it does not say what it was made from"
@@ -198,7 +198,7 @@ class StateDirectory:
         training."""
         for step in [step for step in self.steps() if only in (None, step)]:
             place = self._place(step)
-            found, fault = _marker_or_fault(place)
+            found, fault = marker_or_fault(place)
             if fault:
                 print(f"Warning: state {place} is skipped: {fault}", file=sys.stderr)
                 continue
@@ -234,7 +234,7 @@ def _reason(error: Exception) -> str:
     return (text.splitlines() or [type(error).__name__])[0]
 
 
-def _marker_or_fault(place: str) -> tuple[dict, str | None]:
+def marker_or_fault(place: str) -> tuple[dict, str | None]:
     """The marker of the state at `place`, and what is wrong with the state, in words."""
     if not files_at(place).exists(f"{place}/{_MARKER}"):
         return {}, "it was never completed"
