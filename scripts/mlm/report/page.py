@@ -58,7 +58,7 @@ def render(results: Results, drawn: Mapping[str, Figure]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("count", "decimal", "percent", "rate", "size", "short", "value")
+    names = ("count", "decimal", "percent", "plural", "rate", "size", "short", "value")
     environment.filters |= {name: getattr(phrasing, name) for name in names}
     environment.filters |= {f.__name__: f for f in (flattened, visible, breakable, plain)}
     environment.filters["svg"] = lambda figure: Markup(figure.svg)

@@ -6,7 +6,6 @@ function, an entry in SECTIONS, a template, and a word in `mlm.config.report`.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from mlm.accelerators.table import HEADINGS, muon_in_words, row
 from mlm.corpus.artefacts import MixSource, TakenByRule
@@ -17,12 +16,9 @@ from mlm.report import sections_of_runs
 from mlm.report.glossary import ordered_baselines
 from mlm.report.phrasing import (
     MOST_SHOWN,
-    count,
     decimal,
     digest_rows,
     groups_in_words,
-    percent,
-    plural,
     source_in_words,
     what_was_trained,
     whole_source,
@@ -31,109 +27,34 @@ from mlm.report.report_inputs import Results
 from mlm.report.run_comparison import best_run, flattened
 from mlm.report.shown_samples import preview_pieces, special_tokens
 
-
-class Card(NamedTuple):
-    """A headline figure with its entry of the glossary, `term`; `state` is better, worse or even if
-    it is a comparison."""
-
-    term: str
-    label: str
-    value: str
-    unit: str = ""
-    note: str = ""
-    state: str = ""
-
-
 #: Baselines with a card of their own; the table has all. Those that see what the model sees are
 #: the fair ones; a trigram that sees every neighbour knows more than any model asked the same.
 _ON_CARDS = ("unigram", "bigram_hidden", "bigram", "trigram_hidden")
 
 
-_BEYOND_CHANCE = {
-    "better": "better beyond chance",
-    "worse": "worse beyond chance",
-    "even": "no difference beyond chance",
-}
-
-
 def headlines(results: Results) -> dict:
-    """Headline figures of the best run, its standing to the baselines, and the verdicts."""
+    """The best run, its standing to the baselines, and the verdicts."""
     best = best_run(results.runs)
-    evaluation, test = best.evaluation, best.evaluation.test
+    evaluation, verdicts = best.evaluation, list(best.evaluation.verdicts)
     level = f"{100 * evaluation.settings['bootstrap']['confidence']:g} %"
-    low, high = (decimal(bound, 3) for bound in test.loss_interval)
-    interval = f"{level} interval {low} to {high}, by {groups_in_words(evaluation)}"
-    unsure = "as unsure as a uniform choice among this many tokens"
-    first_five = f"right among the first five: {percent(test.top5_accuracy)}"
-    hidden = "where the answer is hidden; compares across tokenizers"
-    bits = decimal(test.bits_per_character, 3)
-    cards = [
-        Card("loss", "Test loss", decimal(test.loss, 3), "nats", interval),
-        Card("perplexity", "Perplexity", decimal(test.perplexity, 1), note=unsure),
-        Card("accuracy", "Right first guesses", percent(test.accuracy), note=first_five),
-        Card("bits", "Bits per character", bits, note=hidden),
-    ]
-    for key, name, baseline in ordered_baselines(evaluation.baselines):
-        if key in _ON_CARDS:
-            words = _BEYOND_CHANCE[baseline.tone]
-            difference = f"{baseline.difference:+.2f}".replace("-", "−")
-            cards.append(
-                Card("beside", f"Beside the {name}", difference, "nats", words, baseline.tone)
-            )
-    verdicts = list(evaluation.verdicts)
-    if "test" in results.corpus and (overlap := results.corpus["test"].overlap_with_train):
+    low, high = (decimal(bound, 3) for bound in evaluation.test.loss_interval)
+    overlap = results.corpus["test"].overlap_with_train if "test" in results.corpus else None
+    if overlap:
         verdicts.append(on_overlap(overlap.share))
-        words = f"of {count(overlap.words)} words, in runs of 13 words that train has too"
-        share, tone = percent(overlap.share, 2), verdicts[-1].tone
-        cards.append(Card("overlap", "Seen test words", share, note=words, state=tone))
+    found = ordered_baselines(evaluation.baselines)
     return {
         "sentences": what_was_trained(results, best),
-        "best": best.name,
-        "cards": cards,
+        "best": best,
+        "interval": f"{level} interval {low} to {high}, by {groups_in_words(evaluation)}",
+        "baselines": [(name, baseline) for key, name, baseline in found if key in _ON_CARDS],
+        "overlap": overlap,
         "verdicts": verdicts,
     }
 
 
 def pipeline(results: Results) -> dict:
-    """The stages from left to right, each with what it made, and the section that shows it."""
-    steps: list[dict] = []
-
-    def stage(name: str, section: str, *lines: str) -> None:
-        link = section if section in results.sections else None
-        steps.append({"name": name, "section": link, "lines": [x for x in lines if x]})
-
-    if results.corpus:
-        documents = sum(c.documents for c in results.corpus.values())
-        stage("Corpus", "corpus", f"{count(documents)} documents", "split, filtered")
-    if results.tokenizer:
-        tokens = f"{count(results.tokenizer.vocabulary_size)} tokens"
-        stage("Tokenizer", "tokenizer", results.tokenizer.kind, tokens)
-    manifests = results.manifests.values()
-    stage(
-        "Shards",
-        "shards",
-        f"{count(sum(len(m.shards) for m in manifests))} files",
-        f"{count(sum(m.num_tokens for m in manifests))} tokens",
-    )
-    runs = results.runs
-    if any(run.preflight for run in runs):
-        stage("Preflight", "preflight", "compiled ahead")
-    steps_taken = sorted({run.training.steps for run in runs})
-    stage(
-        "Pretraining",
-        "training",
-        plural(len(runs), "run"),
-        " to ".join(dict.fromkeys([count(steps_taken[0]), count(steps_taken[-1])])) + " steps",
-    )
-    predictions = best_run(runs).evaluation.test.num_predictions
-    stage("Evaluation", "evaluation", "fixed masks", f"{count(predictions)} predictions")
-    prompts = best_run(runs).fill_mask.prompts
-    stage("Fill-mask", "fill_mask", plural(len(prompts), "prompt"))
-    if tuned := [run.finetune for run in runs if run.finetune]:
-        folds = tuned[0].models["pretrained"].folds
-        stage("Fine-tuning", "finetune", tuned[0].task, plural(len(folds), "fold"))
-    stage("Report", "provenance", "this page")
-    return {"stages": steps}
+    """The best run; the template draws the stages from left to right."""
+    return {"best": best_run(results.runs)}
 
 
 def corpus(results: Results) -> dict | None:
