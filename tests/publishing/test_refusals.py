@@ -7,7 +7,7 @@ from huggingface_hub import CommitOperationAdd
 
 from mlm.foundations.errors import MlmError
 from mlm.publishing.artefacts import Destination
-from mlm.publishing.client import scrubbed, token_from_environment
+from mlm.publishing.secrecy import scrubbed, token_from_environment
 from mlm.publishing.uploads import publish
 from tests.publishing.conftest import LIMITED, READING, TOKEN
 from tests.publishing.hub_model import Fault

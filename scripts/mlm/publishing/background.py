@@ -20,7 +20,7 @@ from mlm.foundations.environment import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.model.export import ExportedModel
 from mlm.publishing.artefacts import Destination
-from mlm.publishing.client import token_from_environment
+from mlm.publishing.secrecy import token_from_environment
 from mlm.publishing.uploads import request_of
 from mlm.training.engine import Engine
 from mlm.training.periodic_actions import next_multiple

@@ -29,8 +29,9 @@ from huggingface_hub.errors import RepositoryNotFoundError
 
 from mlm.foundations.errors import MlmError
 from mlm.publishing.artefacts import Destination
-from mlm.publishing.client import hub_client, scrubbed, token_from_environment
+from mlm.publishing.client import hub_client
 from mlm.publishing.failures import KEPT, hub_error, is_of_the_hub, is_transient, seconds_asked_for
+from mlm.publishing.secrecy import scrubbed, token_from_environment
 
 #: Files in one commit: what a commit holds is safe, and the Hub wants few of them.
 FILES_IN_A_COMMIT = 50
