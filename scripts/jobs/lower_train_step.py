@@ -4,7 +4,7 @@ from job_adapter import run
 
 
 def main(job):
-    from mlm.accelerators.lowering_job import lower_run
+    from mlm.accelerators.lowering import lower_run
     from mlm.config.evaluation import Evaluation
     from mlm.config.run import RunConfiguration
     from mlm.training.run import RunFiles

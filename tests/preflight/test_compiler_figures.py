@@ -10,7 +10,7 @@ import small_run
 
 from mlm.accelerators.compiler import COMPILED, ENVIRONMENT, NO_MEMORY, REFUSED, compile_for
 from mlm.accelerators.described_steps import FINETUNING
-from mlm.accelerators.lowering_job import lower_run
+from mlm.accelerators.lowering import lower_run
 from mlm.config.chips import replicas_of
 from mlm.config.evaluation import Evaluation
 from mlm.config.resolution import resolve

@@ -10,7 +10,7 @@ import small_run
 
 from mlm.accelerators.artefacts import Lowering, Target, failed
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, compile_for
-from mlm.accelerators.lowering_job import lower_run
+from mlm.accelerators.lowering import lower_run
 from mlm.accelerators.preflight import judge_forward
 from mlm.config.evaluation import Evaluation
 

@@ -5,8 +5,7 @@ import pytest
 from small_pretraining import small_pretraining
 
 from mlm.accelerators.artefacts import failed
-from mlm.accelerators.lowering import lower, train_step_of
-from mlm.accelerators.lowering_job import tile_advice
+from mlm.accelerators.lowering import lower, tile_advice, train_step_of
 from mlm.accelerators.xla_rules import check_graph
 from mlm.foundations.framework import tf
 

@@ -1,29 +1,41 @@
-"""The train step that pretraining runs, lowered to StableHLO for a compiler elsewhere.
+"""The steps that a run takes, lowered to StableHLO for a compiler elsewhere, or described for JAX.
 
 The step is not a copy: it is `train_step.replica_train_step` with the run's model, optimizer
 and shapes, traced as each replica of a TPU strategy would trace it. Gradients go through an
 all-reduce whose group the compiling process sets to the target's replicas.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from mlm.accelerators.artefacts import ERROR, Finding
-from mlm.accelerators.described_steps import evaluation_plan, forward_rows
+from mlm.accelerators.artefacts import ADVICE, ERROR, WARNING, Finding, Lowering, Step
+from mlm.accelerators.described_steps import (
+    describe_forward,
+    describe_training,
+    evaluation_plan,
+    forward_rows,
+)
 from mlm.accelerators.xla_rules import check_graph, source_line
+from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
+from mlm.config.run import RunConfiguration
 from mlm.evaluation.in_tensorflow import masked_answers
-from mlm.foundations.atomic import replacing
+from mlm.foundations.atomic import replacing, write_text
+from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf, tf_keras
 from mlm.samples.input_pipeline import training_batches
+from mlm.samples.manifests import Manifest
+from mlm.training.in_tensorflow.devices import open_strategy
 from mlm.training.in_tensorflow.engine import validation_batches
 from mlm.training.in_tensorflow.model import build_model, number_of_parameters
 from mlm.training.in_tensorflow.optimizers import build_optimizer, is_hidden_matrix
 from mlm.training.in_tensorflow.train_step import replica_train_step, replica_validation_step
 from mlm.training.optimisation import orthogonalising_flops
-from mlm.training.run import Run
+from mlm.training.run import Run, RunFiles
+from mlm.training.run_inputs import run_of
 
 #: Replicas that the step is lowered for: any number above 1 gives it its all-reduces.
 _REPLICAS = 2
@@ -175,3 +187,91 @@ def _refusal(error: Exception) -> Finding:
         ops = ", ".join(sorted(set(names)))
         return Finding("lowers_to_xla", ERROR, f"XLA has no such operation: {ops}", op=names[0])
     return Finding("lowers_to_xla", ERROR, f"XLA refuses the step: {' '.join(text.split())[:400]}")
+
+
+def lower_run(
+    settings: RunConfiguration,
+    files: RunFiles,
+    program: str,
+    evaluation: Evaluation | None = None,
+    validation_program: str = "",
+    evaluation_programs: dict[int, str] | None = None,
+) -> Lowering:
+    """Write the run's train step to `program`; what was found on the way.
+
+    With section `evaluation`, the steps without gradients as well; those of the evaluation are
+    by the number of replicas. A step that breaks a rule is an answer, not an error: programs that
+    could not be lowered are empty files.
+    """
+    # A TPU has bfloat16 if the choice is left to the accelerator.
+    precision = settings.accelerator.precision
+    precision = "bfloat16" if precision == "auto" else precision
+    if settings.engine == "tensorflow":
+        # A CPU to trace on, with the precision that the TPU will have.
+        open_strategy(Accelerator(kind="cpu", precision=precision))
+    forward = validation_program, evaluation_programs or {}
+    for path in filter(None, [program, validation_program, *forward[1].values()]):
+        write_text(path, "")
+    findings: list[Finding] = []
+    described: dict = {"engine": settings.engine, "precision": precision, "lowered": False}
+    model = None
+    try:
+        manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
+        run = run_of(settings, files, manifests, replicas=1)
+    except MlmError as error:
+        findings.append(Finding("settings", ERROR, str(error)))
+    else:
+        model = json.loads(run.model_config.to_json_string())
+        described |= run.step_sizes()
+        if settings.engine == "jax":
+            described |= describe_training(run, precision, program) | {"lowered": True}
+            if evaluation:
+                describe_forward(run, precision, evaluation, *forward)
+        else:
+            step = _lower(run, program, described, findings)
+            if evaluation and described["lowered"]:
+                findings += lower_forward(run, step.model, evaluation, *forward)
+        findings += tile_advice(
+            {
+                "pretraining.per_replica_batch_size": run.pretraining.per_replica_batch_size,
+                "shards.sequence_length": run.plan.sequence_length,
+            }
+        )
+        if evaluation and described["lowered"]:
+            described["forward_rows"] = forward_rows(run, evaluation, list(forward[1]))
+    return Lowering(settings.name, Step(**described), findings, model)
+
+
+def _lower(run: Run, program: str, described: dict, findings: list[Finding]):
+    """Lower TensorFlow's train step to `program`; adds fields of `Step` and what was found."""
+    print(f"{run.name}: building the model and tracing its step", file=sys.stderr)
+    step = train_step_of(run)
+    content, found = lower(step.function, step.signature)
+    with replacing(program) as temporary:
+        temporary.write_bytes(content)
+    findings += found
+    described |= {
+        "lowered": bool(content),
+        "parameters": step.parameters,
+        "muon_flops": step.muon_flops,
+    }
+    return step
+
+
+def tile_advice(sizes: dict[str, int]) -> list[Finding]:
+    """What padding to the hardware's tiles wastes, for settings such as batch and sequence length.
+
+    A TPU keeps the last two dimensions of an array in tiles of 8 × 128 numbers of 32 bits, and its
+    matrix unit multiplies 128 × 128 (Cloud TPU documentation, "Performance guide").
+    """
+    findings = []
+    for name, size in sizes.items():
+        for multiple, severity in ((8, WARNING), (128, ADVICE)):
+            if waste := -size % multiple / (size + -size % multiple):
+                message = (
+                    f"{name} is {size}, no multiple of {multiple}: {waste:.0%} of the tiles is "
+                    f"padding. Try {size + -size % multiple}"
+                )
+                findings.append(Finding("tile_sizes", severity, message))
+                break
+    return findings
