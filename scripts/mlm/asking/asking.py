@@ -146,8 +146,7 @@ def _masked(part: Packed, shown: Shown, past: PastRun) -> tuple[Masked, ...]:
 
 
 def _checks(split: str, part: Packed, past: PastRun, evaluated: dict | None) -> tuple[Check, ...]:
-    """Where the sample was used without training on it; `evaluated` is None or the settings of the
-    run's evaluation."""
+    """Where the sample was used without training on it; `evaluated`: settings of its evaluation."""
     run = past.run
     if split == "validation" and (shown := shown_in_validation(run, part)):
         where = f"in validation, every {run.pretraining.validation.every:,} steps and at the last"

@@ -93,8 +93,7 @@ def _in_words(source: CorpusSource, file: str | None) -> str:
 
 
 def _files_of(texts: set[str], split: str, used: dict) -> dict[str, str]:
-    """The first file of `split` that holds each of `texts` as a document, if the files are here,
-    several, and not too large."""
+    """The first file that holds each of `texts`, if the files are here, several, and small."""
     try:
         paths = matched_files({split: used["files"][split]})[split]
     except MlmError:

@@ -166,8 +166,7 @@ def replay(question: Question, answer: Answer, step: int | None = None) -> Repla
 
 
 def _check_states(prepared: Any, answer: Answer, step: int) -> None:
-    """Raise MlmError unless the last state of the training is there: its directory is named after
-    all that its weights depend on."""
+    """Raise MlmError unless the training's last state is there, and `step` is the run's own."""
     training, states, branch = answer.training, prepared.states, prepared.branch
     if training.reached not in states.steps():
         others = [f"{other}: {states.difference(other)}" for other in states.others()]
@@ -187,8 +186,7 @@ def _check_states(prepared: Any, answer: Answer, step: int) -> None:
 
 
 def _restored(prepared: Any, engine: Any, step: int) -> str | None:
-    """Put `engine` at the nearest whole state before update `step`, and return its directory; None
-    at the initial weights."""
+    """The directory of the last whole state before update `step`, read by `engine`; None: none."""
     states = prepared.states
     earlier = (states.newest_whole(only=at) for at in states.steps() if at < step)
     found = next(filter(None, earlier), None)
@@ -205,10 +203,7 @@ def _restored(prepared: Any, engine: Any, step: int) -> str | None:
 
 def _logits(prepared: Any, engine: Any) -> Callable[..., np.ndarray]:
     """The function (input_ids [sequence], attention_mask [sequence], positions [asked]) -> logits
-    [asked, vocabulary] of the model in `engine` before its next step, without dropout.
-
-    As an evaluation computes them: in JAX in float32, in TensorFlow in the devices' precision.
-    """
+    [asked, vocabulary] of the model in `engine` without dropout, as in an evaluation."""
     names = ("input_ids", "attention_mask", "positions")
     if prepared.devices.framework == "tensorflow":
         from mlm.foundations.framework import tf

@@ -74,8 +74,7 @@ def seen_near(run: str, files: Mapping[str, str], filters: dict, holes: str | No
 
 
 def _texts(files: Mapping[str, str], encoder: Encoder) -> Iterator[tuple]:
-    """Kind, text, index, targets and wanted passages of each text: the prompts with their first
-    answer, and the samples without their special tokens."""
+    """Kind, text, index, targets and wanted passages of each prompt with its answer, and sample."""
     for prompt in FillMask.read(files["fill_mask"]).prompts:
         answer = prompt.answers[0]
         yield "prompt", answer.sequence, None, _targets([answer.token.strip()]), _NEAR_A_PROMPT

@@ -71,11 +71,7 @@ class _Terms(dict):
 
 
 def _query(text: str) -> str | None:
-    """What FTS5 is asked for documents that hold `text`; None where it has no terms.
-
-    The last character of a run may be followed by another in the document: there any term that
-    begins with it will do.
-    """
+    """What FTS5 is asked for documents that hold `text`; None if it has no terms."""
     terms = set()
     for word in _WORD.findall(text):
         for spaced, run in _runs(word):
@@ -83,6 +79,7 @@ def _query(text: str) -> str | None:
                 pairs = [run] if spaced else [run[i : i + 2] for i in range(len(run) - 1)]
                 terms.update(f'"{pair.casefold()}"' for pair in pairs if not pair.isspace())
             elif not run.isspace():
+                # In the document another character may follow it.
                 terms.add(f'"{run.casefold()}" *')
     return " AND ".join(sorted(terms, key=lambda term: (-len(term), term))[:_ASKED]) or None
 

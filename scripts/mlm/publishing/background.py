@@ -154,8 +154,8 @@ def background_pushes(
 ) -> Iterator[BackgroundPushes | None]:
     """The pushes of the training inside; None if none are asked for or there is no token.
 
-    The end waits for the last push; an error, such as being stopped, does not. Checkpoints are
-    written below `state`, the training's own directory, or to a temporary one if it is in a bucket.
+    The end waits for the last push, unless by an error. Checkpoints are written below `state`, the
+    training's own directory, or to a temporary one if it is in a bucket.
     """
     pushes = None
     if publish is not None:

@@ -129,10 +129,7 @@ def _recorded_files(
     maker: str | Path,
     prefix: str = "",
 ) -> list[CommitOperationAdd]:
-    """The files, which are what their job recorded in the artefact `maker`.
-
-    The job's inputs were checked when it began; this is the digest of what will be sent.
-    """
+    """The files that will be sent, whose digests are those that the artefact `maker` recorded."""
     names = list(names)
     files = [CommitOperationAdd(prefix + name, directory / name) for name in names]
     _require(files, [recorded.get(portable(directory / name)) for name in names], maker)

@@ -60,7 +60,8 @@ def publish(
     with _connected(destination) as api:
         tried = partial(_retried, attempts)
         tried(lambda: _make(api, destination))
-        there = tried(lambda: _paths(api, destination))
+        branch = destination.place | {"revision": destination.branch}
+        there = set(tried(lambda: api.list_repo_files(**branch)))
         wanted = {file.path_in_repo for file in files}
         gone = [p for p in sorted(there - wanted) if stale and stale.fullmatch(p)]
         count = -(-len(files) // FILES_IN_A_COMMIT)
@@ -72,7 +73,7 @@ def publish(
             print(f"{where}: {len(group)} file(s), {total:,} bytes", file=sys.stderr, flush=True)
             removed = gone if number == count else []
             commit = tried(partial(_commit, api, destination, group, removed, words))
-        if missing := sorted(wanted - tried(lambda: _paths(api, destination))):
+        if missing := sorted(wanted - set(tried(lambda: api.list_repo_files(**branch)))):
             raise MlmError(
                 f"{', '.join(missing[:3])}: {destination} does not hold what was uploaded. Is "
                 "there a .gitignore in it?"
@@ -124,10 +125,6 @@ def _make(api: HfApi, destination: Destination) -> None:
         )
     if destination.branch != "main":
         api.create_branch(**place, branch=destination.branch, exist_ok=True)
-
-
-def _paths(api: HfApi, destination: Destination) -> set[str]:
-    return set(api.list_repo_files(**destination.place, revision=destination.branch))
 
 
 def _commit(

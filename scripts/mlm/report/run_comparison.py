@@ -64,18 +64,11 @@ def standings(runs: list[RunResults]) -> list[Standing]:
 def _paired_interval(
     one: EvaluationFigures, other: EvaluationFigures
 ) -> tuple[float, float] | None:
-    """The interval of the first evaluation's loss less that of the second, in nats.
-
-    Both answer the same questions, so that the same groups are drawn for both. None if they do not:
-    other test data, masks or settings of the bootstrap.
-    """
+    """The interval of the first evaluation's loss less that of the second, in nats, the same groups
+    drawn for both; None if test data, masks or settings of the bootstrap differ."""
     counts, how = one.group_sums.predictions, one.settings["bootstrap"]
-    alike = (_text(one), _masks(one), how) == (
-        _text(other),
-        _masks(other),
-        other.settings["bootstrap"],
-    )
-    if not alike or counts != other.group_sums.predictions:
+    alike = _text(one) == _text(other) and _masks(one) == _masks(other)
+    if not alike or how != other.settings["bootstrap"] or counts != other.group_sums.predictions:
         return None
     totals = np.subtract(one.group_sums.loss, other.group_sums.loss)[:, None]
     drawn = how["resamples"], one.settings["seed"]
