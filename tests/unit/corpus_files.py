@@ -13,11 +13,14 @@ from mlm.corpus.shares import file_name
 from mlm.foundations.errors import MlmError
 
 
-def outputs():
-    return (
-        {split: [f"results/corpus/{split}.parquet"] for split in SPLITS},
-        {split: f"results/corpus/{split}.json" for split in SPLITS},
-    )
+def outputs(directory: Path | str = "results/corpus", counts: dict[str, int] | None = None):
+    """The corpus below `directory`: its files and its descriptions, by split."""
+    counts = counts or dict.fromkeys(SPLITS, 1)
+    parquet = {
+        split: [str(Path(directory) / file_name(split, share, count)) for share in range(count)]
+        for split, count in counts.items()
+    }
+    return parquet, {split: str(Path(directory) / f"{split}.json") for split in SPLITS}
 
 
 def build(corpus: dict, seed: int = 0, directory: Path | str = "results/corpus") -> dict:
@@ -26,11 +29,7 @@ def build(corpus: dict, seed: int = 0, directory: Path | str = "results/corpus")
     files = {}
     if section["source"] == "files":
         files = matched_files({split: section["files"][split] for split in SPLITS})
-    parquet = {
-        split: [str(Path(directory) / file_name(split, share, count)) for share in range(count)]
-        for split, count in section["count"].items()
-    }
-    described = {split: str(Path(directory) / f"{split}.json") for split in SPLITS}
+    parquet, described = outputs(directory, section["count"])
     build_corpus(used_settings(section, seed), files, parquet, described)
     return {
         split: [text for path in paths for text in pq.read_table(path)["text"].to_pylist()]

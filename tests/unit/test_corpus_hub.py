@@ -12,11 +12,12 @@ import huggingface_hub
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpus_files import build, described, refused
 
 from mlm.config.resolution import resolve
-from mlm.corpus.corpus_building import SPLITS, build_corpus
+from mlm.corpus.file_patterns import used_settings
 from mlm.corpus.sources import open_source
-from mlm.foundations.errors import ConfigError, MlmError
+from mlm.foundations.errors import ConfigError
 
 COMMIT, OTHER = "a" * 40, "b" * 40
 TEXTS = {
@@ -34,39 +35,21 @@ def offline_in_an_empty_home(tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hf" / "hub"))
 
 
-def build(settings: dict) -> None:
-    """Build the corpus into the working directory."""
-    outputs = [
-        {split: [f"{split}.parquet"] for split in SPLITS},
-        {split: f"{split}.json" for split in SPLITS},
-    ]
-    build_corpus(settings, {}, *outputs)
-
-
-def refused(settings: dict) -> str:
-    """The message of the refusal; nothing may be left of an output."""
-    with pytest.raises(MlmError) as caught:
-        build(settings)
-    assert not list(Path().glob("*.parquet")) and not list(Path().glob("*.json"))
-    return str(caught.value)
-
-
-def settings(text_column: str = "text", group_by: str | None = None, **hub) -> dict:
-    """What the source hub makes of the configuration, with `hub` in its section."""
+def settings(**hub) -> dict:
+    """A section `corpus` with the dataset made/up, and `hub` in its section of that name."""
     splits = {"train": "train", "validation": "validation", "test": None}
-    given = {"dataset": "made/up", "config": None, "revision": COMMIT, "splits": splits}
-    filters = {"normalisation": "none", "min_characters": 1, "max_characters": None}
     return {
         "source": "hub",
-        "hub": given | hub,
-        "text_column": text_column,
-        "group_by": group_by,
-        "group_per": None,
-        "filters": filters | {"deduplicate": True, "remove_leakage": True},
-        "encoding_errors": "strict",
+        "hub": {"dataset": "made/up", "revision": COMMIT, "splits": splits} | hub,
         "held_out": {"test": 0.3},
-        "seed": 1,
+        "filters": {"normalisation": "none", "min_characters": 1},
     }
+
+
+def streams(*part) -> dict[str, list]:
+    """The documents of each split, or of one part of so many."""
+    used = used_settings(resolve({"corpus": settings()})["corpus"], 1)
+    return {s: list(stream()) for s, stream in open_source(used, {}, *part).streams.items()}
 
 
 def write_data(directory: Path) -> None:
@@ -93,36 +76,26 @@ def install_cache(commit: str) -> None:
     (place / "dataset_info.json").write_text(json.dumps(info))
 
 
-def check_built() -> None:
-    texts = {s: pq.read_table(f"{s}.parquet")["text"].to_pylist() for s in SPLITS}
+def test_a_dataset_comes_from_an_existing_cache_without_a_network():
+    install_cache(COMMIT)
+    texts = build(settings(), 1)
     assert texts["validation"] == ["held out", TEXTS["validation"][2]]
     assert set(texts["train"] + texts["test"]) == set(TEXTS["train"]) - {TEXTS["validation"][2]}
     assert 4 < len(texts["test"]) < 20
-    found = json.loads(Path("validation.json").read_text())
+    found = described("validation")
     assert found["filters"]["empty"] == 1 and found["documents"] == 2
-    assert found["source"] == {
-        "kind": "hub",
-        "dataset": "made/up",
-        "config": None,
-        "revision": COMMIT,
-        "split": "validation",
-    }
-
-
-def test_a_dataset_comes_from_an_existing_cache_without_a_network():
-    install_cache(COMMIT)
-    build(settings())
-    check_built()
+    source = {"kind": "hub", "dataset": "made/up", "config": None, "revision": COMMIT}
+    assert found["source"] == source | {"split": "validation"}
 
 
 @pytest.mark.parametrize("parts", [1, 3, 40])
 def test_shares_of_a_dataset_give_each_row_once(parts):
     install_cache(COMMIT)
-    whole = {s: list(stream()) for s, stream in open_source(settings(), {}).streams.items()}
+    whole = streams()
     found = {split: [] for split in whole}
     for part in range(parts):
-        for split, stream in open_source(settings(), {}, (part, parts)).streams.items():
-            found[split] += stream()
+        for split, documents in streams((part, parts)).items():
+            found[split] += documents
     assert found == whole and len(whole["train"]) == len(TEXTS["train"])
 
 
@@ -141,8 +114,10 @@ def test_a_split_or_column_that_is_not_there_is_named_beside_those_that_are():
     splits = {"train": "training", "validation": "validation", "test": None}
     message = refused(settings(splits=splits))
     assert "corpus.hub.splits.train" in message and "'train', 'validation'" in message
-    assert "no column 'body'; there are: 'id', 'text'" in refused(settings("body"))
-    assert "is of type int64, expected string" in refused(settings("id"))
+    assert "no column 'body'; there are: 'id', 'text'" in refused(
+        settings() | {"text_column": "body"}
+    )
+    assert "is of type int64, expected string" in refused(settings() | {"text_column": "id"})
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", "b08601e", "B" * 40])

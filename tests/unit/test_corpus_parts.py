@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpus_files import outputs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -34,7 +35,6 @@ from mlm.corpus.formats import read_documents
 from mlm.corpus.mix import open_part
 from mlm.corpus.part_reading import PartFiles, check_unchanged, read_source
 from mlm.corpus.parts import Piece, divided, files_of_sources, planned_parts
-from mlm.corpus.shares import file_name
 from mlm.corpus.sources import open_source
 from mlm.foundations.artefacts import record_job
 from mlm.foundations.digests import FileMemory
@@ -74,17 +74,9 @@ def section(**more) -> dict:
     return resolve({"corpus": {"source": "files", "files": {"train": ["data/*"]}} | more})["corpus"]
 
 
-def outputs(directory: Path, corpus: dict) -> tuple[dict, dict]:
-    parquet = {
-        split: [str(directory / file_name(split, i, count)) for i in range(count)]
-        for split, count in corpus["count"].items()
-    }
-    return parquet, {split: str(directory / f"{split}.json") for split in SPLITS}
-
-
 def in_one_job(directory: Path, corpus: dict) -> None:
     files = matched_files({split: corpus["files"][split] for split in SPLITS})
-    build_corpus(used_settings(corpus, 0), files, *outputs(directory, corpus))
+    build_corpus(used_settings(corpus, 0), files, *outputs(directory, corpus["count"]))
 
 
 def in_parts(directory: Path, corpus: dict, parts: int) -> int:
@@ -101,7 +93,7 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
     descriptions, _ = after_reading(records, used["filters"], corpus["count"], place / "written")
     for split, made in descriptions.items():
         made.write(place / f"{split}.json")
-    take_over(place, *outputs(directory, corpus), threads=2)
+    take_over(place, *outputs(directory, corpus["count"]), threads=2)
     return len(pieces)
 
 

@@ -21,14 +21,8 @@ from mlm.corpus.formats import read_documents
 from mlm.foundations.errors import MlmError
 
 KOREAN = ["우리 삶의 목표는 배우는 것이다.", "서울의 겨울은 춥고 길다.", "나는 어제 책을 읽었다."]
-
-
 JAPANESE = ["私の人生の目標は学ぶことです。", "東京の冬は寒い。", "猫が縁側で眠っている。"]
-
-
 MIXED = ["Привет 👩‍👩‍👧‍👦 مرحبا naïve 漢字", "🇰🇷 한국어 and हिन्दी 😀", "e\u0301 é ﬁ \u2028 ½"]
-
-
 ENGLISH = [f"Sentence number {i} of a small English text, with a comma." for i in range(60)]
 
 
@@ -65,8 +59,6 @@ WRITERS = {
     "tsv": lambda texts: as_separated(texts, "\t"),
     "parquet": as_parquet,
 }
-
-
 COMPRESSORS = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress}
 
 

@@ -108,12 +108,13 @@ def test_a_job_whose_log_alone_cannot_be_written_goes_on(tmp_path, capfd):
 def test_a_job_waits_for_the_same_job_of_a_killed_run(tmp_path):
     """The first of two processes holds the log; the second begins when the first has ended."""
     program = (
-        "import sys, time\n"
+        "import os, sys, time\n"
         "from types import SimpleNamespace\n"
         "from mlm.foundations.job import run\n"
         "def main(job):\n"
         "    print('at work', sys.argv[1], flush=True)\n"
-        "    time.sleep(1 if sys.argv[1] == 'first' else 0)\n"
+        "    while not os.path.exists('go'):\n"
+        "        time.sleep(0.01)\n"
         "    open('order', 'a').write(sys.argv[1] + '\\n')\n"
         "run(main, SimpleNamespace(log=['x.log'], rule='x', input={}, output={}, params={}))\n"
     )
@@ -132,7 +133,9 @@ def test_a_job_waits_for_the_same_job_of_a_killed_run(tmp_path):
     first = start("first")
     assert first.stdout.readline() == "at work first\n"
     second = start("second")
-    _, said = second.communicate(timeout=60)
+    said = next(line for line in second.stderr if "is still at work" in line)
+    (tmp_path / "go").touch()
+    said += second.communicate(timeout=60)[1]
     first.communicate(timeout=60)
     assert (tmp_path / "order").read_text() == "first\nsecond\n"
     assert "A job of a run that was killed is still at work" in said
