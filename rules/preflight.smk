@@ -42,6 +42,26 @@ rule lower_train_step:
         "../scripts/jobs/lower_train_step.py"
 
 
+rule find_batch:
+    """Search for the largest per-replica batch that fits each target, in either precision."""
+    input:
+        **TRAINED_ON,
+    output:
+        "results/runs/{run}/preflight/batches.json",
+    threads: 2
+    resources:
+        mem_mb=5000,
+        runtime=1440,
+    params:
+        model=model_of,
+        pretraining=pretraining_of,
+        seed=settings["seed"],
+        sequence_length=settings["shards"]["sequence_length"],
+        targets=settings["preflight"]["targets"],
+    script:
+        "../scripts/jobs/find_batch.py"
+
+
 rule compile_train_step:
     """Compile the lowered steps for every TPU target, measure their memory, and judge."""
     input:
@@ -50,6 +70,7 @@ rule compile_train_step:
         evaluation=EVALUATION_STEPS,
         lowering="results/runs/{run}/preflight/lowering.json",
         train="results/manifests/train.json",
+        batches=["results/runs/{run}/preflight/batches.json"] * settings["preflight"]["find_batch"],
     output:
         "results/runs/{run}/preflight.json",
     threads: 2

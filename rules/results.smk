@@ -40,6 +40,7 @@ ON_REQUEST = [
     *made_by(
         *FINETUNE_RULES,
         "lower_train_step",
+        "find_batch",
         "compile_train_step",
         "preflight_finetune",
         "preflight_passed",

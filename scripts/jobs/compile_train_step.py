@@ -4,7 +4,7 @@ from job_adapter import run
 
 
 def main(job):
-    from mlm.accelerators.artefacts import Lowering
+    from mlm.accelerators.artefacts import Batches, Lowering
     from mlm.accelerators.compiler import require_compiler
     from mlm.accelerators.preflight import preflight
     from mlm.config.accelerator import Preflight
@@ -20,6 +20,7 @@ def main(job):
         {"training": job.input.program, "validation": job.input.validation},
         dict(zip(job.params.replicas, job.input.evaluation, strict=True)),
         state_directory=job.params.state_directory,
+        batches=Batches.read(job.input.batches[0]) if job.input.batches else None,
         at_once=job.threads,
     )
     verdict.write(job.output[0])

@@ -311,8 +311,8 @@ def test_what_later_stages_would_refuse_is_told_before_the_first_job():
         }
     )
     for line in (
-        "preflight.targets: 'v33:2x2' is not a TPU topology; expected a generation",
-        "preflight.targets: 'v5e' is not a TPU topology; expected a generation",
+        "preflight.targets: 'v33:2x2' is not a TPU topology; nearest: v",
+        "preflight.targets: 'v5e' is not a TPU topology; nearest: v",
         "finetune.data.file: missing",
         "runs.base: model.family: 'robberta' is not a masked language model that is trained here; "
         "did you mean 'roberta'?",

@@ -8,6 +8,7 @@ from small_pretraining import write_manifest_of
 from mlm.accelerators.artefacts import (
     ADVICE,
     ERROR,
+    Batches,
     Finding,
     ForwardRows,
     Lowering,
@@ -41,6 +42,7 @@ def judge(
     gradient_accumulation_steps=1,
     muon_flops=None,
     forward=None,
+    searched=None,
     **manifest,
 ):
     """The preflight.json for what `compiler` answers by target."""
@@ -63,6 +65,7 @@ def judge(
         dict.fromkeys(("training", "validation"), str(program)),
         {4: str(program)},
         state_directory="state",
+        batches=Batches("estimate", dict.fromkeys(targets, searched)) if searched else None,
         compiler=lambda target, *programs, quick: [compiler[target], *(forward or ())],
     )
     verdict.write(tmp_path / "preflight.json")
@@ -201,10 +204,19 @@ def test_fewer_samples_than_one_global_batch_are_caught(tmp_path):
     assert "takes 128. Not even a batch of 1 is filled" in few.findings[0].message
 
 
-def test_a_batch_that_does_not_fit_is_named(tmp_path):
-    report = judge(tmp_path, {"v5e:2x2": answer(NO_MEMORY)})
+@pytest.mark.parametrize(
+    ("searched", "advice"),
+    [
+        (None, "preflight.find_batch: true finds the largest that fits"),
+        ({"bfloat16": 6, "float32": 0}, "fits: bfloat16 6, float32 none"),
+        ({"bfloat16": None, "float32": None}, "preflight.find_batch"),
+    ],
+)
+def test_a_batch_that_does_not_fit_is_named_with_the_largest_that_does(tmp_path, searched, advice):
+    report = judge(tmp_path, {"v5e:2x2": answer(NO_MEMORY)}, searched=searched)
     (finding,) = report.findings
-    assert "pretraining.per_replica_batch_size is 8: lower it" in finding.message
+    assert "pretraining.per_replica_batch_size is 8" in finding.message
+    assert advice in finding.message
 
 
 def test_the_time_of_collectives_is_that_of_a_ring_at_the_datasheets_bandwidth(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from mlm.accelerators.roofline import estimate
 from mlm.config.chips import (
     CHIPS,
+    TOPOLOGIES,
     hosts_of,
     number_of_chips,
     replicas_of,
@@ -12,27 +13,44 @@ from mlm.config.chips import (
 )
 
 
-def test_every_chip_names_its_source():
+def test_every_chip_names_its_source_and_has_topologies():
     for facts in CHIPS.values():
         assert facts.source.startswith("https://cloud.google.com/tpu/docs/")
+    assert set(CHIPS) == set(TOPOLOGIES)
 
 
-@pytest.mark.parametrize("target", ["v3:32x32", "v4:2x2x1", "v5e:2x4", "v5p:16x16x24", "v6e:8x8"])
-def test_a_grid_up_to_the_largest_is_accepted(target):
-    assert target_problem(target) is None
+@pytest.mark.parametrize("generation", TOPOLOGIES)
+def test_every_usual_topology_is_accepted(generation):
+    for grid in TOPOLOGIES[generation]:
+        assert target_problem(f"{generation}:{grid}") is None
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("misspelt", "nearest"),
     [
-        *("v33:2x2", "v5e", "V5E:2X2", "v4:1000x1000x1000", "v4:2x2", "v5e:2x2x1", "v5e:1x1"),
-        *("v5e:0x2", "v5e-8", "v5litepod-16", "v5e:3x3", "v2:2x2", "v6e:2x2 ", ""),
+        ("v33:2x2", "v3:2x2"),
+        ("v5e", "v5e:2x2"),
+        ("V5E:2X2", "v5e:2x2"),
+        ("v4:1000x1000x1000", "v4:8x8x8"),
+        ("v4:2x2", "v4:2x2x1"),
+        ("v5e:2x2x1", "v5e:2x2"),
+        ("v5e:1x1", "v5e:2x2"),
+        ("v5e:0x2", "v5e:2x2"),
+        ("v5e-8", "v5e:2x4"),
+        ("v5litepod-16", "v5e:4x4"),
+        ("v3-8", "v3:2x2"),
+        ("v4-8", "v4:2x2x1"),
+        ("v5e:3x3", "v5e:2x4"),
+        ("v6:2x2", "v6e:2x2"),
+        ("v2:2x2", "v3:2x2"),
+        ("v6e:2x2 ", "v6e:2x2"),
+        ("", "v"),
     ],
 )
-def test_another_target_is_refused_with_what_is_accepted(wrong):
-    problem = target_problem(wrong)
-    assert f"{wrong!r} is not a TPU topology" in problem
-    assert "v4 up to 16x16x16" in problem and "v5e:2x4 for a v5litepod-8" in problem
+def test_a_misspelt_target_is_told_with_the_nearest_and_what_is_accepted(misspelt, nearest):
+    problem = target_problem(misspelt)
+    assert f"{misspelt!r} is not a TPU topology; nearest: {nearest}" in problem
+    assert "v4 up to 16x16x16" in problem
 
 
 def test_replicas_are_those_that_the_compiler_describes():

@@ -81,10 +81,10 @@ def test_a_program_that_overflows_the_memory_is_told_from_a_refused_one(tmp_path
 
 
 @pytest.mark.slow
-def test_an_unknown_topology_is_told_with_those_that_are_accepted(tmp_path):
+def test_an_unknown_topology_gets_the_nearest_names(tmp_path):
     (found,) = compile_for("v5e-8", write_program(tmp_path / "step.mlir", 8))
     assert found.outcome == UNKNOWN_TARGET
-    assert "expected a generation and its grid" in found.message
+    assert "nearest: v5e:2x4" in found.message
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What lowering.json and preflight.json say.
+"""What lowering.json, batches.json and preflight.json say.
 
 Imports nothing of the compiler: a training reads preflight.json.
 """
@@ -86,6 +86,19 @@ class Lowering(Artefact):
     model_configuration: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
 
 
+#: The largest batch that fits by precision; 0 if none does, None for a target that the compiler
+#: does not know.
+LargestBatch = dict[str, int | None]
+
+
+@dataclass(frozen=True)
+class Batches(Artefact):
+    """The largest batches, by target."""
+
+    label: str
+    targets: dict[str, LargestBatch]
+
+
 @dataclass(frozen=True)
 class Memory:
     """Bytes of one replica, as the compiler counts them."""
@@ -154,6 +167,7 @@ class Target:
     collectives: list[Collective] = field(default_factory=list)
     global_batch_size: int | None = None
     estimate: Estimate | None = None
+    largest_batch: LargestBatch | None = None
     forward: dict[str, ForwardReport] = field(default_factory=dict)
 
 

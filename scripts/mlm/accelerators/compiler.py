@@ -20,7 +20,7 @@ from typing import Any
 
 from mlm.accelerators.collectives import Collective, collectives_of
 from mlm.accelerators.stablehlo import compile_stablehlo, missing_private_interface
-from mlm.config.chips import ACCEPTED, CHIP_CONFIGURATIONS, generation_of
+from mlm.config.chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
 from mlm.foundations.environment import child_environment, install_command
 from mlm.foundations.errors import MlmError
 
@@ -253,8 +253,8 @@ def _devices_of(target: str) -> list | Compilation:
             return Compilation(NO_COMPILER, f"libtpu does not load: {_first_lines(str(error))}")
         return Compilation(
             UNKNOWN_TARGET,
-            f"no TPU topology is called {target!r}; expected {ACCEPTED}. The compiler says: "
-            f"{_first_lines(str(error))}",
+            f"no TPU topology is called {target!r}; nearest: "
+            f"{', '.join(nearest_targets(target))}. The compiler says: {_first_lines(str(error))}",
         )
 
 

@@ -16,6 +16,7 @@ from mlm.accelerators.artefacts import (
     ERROR,
     LABEL,
     WARNING,
+    Batches,
     Finding,
     ForwardReport,
     Lowering,
@@ -36,6 +37,7 @@ from mlm.accelerators.compiler import (
 )
 from mlm.accelerators.described_steps import FINETUNING
 from mlm.accelerators.roofline import estimate
+from mlm.accelerators.table import largest_in_words
 from mlm.config.accelerator import Preflight
 from mlm.config.chips import CHIPS, generation_of, hosts_of, replicas_of
 from mlm.config.finetune import Finetune
@@ -74,6 +76,7 @@ def preflight(
     evaluation_programs: dict[int, str],
     *,
     state_directory: str,
+    batches: Batches | None = None,
     at_once: int = 1,
     compiler: Compiler = compile_for,
 ) -> PreflightVerdict:
@@ -100,6 +103,7 @@ def preflight(
         answers = compile_all(asked, quick, 1 if large else at_once, compiler)
         for name, (found, *others) in answers.items():
             target = describe(name, found, step)
+            target.largest_batch = batches and batches.targets[name]
             if found.replicas:
                 findings += check_data(manifest, step, target, state_directory)
             findings += judge(target, found, step)
@@ -281,8 +285,13 @@ def judge(target: Target, found: Compilation, step: Step, kind: str = "training"
         target.bytes_accessed = found.bytes_accessed * accumulated
     if target.fits:
         return []
-    advice = f"{_BATCH_KEYS[kind]} is {step.per_replica_batch_size}: lower it"
-    advice += "" if step.precision == "bfloat16" else ", or use bfloat16"
+    advice = f"{_BATCH_KEYS[kind]} is {step.per_replica_batch_size}"
+    if largest := largest_in_words(target):
+        advice += f"; the largest that fits: {largest}"
+    else:
+        advice += ": lower it" + ("" if step.precision == "bfloat16" else ", or use bfloat16")
+        if kind == "training":
+            advice += "; preflight.find_batch: true finds the largest that fits"
     return [Finding("fits", ERROR, f"{message.rstrip('.')}. {advice}", target=target.target)]
 
 

@@ -13,6 +13,7 @@ HEADINGS = (
     "validation",
     "evaluation",
     "HBM",
+    "largest batch",
     "FLOPs/step",
     "collectives/step",
     "time of the run",
@@ -78,10 +79,17 @@ def row(target: Target) -> tuple[str, ...]:
         shown_bytes(target.memory and target.memory.peak),
         *(_forward(target.forward.get(name)) for name in ("validation", "evaluation")),
         shown_bytes(target.hbm_per_replica),
+        largest_in_words(target) or "-",
         f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
         collectives,
         time,
     )
+
+
+def largest_in_words(target: Target) -> str:
+    """The largest batches that fit, if they were searched."""
+    found = sorted((target.largest_batch or {}).items())
+    return ", ".join(f"{kind} {size or 'none'}" for kind, size in found if size is not None)
 
 
 def _forward(said: ForwardReport | None) -> str:

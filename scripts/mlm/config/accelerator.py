@@ -79,6 +79,9 @@ class Preflight(Section):
     effort: Literal["auto", "quick", "full"] = "auto"
     """Optimization effort of the compiler. full: as for a training. quick: a quarter of the time,
     a few percent off. auto: quick for large models."""
+    find_batch: bool = False
+    """Search for the largest per-replica batch, up to 1,024, that fits each target, in float32 and
+    bfloat16. Compiles many times."""
 
     def contradictions(self) -> list[str]:
         problems = named_twice("preflight.targets", self.targets)

@@ -9,6 +9,7 @@ v5p chip ("megacore") to one replica (https://github.com/pytorch/xla/issues/5258
 describes its devices in the same way, and a test holds the table against it.
 """
 
+import difflib
 import math
 import re
 from dataclasses import dataclass
@@ -45,6 +46,18 @@ CHIPS: dict[str, ChipFacts] = {
     )
 }
 
+_FLAT = ("2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
+_DEEP = ("2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8")
+
+#: Topologies by generation: the usual ones, not all that there are.
+TOPOLOGIES: dict[str, tuple[str, ...]] = {
+    "v3": ("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
+    "v4": _DEEP,
+    "v5e": _FLAT,
+    "v5p": _DEEP,
+    "v6e": _FLAT,
+}
+
 #: The configuration of a generation's chips, where it is not the one that libtpu describes unasked.
 CHIP_CONFIGURATIONS = {"v4": "megacore"}
 
@@ -54,6 +67,26 @@ _TARGET = re.compile(r"([a-z0-9]+):(\d{1,9}(?:x\d{1,9})+)")
 def generation_of(target: str) -> str:
     """The part of a target's name before the colon: "v5e" of "v5e:2x2"."""
     return target.split(":")[0]
+
+
+def nearest_targets(target: str, count: int = 3) -> list[str]:
+    """Names of targets that `target` was most likely meant to be, best first.
+
+    The marketing form counts TensorCores or chips ("v5e-8", "v3-8"), the compiler's form gives the
+    grid of chips ("v5e:2x4", "v3:2x2").
+    """
+    names = [f"{g}:{t}" for g, topologies in TOPOLOGIES.items() for t in topologies]
+    asked = target.strip().lower()
+    generation, chips = generation_of(asked), 0
+    if marketed := re.fullmatch(r"(v\d+[a-z]*?)(?:litepod)?[-:](\d+)", asked):
+        generation = {"v5": "v5e", "v5lite": "v5e", "v6": "v6e"}.get(marketed[1], marketed[1])
+        # Up to v4 and for v5p the number counts TensorCores, of which a chip has two.
+        chips = max(1, int(marketed[2]) // (1 if generation in ("v5e", "v6e") else 2))
+    elif _TARGET.fullmatch(asked):
+        chips = number_of_chips(asked)
+    if same := [n for n in names if generation_of(n) == generation]:
+        return sorted(same, key=lambda n: (abs(number_of_chips(n) - chips), n))[:count]
+    return difflib.get_close_matches(asked, names, n=count, cutoff=0.0) or names[:count]
 
 
 def number_of_chips(target: str) -> int:
@@ -87,7 +120,8 @@ def target_problem(target: str) -> str | None:
         # A machine holds 2 × 2 chips of a slice.
         if fits and grid[0] % 2 == grid[1] % 2 == 0:
             return None
-    return f"{target!r} is not a TPU topology; expected {ACCEPTED}"
+    nearest = ", ".join(nearest_targets(target))
+    return f"{target!r} is not a TPU topology; nearest: {nearest}. Accepted are {ACCEPTED}"
 
 
 def _grid(target: str) -> tuple[int, ...]:
@@ -95,7 +129,6 @@ def _grid(target: str) -> tuple[int, ...]:
 
 
 #: The names of targets, in words.
-ACCEPTED = (
-    "a generation and its grid of chips, whose first two sides are even, such as v5e:2x4 for a "
-    "v5litepod-8: "
-) + ", ".join(f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in CHIPS.items())
+ACCEPTED = "a generation and its grid of chips, whose first two sides are even: " + ", ".join(
+    f"{g} up to {'x'.join(map(str, f.largest_grid))}" for g, f in CHIPS.items()
+)

@@ -1,0 +1,27 @@
+"""Rule `find_batch`: the largest per-replica batch that fits each target."""
+
+from job_adapter import run
+
+
+def main(job):
+    from mlm.accelerators.batch_search import find_batches
+    from mlm.accelerators.compiler import require_compiler
+    from mlm.config.run import RunConfiguration
+    from mlm.training.run import RunFiles
+
+    keys = ("model", "pretraining", "seed", "sequence_length")
+    settings = {key: getattr(job.params, key) for key in keys}
+    settings |= {"name": job.wildcards.run, "holes": None}
+    require_compiler()
+    batches = find_batches(
+        RunConfiguration.of_param(settings),
+        RunFiles(
+            job.input.tokenizer, {"train": job.input.train, "validation": job.input.validation}
+        ),
+        list(job.params.targets),
+    )
+    batches.write(job.output[0])
+
+
+if __name__ == "__main__":
+    run(main, snakemake)
