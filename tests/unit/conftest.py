@@ -1,6 +1,11 @@
-"""The small project that questions are asked about, built once."""
+"""The small project that questions are asked about, built once; and properties without a clock."""
 
 import pytest
+from hypothesis import settings
+
+# A busy machine would fail an example that takes long for once.
+settings.register_profile("without a clock", deadline=None)
+settings.load_profile("without a clock")
 
 
 @pytest.fixture(scope="session")
