@@ -54,7 +54,7 @@ TEMPORARY = [
         f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}.{ending}"
         for split, count in settings["corpus"]["count"].items()
         for share in range(count)
-        for ending in ("parquet", "json", "groups")
+        for ending in ("parquet", "json", "groups", "shared")
     ],
 ]
 
