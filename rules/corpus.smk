@@ -160,7 +160,7 @@ if IN_PARTS and NEAR_DUPLICATES:
             "../scripts/jobs/corpus_sign.py"
 
     rule corpus_cluster:
-        """Find documents with keys in common, and join them to clusters, of which one stays."""
+        """Cluster documents that share keys, and keep one of each cluster."""
         input:
             removed=files_of(LEFT_OUT, "json"),
             signed=files_of(SIGNED_PARTS, "json"),

@@ -1,4 +1,4 @@
-"""Rule `corpus_cluster`: near-duplicates found, and joined to clusters of which one stays."""
+"""Rule `corpus_cluster`: cluster near-duplicates and keep one document of each cluster."""
 
 from pathlib import Path
 

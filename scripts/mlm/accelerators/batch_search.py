@@ -1,8 +1,8 @@
 """The largest per-replica batch that fits a target's memory, by bisection.
 
-Every batch that is tried is lowered anew and compiled for the target: memory does not grow evenly,
-since near the limit the compiler computes values twice instead of keeping them (rematerialisation).
-Quick compilations search; a full one confirms.
+Each candidate is lowered and compiled for the target, because memory does not grow evenly: near the
+limit the compiler computes values twice instead of keeping them (rematerialisation). Quick
+compilations search; a full one confirms.
 """
 
 import sys
