@@ -12,7 +12,7 @@ from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 @dataclass(frozen=True, kw_only=True)
 class _Source:
-    """Of a split carved from another: which, the share that it took, and the seed."""
+    """Of a split carved from another: which one, the share, and the seed."""
 
     carved_from: str | None = field(default=None, metadata=OPTIONAL)
     share: float | None = field(default=None, metadata=OPTIONAL)
@@ -21,7 +21,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class EmbeddedSource(_Source):
-    """The speeches of a package, `sha256` that of all their text."""
+    """The speeches of a package; `sha256` is that of all their text."""
 
     kind: Literal["embedded"]
     package: str
@@ -60,7 +60,7 @@ class HubSource(_Source):
 
 @dataclass(frozen=True)
 class Mixed:
-    """Of a part of a mix: its source's name and weight, and the seed of what is chosen of it."""
+    """A part of a mix: its source's name and weight, and the seed of the choice."""
 
     name: str
     weight: float
@@ -72,7 +72,7 @@ SingleSource = Annotated[EmbeddedSource | FilesSource | HubSource, Field(discrim
 
 @dataclass(frozen=True)
 class MixedSource:
-    """A source of a mix: its documents by filter, and how many stand in the split, with repeats."""
+    """A source of a mix: documents by filter, and how many the split has, with repeats."""
 
     name: str
     weight: float
@@ -104,8 +104,7 @@ class Encoding:
 
 @dataclass(frozen=True)
 class TakenByRule:
-    """What a rule of `corpus.filters` took of a split: documents that it left out or took something
-    out of, characters, and the first few texts, shortened."""
+    """Documents and characters that a rule took of a split, and a few texts, shortened."""
 
     documents: int
     characters: int
@@ -114,7 +113,7 @@ class TakenByRule:
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One of the Parquet files of a split, beside its description; `bytes` is its size on disk."""
+    """One of a split's Parquet files; `bytes` is its size on disk."""
 
     name: str
     documents: int
@@ -123,14 +122,13 @@ class CorpusFile:
 
 
 def together_sha256(digests: Sequence[str]) -> str:
-    """What tells a split's text from another, by the digests of its files: of one, its own."""
+    """One digest of a split's files: of one file, its own."""
     return digests[0] if len(digests) == 1 else value_sha256(list(digests))
 
 
 @dataclass(frozen=True)
 class NearDuplicate:
-    """The beginning of a document that went, and of the first of its cluster, which stands in the
-    split `kept_in`."""
+    """The beginnings of a removed document and of the first of its cluster, in `kept_in`."""
 
     text: str
     kept: str
@@ -139,8 +137,7 @@ class NearDuplicate:
 
 @dataclass(frozen=True)
 class Cluster:
-    """How many documents of a split a cluster of near-duplicates lost, and the beginnings of the
-    document that stays, in the split `kept_in`, and of the first of those."""
+    """A cluster: how many documents it lost, and the beginnings of those kept and removed."""
 
     removed: int
     kept: str
@@ -150,8 +147,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class NearDuplicatesOfSplit:
-    """The clusters that documents of a split went out of: their number, the largest, and some of
-    the documents, evenly from beginning to end."""
+    """The clusters of a split: their number, the largest, and evenly spread samples."""
 
     clusters: int
     largest: tuple[Cluster, ...]
@@ -160,8 +156,8 @@ class NearDuplicatesOfSplit:
 
 @dataclass(frozen=True)
 class WordOverlap:
-    """Of `words` words of a held-out split, how many are in runs of 13 words that train has too,
-    and how many `documents` have such a run."""
+    """Of a held-out split's `words`, those in runs of 13 that train has too, and the `documents`
+    with such a run."""
 
     words: int
     shared: int
@@ -169,17 +165,13 @@ class WordOverlap:
 
     @property
     def share(self) -> float:
-        """The share of the words that train has too, in such runs."""
         return self.shared / self.words if self.words else 0.0
 
 
 @dataclass(frozen=True)
 class CorpusSplit(Artefact):
-    """A split's source, its size, and by filter how many documents it took.
-
-    `rules` are those of `corpus.filters` that are off by default, and were on.
-    File f of F holds the documents K·f // F to K·(f + 1) // F of all K, in their order.
-    """
+    """A split's source, its size, and what each filter took; `rules` are those switched on. File f
+    of F holds documents K·f // F to K·(f + 1) // F of all K, in their order."""
 
     split: str
     source: CorpusSource
@@ -198,14 +190,12 @@ class CorpusSplit(Artefact):
 
     @property
     def sha256(self) -> str:
-        """What tells its text from another, whatever its description says."""
         return together_sha256([file.sha256 for file in self.files])
 
 
 @dataclass(frozen=True)
 class ReadSplit:
-    """What a part read of a split: by reason the documents, the undecodable bytes among them, and
-    the sizes of the batches of those that are kept so far."""
+    """What a part read of a split; `batches` are the sizes of the batches it kept so far."""
 
     filters: dict[str, int]
     encoding: Encoding
@@ -215,13 +205,12 @@ class ReadSplit:
 
     @property
     def documents(self) -> int:
-        """How many documents were put aside, to be looked at for duplicates."""
         return sum(self.batches)
 
 
 @dataclass(frozen=True)
 class ReadPart(Artefact):
-    """What a part of the source held, of all three splits."""
+    """What a part of the source held, by split."""
 
     splits: dict[str, ReadSplit]
     group_by: str
@@ -231,9 +220,7 @@ class ReadPart(Artefact):
 
 @dataclass(frozen=True)
 class RemovedDocuments(Artefact):
-    """How many documents of a corpus of so many `parts` a pass leaves out, and by which rules.
-
-    `near` describes the near-duplicates of each split."""
+    """How many documents of a corpus of `parts` a pass removes, by which rules; `near` by split."""
 
     parts: int
     removed: int
@@ -243,14 +230,14 @@ class RemovedDocuments(Artefact):
 
 @dataclass(frozen=True)
 class SignedPart(Artefact):
-    """How many documents of a part have a signature, by which near-duplicates are found."""
+    """How many documents of a part have a MinHash signature."""
 
     signed: int
 
 
 @dataclass(frozen=True)
 class WrittenFile(Artefact):
-    """One of the Parquet files of a split, and the size of its text."""
+    """One of a split's Parquet files, and the size of its text."""
 
     file: CorpusFile
     bytes: int

@@ -1,4 +1,4 @@
-"""Counts of tokens and of their neighbours in a split, sparse, in bounded memory."""
+"""How often tokens occur, and beside which, in a split: sparse counts in bounded memory."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,11 +14,9 @@ _MERGE_EVERY = 4_000_000
 
 @dataclass(frozen=True)
 class ContextCounts:
-    """How often each token stood beside each context, as sorted sparse rows.
-
-    Row i is that of `contexts[i]`, ascending: tokens[starts[i]:starts[i + 1]], with the counts at
-    the same places. A context is a token, or two: (nearer) + vocabulary · (farther).
-    """
+    """Tokens by context, as sparse rows: row i, of `contexts[i]` (ascending), is
+    tokens[starts[i]:starts[i + 1]], with the counts at the same places. A context is a token, or
+    two: (nearer) + vocabulary · (farther)."""
 
     contexts: np.ndarray
     starts: np.ndarray
@@ -36,12 +34,9 @@ class ContextCounts:
 
 @dataclass(frozen=True)
 class TokenCounts:
-    """Counts over the text tokens of a split: special tokens and padding are not counted.
-
-    `unigram` [vocabulary]; `beside`, by offset, tokens by the token at that offset: -1 is the left
-    neighbour; `beside_two`, by side, -1 or 1, tokens by both neighbours on that side. The others
-    may be special tokens, and stand in the same sequence. `tokens` is the sum of `unigram`.
-    """
+    """Counts over text tokens: `unigram` [vocabulary]; `beside`, by offset (-1: the left
+    neighbour), by the token there; `beside_two`, by side (-1 or 1), by both neighbours. Neighbours
+    may be special tokens, and are of the same sequence."""
 
     unigram: np.ndarray
     beside: dict[int, ContextCounts]
@@ -91,9 +86,8 @@ def count_tokens(
 ) -> TokenCounts:
     """TokenCounts of `batches` of (input_ids, attention_mask), each [batch, sequence].
 
-    Pairs are counted at offsets of up to `distance` on either side, and with `two` each token's
-    two neighbours on either side. Memory grows with the number of different pairs and triples, not
-    with the text.
+    Pairs are counted up to `distance` on either side; with `two`, both neighbours of each side too.
+    Memory grows with the number of different pairs and triples.
     """
     is_text = np.ones(vocabulary, bool)
     is_text[list(special)] = False

@@ -1,7 +1,5 @@
-"""Bytes to lines of text: invalid ones and NULs stop the job, or become U+FFFD and are counted.
-
-In between, an invalid byte is a lone surrogate (PEP 383).
-"""
+"""Bytes to lines of text: invalid bytes (PEP 383 surrogates meanwhile) and NULs stop the job, or
+become U+FFFD and are counted."""
 
 import re
 import shlex
@@ -24,7 +22,7 @@ _ADVICE = (
 
 
 class CleanText(NamedTuple):
-    """A document's text as UTF-8 can hold it, and what was replaced in it."""
+    """A document's text, and what was replaced in it."""
 
     text: str
     replaced_bytes: int
@@ -71,8 +69,8 @@ def text_lines(
     """The number and the text of each line that begins before byte `stop`, its end included.
 
     Lines end with LF alone. `stream` is at `place` of the file `name`, whose byte-order mark is
-    dropped. Raises MlmError for a line beyond LONGEST_DOCUMENT, for a file with CRs and no LF, and
-    with `strict` for invalid bytes and NULs.
+    dropped. Raises MlmError for lines over LONGEST_DOCUMENT, CR alone, and with `strict` invalid
+    bytes and NULs.
     """
     (offset, number), encoding = place, settings.encoding
     strict = settings.encoding_errors == "strict"
@@ -124,10 +122,8 @@ def too_long(name: str, line: int, what: str) -> MlmError:
 
 
 def document_begin(stream: BinaryIO, position: int, per: str, encoding: str) -> int:
-    """The first byte from `position` on at which no document continues, or the end of the file.
-
-    `per` says what a document is: line, or paragraph; the latter can only begin after a blank line.
-    """
+    """The first byte from `position` on at which a document (`per` line, or paragraph) begins, or
+    the end of the file."""
     if position == 0:
         return 0
     stream.seek(position - 1)

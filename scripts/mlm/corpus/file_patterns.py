@@ -39,7 +39,7 @@ def file_format(path: str) -> tuple[str, str | None]:
 
 
 def recorded_path(path: str) -> str:
-    """What records call the file `path`, without the directory of an absolute path."""
+    """What records call the file `path`: an absolute one goes without its directory."""
     return Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
 
 
@@ -48,9 +48,8 @@ def matched_files(
 ) -> dict[str, list[str]]:
     """By split, the files that its glob patterns match, sorted by path, each one once.
 
-    `**` matches any number of directories. A pattern that is also the name of a file is that file.
-    A file of several names is read once; `note` is told of the others. Raises MlmError with every
-    problem at once.
+    A pattern that is also the name of a file is that file. `note` is told of files with several
+    names. Raises MlmError with every problem at once.
     """
     files, problems, owner = {}, [], {}
     for split, globs in patterns.items():
@@ -80,7 +79,6 @@ def matched_files(
 
 
 def _problem(path: str, pattern: str) -> str | None:
-    """Why the file `path`, which `pattern` matches, is not read; None: it is."""
     shown = _shown(path)
     if os.path.islink(path) and not os.path.exists(path):
         target = _shown(os.readlink(path))
@@ -120,7 +118,7 @@ def _problem(path: str, pattern: str) -> str | None:
 
 
 def _closed_directories(pattern: str) -> list[str]:
-    """Of directories of `pattern` that this user may not search, which `glob` skips."""
+    """Problems of directories that `pattern` needs and this user may not search."""
     parts = pattern.split("/") if os.path.isabs(pattern) else [".", *pattern.split("/")]
     closed = set()
     for n, (part, following) in enumerate(zip_longest(parts, parts[1:])):
@@ -154,7 +152,7 @@ def _each_once(paths: set[str], note: Callable[[str], None]) -> list[str]:
 
 
 def _shown(path: str) -> str:
-    """`path` on one line that every stream takes: bytes that are no UTF-8 are escaped."""
+    """`path` on one printable line, bytes that are no UTF-8 escaped."""
     text = os.fsencode(path).decode("utf-8", "backslashreplace")
     return printable(text.replace("\n", r"\n").replace("\t", r"\t"))
 
@@ -193,10 +191,8 @@ def sections(corpus: Mapping) -> dict[str | None, dict]:
 
 
 def corpus_settings(settings: Settings) -> dict:
-    """`used_settings` of a whole configuration.
-
-    `filters.decontamination` has `texts` by name, and the `table` of the fine-tuning, too.
-    """
+    """`used_settings` of a whole configuration, whose `filters.decontamination` has `texts` by
+    name, and the `table` of the fine-tuning, too."""
     corpus, mask = settings["corpus"], settings["tokenizer"]["special_tokens"]["mask"]
     evaluations = [run_section(settings, run, "evaluation") for run in settings["runs"]]
     prompts = [part for own in evaluations for text in own["prompts"] for part in text.split(mask)]
@@ -220,11 +216,8 @@ def corpus_settings(settings: Settings) -> dict:
 
 
 def used_settings(corpus: dict, seed: int, in_mix: bool = False) -> dict:
-    """The part of the section `corpus`, and the seed, that shapes this source's result.
-
-    What nothing reads is left out, so that changing it reruns nothing: the seed, for instance, if
-    all three splits are given. Of a mix, each source's own, as `in_mix`.
-    """
+    """The part of the section `corpus`, and the seed, that shapes this source's result; of a mix,
+    by source. What nothing reads is left out, so that changing it reruns nothing."""
     source = corpus["source"]
     if source == "mix":
         own = {

@@ -15,7 +15,7 @@ from mlm.corpus.rule_counts import NOTHING, add_taken
 
 
 class Judged(NamedTuple):
-    """A document as it is to be written, or why it is not; and what was replaced in it or taken."""
+    """A document as it is to be written, or why it is not; and what was replaced or taken."""
 
     text: str
     refusal: str | None
@@ -26,7 +26,7 @@ class Judged(NamedTuple):
 
 @dataclass
 class SplitCounts:
-    """What became of a split's documents: `read` of `filters` is the sum of all other reasons."""
+    """What became of a split's documents: `read` is the sum of all other `filters`."""
 
     filters: dict[str, int]
     rules: dict[str, TakenByRule]
@@ -34,7 +34,7 @@ class SplitCounts:
     nul_bytes: int = 0
 
     def add(self, judged: Judged | None) -> None:
-        """Count a document that was read; None: nothing was done to it."""
+        """Count a document; None: it was kept as it is."""
         self.filters["read"] += 1
         if judged:
             self.replaced_bytes += judged.replaced_bytes
@@ -45,10 +45,8 @@ class SplitCounts:
 
 
 class Filters:
-    """The section `corpus.filters`, as `file_patterns.used_settings` has it, applied to documents.
-
-    Personal data is first, so that no sample of what another rule took shows it.
-    """
+    """The section `corpus.filters` applied to documents; personal data goes first, so that no
+    sample of what another rule took shows it."""
 
     def __init__(self, settings: Mapping):
         self._normalisation = settings["normalisation"]
@@ -78,10 +76,7 @@ class Filters:
         )
 
     def judged(self, raw: str) -> Judged:
-        """`raw` prepared, with what the rules leave of it, or the reason why it is left out.
-
-        Decontamination looks at documents of train alone (`judged_in_train`).
-        """
+        """`raw` prepared and filtered; decontamination looks at train alone (`judged_in_train`)."""
         text, replaced, nul = prepared(raw, self._normalisation)
         taken: dict[str, TakenByRule] = {}
         refusal = self._refusal(text)
@@ -96,7 +91,7 @@ class Filters:
         return Judged(text, refusal, replaced, nul, taken)
 
     def judged_in_train(self, judged: Judged) -> Judged:
-        """What becomes of a document that belongs to train, beside what `judged` says of it."""
+        """`judged`, of a document that belongs to train, after decontamination."""
         rules = self._rules.get("decontamination")
         if judged.refusal or rules is None or rules.judged(judged.text, judged.taken)[1] is None:
             return judged
@@ -114,7 +109,7 @@ class Filters:
 
 
 def prepared(text: str, normalisation: str) -> CleanText:
-    """`text` cleaned, and in the normalisation form `normalisation` of `corpus.filters`."""
+    """`text` cleaned and in the Unicode form `normalisation`."""
     cleaned = clean(text)
     # ASCII is in every normalisation form already.
     if normalisation == "none" or text.isascii():

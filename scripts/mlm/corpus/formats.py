@@ -1,4 +1,4 @@
-"""Readers of the file formats that documents come in. A missing value (null) is an empty text.
+"""Readers of the file formats of documents; null is an empty text.
 
 Each raises MlmError with file and line (or row) for what it cannot read.
 """
@@ -41,10 +41,7 @@ _QUOTES_ADVICE = (
 
 @contextmanager
 def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
-    """The bytes of the open `file` (compression: gzip, zstd or None) as a stream.
-
-    Several compressed members or frames read as one. Reading raises MlmError for damaged data.
-    """
+    """The bytes of the open `file` (gzip, zstd or None), all members or frames as one stream."""
     if compression is None:
         yield file
         return
@@ -56,7 +53,7 @@ def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
 
 
 class _Checked(io.RawIOBase):
-    """The bytes of a compressed file; damage and a missing end are errors, not a short read."""
+    """The bytes of a compressed file; damage and a missing end are MlmErrors."""
 
     def __init__(self, stream: BinaryIO, path: str, compression: str):
         self._stream, self._path, self._compression = stream, path, compression
@@ -92,8 +89,8 @@ def read_documents(
 ) -> Iterator[Document]:
     """The documents in `stream`, in order; `name` is the file's name for messages.
 
-    With `stop`, those alone that begin in bytes `start` to `stop` of txt or jsonl, or whose row
-    groups do in parquet. Messages name places as in the whole file.
+    With `stop`, those that begin in bytes `start` to `stop` of txt or jsonl, or whose row groups do
+    in parquet.
     """
     if file_format == "parquet":
         yield from _parquet_documents(stream, name, settings, start, stop)
@@ -176,7 +173,7 @@ def _json_documents(
 
 
 def _decoded(line: str, where: str, column: str) -> object:
-    """The value that a line writes in JSON, or in what Python takes for JSON, such as NaN."""
+    """What Python takes a line of JSON for: also NaN, or half a pair of surrogates."""
     try:
         # A raw NUL is not JSON; the policy `replace` lets it pass to be replaced.
         return json.loads(line, strict="\0" not in line)
@@ -245,7 +242,6 @@ def _parquet_documents(
 
 
 def _begin(group: pq.RowGroupMetaData) -> int:
-    """The byte of the file at which a row group begins."""
     first = group.column(0)
     return first.dictionary_page_offset or first.data_page_offset
 

@@ -33,7 +33,7 @@ document_of = partial(tuple.__new__, Document)
 
 
 def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> Iterator[Document]:
-    """`documents` of a file or stream called `name`, with their groups by `corpus.group_per`."""
+    """`documents` of the file or stream `name`, with their groups by `corpus.group_per`."""
     if per is None:
         yield from documents
         return
@@ -45,10 +45,7 @@ def grouped_per(documents: Iterator[Document], per: str | None, name: str) -> It
 
 
 def group_name(value: object, where: str, settings: Corpus) -> str:
-    """The group that a row's `value` in the column `corpus.group_by` names.
-
-    Raises MlmError, which names the row `where`, unless it is text or a whole number.
-    """
+    """The group that a row's `value` in `corpus.group_by` names; MlmError if it names none."""
     column = settings.group_by
     if value is None or value == "":
         raise MlmError(
@@ -72,8 +69,8 @@ def group_name(value: object, where: str, settings: Corpus) -> str:
 def group_ids(groups: pa.Array) -> np.ndarray:
     """The groups of documents as int64 [documents], alike for equal groups.
 
-    Numbers stay as they are. A name becomes 63 bits of its BLAKE2b digest, so that shards, made
-    apart, agree: of a million groups, two share an id with probability 10^-7.
+    Numbers stay. A name becomes 63 bits of its BLAKE2b digest, so that shards, made apart, agree:
+    of a million groups, two share an id with probability 10^-7.
     """
     if pa.types.is_integer(groups.type):
         return groups.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -97,10 +94,7 @@ def _hash(seed: int, key: bytes) -> int:
 
 
 def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:
-    """The split of `document` (its UTF-8 bytes): one of `shares`' keys, else `train`.
-
-    `shares` gives the expected fraction by split. Equal documents land in the same split.
-    """
+    """The split of `document` (UTF-8), by its hash: one of `shares`' keys, else `train`."""
     position = _hash(seed, document) / 2**64
     for split in ("test", "validation"):
         position -= shares.get(split, 0.0)
@@ -110,11 +104,8 @@ def carve(document: bytes, seed: int, shares: dict[str, float]) -> str:
 
 
 def split_groups(groups: list[str], seed: int, shares: dict[str, float]) -> dict[str, list[str]]:
-    """`groups` (names) by split, each in exactly one.
-
-    Each split of `shares` takes its fraction of the groups, rounded, but at least one; the rest is
-    `train`. Which groups go where depends on the seed and the names, not on their order.
-    """
+    """`groups` (names) by split: each split of `shares` has its fraction, rounded, but at least
+    one; train has the rest. Depends on the seed and the names, not on their order."""
     waiting = sorted(groups, key=lambda group: (_hash(seed, group.encode("utf-8")), group))
     result, held_out = {"train": []}, set()
     for split in sorted(shares):

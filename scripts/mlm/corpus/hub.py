@@ -21,11 +21,11 @@ from mlm.foundations.errors import MlmError
 def hub_streams(
     hub: dict, splits: dict[str, str], reading: Corpus, share: tuple[int, int] = (0, 1)
 ) -> dict[str, Callable[[], Iterator[Document]]]:
-    """The streams of documents by split.
+    """The documents by split: `splits` gives the dataset's own names, `share` which part of how
+    many of all rows is read.
 
-    `hub` is the section `corpus.hub`, `splits` the dataset's own name of each split to read,
-    `share` which part of how many is read of the rows of all of them. Raises MlmError if the
-    dataset cannot be had, is of another commit, or has no such configuration, split or column.
+    Raises MlmError if the dataset cannot be had at its commit, or lacks a configuration, split or
+    column.
     """
     builder = _builder(hub["dataset"], hub["config"], hub["revision"])
     try:

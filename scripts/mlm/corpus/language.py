@@ -1,7 +1,5 @@
-"""The language of a document, by a model in fastText's format that the user names.
-
-Joulin et al., 2016, arXiv 1607.01759. Such models are, for instance, lid.176.ftz and .bin.
-"""
+"""The language of a document, by a model in fastText's format (Joulin et al., 2016, arXiv
+1607.01759) that the user names, such as lid.176.ftz."""
 
 import difflib
 import importlib.util
@@ -24,7 +22,7 @@ _INSTALL = ".venv/bin/python -m pip install --require-hashes -r envs/requirement
 
 
 class Language:
-    """The rules of `settings`, the section `corpus.filters.language`.
+    """The rules of `corpus.filters.language`.
 
     Raises MlmError if the library or a language is missing, or the file is no such model.
     """
@@ -42,7 +40,7 @@ class Language:
         self._model = fasttext.load_model(str(path))
 
     def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
-        """`text`, and the rule that leaves it out, by its most likely language; None: it stays."""
+        """`text`, and the rule that leaves it out by its most likely language, if any."""
         # fastText takes a line.
         labels, probabilities = self._model.predict(" ".join(text.split()))
         if not labels or labels[0] not in self._keep:
@@ -56,7 +54,7 @@ class Language:
 
 
 def _labels(path: Path) -> list[str]:
-    """The languages of the model `path`. Raises MlmError if it cannot be used."""
+    """The languages of the model `path`; MlmError if it cannot be used."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as model:
             labels = _walk(model)
@@ -75,10 +73,7 @@ def _labels(path: Path) -> list[str]:
 
 
 def _walk(model: mmap.mmap) -> list[str]:
-    """The labels of a model, whose parts must end where the file ends: fastText reads on beyond.
-
-    Raises ValueError, OverflowError or struct.error for a damaged model.
-    """
+    """The labels of a model, whose parts must end where the file ends: fastText reads on beyond."""
     place = 0
 
     def numbers(layout: str) -> tuple:

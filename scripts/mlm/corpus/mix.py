@@ -1,7 +1,7 @@
-"""A corpus of several sources (`corpus.mix`): what each part reads, how often documents are taken.
+"""A corpus of several sources (`corpus.mix`), each weighted.
 
 With weight 2.3, every kept document of train is used twice, and three in ten a third time: of every
-1,024 in a row, those whose numbers have the lowest keyed hashes. Held-out splits have each once.
+1,024 in a row, those with the lowest keyed hashes. Held-out splits have each once.
 """
 
 import hashlib
@@ -24,11 +24,8 @@ _BLOCK = 1024
 
 
 def open_part(settings: dict, part: Mapping) -> tuple[Source, Filters, int | None]:
-    """What a part of the corpus reads, its filters, and the seed of its splits.
-
-    `settings` are those of `file_patterns.used_settings`, `part` is one of `parts.planned_parts`.
-    Raises MlmError if the source cannot be opened.
-    """
+    """What a part of the corpus (of `parts.planned_parts`) reads, its filters, and the seed of its
+    splits; `settings` are those of `used_settings`."""
     pieces = {split: [Piece(*p) for p in found] for split, found in part["files"].items()}
     name = part.get("source")
     own = settings if name is None else settings["mix"][name]
@@ -64,7 +61,7 @@ def _regrouped(
 
 @dataclass(frozen=True)
 class Choice:
-    """A share of the kept documents of a source: of `total`, those from `first` to `stop`."""
+    """A `share` of the `total` kept documents of a source: those chosen of `first` to `stop`."""
 
     first: int
     stop: int
@@ -74,7 +71,6 @@ class Choice:
 
     @cached_property
     def count(self) -> int:
-        """How many of them are."""
         return self._before(self.stop) - self._before(self.first)
 
     def _before(self, number: int) -> int:
@@ -104,7 +100,7 @@ def _hashes(numbers: np.ndarray, key: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Segment:
-    """Documents that are written one after the other: the kept ones of a part, or a choice."""
+    """Documents written one after the other: the kept ones of a part, or a choice."""
 
     part: int
     documents: int
@@ -112,9 +108,9 @@ class Segment:
 
 
 def segments(parts: Sequence[ReadPart], kept: Sequence[int], split: str) -> list[Segment]:
-    """What is written of `split`, in order, of `parts` of which so many documents are `kept`.
+    """What is written of `split`, in order, of `parts` with so many `kept` documents each.
 
-    Of a mix, epoch by epoch of all sources. Raises MlmError for a source of which none is taken.
+    Of a mix, epoch by epoch. Raises MlmError for a source of which none is taken.
     """
     if split != "train" or any(part.mixed is None for part in parts):
         return [Segment(number, count) for number, count in enumerate(kept)]

@@ -1,7 +1,5 @@
-"""E-mail addresses, IP addresses and phone numbers, found by patterns in linear time.
-
-docs/corpus.md says which forms.
-"""
+"""E-mail addresses, IP addresses and phone numbers, found in linear time (docs/corpus.md:
+forms)."""
 
 import re
 from collections.abc import Mapping
@@ -30,7 +28,7 @@ _NEEDED = {"email": ("@",), "ip_address": (".", ":"), "phone_number": ("+", "00"
 
 
 class PersonalData:
-    """The patterns that `settings` (the section `corpus.filters.personal_data`) switch on."""
+    """The patterns that `corpus.filters.personal_data` switches on."""
 
     def __init__(self, settings: Mapping):
         self._kinds = {k: settings[k] for k in _PATTERNS if settings.get(k, "keep") != "keep"}
@@ -38,7 +36,7 @@ class PersonalData:
         self.rules = [f"personal_data.{kind}" for kind in self._kinds]
 
     def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
-        """`text` with placeholders, and the rule that leaves out all of it; None: it stays."""
+        """`text` with placeholders, and the rule that leaves it out, if any."""
         for kind, action in self._kinds.items():
             if not any(character in text for character in _NEEDED[kind]):
                 continue

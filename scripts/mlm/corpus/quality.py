@@ -1,4 +1,4 @@
-"""Published rules of what is good text; docs/corpus.md says which choices they leave.
+"""Published rules of what is good text; docs/corpus.md says how they are read.
 
 Gopher: Rae et al., 2021, arXiv 2112.11446, appendix A1. C4: Raffel et al., 2020, arXiv 1910.10683,
 section 2.2, and its authors' code.
@@ -39,7 +39,6 @@ class _Page:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines that are not blank, without the white space around them."""
         return [line for line in map(str.strip, self.text.split("\n")) if line]
 
     @cached_property
@@ -76,7 +75,7 @@ class _Page:
         return most * (length + n - 1) / len(self.text)
 
     def duplicate_n_grams(self, n: int) -> float:
-        """The share of the characters in n-grams that repeat an earlier one, each counted once."""
+        """The share of the characters in n-grams that repeat an earlier one, each once."""
         seen, characters, end = set(), 0, 0
         for place, gram in enumerate(_n_grams(self.words, n) if n < self._different else ()):
             if gram in seen:
@@ -129,10 +128,8 @@ _OF_LINES: dict[str, Callable[[str, int], bool]] = {
 
 
 class Quality:
-    """The rules that `settings` switch on, thresholds by name (`config.filters.quality_rules`).
-
-    Raises MlmError if the list of words cannot be read.
-    """
+    """The rules that `config.filters.quality_rules` switches on, thresholds by name; MlmError if
+    the list of words cannot be read."""
 
     def __init__(self, settings: Mapping):
         self._limits = {
@@ -152,7 +149,7 @@ class Quality:
         self._bad_words = None if path is None else _WordList(Path(path))
 
     def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
-        """What the rules leave of `text`, and the first that leaves all of it out, or None."""
+        """What the rules leave of `text`, and the first that leaves all of it out, if any."""
         rule = self._refused_page(text)
         if rule is None and self._of_lines:
             text = self._without_lines(text, taken)
@@ -172,7 +169,6 @@ class Quality:
         return None
 
     def _without_lines(self, text: str, taken: dict[str, TakenByRule]) -> str:
-        """The lines of `text` that C4 keeps, without the white space around them."""
         kept, removed = [], {rule: [] for rule in self._of_lines}
         for whole in filter(None, map(str.strip, text.split("\n"))):
             line = whole
@@ -230,7 +226,7 @@ class _WordList:
         self._phrases = re.compile(rf"(?<!\w)(?:{phrases})(?!\w)") if phrases else None
 
     def occurs_in(self, text: str) -> bool:
-        """Whether an entry of the list is in `text`, not as a part of a longer word."""
+        """Whether an entry is in `text`, not as a part of a longer word."""
         text = text.casefold()
         if not self._words.isdisjoint(_WORD.findall(text)):
             return True

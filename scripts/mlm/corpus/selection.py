@@ -20,17 +20,14 @@ _BATCH = 1024
 
 
 def texts_of_file(path: str, settings: dict) -> Iterator[str]:
-    """The documents of a source file, as the filters of `used_settings` leave each by itself."""
+    """The documents of a source file, as the filters leave each by itself."""
     filters = Filters(settings["filters"])
     for raw, _ in open_source(settings, whole({"train": [path]})).streams["train"]():
         yield filters.judged(raw).text
 
 
 class TrainDocuments:
-    """The documents of the train split that `record`, results/corpus/train.json, describes.
-
-    `settings` are those that it was made with (`file_patterns.used_settings`).
-    """
+    """The train split that `record` describes, made with `settings` (of `used_settings`)."""
 
     def __init__(self, record: str | Path, settings: dict):
         self._record, self._settings = Path(record), settings
@@ -39,7 +36,7 @@ class TrainDocuments:
         self._count = len(self._documents)
 
     def selected(self, whats: Iterable[Forgotten]) -> dict[str, list[int]]:
-        """By each of `whats`, as it was written, the numbers of its documents, ascending.
+        """By each of `whats`, as written, the numbers of its documents, ascending.
 
         Raises MlmError for one that finds no document, and if nothing is left.
         """

@@ -31,12 +31,8 @@ _Streams = dict[str, Callable[[], Iterator[Document]]]
 
 @dataclass(frozen=True)
 class Source:
-    """A corpus before its filters.
-
-    `streams` gives, by split, the documents in order, `described` what goes into its JSON,
-    `group_by` what the groups are called. `carved` are the shares of train that become the splits
-    that are not in `streams`.
-    """
+    """A corpus before its filters: documents and description by split, what groups are called, and
+    the shares of train that become the splits that are not in `streams`."""
 
     streams: _Streams
     described: dict[str, CorpusSource]
@@ -46,10 +42,9 @@ class Source:
 
 
 def open_source(settings: dict, files: Pieces, share: tuple[int, int] = (0, 1)) -> Source:
-    """The source that `settings` (of `file_patterns.used_settings`) asks for, or a part of it.
+    """The source that `settings` (of `used_settings`) ask for, or a part of it.
 
-    `files` are what is read of the matched files by split; of `hub`, `share` is the number of the
-    part, and how many there are. Raises MlmError if the source cannot be opened.
+    `files` are what is read of the files by split; of `hub`, `share` is which part of how many.
     """
     held_out = settings["held_out"]
     if settings["source"] == "embedded":

@@ -82,7 +82,6 @@ def described_splits(
 
 
 def _described(corpus: SpooledCorpus, split: str) -> CorpusSource:
-    """What the parts say of where `split` is from; of a mix, source by source."""
     parts = corpus.parts
     if parts[0].mixed is None:
         return _together(part.splits[split].source for part in parts)
@@ -99,7 +98,6 @@ def _described(corpus: SpooledCorpus, split: str) -> CorpusSource:
 
 
 def _together(sources: Iterable[CorpusSource]) -> CorpusSource:
-    """What the parts say of their source as one."""
     first, *others = sources
     if not isinstance(first, FilesSource):
         return first
@@ -144,7 +142,6 @@ def refuse_empty_splits(corpus: SpooledCorpus) -> None:
 
 
 def _refuse_one_group(splits: Mapping[str, CorpusSplit], part: ReadPart) -> None:
-    """Raise MlmError if groups tell no documents apart, or one fills a carved split."""
     documents = max(split.filters["kept"] for split in splits.values())
     if documents > 1 and all(split.groups == 1 for split in splits.values()):
         raise MlmError(

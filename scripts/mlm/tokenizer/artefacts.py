@@ -1,4 +1,4 @@
-"""What `results/tokenizer/tokenizer_stats.json` says of the tokenizer."""
+"""`results/tokenizer/tokenizer_stats.json`."""
 
 from dataclasses import dataclass, field
 
@@ -9,8 +9,8 @@ from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 class SplitStatistics:
     """How a tokenizer fits a split; rates are None if there is nothing to divide by.
 
-    Tokens are counted without the two that stand around each document; words are what stands
-    between white space; bytes are UTF-8. `sampled`: all is of an even sample of a large split.
+    Special tokens around documents are not counted; words are separated by white space; bytes are
+    UTF-8. `sampled`: measured on an even sample.
     """
 
     tokens: int
@@ -28,7 +28,7 @@ class SplitStatistics:
 
 @dataclass(frozen=True)
 class FrequentToken:
-    """A token and how often it stands in what was looked at of the train split."""
+    """A token and its count in what was measured of train."""
 
     id: int
     token: str
@@ -37,7 +37,7 @@ class FrequentToken:
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """The text that a tokenizer was trained on; `sampled`: not all of the train split."""
+    """The text that a tokenizer was trained on; `sampled`: not all of train."""
 
     documents: int
     bytes: int
@@ -54,10 +54,7 @@ class Pretrained:
 
 @dataclass(frozen=True)
 class TokenizerStatistics(Artefact):
-    """The tokenizer and its fit; `training` is None if it came ready, from `pretrained`.
-
-    `pieces_by_length` counts the vocabulary's pieces by their number of characters.
-    """
+    """The tokenizer and its fit; `training` is None if it came ready, from `pretrained`."""
 
     kind: str
     vocabulary_size: int

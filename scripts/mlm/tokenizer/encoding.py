@@ -1,10 +1,8 @@
-"""From text to token ids with a saved tokenizer, where corpus text is never a command.
+"""Text to token ids with a saved tokenizer, where corpus text is never a command.
 
-A tokenizer turns the string `[MASK]` into the mask token, wherever it stands. That is wanted
-in a prompt and wrong in a corpus, where the string is text like any other. The encoder here
-therefore works on a copy of the tokenizer whose special tokens have names that no text can
-match, and puts the special tokens around each document by itself. The saved files are not
-changed: through transformers, `[MASK]` is the mask token.
+A tokenizer turns the string `[MASK]` into the mask token wherever it stands: wanted in a prompt,
+wrong in a corpus. The encoder works on a copy whose special tokens have names that no text can
+match, and puts the special tokens around each document itself.
 """
 
 import json
@@ -22,8 +20,6 @@ SPECIAL_NAMES = ("cls", "pad", "sep", "unk", "mask")
 
 
 class SpecialIds(NamedTuple):
-    """The ids of the five special tokens."""
-
     cls: int
     pad: int
     sep: int
@@ -32,24 +28,17 @@ class SpecialIds(NamedTuple):
 
 
 class Encoder:
-    """Encodes documents with a saved tokenizer; see the module's description.
+    """Encodes documents with a saved tokenizer.
 
-    Attributes:
-        vocabulary_size: one more than the largest id.
-        special_ids: the five special tokens' ids.
-        special_tokens: the five special tokens' texts, by name.
-        literals: all strings that are special tokens, which the corpus may hold as text.
-        unknown_literal: the string that is read as an unknown word, or None.
+    `literals` are all strings that are special tokens, `unknown_literal` the one that is read as an
+    unknown word, or None.
     """
 
     def __init__(
         self, tokenizer: dict, special_tokens: dict[str, str], unknown_literal: str | None = None
     ):
-        """From a tokenizer.json's content, the texts of the five special tokens by name
-        (cls, pad, sep, unk, mask), and the string that stands for an unknown word.
-
-        Raises MlmError if a special token is missing.
-        """
+        """From a tokenizer.json's content and the five special tokens' texts by name; MlmError if
+        one is missing."""
         self._whole = _parsed(tokenizer)
         vocabulary = self._whole.get_vocab(with_added_tokens=True)
         self.vocabulary_size = max(vocabulary.values(), default=-1) + 1
@@ -76,12 +65,8 @@ class Encoder:
 
     @classmethod
     def load(cls, tokenizer_json: str | os.PathLike) -> "Encoder":
-        """The encoder of a saved tokenizer.
-
-        `special_tokens_map.json` and `tokenizer_config.json` are read from the same
-        directory; the latter's `unknown_literal` is what `tokenizer.unknown_literal` was.
-        Raises MlmError for a file that is missing or no tokenizer.
-        """
+        """The encoder of a saved tokenizer, whose other two files are beside `tokenizer_json`;
+        MlmError if one is missing or damaged."""
         path = Path(tokenizer_json)
         tokens, config = (
             path.with_name("special_tokens_map.json"),
@@ -102,12 +87,8 @@ class Encoder:
         return [[first, *encoding.ids, last] for encoding in encodings]
 
     def encode_with_places(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids of one text as `encode` gives them, and for each the characters of `text` that it
-        stands for, [start, end); (0, 0) for the two special ones.
-
-        The space that some tokenizers put before a text is no character of it: a piece that is
-        this space alone has an empty range, where the tokenizer gives the character after it.
-        """
+        """The ids of one text as `encode` gives them, and for each its characters [start, end); (0,
+        0) for the two special ones, and an empty range for a space put before the text."""
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
         places = [
             (a, a) if piece == METASPACE and text[a:b].strip(METASPACE + " ") else (a, b)
@@ -121,10 +102,7 @@ class Encoder:
         return self._whole.decode(list(ids), skip_special_tokens=skip_special_tokens)
 
     def count_special_literals(self, texts: Sequence[str]) -> int:
-        """How often the texts hold a string that is a special token, and stays text here.
-
-        The string that is mapped to the unknown token is not among them.
-        """
+        """How often the texts hold a special token's string that stays text here."""
         literals = [s for s in self.literals if s != self.unknown_literal]
         return sum(text.count(literal) for text in texts for literal in literals)
 
@@ -142,7 +120,6 @@ class Encoder:
 
 
 def _read(path: Path) -> Any:
-    """The value in one JSON file of a tokenizer; MlmError if it is missing or damaged."""
     try:
         with reading(path, "JSON"):
             return read_json(path)
@@ -154,7 +131,6 @@ def _read(path: Path) -> Any:
 
 
 def _parsed(tokenizer: dict) -> Any:
-    """The `tokenizers.Tokenizer` of a tokenizer.json's content."""
     import tokenizers
 
     return tokenizers.Tokenizer.from_str(json.dumps(tokenizer))
@@ -166,11 +142,8 @@ def token_text(token: Any) -> str | None:
 
 
 def _unmatchable(text: str) -> str:
-    """A name for the special token `text` that no model finds in a text.
-
-    Every pre-tokenizer in use splits at spaces or replaces them, so that no word reaches the
-    model with a space in it; the noncharacter makes sure of the rest.
-    """
+    """A name for the special token `text` that no text matches: pre-tokenizers in use split at
+    spaces or replace them, and the noncharacter makes sure."""
     return f"\ufdd0 {text}"
 
 
@@ -178,11 +151,9 @@ def _disarmed(
     tokenizer: dict, literals: Sequence[str], unknown_literal: str | None, unknown_id: int
 ) -> dict:
     """A copy of a tokenizer.json in which `literals` are unreachable, ids unchanged; only
-    `unknown_literal` in a text, with the space before it, becomes the unknown token.
+    `unknown_literal`, with the space before it, becomes the unknown token.
 
-    `encode_special_tokens` alone keeps only the added-token step from matching them: a
-    model still finds `[MASK]` among its own pieces. Truncation, padding and the post-processor are
-    dropped as well, since `Encoder.encode` puts in the special tokens.
+    `encode_special_tokens` alone does not suffice: a model still finds `[MASK]` among its pieces.
     """
     copy = json.loads(json.dumps(tokenizer))
     copy.update(truncation=None, padding=None, post_processor=None)

@@ -1,13 +1,8 @@
 """Vocabularies made by merging the most frequent pair: BPE and WordPiece.
 
-Byte-pair encoding is Sennrich et al. (2016, arXiv 1508.07909). The trainer of `tokenizers`
-breaks ties by the ids of the pair, and so is deterministic once every symbol it starts from
-has its id: that holds for plain characters, which it sorts, and not for the `##` ones of
-WordPiece, which it numbers in the order of a hash table. Here all symbols are counted, sorted
-and handed to it beforehand.
-
-WordPiece is the vocabulary of these merges, read by longest match first (Devlin et al., 2019),
-which is also what the WordPiece trainer of `tokenizers` makes.
+Byte-pair encoding: Sennrich et al., 2016, arXiv 1508.07909. WordPiece is the vocabulary of these
+merges, read by longest match first (Devlin et al., 2019). The trainer of `tokenizers` numbers
+WordPiece's `##` symbols in the order of a hash table, so all symbols are sorted and given to it.
 """
 
 import json
@@ -97,7 +92,7 @@ def train_wordpiece(text: TrainingText, section: Tokenizer) -> Any:
 
 
 def _alphabet(sentences: Iterable[str], section: Tokenizer) -> set[str]:
-    """The most frequent characters that together make up the coverage asked for."""
+    """The most frequent characters that together make up the coverage."""
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(sentence)
@@ -122,7 +117,7 @@ def _spelled(sentences: Iterable[str], alphabet: set[str]) -> Iterator[str]:
 
 
 def _stands_alone(character: str) -> bool:
-    """Whether BERT's pre-tokenizer makes `character` a word, so that it continues none."""
+    """Whether BERT's pre-tokenizer makes `character` a word by itself."""
     if character in string.punctuation or unicodedata.category(character)[0] == "P":
         return True
     return any(low <= ord(character) <= high for low, high in _IDEOGRAPHS)
@@ -131,10 +126,7 @@ def _stands_alone(character: str) -> bool:
 def _merges(
     sentences: Iterable[str], symbols: list[str], section: Tokenizer, prefix=None, **steps: Any
 ) -> dict:
-    """The trained model as `tokenizers` writes it: `vocab` by piece, and `merges`.
-
-    `steps` are the tokenizer's normalizer and pre-tokenizer.
-    """
+    """The trained model as `tokenizers` writes it; `steps` are normalizer and pre-tokenizer."""
     import tokenizers
     from tokenizers import models, trainers
 

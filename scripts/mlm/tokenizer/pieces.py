@@ -13,8 +13,8 @@ BYTE_SPACE = "Ġ"
 def word_starts(tokenizer_json: dict) -> np.ndarray:
     """Whether a word starts with each id, bool [vocabulary]; False for added special tokens.
 
-    By the tokenizer's own mark: pieces begin with ▁ (Metaspace), with Ġ (byte-level), or
-    without the continuation prefix (WordPiece). Where there is no mark, every piece counts.
+    By the tokenizer's own mark: ▁ (Metaspace), Ġ (byte-level), or no continuation prefix
+    (WordPiece). Without a mark, every piece counts.
     """
     pieces = _pieces(tokenizer_json)
     model = tokenizer_json["model"]
@@ -36,7 +36,6 @@ def word_starts(tokenizer_json: dict) -> np.ndarray:
 
 
 def _pieces(tokenizer_json: dict) -> list[str]:
-    """Every id's piece; the empty string for an id that is not used."""
     vocabulary = tokenizer_json["model"]["vocab"]
     if isinstance(vocabulary, dict):
         by_id = {i: p for p, i in vocabulary.items()}
@@ -47,11 +46,8 @@ def _pieces(tokenizer_json: dict) -> list[str]:
 
 
 def texts_of(tokenizer, ids: list[int]) -> list[str]:
-    """How each of `ids` reads in running text, the space before a word kept.
-
-    `tokenizer` is transformers' fast tokenizer. A byte that is only part of a character
-    reads as the replacement character.
-    """
+    """How each of `ids` reads in running text, the space before a word kept; `tokenizer` is
+    transformers'. A byte that is only part of a character reads as U+FFFD."""
     pieces = tokenizer.convert_ids_to_tokens(ids)
     return [_text(tokenizer, i, p or "") for i, p in zip(ids, pieces, strict=True)]
 

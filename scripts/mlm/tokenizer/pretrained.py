@@ -1,8 +1,5 @@
-"""A tokenizer that exists already: from a directory, or from the Hub at a pinned commit.
-
-Whatever its files are, transformers reads them, and what is saved is the one layout of this
-project. No code that comes with a tokenizer is ever run.
-"""
+"""A ready tokenizer from a directory, or from the Hub at a pinned commit; none of its code is
+run."""
 
 import json
 from pathlib import Path
@@ -39,12 +36,10 @@ def source_files(path: str | None) -> list[str]:
 def load_pretrained(
     path: str, revision: str | None
 ) -> tuple[dict, dict[str, str | None], int | None]:
-    """The tokenizer in directory `path`, or of the Hub id `path` at commit `revision`: a
-    tokenizer.json's content, the five special tokens' texts by name, and the longest input it was
-    made for (None: unknown).
+    """A tokenizer.json's content, the five special tokens' texts by name, and the longest input
+    (None: unknown), of directory `path` or the Hub id `path` at commit `revision`.
 
-    Raises MlmError if there is none, if it has no fast form, and without a network
-    or a cached copy.
+    Raises MlmError if there is none, or none with a fast form.
     """
     directory = path if Path(path).is_dir() else _download(path, revision)
     if not source_files(directory):
@@ -94,7 +89,6 @@ def check_ids(encoder: Encoder, family: str) -> None:
 
 
 def _download(name: str, revision: str | None) -> str:
-    """The directory of the cached copy of a Hub repository's tokenizer files."""
     if not is_commit(revision):
         raise MlmError(
             f"tokenizer.pretrained.revision: {revision!r} pins nothing. {name!r} is not a "

@@ -25,11 +25,10 @@ MOST_BYTES = 200_000_000
 def make_tokenizer(
     corpora: dict[str, SplitDocuments], section: Tokenizer, families: list[str], outputs: Any
 ) -> None:
-    """Train or load the tokenizer of `section`, and write its files and `tokenizer_stats.json`.
+    """Train or load the tokenizer of `section`; write its files and `tokenizer_stats.json`.
 
-    `corpora` has the documents of each split; `families` the model types that will
-    read the ids; `outputs` has the paths `tokenizer` (tokenizer.json, the other two files
-    beside it) and `stats`. Nothing is written before all is known to be right.
+    `families` are the model types that will read the ids; `outputs` has the paths `tokenizer` and
+    `stats`. Nothing is written before all is known to be right.
     """
     if section.kind == "pretrained":
         path, revision = section.pretrained.path, section.pretrained.revision
@@ -57,11 +56,8 @@ def make_tokenizer(
 def tokenizer_statistics(
     encoder: Encoder, corpora: dict[str, SplitDocuments], origin: dict[str, Any]
 ) -> TokenizerStatistics:
-    """The content of tokenizer_stats.json.
-
-    `corpora` has the documents of each split; `origin` are the fields that say where the
-    tokenizer came from. The most frequent tokens are those of the train split.
-    """
+    """The content of tokenizer_stats.json; `origin` are its fields that say where the tokenizer
+    came from."""
     splits, frequent = {}, []
     for split, corpus in corpora.items():
         share = corpus.evenly(MOST_BYTES)

@@ -17,10 +17,10 @@ def write_tokenizer(
     unknown_literal: str | None,
     model_max_length: int | None = None,
 ) -> None:
-    """Write the three files into `directory` from a tokenizer.json's content, each atomically.
+    """Write the three files into `directory`, each atomically.
 
-    `special_tokens` holds the five texts by name; an unknown `model_max_length` is left out. The
-    key `unknown_literal` of the second file is this project's own, for `Encoder.load`.
+    `special_tokens` holds the five texts by name. The key `unknown_literal` of the configuration is
+    this project's own, for `Encoder.load`.
     """
     tokens = {f"{name}_token": special_tokens[name] for name in SPECIAL_NAMES}
     flags = ("content", "lstrip", "normalized", "rstrip", "single_word", "special")
@@ -44,11 +44,7 @@ def write_tokenizer(
 def copy_tokenizer(
     source: str | os.PathLike, target: str | os.PathLike, model_max_length: int
 ) -> None:
-    """Copy a saved tokenizer beside a model that reads `model_max_length` tokens at most.
-
-    The length is known to the model alone, and written into the copy's configuration:
-    transformers truncates to it when asked to truncate.
-    """
+    """Copy a saved tokenizer beside a model, to whose `model_max_length` transformers truncates."""
     source, target = Path(source), Path(target)
     for name in TOKENIZER_FILES:
         if name != "tokenizer_config.json":

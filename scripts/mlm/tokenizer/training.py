@@ -26,12 +26,10 @@ class Trained(NamedTuple):
 
 
 def train_tokenizer(corpus: SplitDocuments, section: Tokenizer) -> Trained:
-    """A tokenizer of `section.vocabulary_size` ids (None: as many as suit the text), trained on
-    the texts of a split.
+    """A tokenizer of `section.vocabulary_size` ids (None: as many as suit the text).
 
-    Its first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte
-    fallback, the 256 bytes, then what was learned. The result is a function of the texts
-    and the section. Raises MlmError if the text does not suffice for the vocabulary.
+    Its first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte fallback,
+    the 256 bytes. Raises MlmError if the text does not suffice for the vocabulary.
     """
     text, start = TrainingText(corpus, section), time.monotonic()
     try:
@@ -49,8 +47,7 @@ def train_tokenizer(corpus: SplitDocuments, section: Tokenizer) -> Trained:
 
 
 def suitable_size(size: float | None) -> int:
-    """How many ids suit `size` bytes of text (None: a large text): Heaps' law has the words grow
-    by the square root."""
+    """How many ids suit `size` bytes of text (None: a large text), by Heaps' law."""
     if size is None:
         return MOST_BY_ITSELF
     return max(100, min(MOST_BY_ITSELF, round(2.5 * math.sqrt(size) / 100) * 100))
@@ -87,11 +84,8 @@ def _around(model: Any, section: Tokenizer) -> dict:
     """A tokenizer.json's content around `model`, whose first five ids are the special tokens.
 
     Words begin with `▁` (U+2581), in the first word of a text as well, so that a word is the same
-    piece wherever it is; what follows a special token continues where that ended. (A text that
-    begins with a replaced string has no mark: tokenizers no longer takes it for the beginning.)
-    With byte fallback a text must come back from its ids exactly, and that mark would make "a" and
-    " a" the same: there the first word has no mark, a `▁` in the text is written as an escape, and
-    so is what would look like a byte piece.
+    piece wherever it is. With byte fallback a text must come back from its ids exactly: there the
+    first word has no mark, and a `▁` in the text is escaped, as is what looks like a byte piece.
     """
     import tokenizers
     from tokenizers import normalizers, processors

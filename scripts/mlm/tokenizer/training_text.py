@@ -1,5 +1,5 @@
-"""The text that a tokenizer is trained on: streamed, cleaned, cut, and sampled evenly, so that
-`tokenizer.max_training_bytes` bounds the memory of training."""
+"""The text that a tokenizer is trained on: cleaned, cut, and an even sample of at most
+`tokenizer.max_training_bytes`."""
 
 from collections.abc import Iterable, Iterator
 
@@ -56,13 +56,10 @@ class CorpusTooSmall(MlmError):
 class TrainingText:
     """The training text of a corpus, as an iterable that can be read again.
 
-    Replacements are made, special strings are broken up (none may become a piece), and stretches
-    longer than LONGEST_SENTENCE are cut, at a space if there is one. A corpus larger than
-    `max_training_bytes` gives an even share: stretches from its beginning to its end, chosen by
-    position alone, of at most four times as much that is read.
-
-    After a reading, `documents`, `bytes` and `boundaries` (those of BOUNDARIES that occur)
-    say what was read; `sampled` whether it was a share.
+    Replacements are made, special strings are broken up (none may become a piece), and long
+    stretches are cut. A corpus larger than `max_training_bytes` gives stretches from its beginning
+    to its end, chosen by position. After a reading, `documents`, `bytes` and `boundaries` (those of
+    BOUNDARIES that occur) say what was read.
     """
 
     def __init__(self, corpus: SplitDocuments, section: Tokenizer):
@@ -108,16 +105,12 @@ class TrainingText:
 
 
 def _size(text: str) -> int:
-    """Its bytes in UTF-8."""
     return len(text) if text.isascii() else len(text.encode())
 
 
 def _broken(text: str, section: Tokenizer) -> str:
-    """`text` with a line end in each special string, after its first character.
-
-    So no piece learned is one, while their characters are. The unknown literal, which is
-    never encoded as text, is left out.
-    """
+    """`text` with a line end in each special string, after its first character: no piece learned is
+    one. The unknown literal is left out."""
     if section.unknown_literal:
         text = text.replace(section.unknown_literal, "\n")
     for literal in section.special_tokens.texts:
@@ -130,10 +123,8 @@ def _broken(text: str, section: Tokenizer) -> str:
 
 
 def cut(line: str, longest: int = LONGEST_SENTENCE) -> Iterator[str]:
-    """`line` in stretches of at most `longest` characters, ended at a space where possible.
-
-    The space at a cut is left out: the next stretch begins a word without it.
-    """
+    """`line` in stretches of at most `longest` characters, ended at a space (left out) if
+    possible."""
     start = 0
     while len(line) - start > longest:
         space = line.rfind(" ", start + 1, start + longest + 1)
@@ -144,11 +135,7 @@ def cut(line: str, longest: int = LONGEST_SENTENCE) -> Iterator[str]:
 
 
 def evenly(sentences: Iterable[str], share: float) -> Iterator[str]:
-    """Sentences spread evenly over the input, at most `share` of its bytes in total.
-
-    A sentence is taken if the bytes taken so far have fallen behind their share, so the
-    choice depends on the text alone.
-    """
+    """Sentences spread evenly over the input, at most `share` of its bytes in total."""
     seen = taken = 0
     for sentence in sentences:
         size = _size(sentence)

@@ -1,9 +1,7 @@
 """Unigram pieces and their scores, by sentencepiece's trainer (Kudo, 2018, arXiv 1804.10959).
 
-The trainer of `tokenizers` gives other scores and another order of the ids on every run;
-sentencepiece gives the same bytes as long as the number of its threads stays the same. It is
-given every word once, with its number, in the order in which they first occur: no piece spans
-words, so whole sentences would say no more and take longer to read and to sort.
+The trainer of `tokenizers` gives other scores on every run; sentencepiece gives the same bytes for
+a number of threads. It is given every word once, with its number: no piece spans words.
 """
 
 import io
@@ -30,8 +28,8 @@ _TOO_LOW = re.compile(r"smaller than required_chars\. (\d+) vs (\d+)")
 
 
 def train_unigram(text: TrainingText, section: Tokenizer) -> Any:
-    """A `tokenizers.models.Unigram` of `section.vocabulary_size` ids: special tokens, bytes, pieces
-    with the most probable first, and the boundaries that occur.
+    """A `tokenizers.models.Unigram`: special tokens, bytes, pieces with the most probable first,
+    and the boundaries that occur.
 
     Raises MlmError for too little text, or too many characters, for the vocabulary.
     """
@@ -83,11 +81,8 @@ def sentencepiece_model(sentences: Iterable[str], section: Tokenizer) -> bytes:
 
 
 def _sentencepiece() -> ModuleType:
-    """The package, whose OpenMP threads sleep while they wait.
-
-    By default they spin: if another process has one of the cores, sorting the suffixes then
-    takes ten times as long. OpenMP reads the setting when the package is first imported.
-    """
+    """The package, with OpenMP threads that sleep while they wait: if another process has one of
+    the cores, spinning ones take ten times as long."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     import sentencepiece
 
@@ -97,11 +92,9 @@ def _sentencepiece() -> ModuleType:
 def _word_counts(sentences: Iterable[str], section: Tokenizer) -> Counter[str]:
     """How often each word occurs, in the order of the first occurrences.
 
-    sentencepiece puts its mark for a space before each, except with byte fallback: there, the
-    words after the first of a sentence bring METASPACE themselves, and the first, which
-    encoding puts no space before, has none. Spaces at the ends of lines and in runs are left
-    out: they would make the lone mark so probable that words are spelled as the mark and the
-    rest ("▁", "and"). Encoding keeps them.
+    sentencepiece puts its mark before each word; with byte fallback, words after the first bring
+    METASPACE themselves. Spaces in runs are left out: the lone mark would become so probable that
+    words are spelled as the mark and the rest.
     """
     counts: Counter[str] = Counter()
     for sentence in sentences:
@@ -113,7 +106,6 @@ def _word_counts(sentences: Iterable[str], section: Tokenizer) -> Counter[str]:
 
 
 def _refusal(message: str, section: Tokenizer) -> MlmError:
-    """A refusal of sentencepiece's trainer, with what a user can do about it."""
     others = section.reserved - 1
     if match := _TOO_HIGH.search(message):
         return CorpusTooSmall(int(match[2]) + others, section)
