@@ -31,7 +31,7 @@ LIMIT = 5.0
 
 def write_text(path: Path, megabytes: float) -> None:
     """A text of `megabytes`, a paragraph a line, all of them different."""
-    from mlm.corpus.embedded import paragraphs, speeches
+    from mlm.corpus.embedded_corpus import paragraphs, speeches
 
     texts = [p.split() for speech in speeches().values() for p in paragraphs(speech)]
     words = [word for text in texts for word in text]

@@ -28,12 +28,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 
 from mlm.config.resolution import resolve
 from mlm.config.tokenizer import Tokenizer
-from mlm.corpus.counts import count_tokens
-from mlm.corpus.embedded import paragraphs, speeches
-from mlm.corpus.groups import carve
+from mlm.corpus.document_groups import carve
+from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.evaluation.neighbour_mixture import NeighbourMixture
 from mlm.evaluation.predictions import Positions, positions_of
+from mlm.samples.token_counts import count_tokens
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.training import train_tokenizer
 

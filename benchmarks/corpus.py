@@ -83,7 +83,7 @@ def similarity(first: np.ndarray, second: np.ndarray) -> float:
 
 def passages(kind: str) -> tuple[np.ndarray, Callable[[np.random.Generator], tuple[int, int]]]:
     """The words of the embedded corpus, and what draws where a document begins and its length."""
-    from mlm.corpus.embedded import paragraphs, speeches
+    from mlm.corpus.embedded_corpus import paragraphs, speeches
 
     if kind == "pages":
         words = np.array("\n\n".join(speeches().values()).split(" "), object)
@@ -149,7 +149,7 @@ def write_text(place: Path, megabytes: float, kind: str) -> Planted:
             handle = open(place / f"train-{number}.jsonl", "w", encoding="utf-8")
         handle.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
     handle.close()
-    from mlm.corpus.embedded import speeches
+    from mlm.corpus.embedded_corpus import speeches
 
     words = "\n\n".join(speeches().values()).split(" ")
     for number, split in enumerate(SPLITS[1:]):

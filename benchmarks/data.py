@@ -33,7 +33,7 @@ LIMIT_ENCODE, LIMIT_PUBLISHED, LIMIT_MEMORY = 1.6, 1 / 3, 1.2
 
 def paragraphs_for(megabytes: float) -> Iterator[list[str]]:
     """Batches of the embedded corpus's paragraphs, shuffled anew on each pass, up to a size."""
-    from mlm.corpus.embedded import paragraphs, speeches
+    from mlm.corpus.embedded_corpus import paragraphs, speeches
 
     texts = [p for speech in speeches().values() for p in paragraphs(speech)]
     left, order, batch = megabytes * 1e6, random.Random(0), []
@@ -54,7 +54,7 @@ def write_corpus(path: Path, megabytes: float) -> None:
     import pyarrow as pa
 
     from mlm.corpus.corpus_writing import CorpusWriter
-    from mlm.corpus.groups import OWN
+    from mlm.corpus.document_groups import OWN
 
     writer = CorpusWriter(path, OWN)
     for batch in paragraphs_for(megabytes):

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from mlm.config.resolution import resolve  # noqa: E402
 from mlm.config.tokenizer import Tokenizer  # noqa: E402
-from mlm.corpus.embedded import paragraphs, speeches_by_split  # noqa: E402
+from mlm.corpus.embedded_corpus import paragraphs, speeches_by_split  # noqa: E402
 from mlm.corpus.split_documents import SplitDocuments  # noqa: E402
 from mlm.foundations.atomic import canonical_json  # noqa: E402
 from mlm.tokenizer.training import suitable_size, train_tokenizer  # noqa: E402

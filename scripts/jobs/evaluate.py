@@ -6,7 +6,7 @@ from pathlib import Path
 from job_adapter import run
 from mlm.config.evaluation import Evaluation
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.groups import OWN
+from mlm.corpus.document_groups import OWN
 from mlm.evaluation.model_evaluation import evaluate
 from mlm.samples.manifests import Manifest, shards_root
 

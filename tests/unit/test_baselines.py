@@ -5,11 +5,11 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from mlm.corpus.counts import count_tokens
 from mlm.evaluation.baselines import as_shown, unigram_scores
 from mlm.evaluation.neighbour_mixture import NeighbourMixture, unigram_probabilities
 from mlm.evaluation.predictions import NO_NEIGHBOUR, positions_of
 from mlm.samples.split_samples import joined
+from mlm.samples.token_counts import count_tokens
 
 SPECIAL = [0, 1, 2, 3, 4]
 MASK = 4

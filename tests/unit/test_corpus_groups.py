@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_corpus_sources import WRITERS
 
 from mlm.config.resolution import resolve
-from mlm.corpus.embedded import address_of, paragraphs, speeches_by_split
+from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches_by_split
 from mlm.corpus.parts import files_of_sources
 from mlm.foundations.errors import MlmError
 

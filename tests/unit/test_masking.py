@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from mlm.corpus.embedded import speeches
+from mlm.corpus.embedded_corpus import speeches
 from mlm.samples.masking import MaskingPlan, mask_batch
 from mlm.tokenizer.pieces import word_starts
 

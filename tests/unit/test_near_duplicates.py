@@ -14,7 +14,7 @@ from corpus_files import SPLITS
 
 from mlm.config.resolution import resolve
 from mlm.corpus import minhash, near_duplicates
-from mlm.corpus.embedded import paragraphs, speeches
+from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
 from mlm.foundations.errors import MlmError
 

@@ -7,8 +7,8 @@ from mlm.asking.documents import Documents, Stretch
 from mlm.asking.past_run import RESULTS, PastRun, with_targets
 from mlm.config.resolution import Settings
 from mlm.corpus.artefacts import CorpusSource, CorpusSplit, EmbeddedSource, HubSource, MixSource
+from mlm.corpus.document_groups import OWN
 from mlm.corpus.file_patterns import corpus_settings, matched_files
-from mlm.corpus.groups import OWN
 from mlm.corpus.selection import texts_of_file
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.artefacts import settings_digests

@@ -20,7 +20,7 @@ from mlm.config.run import RunConfiguration
 from mlm.config.tokenizer import Shards, Tokenizer, expected_vocabulary
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.corpus_building import build_corpus
-from mlm.corpus.embedded import PACKAGE
+from mlm.corpus.embedded_corpus import PACKAGE
 from mlm.corpus.file_patterns import file_format, matched_files, used_settings
 from mlm.corpus.formats import decompressed, read_documents
 from mlm.corpus.split_documents import SplitDocuments

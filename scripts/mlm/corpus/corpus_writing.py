@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from mlm.corpus.artefacts import ReadPart, RemovedDocuments, TakenByRule
 from mlm.corpus.deduplication import KEPT, Removed
-from mlm.corpus.groups import OWN
+from mlm.corpus.document_groups import OWN
 from mlm.corpus.mix import Segment, segments
 from mlm.corpus.part_reading import PartFiles
 from mlm.corpus.rule_counts import add_taken

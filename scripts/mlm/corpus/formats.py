@@ -27,7 +27,7 @@ from mlm.corpus.decoding import (
     text_lines,
     too_long,
 )
-from mlm.corpus.groups import Document, document_of, group_name
+from mlm.corpus.document_groups import Document, document_of, group_name
 from mlm.foundations.errors import MlmError
 
 _ROWS = 1024

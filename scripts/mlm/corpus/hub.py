@@ -12,8 +12,8 @@ import huggingface_hub
 import pyarrow as pa
 
 from mlm.config.corpus import Corpus
+from mlm.corpus.document_groups import Document
 from mlm.corpus.formats import batch_documents, check_column_type, check_columns
-from mlm.corpus.groups import Document
 from mlm.corpus.shares import document_range
 from mlm.foundations.errors import MlmError
 

@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from mlm.corpus.artefacts import Mixed, ReadPart
+from mlm.corpus.document_groups import OWN, Document
 from mlm.corpus.filters import Filters
-from mlm.corpus.groups import OWN, Document
 from mlm.corpus.parts import Piece
 from mlm.corpus.sources import Source, open_source
 from mlm.foundations.errors import MlmError

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
 from mlm.corpus.deduplication import digesting
+from mlm.corpus.document_groups import carve
 from mlm.corpus.filters import Filters, SplitCounts
-from mlm.corpus.groups import carve
 from mlm.corpus.sources import FILE_DIGESTS, SPLITS, Source
 from mlm.corpus.spooling import Spool
 from mlm.foundations.atomic import replacing

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from mlm.config.pretraining import Forgotten
 from mlm.corpus.artefacts import CorpusSplit, FilesSource
+from mlm.corpus.document_groups import OWN
 from mlm.corpus.file_patterns import matched_files, recorded_path
 from mlm.corpus.filters import Filters
-from mlm.corpus.groups import OWN
 from mlm.corpus.parts import whole
 from mlm.corpus.sources import open_source
 from mlm.corpus.split_documents import SplitDocuments

@@ -15,10 +15,10 @@ from mlm.corpus.artefacts import (
     Mixed,
     SourceFile,
 )
-from mlm.corpus.embedded import PACKAGE, SHA256, address_of, paragraphs, speeches_by_split
+from mlm.corpus.document_groups import OWN, Document, grouped_per
+from mlm.corpus.embedded_corpus import PACKAGE, SHA256, address_of, paragraphs, speeches_by_split
 from mlm.corpus.file_patterns import file_format, matched_files, recorded_path
 from mlm.corpus.formats import decompressed, read_documents
-from mlm.corpus.groups import OWN, Document, grouped_per
 from mlm.corpus.parts import Piece, Pieces, whole
 from mlm.foundations.digests import FileMemory
 

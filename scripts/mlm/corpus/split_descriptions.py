@@ -18,7 +18,7 @@ from mlm.corpus.artefacts import (
 )
 from mlm.corpus.corpus_writing import SpooledCorpus, number_of_groups
 from mlm.corpus.deduplication import LEAKED, REASONS
-from mlm.corpus.groups import OWN
+from mlm.corpus.document_groups import OWN
 from mlm.corpus.part_reading import SPLITS
 from mlm.corpus.word_overlap import overlap_with
 from mlm.foundations.errors import MlmError

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from mlm.corpus.counts import COUNTED_TOKENS, TokenCounts, count_tokens
 from mlm.evaluation.artefacts import Counted
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.foundations.errors import MlmError
@@ -18,6 +17,7 @@ from mlm.samples.split_samples import (
     read_samples,
     spread_samples,
 )
+from mlm.samples.token_counts import COUNTED_TOKENS, TokenCounts, count_tokens
 
 _REMAKE = (
     "To have the shards made again: rm -r results/shards results/manifests, then the same "

@@ -26,9 +26,9 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from mlm.corpus.counts import ContextCounts, TokenCounts
 from mlm.evaluation.predictions import NO_NEIGHBOUR, Positions, Ranked
 from mlm.foundations.progress_line import Progress
+from mlm.samples.token_counts import ContextCounts, TokenCounts
 
 #: Ranks by frequency from which tokens are bounded together.
 _BANDS = np.array([0, 16, 128, 1024])

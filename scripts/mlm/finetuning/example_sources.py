@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlm.config.finetune import Finetune, FinetuneData
-from mlm.corpus.embedded import address_of, paragraphs, speeches, speeches_by_split
+from mlm.corpus.embedded_corpus import address_of, paragraphs, speeches, speeches_by_split
 from mlm.finetuning.artefacts import ExampleSource, ExamplesSummary
 from mlm.finetuning.folds import assign_folds
 from mlm.finetuning.tables import Example, write_examples

@@ -18,7 +18,6 @@ from itertools import islice
 
 import numpy as np
 
-from mlm.corpus.counts import COUNTED_TOKENS, ContextCounts, TokenCounts, count_tokens
 from mlm.foundations.environment import child_environment
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
@@ -30,6 +29,7 @@ from mlm.model.initialisation import (
 from mlm.samples.blocks import ShardFiles
 from mlm.samples.masking import MaskingPlan
 from mlm.samples.split_samples import decoded, samples_in_order
+from mlm.samples.token_counts import COUNTED_TOKENS, ContextCounts, TokenCounts, count_tokens
 
 #: Variables that set the number of threads of the linear algebra below NumPy and SciPy.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

