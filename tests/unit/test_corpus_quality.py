@@ -10,10 +10,10 @@ from mlm.config.filters import SETS
 from mlm.config.filters import QualityRules as Section
 from mlm.config.problems import checked
 from mlm.config.resolution import ConfigError, resolve
+from mlm.corpus.artefacts import SAMPLE_CHARACTERS, SAMPLES
 from mlm.corpus.file_patterns import used_settings
 from mlm.corpus.parts import filter_files
 from mlm.corpus.quality import Quality
-from mlm.corpus.rule_counts import SAMPLE_CHARACTERS, SAMPLES
 from mlm.foundations.errors import MlmError
 
 ROOT = Path(__file__).parents[2]

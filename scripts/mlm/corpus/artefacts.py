@@ -1,13 +1,16 @@
 """The records of the corpus stage: `results/corpus/{split}.json`, and those of its passes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
+
+#: Samples of what a rule took, by split, and how many characters of each are kept.
+SAMPLES, SAMPLE_CHARACTERS = 3, 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +112,27 @@ class TakenByRule:
     documents: int
     characters: int
     samples: tuple[str, ...]
+
+    @classmethod
+    def of_one(cls, characters: int, sample: str | None) -> Self:
+        """What a rule took of one document, and a text to show of it (None: not shown)."""
+        if sample is not None and len(sample) > SAMPLE_CHARACTERS:
+            sample = sample[:SAMPLE_CHARACTERS] + "…"
+        return cls(1, characters, () if sample is None else (sample,))
+
+
+NOTHING = TakenByRule(0, 0, ())
+
+
+def add_taken(counts: dict[str, TakenByRule], taken: Mapping[str, TakenByRule]) -> None:
+    """Add to `counts` what the rules took of further documents."""
+    for rule, more in taken.items():
+        known = counts.get(rule, NOTHING)
+        counts[rule] = TakenByRule(
+            known.documents + more.documents,
+            known.characters + more.characters,
+            (known.samples + more.samples)[:SAMPLES],
+        )
 
 
 @dataclass(frozen=True)

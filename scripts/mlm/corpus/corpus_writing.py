@@ -8,12 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mlm.corpus.artefacts import ReadPart, RemovedDocuments, TakenByRule
+from mlm.corpus.artefacts import ReadPart, RemovedDocuments, TakenByRule, add_taken
 from mlm.corpus.deduplication import KEPT, Removed
 from mlm.corpus.document_groups import OWN
 from mlm.corpus.mix import Segment, segments
 from mlm.corpus.part_reading import PartFiles
-from mlm.corpus.rule_counts import add_taken
 from mlm.corpus.spooling import BATCH_BYTES, BATCH_DOCUMENTS, mask_array
 from mlm.foundations.artefacts import check_outputs
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from mlm.config.corpus import Corpus
 from mlm.corpus.artefacts import TakenByRule
 from mlm.corpus.file_patterns import file_format, recorded_path
-from mlm.corpus.rule_counts import taken_of_one
 from mlm.foundations.errors import MlmError
 
 #: A shorter text is not looked for: too many documents have its words by chance.
@@ -68,7 +67,7 @@ class Decontamination:
         for n, known in self._n_grams.items():
             for n_gram in _n_grams(words, n):
                 if n_gram in known:
-                    taken[known[n_gram]] = taken_of_one(len(text), n_gram)
+                    taken[known[n_gram]] = TakenByRule.of_one(len(text), n_gram)
                     return text, known[n_gram]
         return text, None
 

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from mlm.corpus.artefacts import TakenByRule
+from mlm.corpus.artefacts import NOTHING, TakenByRule, add_taken
 from mlm.corpus.decoding import CleanText, clean, has_surrogate
 from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.language import Language
 from mlm.corpus.personal_data import PersonalData
 from mlm.corpus.quality import Quality
-from mlm.corpus.rule_counts import NOTHING, add_taken
 
 
 class Judged(NamedTuple):

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlm.corpus.artefacts import TakenByRule
-from mlm.corpus.rule_counts import taken_of_one
 from mlm.foundations.errors import MlmError
 
 #: fastText's src/fasttext.cc: the first two integers of a file, and the newest version of it.
@@ -49,7 +48,7 @@ class Language:
             rule = "min_probability"
         else:
             return text, None
-        taken[f"language.{rule}"] = taken_of_one(len(text), text)
+        taken[f"language.{rule}"] = TakenByRule.of_one(len(text), text)
         return text, rule
 
 

@@ -11,11 +11,13 @@ import numpy as np
 
 from mlm.config.filters import NearDuplicates
 from mlm.corpus.artefacts import (
+    NOTHING,
     CorpusFile,
     RemovedDocuments,
     SignedPart,
     TakenByRule,
     WrittenFile,
+    add_taken,
 )
 from mlm.corpus.corpus_writing import CorpusWriter, SpooledCorpus
 from mlm.corpus.decontamination import Decontamination, held_out, rule_of
@@ -30,7 +32,6 @@ from mlm.corpus.deduplication import (
 from mlm.corpus.near_clusters import write_near_removed
 from mlm.corpus.near_duplicates import SignedCorpus, write_signatures
 from mlm.corpus.part_reading import SPLITS, PartFiles, scratch_directory
-from mlm.corpus.rule_counts import NOTHING, add_taken
 from mlm.corpus.shares import document_range, file_name
 from mlm.corpus.split_descriptions import refuse_empty_splits
 from mlm.corpus.spooling import in_pieces, size_of

@@ -7,7 +7,6 @@ from functools import partial
 from ipaddress import IPv6Address
 
 from mlm.corpus.artefacts import TakenByRule
-from mlm.corpus.rule_counts import taken_of_one
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 _PATTERNS = {
@@ -45,9 +44,9 @@ class PersonalData:
                 continue
             rule = f"personal_data.{kind}"
             if action == "drop":
-                taken[rule] = taken_of_one(len(text), None)
+                taken[rule] = TakenByRule.of_one(len(text), None)
                 return text, kind
-            taken[rule] = taken_of_one(sum(map(len, found)), None)
+            taken[rule] = TakenByRule.of_one(sum(map(len, found)), None)
             text = _PATTERNS[kind].sub(partial(_replaced, self._placeholders[kind]), text)
         return text, None
 

@@ -11,7 +11,6 @@ from functools import cached_property, partial
 from pathlib import Path
 
 from mlm.corpus.artefacts import TakenByRule
-from mlm.corpus.rule_counts import taken_of_one
 from mlm.foundations.errors import MlmError
 
 _ELLIPSES = ("...", "…")
@@ -157,7 +156,7 @@ class Quality:
             rule = self._refused_by_c4(text)
         if rule is None:
             return text, None
-        taken[f"quality.{rule}"] = taken_of_one(len(text), text)
+        taken[f"quality.{rule}"] = TakenByRule.of_one(len(text), text)
         return text, rule
 
     def _refused_page(self, text: str) -> str | None:
@@ -183,7 +182,7 @@ class Quality:
         for rule, lines in removed.items():
             if lines:
                 characters = sum(count for count, _ in lines)
-                taken[f"quality.{rule}"] = taken_of_one(characters, lines[0][1])
+                taken[f"quality.{rule}"] = TakenByRule.of_one(characters, lines[0][1])
         return "\n".join(kept)
 
     def _refused_by_c4(self, text: str) -> str | None:
