@@ -167,7 +167,7 @@ class InJax:
     """The engine's step on all devices of `kind`."""
 
     def __init__(self, case: Case, given: argparse.Namespace, deterministic: bool):
-        from mlm.training.in_jax.framework import data_mesh, prepare_jax, shardings
+        from mlm.training.in_jax.devices import data_mesh, prepare_jax, shardings
 
         # Beside another framework on the same device; and the peak is then the step's own.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -496,7 +496,7 @@ def train_on_shards(given: argparse.Namespace) -> dict:
         "date": datetime.date.today().isoformat(),
         "case": "the default's model on shards" + (" (quick)" if given.quick else ""),
         "who": "jax",
-        "device": devices.mesh.devices.flat[0].device_kind,
+        "device": devices.strategy.devices.flat[0].device_kind,
         "devices": devices.replicas,
         "steps": steps,
         "loss": round(sums["loss"] / 10, 4),

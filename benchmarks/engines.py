@@ -89,7 +89,7 @@ def in_tensorflow(case: tuple, ids: np.ndarray, precision: str, threads: int):
 
 
 def in_jax(case: tuple, ids: np.ndarray, precision: str, threads: int):
-    from mlm.training.in_jax.framework import data_mesh, prepare_jax, shardings
+    from mlm.training.in_jax.devices import data_mesh, prepare_jax, shardings
 
     prepare_jax("cpu", threads, None)
 

@@ -81,7 +81,7 @@ def compile_case(form: str, batch: int, sequence: int, quick: bool) -> Compilati
             program = Path(directory) / "step.stablehlo"
             hbm_limits.lower_case(case, str(program))
             return hbm_limits.compile_for(hbm_limits.TARGET, program, quick=quick)[0]
-    from mlm.training.in_jax.framework import prepare_jax
+    from mlm.training.in_jax.devices import prepare_jax
 
     os.environ |= ENVIRONMENT  # before JAX is imported
     prepare_jax("cpu", 1, None)

@@ -16,8 +16,7 @@ from small_run import LENGTH, result, small_run, write_inputs
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import FileMemory
 from mlm.training import state_fingerprint
-from mlm.training.in_jax.devices import MeshDevices
-from mlm.training.in_tensorflow.devices import StrategyDevices
+from mlm.training.local_devices import Devices
 from mlm.training.states import StateDirectory
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -102,11 +101,7 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
 
 def asked(root: Path, overrides: dict | None = None, engine: str = "tensorflow") -> tuple:
     """A run, its files and its device: what its states are made from, beside code and packages."""
-    run, files = small_run(root, overrides)
-    if engine == "jax":
-        return run, files, MeshDevices(SimpleNamespace(size=1), kind="tpu", precision="float32")
-    strategy = SimpleNamespace(num_replicas_in_sync=1)
-    return run, files, StrategyDevices(strategy, kind="cpu", precision="float32")
+    return *small_run(root, overrides), Devices(engine, None, "cpu", "float32", 1, {})
 
 
 def basis(root: Path, overrides: dict | None = None, engine: str = "tensorflow") -> dict:

@@ -1,7 +1,6 @@
 """What does not fit is said before the first step, and no state is lost by it."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 from small_run import (
@@ -24,8 +23,8 @@ from mlm.model.model_configuration import model_configuration
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.encoding import Encoder, SpecialIds
 from mlm.training import state_fingerprint
-from mlm.training.in_tensorflow.devices import StrategyDevices
 from mlm.training.in_tensorflow.model import build_model
+from mlm.training.local_devices import Devices
 
 
 def model_of(family: str, config: dict, architecture: dict | None = None) -> ModelOfRun:
@@ -125,8 +124,7 @@ def test_more_steps_than_can_be_counted_are_refused():
 
 def test_a_state_belongs_to_its_device_and_packages(root, monkeypatch):
     def found(replicas=1, seed=None) -> str:
-        strategy = SimpleNamespace(num_replicas_in_sync=replicas)
-        device = StrategyDevices(strategy=strategy, kind="cpu", precision="float32")
+        device = Devices("tensorflow", None, "cpu", "float32", replicas, {})
         run, files = small_run(root, {"pretraining": {"seed": seed}}, replicas)
         return value_sha256(state_fingerprint.state_basis(run, files, device))
 

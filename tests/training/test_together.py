@@ -24,9 +24,8 @@ from mlm.config.resolution import resolve
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.training import processes
-from mlm.training.in_jax.together import meeting
 from mlm.training.locks import file_lock
-from mlm.training.processes import COORDINATOR, COUNT, INDEX, run_together
+from mlm.training.processes import COORDINATOR, COUNT, INDEX, meeting, run_together
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 

@@ -12,7 +12,7 @@ from mlm.config.pretraining import Optimizer
 from mlm.model.architecture import Architecture
 from mlm.model.weights import initial_parameters
 from mlm.samples.masking import MaskingPlan
-from mlm.training.in_jax.framework import AXIS
+from mlm.training.in_jax.devices import AXIS
 from mlm.training.in_jax.optimizers import first_moments, hidden_parts
 from mlm.training.in_jax.train_step import Computation, on_mesh, train_step
 from mlm.training.optimisation import with_lengths

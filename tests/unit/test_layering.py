@@ -43,8 +43,7 @@ COMPUTES_NO_BITS = {
         "foundations.typed_artefacts samples.artefacts samples.object_storage training.state_files",
         "what a state is compared by": "foundations.code_digests foundations.digests",
         "finds and starts the devices, which are part of the state": "config.accelerator "
-        "training.in_jax.devices training.in_jax.together training.in_tensorflow.devices "
-        "training.local_devices training.processes",
+        "training.in_tensorflow.devices training.local_devices training.processes",
         "the digests of manifests and tokenizer are part of the state": "samples.blocks "
         "samples.manifests samples.tfrecord tokenizer.encoding tokenizer.pieces",
         "reads samples, and says which of them validation looks at": "samples.split_samples",
@@ -130,11 +129,11 @@ def test_an_import_against_the_order_is_named(tmp_path, module, line):
 
 
 def computing_modules():
-    """What the modules that keep states name as computing, by the module that names them."""
-    found = {}
+    """What the modules that keep states name as computing, by the engine or the package."""
+    found, names = {}, ("COMPUTING_MODULES", "FOLD_MODULES")
     for file in (SCRIPTS / "mlm").rglob("*.py"):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets) == "COMPUTING_MODULES":
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets) in names:
                 named = ast.literal_eval(node.value)
                 if isinstance(named, dict):
                     both = named.pop("both")

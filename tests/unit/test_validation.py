@@ -40,7 +40,7 @@ def test_a_validation_pass_takes_one_batch_of_a_replica_at_a_time(tmp_path, repl
         tmp_path, {"per_replica_batch_size": 4}, accumulated=8, replicas=replicas
     )
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
-    engine = Engine(run, SimpleNamespace(strategy=strategy, replicas=replicas, lanes=1))
+    engine = Engine(run, SimpleNamespace(strategy=strategy, arithmetic={"lanes": 1}))
     sizes = []
 
     def looked_at(batch):

@@ -186,7 +186,7 @@ def compile_here(target: str, program: Program, quick: bool = False) -> Compilat
     except MlmError as error:
         return Compilation(NO_COMPILER, str(error))
     if description is not None:
-        from mlm.training.in_jax.framework import prepare_jax
+        from mlm.training.in_jax.devices import prepare_jax
 
         prepare_jax("cpu", 1, None)
     devices = _devices_of(target)

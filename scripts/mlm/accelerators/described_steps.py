@@ -18,7 +18,7 @@ from mlm.evaluation.scoring import rows_of_a_replica
 from mlm.foundations.atomic import write_text
 from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
-from mlm.training.in_jax.framework import AXIS, shardings
+from mlm.training.in_jax.devices import AXIS, shardings
 from mlm.training.optimisation import orthogonalising_flops
 from mlm.training.run import Run
 

@@ -27,7 +27,8 @@ from mlm.config.memory import memory_of_evaluation, memory_of_training
 from mlm.config.resolution import Settings, run_section
 from mlm.config.run import RunConfiguration
 from mlm.foundations.errors import MlmError, error_in_words, listed
-from mlm.training.engine import Devices, open_devices
+from mlm.training.engine import open_devices
+from mlm.training.local_devices import Devices
 
 #: Shapes of runs that are timed; the time of others is not known.
 _MOST_TIMED = 4

@@ -29,7 +29,8 @@ from mlm.samples.sharding import merged_manifest, write_shard
 from mlm.tokenizer.encoding import Encoder
 from mlm.tokenizer.tokenizer_building import make_tokenizer
 from mlm.tokenizer.training_text import CorpusTooSmall
-from mlm.training.engine import Devices, engine_of
+from mlm.training.engine import engine_of
+from mlm.training.local_devices import Devices
 from mlm.training.run import RunFiles
 from mlm.training.run_inputs import read_manifests, run_of
 
@@ -274,7 +275,8 @@ def rehearse_steps(
     size = max(1, min(section.per_replica_batch_size, most))
     if devices.framework == "tensorflow" and devices.kind == "cpu":
         # The devices may have been opened for another run's batch.
-        devices = replace(devices, lanes=run.accelerator.lanes(size))
+        lanes = run.accelerator.lanes(size)
+        devices = replace(devices, arithmetic=devices.arithmetic | {"lanes": lanes})
     timed = run.with_values(
         pretraining={
             "per_replica_batch_size": size,

@@ -24,7 +24,7 @@ def use_cpu(threads: int) -> None:
     to the last digit at any --cores.
     """
     from mlm.foundations.framework import tf
-    from mlm.training.in_jax.framework import prepare_jax
+    from mlm.training.in_jax.devices import prepare_jax
 
     prepare_jax("cpu", threads, None)
     tf.config.set_visible_devices([], "GPU")

@@ -7,8 +7,7 @@ import numpy as np
 
 from mlm.config.accelerator import Accelerator
 from mlm.evaluation.scoring import ASKED, AnsweringModel
-from mlm.training.in_jax.devices import open_mesh
-from mlm.training.in_jax.framework import shardings
+from mlm.training.in_jax.devices import open_mesh, shardings
 
 
 def open_model(
@@ -25,7 +24,7 @@ def open_model(
     from mlm.model.weights import read_exported
 
     architecture, weights = read_exported(directory)
-    whole, divided = shardings(devices.mesh)
+    whole, divided = shardings(devices.strategy)
     weights = jax.device_put(weights, whole)
     step = jax.jit(
         masked_answers(architecture, begins_document),

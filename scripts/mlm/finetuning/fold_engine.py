@@ -16,8 +16,7 @@ from mlm.config.finetune import Finetune
 from mlm.config.pretraining import Optimizer
 from mlm.finetuning.tables import classes_of, read_examples
 from mlm.tokenizer.encoding import Encoder
-from mlm.training.in_jax.devices import open_mesh
-from mlm.training.in_jax.framework import shardings
+from mlm.training.in_jax.devices import open_mesh, shardings
 from mlm.training.optimisation import with_lengths
 
 
@@ -70,7 +69,7 @@ class Fold:
         if self._compiled is None:
             size = (self.batch_size, self.input_ids.shape[1])
             lowered = lowered_fold(
-                self.devices.mesh, self.model, self._optimizer, self.state, *size
+                self.devices.strategy, self.model, self._optimizer, self.state, *size
             )
             self._compiled = [function.compile() for function in lowered]
 

@@ -21,14 +21,14 @@ from mlm.training.states import StateDirectory
 from mlm.training.training_log import TrainingLog
 
 #: Modules that decide the bits of a fold's weights; an edit elsewhere keeps its states.
-COMPUTING_MODULES = (
+FOLD_MODULES = (
     "mlm.model.architecture",
     "mlm.model.network",
     "mlm.model.weights",
     "mlm.finetuning.fold_engine",
     "mlm.finetuning.sequence_model",
     "mlm.finetuning.tables",
-    "mlm.training.in_jax.framework",
+    "mlm.training.in_jax.devices",
     "mlm.training.in_jax.layout",
     "mlm.training.in_jax.optimizers",
     "mlm.training.optimisation",
@@ -60,7 +60,7 @@ def finetune_fold(
         "settings": {"finetune": section.model_dump(), "accelerator": accelerator.model_dump()},
         "examples": file_sha256(examples),
         "model": file_sha256(Path(model) / "model.safetensors"),
-        "code": code_digests(Path(__file__).parents[2], COMPUTING_MODULES),
+        "code": code_digests(Path(__file__).parents[2], FOLD_MODULES),
     }
     fold = Fold(number, section, accelerator, examples, model)
     steps, label = section.epochs * fold.steps_per_epoch, f"{run}, {start}, fold {number}"

@@ -5,24 +5,9 @@ from typing import Protocol
 
 from mlm.config.accelerator import Accelerator
 from mlm.model.export import ExportedModel
-from mlm.training.processes import Peers
+from mlm.training.local_devices import Devices
 from mlm.training.run import Run
 from mlm.training.states import State
-
-
-class Devices(Protocol):
-    """Open devices: their kind ("cpu", "gpu" or "tpu"), the precision of products, how many share a
-    batch, the framework's name for that, and their processes."""
-
-    framework: str
-    kind: str
-    precision: str
-    replicas: int
-    name: str
-    group: Peers
-
-    def arithmetic(self) -> dict:
-        """What else of the devices decides how numbers are rounded; JSON-like."""
 
 
 class Engine(State, Protocol):

@@ -5,7 +5,11 @@ A TPU is known by its PCI device numbers, as in JAX: other cards have Google's v
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from mlm.training.processes import Peers
 
 _GOOGLE = "0x1ae0"
 #: Generations by PCI device number; v2 and v3 share one.
@@ -24,11 +28,33 @@ _BFLOAT16_FLAGS = {"avx512_bf16", "amx_bf16", "bf16"}
 _NVIDIA_DEVICES = ("dev/nvidia0", "dev/nvidiactl", "dev/dxg")
 
 
+@dataclass(frozen=True)
+class Devices:
+    """Devices that `framework`, "tensorflow" or "jax", has opened.
+
+    `strategy` is TensorFlow's distribution strategy or JAX's mesh with the one axis "data"; `kind`
+    "cpu", "gpu" or "tpu"; `precision` that of products; `arithmetic` what else decides how numbers
+    are rounded, JSON-like; `group` are the processes that train together.
+    """
+
+    framework: str
+    strategy: Any
+    kind: str
+    precision: str
+    replicas: int
+    arithmetic: dict[str, Any]
+    group: Peers = field(default_factory=Peers)
+
+    @property
+    def name(self) -> str:
+        return type(self.strategy).__name__
+
+
 def local_tpu(root: str | Path = "/", environment: Mapping[str, str] = os.environ) -> str | None:
     """What shows that this machine has a TPU, in words, or None; `root` holds `sys`."""
     for vendor in sorted(Path(root).glob("sys/bus/pci/devices/*/vendor")):
-        device = vendor.with_name("device")
-        if _content(vendor) == _GOOGLE and (chip := _TPU_CHIPS.get(_content(device))):
+        chip = _TPU_CHIPS.get(_content(vendor.with_name("device")))
+        if _content(vendor) == _GOOGLE and chip:
             return f"the PCI device {vendor.parent.name} is a TPU chip, {chip}"
     named = [name for name in _TPU_VARIABLES if environment.get(name)]
     return f"the environment has {named[0]}" if named else None
@@ -39,8 +65,7 @@ def local_gpu(root: str | Path = "/", environment: Mapping[str, str] = os.enviro
     hides it. `root` holds `dev`."""
     if environment.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1"):
         return None
-    shown = [f"/{name}" for name in _NVIDIA_DEVICES if (Path(root) / name).exists()]
-    return shown[0] if shown else None
+    return next((f"/{name}" for name in _NVIDIA_DEVICES if (Path(root) / name).exists()), None)
 
 
 def cpu_multiplies_bfloat16(root: str | Path = "/") -> bool:

@@ -17,7 +17,8 @@ from mlm.samples.artefacts import HolesOfRun
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
 from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, WithoutDocuments
 from mlm.training.branching import Branch, branch_of
-from mlm.training.engine import Devices, Engine, engine_of, open_devices
+from mlm.training.engine import Engine, engine_of, open_devices
+from mlm.training.local_devices import Devices
 from mlm.training.loop import PeriodicAction, updates
 from mlm.training.model_card import model_card
 from mlm.training.periodic_actions import Logging, Saving, not_finite
@@ -213,7 +214,7 @@ def _summary(
         packages=package_versions(),
         shuffle_window=run.pretraining.shuffle_window,
         without=_without(config, run),
-        deterministic=devices.arithmetic().get("deterministic"),
+        deterministic=devices.arithmetic.get("deterministic"),
         processes=processes if processes > 1 else None,
     )
 

@@ -3,7 +3,7 @@
 from mlm.foundations.code_digests import SCRIPTS, code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
-from mlm.training.engine import Devices
+from mlm.training.local_devices import Devices
 from mlm.training.run import Run, RunFiles
 from mlm.training.training_log import Row
 
@@ -40,7 +40,7 @@ COMPUTING_MODULES = {
         "mlm.model.network",
         "mlm.model.weights",
         "mlm.training.in_jax.engine",
-        "mlm.training.in_jax.framework",
+        "mlm.training.in_jax.devices",
         "mlm.training.in_jax.layout",
         "mlm.training.in_jax.optimizers",
         "mlm.training.in_jax.train_step",
@@ -70,7 +70,7 @@ def state_basis(run: Run, files: RunFiles, devices: Devices) -> dict:
             "strategy": devices.name,
             "replicas": devices.replicas,
             "precision": devices.precision,
-            **devices.arithmetic(),
+            **devices.arithmetic,
         },
         "packages": package_versions(COMPUTING_PACKAGES[devices.framework]),
         "manifests": {s: file_sha256(p) for s, p in files.manifests.items()},

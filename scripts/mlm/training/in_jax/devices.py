@@ -1,55 +1,41 @@
-"""The devices that train, as a mesh of JAX."""
+"""JAX and its devices, as the whole project uses them: call `open_mesh`, or `prepare_jax`, before
+anything imports JAX."""
 
+import ctypes
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
 
 from mlm.config.accelerator import Accelerator
-from mlm.training.in_jax.framework import data_mesh, prepare_jax
-from mlm.training.processes import Peers
+from mlm.foundations.environment import NO_JAX, installed_version
+from mlm.foundations.errors import MlmError
+from mlm.training.local_devices import Devices, local_gpu, local_tpu
+from mlm.training.processes import Peers, join
+
+#: The mesh's one axis, over which batches are divided.
+AXIS = "data"
+
+#: Products on a CPU by Eigen: those of XLA's newer library take a third longer at larger widths.
+_BY_EIGEN = "--xla_cpu_experimental_ynn_fusion_type="
+
+#: What has JAX use NVIDIA GPUs, by the version of CUDA that it brings.
+_CUDA_PLUGINS = ("jax-cuda12-plugin", "jax-cuda13-plugin")
+_DETERMINISTIC = "--xla_gpu_deterministic_ops="
+
+os.environ.setdefault("USE_TF", "0")
+os.environ.setdefault("USE_TORCH", "0")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
-@dataclass(frozen=True)
-class MeshDevices:
-    """A mesh with the one axis "data" over the devices of all processes, its kind ("cpu", "gpu" or
-    "tpu") and precision; `deterministic` is whether a GPU gives the same bits every time."""
-
-    mesh: Any
-    kind: str
-    precision: str
-    deterministic: bool = True
-    group: Peers = field(default_factory=Peers)
-    framework = "jax"
-
-    @property
-    def replicas(self) -> int:
-        return self.mesh.size
-
-    @property
-    def name(self) -> str:
-        return type(self.mesh).__name__
-
-    def arithmetic(self) -> dict:
-        """What else of the devices decides how numbers are rounded."""
-        several = {"processes": self.group.count} if self.group.count > 1 else {}
-        if self.kind == "gpu":
-            return several | {"deterministic": self.deterministic}
-        return several | ({"threads": int(os.environ["NPROC"])} if self.kind == "cpu" else {})
-
-
-def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
-    """The mesh that `settings` ask for, over several processes if they train `together`, before JAX
-    is imported; MlmError if there is no such device."""
+def open_mesh(settings: Accelerator, together: bool = False) -> Devices:
+    """The mesh that `settings` ask for, over several processes if they train `together`; MlmError
+    if there is no such device."""
     prepare_jax(
         settings.kind, settings.cpu_threads, settings.virtual_replicas, settings.deterministic
     )
-    group = Peers()
-    if together:
-        from mlm.training.in_jax.together import join
-
-        group = join(settings)
+    group = join(settings) if together else Peers()
     mesh = data_mesh(settings.kind, settings.virtual_replicas, group.count)
     if "tensorflow" in sys.modules:
         # It writes logs and states beside, and must not take the GPU's memory.
@@ -60,4 +46,128 @@ def open_mesh(settings: Accelerator, together: bool = False) -> MeshDevices:
     if precision == "auto":
         # XLA multiplies bfloat16 on a CPU no faster than float32.
         precision = "bfloat16" if kind == "tpu" else "float32"
-    return MeshDevices(mesh, kind, precision, settings.deterministic, group)
+    arithmetic = {"processes": group.count} if group.count > 1 else {}
+    if kind == "gpu":
+        arithmetic["deterministic"] = settings.deterministic
+    elif kind == "cpu":
+        arithmetic["threads"] = int(os.environ["NPROC"])
+    return Devices("jax", mesh, kind, precision, mesh.size, arithmetic, group)
+
+
+def prepare_jax(
+    kind: str, cpu_threads: int, virtual_devices: int | None, deterministic: bool = True
+) -> None:
+    """Fix what XLA reads once, when JAX is first asked for its devices.
+
+    `kind` auto is settled here, since JAX would load libtpu wherever it is installed. XLA sizes its
+    pool of threads by NPROC, which shapes how sums are divided; virtual devices need a thread each.
+    Without `deterministic`, a GPU may give other bits in every run.
+    """
+    if virtual_devices:
+        kind = "cpu"
+    elif kind == "auto":
+        kind = "tpu" if local_tpu() else "gpu" if local_gpu() else "cpu"
+    settings = {
+        # The CPU is always there: the data waits in its memory.
+        "jax_platforms": {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}[kind],
+        # What a user's environment may set otherwise, and what decides bits.
+        "jax_enable_x64": False,
+        "jax_default_prng_impl": "threefry2x32",
+        # Products of float32 are float32's, not those of a TPU's or a GPU's shorter numbers.
+        "jax_default_matmul_precision": "highest",
+    }
+    for name, value in settings.items():
+        os.environ[name.upper()] = str(value)
+        if "jax" in sys.modules:
+            # TensorFlow imports it, and it looks at the variables no more.
+            sys.modules["jax"].config.update(name, value)
+    devices = virtual_devices or 1
+    os.environ["NPROC"] = str(max(cpu_threads, devices))
+    given = os.environ.get("XLA_FLAGS", "").split()
+    flags = [f for f in given if "device_count" not in f and _DETERMINISTIC not in f]
+    if kind == "cpu":
+        _keep_memory()
+    if kind == "gpu":
+        flags.append(f"{_DETERMINISTIC}{str(deterministic).lower()}")
+    if virtual_devices:
+        flags.append(f"--xla_force_host_platform_device_count={devices}")
+    os.environ["XLA_FLAGS"] = " ".join(flags)
+
+
+def _keep_memory() -> None:
+    """Have glibc keep what is freed for the next step: new memory is filled with zeros
+    (mallopt(3))."""
+    trim_threshold, mmap_max, arena_max = -1, -4, -8
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(trim_threshold, -1)
+        libc.mallopt(mmap_max, 0)
+        libc.mallopt(arena_max, 1)
+
+
+def shardings(mesh):
+    """On a mesh of `data_mesh`: whole on every device, and divided by the first axis."""
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    return NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec(AXIS))
+
+
+def data_mesh(kind: str, virtual_devices: int | None, processes: int = 1):
+    """A one-dimensional mesh named "data" over all devices of `kind`, after `prepare_jax`; each of
+    `processes` has `virtual_devices` if that is a number.
+
+    Raises MlmError if there is no such device; with auto, a GPU that JAX cannot use is a warning.
+    """
+    try:
+        import jax
+    except ImportError:
+        raise MlmError(NO_JAX) from None
+    import numpy as np
+    from jax.sharding import Mesh
+
+    asked, flags = "cpu" if virtual_devices else kind, os.environ.get("XLA_FLAGS", "")
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        os.environ["XLA_FLAGS"] = f"{flags} {_BY_EIGEN}".strip()
+    try:
+        devices = jax.devices()
+        reason = f"it has only {devices[0].platform}"
+    except RuntimeError as error:
+        devices, reason = [], str(error).splitlines()[0]
+    finally:
+        # XLA has read them; TensorFlow's would end the process at one that it does not know.
+        os.environ["XLA_FLAGS"] = flags
+    if asked == "auto" and not devices and "cuda" in os.environ["JAX_PLATFORMS"]:
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        jax.config.update("jax_platforms", "cpu")
+        devices = jax.devices()
+    if not devices or asked not in ("auto", devices[0].platform):
+        advice = _gpu_problem(reason) or "Install the packages of envs/requirements-gpu.txt"
+        if kind != "gpu":
+            found = f"found a TPU ({local_tpu()}). " if kind == "auto" else ""
+            advice = f"{found}Install JAX for it (pip install 'jax[tpu]' at the version here)"
+        raise MlmError(
+            f"accelerator.kind: {kind}, but JAX finds no such device ({reason}). {advice}, or set "
+            "accelerator.kind: cpu"
+        )
+    if asked == "auto" and devices[0].platform == "cpu" and (unused := _gpu_problem(reason)):
+        print(
+            f"Warning: the CPU is used. {unused}, or set accelerator.kind: cpu if that is meant",
+            file=sys.stderr,
+        )
+    wanted = virtual_devices and processes * virtual_devices
+    return Mesh(np.array(devices[: wanted or None]), (AXIS,))
+
+
+def _gpu_problem(reason: str) -> str | None:
+    """Why JAX uses no GPU although the machine, or its packages, suggest one; and what to do."""
+    gpu = local_gpu()
+    if plugin := next((name for name in _CUDA_PLUGINS if installed_version(name)), None):
+        return (
+            f"{plugin} is installed, but JAX cannot use a GPU ({reason}), and the machine sees "
+            f"{gpu or 'no /dev/nvidia0'}: check the driver with nvidia-smi, and "
+            "CUDA_VISIBLE_DEVICES"
+        )
+    return gpu and (
+        f"This machine has an NVIDIA GPU ({gpu}), but JAX has no support for it here: install "
+        "envs/requirements-gpu.txt"
+    )

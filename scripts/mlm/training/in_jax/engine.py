@@ -18,8 +18,7 @@ from mlm.model.weights import initial_parameters
 from mlm.samples.masking import VALIDATION_SEED
 from mlm.samples.split_samples import decoded, evaluation_samples
 from mlm.samples.stored_batches import stored_batches
-from mlm.training.in_jax.devices import MeshDevices
-from mlm.training.in_jax.framework import shardings
+from mlm.training.in_jax.devices import shardings
 from mlm.training.in_jax.layout import UNDIVIDED, Division, OwnRows, of_the_first
 from mlm.training.in_jax.optimizers import all_finite, first_moments, hidden_parts
 from mlm.training.in_jax.train_step import (
@@ -29,6 +28,7 @@ from mlm.training.in_jax.train_step import (
     train_step,
     validation_step,
 )
+from mlm.training.local_devices import Devices
 from mlm.training.run import Run
 from mlm.training.state_files import read_bytes, write_bytes
 
@@ -70,11 +70,11 @@ class Engine:
 
     head = "vocabulary projection at masked positions only"
 
-    def __init__(self, run: Run, devices: MeshDevices):
+    def __init__(self, run: Run, devices: Devices):
         self._run = run
         self._architecture = Architecture.of(run.model_config.to_dict())
         self._group = devices.group
-        self._whole, self._divided = shardings(devices.mesh)
+        self._whole, self._divided = shardings(devices.strategy)
         self.batch_size = run.batch_size
         self.step = 0
         weights = initial_parameters(self._architecture, jax.random.key(run.seed))
@@ -87,7 +87,7 @@ class Engine:
         optimizer = run.pretraining.optimizer
         self._first_moments = partial(first_moments, settings=optimizer, hidden=hidden)
         partition = division.of_state(jax.eval_shape(self._first_moments, weights))
-        self._partition = jax.tree.map(partial(NamedSharding, devices.mesh), partition)
+        self._partition = jax.tree.map(partial(NamedSharding, devices.strategy), partition)
         if run.model.initialisation.attention == "neighbour_heads":
             neighbour_heads(NamedWeights(weights, self._architecture), run.model_config, run.seed)
         self.begin_with(weights)
@@ -96,7 +96,7 @@ class Engine:
         self._train = jax.jit(
             on_mesh(
                 train_step(computation, run.plan, optimizer, run.seed, division),
-                devices.mesh,
+                devices.strategy,
                 partition,
             ),
             donate_argnums=0,
@@ -104,7 +104,7 @@ class Engine:
         self._validate = jax.jit(
             on_mesh(
                 validation_step(computation, run.validation_plan, VALIDATION_SEED),
-                devices.mesh,
+                devices.strategy,
             )
         )
         self._finite = jax.jit(all_finite)

@@ -12,7 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import PartitionSpec
 
-from mlm.training.in_jax.framework import AXIS
+from mlm.training.in_jax.devices import AXIS
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mlm.model.architecture import Architecture
 from mlm.model.masked_loss import masked_cross_entropy
 from mlm.model.network import document_numbers, hidden_states, projection
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
-from mlm.training.in_jax.framework import AXIS
+from mlm.training.in_jax.devices import AXIS
 from mlm.training.in_jax.layout import UNDIVIDED, Division
 from mlm.training.in_jax.optimizers import clipped, hidden_parts, updated
 from mlm.training.run import Run

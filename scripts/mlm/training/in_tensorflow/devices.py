@@ -1,13 +1,11 @@
 """The device that trains, and the TensorFlow distribution strategy over it."""
 
 import sys
-from dataclasses import dataclass
 
 from mlm.config.accelerator import Accelerator
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf, tf_keras
-from mlm.training.local_devices import cpu_multiplies_bfloat16, local_gpu, local_tpu
-from mlm.training.processes import Peers
+from mlm.training.local_devices import Devices, cpu_multiplies_bfloat16, local_gpu, local_tpu
 
 _GPU_ADVICE = (
     "Check the driver with nvidia-smi and install the CUDA libraries (envs/requirements-gpu.txt), "
@@ -15,37 +13,7 @@ _GPU_ADVICE = (
 )
 
 
-@dataclass(frozen=True)
-class StrategyDevices:
-    """An open strategy with its kind ("cpu", "gpu" or "tpu") and precision, and the parts of a
-    batch that a CPU computes at the same time."""
-
-    strategy: tf.distribute.Strategy
-    kind: str
-    precision: str
-    lanes: int = 1
-    framework = "tensorflow"
-    group = Peers()
-
-    @property
-    def replicas(self) -> int:
-        return self.strategy.num_replicas_in_sync
-
-    @property
-    def name(self) -> str:
-        return type(self.strategy).__name__
-
-    def arithmetic(self) -> dict:
-        """What else of the devices, once they are open, decides how numbers are rounded."""
-        return {
-            "policy": tf_keras.mixed_precision.global_policy().name,
-            "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
-            "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
-            "lanes": self.lanes,
-        }
-
-
-def open_strategy(settings: Accelerator, batch: int = 1) -> StrategyDevices:
+def open_strategy(settings: Accelerator, batch: int = 1) -> Devices:
     """The devices that `settings` ask for, before any other TensorFlow; `batch` is the samples in
     one gradient of a replica. MlmError if there is no such device."""
     kind = "cpu"
@@ -61,10 +29,17 @@ def open_strategy(settings: Accelerator, batch: int = 1) -> StrategyDevices:
     if precision == "auto":
         half = kind == "tpu" or (kind == "cpu" and cpu_multiplies_bfloat16())
         precision = "bfloat16" if half else "float32"
-    tf_keras.mixed_precision.set_global_policy(
-        "mixed_bfloat16" if precision == "bfloat16" else "float32"
-    )
-    return StrategyDevices(strategy=strategy, kind=kind, precision=precision, lanes=lanes)
+    policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
+    tf_keras.mixed_precision.set_global_policy(policy)
+    arithmetic = {
+        "policy": policy,
+        "intra_op_threads": threads // lanes,
+        "inter_op_threads": threads,
+        # Parts of a batch that a CPU computes at the same time.
+        "lanes": lanes,
+    }
+    replicas = strategy.num_replicas_in_sync
+    return Devices("tensorflow", strategy, kind, precision, replicas, arithmetic)
 
 
 def _kind_of_this_machine() -> str:

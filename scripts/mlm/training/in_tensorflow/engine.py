@@ -12,7 +12,6 @@ from mlm.samples.input_pipeline import (
     training_batches,
 )
 from mlm.samples.masking import VALIDATION_SEED
-from mlm.training.in_tensorflow.devices import StrategyDevices
 from mlm.training.in_tensorflow.model import (
     KerasWeights,
     build_model,
@@ -26,6 +25,7 @@ from mlm.training.in_tensorflow.train_step import (
     distributed_validation_step,
     replica_train_step,
 )
+from mlm.training.local_devices import Devices
 from mlm.training.run import Run
 
 
@@ -47,7 +47,7 @@ def trackable_state(model, optimizer) -> tf.train.Checkpoint:
 class Engine:
     """`mlm.training.engine.Engine` in TensorFlow; `model` is the masked language model."""
 
-    def __init__(self, run: Run, devices: StrategyDevices):
+    def __init__(self, run: Run, devices: Devices):
         optimizer = run.pretraining.optimizer
         if optimizer.gradient_accumulation_steps > 1:
             # It rewrites the sum of a large gradient in the loop over the parts into temporary
@@ -63,7 +63,7 @@ class Engine:
         self.parameters = number_of_parameters(self.model)
         self.head = head_in_words(run.model_config.model_type)
         self.step = 0
-        step = replica_train_step(self.model, built, optimizer, devices.lanes)
+        step = replica_train_step(self.model, built, optimizer, devices.arithmetic["lanes"])
         self._train_step = distributed_train_step(self._strategy, step)
         self._validation_step = distributed_validation_step(self._strategy, self.model)
         self._batches = self._validation_batches = None
