@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlm.config.corpus import Corpus
-from mlm.corpus.decoding import Place, text_lines
+from mlm.corpus.decoding import text_lines
 from mlm.corpus.formats import read_documents
 from mlm.foundations.errors import MlmError
 
@@ -112,7 +112,7 @@ def test_lines_end_with_line_feeds_alone(texts, end):
 def test_the_place_that_is_named_is_that_of_the_first_bad_byte(parts):
     data, message = b"\n".join(parts), ""
     try:
-        list(text_lines(io.BytesIO(data), "any", Corpus(), Place(), None))
+        list(text_lines(io.BytesIO(data), "any", Corpus()))
     except MlmError as error:
         message = str(error)
     if b"\r" in data and b"\n" not in data:

@@ -1,12 +1,10 @@
 """Which files glob patterns name, and which settings a source uses; light, for Snakemake."""
 
-import getpass
 import os
 import re
 import shlex
 from collections.abc import Callable, Mapping
 from glob import glob, has_magic
-from itertools import zip_longest
 from pathlib import Path
 
 from mlm.config.corpus import encoding_name
@@ -19,8 +17,8 @@ _OWN_PLACES = ("results", "state", "logs", ".snakemake")
 #: What `_READERS` of mlm.corpus.formats reads; named here without its libraries.
 FORMATS = ("txt", "jsonl", "csv", "tsv", "parquet")
 COMPRESSIONS = {"gz": "gzip", "zst": "zstd"}
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+#: Characters of names that Snakemake reads as wildcards, or that no record can hold.
+_REFUSED = re.compile(r"[{}\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def file_format(path: str) -> tuple[str, str | None]:
@@ -56,14 +54,10 @@ def matched_files(
         found: set[str] = set()
         for pattern in globs:
             # pathlib's own glob takes no absolute pattern and shows hidden files.
-            is_file = os.path.isfile(pattern)
-            named = [pattern] if is_file else glob(pattern, recursive=True)
+            named = [pattern] if os.path.isfile(pattern) else glob(pattern, recursive=True)
             paths = {os.path.normpath(path) for path in named if not os.path.isdir(path)}
-            refused = [] if is_file else _closed_directories(pattern)
-            refused += filter(None, (_problem(path, pattern) for path in sorted(paths)))
-            if not paths and not refused:
-                refused = [_no_match(pattern)]
-            problems += [f"corpus.files.{split}: {problem}" for problem in refused]
+            refused = [_problem(path, pattern) for path in sorted(paths)] or [_no_match(pattern)]
+            problems += [f"corpus.files.{split}: {problem}" for problem in refused if problem]
             found |= paths
         files[split] = _each_once(found, note)
         for path in files[split]:
@@ -79,62 +73,30 @@ def matched_files(
 
 
 def _problem(path: str, pattern: str) -> str | None:
-    shown = _shown(path)
+    shown, format_problem = _shown(path), None
+    try:
+        file_format(path)
+    except MlmError as error:
+        format_problem = str(error)
     if os.path.islink(path) and not os.path.exists(path):
-        target = _shown(os.readlink(path))
-        return (
-            f"{shown} is a link to {target}, which does not exist. Restore that file, or remove "
-            "the link"
-        )
-    if not os.path.exists(path):
-        return None  # in a directory that may not be searched, which is told itself
-    if not os.path.isfile(path):
-        return (
-            f"{shown} is no regular file but a pipe, socket or device. Write its text to a file, "
-            "or narrow the pattern"
-        )
+        return f"{shown} is a link to {_shown(os.readlink(path))}, which does not exist"
     if not os.access(path, os.R_OK, effective_ids=True):
-        allow = f"chmod u+r {shlex.quote(shown)}"
-        return f"{shown} may not be read by this user ({getpass.getuser()}). Allow it: {allow}"
+        closed, right = (path, "r") if os.path.exists(path) else (os.path.dirname(path), "rx")
+        shown = shlex.quote(_shown(closed))
+        return f"{shown} may not be read by this user. Allow it: chmod u+{right} {shown}"
+    if not os.path.isfile(path):
+        return f"{shown} is no regular file but a pipe, socket or device; narrow the pattern"
     if os.path.realpath(path).startswith(tuple(os.path.realpath(p) + os.sep for p in _OWN_PLACES)):
         return (
             f"{pattern!r} matches files in {os.path.dirname(path)}, which the workflow itself "
             "writes. Narrow the pattern to your texts (data/*.txt), or run elsewhere (snakemake "
             "--directory)"
         )
-    if any("\ud800" <= character <= "\udfff" for character in path):
-        return f"the name {shown} is not UTF-8, so that no record can hold it; rename the file"
-    if _CONTROL.search(path):
-        return f"{shown} has a control character in its name; rename it"
-    if "{" in path or "}" in path:
-        return f"{path} has a brace in its name, which Snakemake reads as a wildcard; rename it"
+    if _REFUSED.search(path):
+        return f"{shown} has a brace, a control character or no UTF-8 in its name; rename it"
     if Path(path).stat().st_size == 0:
         return f"{path} is empty (0 bytes); fill it or leave it out"
-    try:
-        file_format(path)
-    except MlmError as error:
-        return str(error)
-    return None
-
-
-def _closed_directories(pattern: str) -> list[str]:
-    """Problems of directories that `pattern` needs and this user may not search."""
-    parts = pattern.split("/") if os.path.isabs(pattern) else [".", *pattern.split("/")]
-    closed = set()
-    for n, (part, following) in enumerate(zip_longest(parts, parts[1:])):
-        if following is None and part != "**":
-            break
-        # A name is found without listing its directory.
-        lists = part == "**" or has_magic(following)
-        needed = os.X_OK | (os.R_OK if lists else 0)
-        for path in glob("/".join(parts[: n + 1]) + "/", recursive=True):
-            if not os.access(path, needed, effective_ids=True):
-                closed.add(_shown(os.path.normpath(path)))
-    return [
-        f"The directory {path} may not be read by this user ({getpass.getuser()}), so {pattern!r} "
-        f"finds no file in it. Allow it: chmod u+rx {shlex.quote(path)}"
-        for path in sorted(closed)
-    ]
+    return format_problem
 
 
 def _each_once(paths: set[str], note: Callable[[str], None]) -> list[str]:
@@ -159,14 +121,15 @@ def _shown(path: str) -> str:
 
 def _no_match(pattern: str) -> str:
     if os.path.isdir(pattern):
-        files = os.path.join(pattern, "*.txt")
-        return f"{pattern!r} is a directory; name files: {files}"
+        return f"{pattern!r} is a directory; name files: {os.path.join(pattern, '*.txt')}"
     # pathlib's exists() raises if a directory may not be entered.
     where = Path.cwd() / pattern
     while has_magic(str(where)) or not os.path.exists(where):
         where = where.parent
+    closed = not os.access(where, os.R_OK | os.X_OK, effective_ids=True)
     return (
-        f"no file matches {pattern!r} (looked in {where}). To see what is there: ls {where}. "
+        f"no file matches {pattern!r} (looked in {where}"
+        f"{', which this user may not read' if closed else ''}). To see what is there: ls {where}. "
         "Patterns are relative to the directory that Snakemake works in"
     )
 
@@ -205,10 +168,9 @@ def corpus_settings(settings: Settings) -> dict:
             return section
         own = section["filters"]["decontamination"]
         also = own["also"] or ()
-        if named := {name: texts[name] for name in texts if name in also}:
-            own = own | {"texts": named}
-        if "finetuning" in also:
-            own = own | {"table": table}
+        named = {name: texts[name] for name in texts if name in also}
+        own = own | ({"texts": named} if named else {})
+        own = own | ({"table": table} if "finetuning" in also else {})
         return section | {"filters": section["filters"] | {"decontamination": own}}
 
     mix = {name: filled(own) for name, own in corpus["mix"].items()}
@@ -227,13 +189,9 @@ def used_settings(corpus: dict, seed: int, in_mix: bool = False) -> dict:
         filters = _used_filters(corpus["filters"], [])
         return {"source": "mix", "mix": own, "filters": filters, "seed": seed}
     also = ["validation", "test"] if source == "embedded" and not in_mix else []
-    keys = {
-        "embedded": (),
-        "files": ("files", "text_column", "group_by", "group_per"),
-        "hub": ("hub", "text_column", "group_by", "group_per"),
-    }[source]
     given = {"embedded": {}, "files": corpus["files"], "hub": corpus["hub"]["splits"]}[source]
     missing = [split for split in ("validation", "test") if not given.get(split)]
+    keys = () if source == "embedded" else (source, "text_column", "group_by", "group_per")
     used = {key: corpus[key] for key in ("source", "encoding_errors", *keys)}
     if source == "files":
         used["encoding"] = encoding_name(corpus["encoding"])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from mlm.corpus.artefacts import NOTHING, TakenByRule, add_taken
-from mlm.corpus.decoding import CleanText, clean, has_surrogate
+from mlm.corpus.decoding import SURROGATE, CleanText, clean
 from mlm.corpus.decontamination import Decontamination
 from mlm.corpus.language import Language
 from mlm.corpus.personal_data import PersonalData
@@ -70,7 +70,7 @@ class Filters:
         return (
             not self._rules
             and "\0" not in raw
-            and (raw.isascii() or (self._normalisation == "none" and not has_surrogate(raw)))
+            and (raw.isascii() or (self._normalisation == "none" and not SURROGATE.search(raw)))
             and self._refusal(raw) is None
         )
 

@@ -10,6 +10,7 @@ import json
 import shutil
 import tempfile
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -21,7 +22,6 @@ import pyarrow.parquet as pq
 from mlm.config.corpus import Corpus
 from mlm.corpus.decoding import (
     LONGEST_DOCUMENT,
-    Place,
     document_begin,
     refuse_unclean,
     text_lines,
@@ -41,42 +41,27 @@ _QUOTES_ADVICE = (
 
 @contextmanager
 def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
-    """The bytes of the open `file` (gzip, zstd or None), all members or frames as one stream."""
+    """The bytes of the open `file` (gzip, zstd or None), all members or frames as one stream.
+
+    Raises MlmError for damaged and for empty data.
+    """
     if compression is None:
         yield file
         return
     gzipped = compression == "gzip"
     bare = gzip.open(file) if gzipped else pa.CompressedInputStream(file, compression)
-    checked = _Checked(bare, file.name, compression)
-    with bare, io.BufferedReader(checked, _BUFFER) as stream:
-        yield stream
-
-
-class _Checked(io.RawIOBase):
-    """The bytes of a compressed file; damage and a missing end are MlmErrors."""
-
-    def __init__(self, stream: BinaryIO, path: str, compression: str):
-        self._stream, self._path, self._compression = stream, path, compression
-        self._size = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:
-        try:
-            data = self._stream.read(len(buffer))
-        except (OSError, EOFError, zlib.error) as error:
-            if getattr(error, "errno", None):
-                raise
-            raise MlmError(
-                f"{self._path}: the {self._compression} data is cut off or damaged after "
-                f"{self._size:,} good bytes ({error}). Fetch or compress the file again"
-            ) from None
-        if not data and not self._size:
-            raise MlmError(f"{self._path}: nothing is in it. Fill it or leave it out")
-        self._size += len(data)
-        buffer[: len(data)] = data
-        return len(data)
+    try:
+        with bare, io.BufferedReader(bare, _BUFFER) as stream:
+            if not stream.peek(1):
+                raise MlmError(f"{file.name}: nothing is in it. Fill it or leave it out")
+            yield stream
+    except (OSError, EOFError, zlib.error) as error:
+        if getattr(error, "errno", None):
+            raise
+        raise MlmError(
+            f"{file.name}: the {compression} data is cut off or damaged ({error}). Fetch or "
+            "compress the file again"
+        ) from None
 
 
 def read_documents(
@@ -108,16 +93,15 @@ def _documents_in_lines(read, stream, name, settings, start, stop) -> Iterator[D
         start, stop = (document_begin(stream, p, per, settings.encoding) for p in (start, stop))
         stream.seek(start)
     try:
-        yield from read(text_lines(stream, name, settings, Place(start), stop), name, settings)
+        yield from read(text_lines(stream, name, settings, stop, start), name, settings)
     except MlmError:
         if not start:
             raise
         # The lines before are counted only if a message is to name one.
         stream.seek(0)
         before = sum(1 for _ in iter(lambda: stream.tell() < start and stream.readline(), False))
-        place = Place(start, 1 + before)
-        for _ in read(text_lines(stream, name, settings, place, stop), name, settings):
-            pass
+        lines = text_lines(stream, name, settings, stop, start, 1 + before)
+        deque(read(lines, name, settings), 0)
         raise
 
 
@@ -189,7 +173,7 @@ def _separated_documents(
 ) -> Iterator[Document]:
     csv.field_size_limit(LONGEST_DOCUMENT)
     rows = csv.reader(
-        (line for _, line in text_lines(stream, name, settings, Place(), None)),
+        (line for _, line in text_lines(stream, name, settings)),
         delimiter=separator,
         quoting=csv.QUOTE_MINIMAL if settings.files.quoted_fields else csv.QUOTE_NONE,
         strict=True,
@@ -217,7 +201,7 @@ def _separated_documents(
 def _parquet_documents(
     stream: BinaryIO, name: str, settings: Corpus, start: int, stop: int | None
 ) -> Iterator[Document]:
-    if not stream.seekable():
+    if isinstance(getattr(stream, "raw", None), gzip.GzipFile | pa.NativeFile):
         # Parquet is read from its end, so a compressed file is unpacked to disk first.
         with tempfile.TemporaryFile() as unpacked:
             shutil.copyfileobj(stream, unpacked, 1 << 20)
@@ -228,7 +212,8 @@ def _parquet_documents(
         check_columns(name, file.schema_arrow.names, settings)
         check_column_type(file.schema_arrow.field(settings.text_column).type, name, settings)
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-        begins = [_begin(group) for group in groups]
+        first = [group.column(0) for group in groups]
+        begins = [column.dictionary_page_offset or column.data_page_offset for column in first]
         row = sum(g.num_rows for g, begin in zip(groups, begins, strict=True) if begin < start)
         own = [n for n, at in enumerate(begins) if start <= at and (stop is None or at < stop)]
         columns = sorted({settings.text_column, settings.group_by} - {None})
@@ -239,11 +224,6 @@ def _parquet_documents(
         if isinstance(error, OSError) and error.errno:
             raise
         raise MlmError(f"{name}: no whole parquet file ({error}). Fetch it again") from None
-
-
-def _begin(group: pq.RowGroupMetaData) -> int:
-    first = group.column(0)
-    return first.dictionary_page_offset or first.data_page_offset
 
 
 def batch_documents(
