@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
 import numpy as np
 
 from mlm.foundations.framework import tf
-from mlm.samples.blocks import ShardBlocks
 from mlm.samples.input_pipeline import read_batches, training_batches
 from mlm.samples.masking import MaskingPlan
+from mlm.samples.split_samples import ShardBlocks
 from mlm.samples.stored_batches import BatchOrder, ShardFiles
 from mlm.samples.tfrecord import SampleWriter
 

@@ -23,8 +23,8 @@ def small_pretraining(
     """A Run of one layer of width 16, on 50 samples of 16 tokens; `settings` are of its section."""
     from transformers import RobertaConfig
 
-    from mlm.samples.blocks import ShardBlocks
     from mlm.samples.masking import MaskingPlan
+    from mlm.samples.split_samples import ShardBlocks
     from mlm.samples.stored_batches import ShardFiles
     from mlm.training.optimisation import with_lengths
     from mlm.training.run import Run

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from mlm.foundations.errors import MlmError
-from mlm.samples.blocks import ShardBlocks
 from mlm.samples.shuffling import BLOCK_SAMPLES
+from mlm.samples.split_samples import ShardBlocks
 from mlm.samples.tfrecord import SampleWriter, read_records
 
 SAMPLES = 2 * BLOCK_SAMPLES + 300

@@ -19,8 +19,8 @@ from mlm.model.cooccurrence import (
     start_from_counts,
     word_vectors,
 )
-from mlm.samples.blocks import ShardBlocks
 from mlm.samples.masking import MaskingPlan
+from mlm.samples.split_samples import ShardBlocks
 from mlm.samples.tfrecord import SampleWriter
 from mlm.samples.token_counts import count_tokens
 

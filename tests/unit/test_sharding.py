@@ -12,8 +12,8 @@ from mlm.config.tokenizer import Shards
 from mlm.corpus.shares import document_range, overlapping
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
-from mlm.samples.sharding import Packer, write_shard
-from mlm.samples.tfrecord import decode_grouped_samples, decode_samples, read_records
+from mlm.samples.sharding import write_shard
+from mlm.samples.tfrecord import decode_samples, read_records
 
 LENGTH = 8
 
@@ -117,18 +117,10 @@ def test_a_failing_shard_leaves_nothing_behind(tmp_path, monkeypatch):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["tokenizer.json", "train.parquet"]
 
 
-def test_a_token_lost_on_the_way_is_no_shard(tmp_path, monkeypatch):
-    corpus = corpus_of(tmp_path, ["some words", "b"])
-    whole = Packer.add
-    monkeypatch.setattr(Packer, "add", lambda self, *of: whole(self, *(a[1:] for a in of)))
-    with pytest.raises(RuntimeError, match="tokens came in"):
-        make(tmp_path, corpus)
-
-
 def groups_of(file: Path) -> list[int]:
     with file.open("rb") as stream:
         records = list(read_records(stream, file.name))
-    found = decode_grouped_samples(records, LENGTH)[2].reshape(-1)
+    found = decode_samples(records, LENGTH, grouped=True)[2].reshape(-1)
     return [g for g in found.tolist() if g >= 0]
 
 

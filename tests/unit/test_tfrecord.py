@@ -6,7 +6,6 @@ import pytest
 from mlm.foundations.errors import MlmError
 from mlm.samples.tfrecord import (
     SampleError,
-    decode_grouped_samples,
     decode_samples,
     encode_samples,
     read_records,
@@ -102,7 +101,7 @@ def groups():
 
 def test_groups_travel_with_the_samples(samples, groups):
     records = records_of(encoded(*samples, groups))
-    ids, mask, found = decode_grouped_samples(records, LENGTH)
+    ids, mask, found = decode_samples(records, LENGTH, grouped=True)
     assert (ids == samples[0]).all() and (mask.sum(axis=1) == samples[1]).all()
     assert (found == np.where(mask == 1, groups, -1)).all()
     without = decode_samples(records, LENGTH)
@@ -134,7 +133,7 @@ def test_tensorflow_reads_and_writes_the_same_bytes_with_groups(samples, groups)
         assert example.SerializeToString(deterministic=True) == record
         # In any order of the features, and with others between them.
         example.features.feature["note"].bytes_list.value.append(b"x")
-        ids, _, found = decode_grouped_samples([example.SerializeToString()], LENGTH)
+        ids, _, found = decode_samples([example.SerializeToString()], LENGTH, grouped=True)
         assert (ids[0] == samples[0][i]).all() and (found[0] == groups[i]).all()
 
 
@@ -145,4 +144,4 @@ def test_groups_that_do_not_add_up_to_the_tokens_are_refused(lengths):
         input_ids=ones, attention_mask=ones, span_groups=groups, span_lengths=lengths
     )
     with pytest.raises(SampleError, match="are not those of its tokens"):
-        decode_grouped_samples([example.SerializeToString()], LENGTH)
+        decode_samples([example.SerializeToString()], LENGTH, grouped=True)

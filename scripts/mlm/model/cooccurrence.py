@@ -26,9 +26,8 @@ from mlm.model.initialisation import (
     columns_of_words,
     positions_apart_from_words,
 )
-from mlm.samples.blocks import ShardFiles
 from mlm.samples.masking import MaskingPlan
-from mlm.samples.split_samples import decoded, samples_in_order
+from mlm.samples.split_samples import ShardFiles, decoded, samples_in_order
 from mlm.samples.token_counts import COUNTED_TOKENS, ContextCounts, TokenCounts, count_tokens
 
 #: Variables that set the number of threads of the linear algebra below NumPy and SciPy.

@@ -4,41 +4,36 @@ They are called `name-<shard>-<samples>.tfrecord`, as in transformers' TPU examp
 language modelling; what they hold is counted, and a name must agree.
 """
 
-import itertools
 import re
 import sys
-from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.object_storage import list_files, local_copy
-from mlm.samples.shuffling import BLOCK_SAMPLES
-from mlm.samples.tfrecord import framed_records
 from mlm.samples.verification import SampleSchema, Scan, scan_shard
 
-_NAME = re.compile(r"(?P<name>.+)-(?P<shard>\d+)-(?P<samples>\d+)\.tfrecord")
+_NAME = re.compile(r"(?:.*/)?([^/]+)-(\d+)-(\d+)\.tfrecord")
 
 
-@dataclass(frozen=True)
-class PrebuiltShard:
-    """A file that its name says is shard `shard`, with `samples` samples."""
+class PrebuiltShard(NamedTuple):
+    """A file that its name says is shard `shard` of the set `name`, with `samples` samples."""
 
+    shard: int
     path: str
     name: str
-    shard: int
     samples: int
 
 
 def find_shards(place: str, split: str) -> list[PrebuiltShard]:
     """The shards in directory or under prefix `place`, in the order of their numbers. Raises
     MlmError if there is none, if two have the same number, or if one is missing."""
-    key, files, shards = f"shards.prebuilt.{split}", list_files(place), []
-    for path in files:
-        if match := _NAME.fullmatch(_base(path)):
-            number, samples = int(match["shard"]), int(match["samples"])
-            shards.append(PrebuiltShard(path, match["name"], number, samples))
+    key, files = f"shards.prebuilt.{split}", list_files(place)
+    matches = [match for path in files if (match := _NAME.fullmatch(path))]
+    shards = sorted(PrebuiltShard(int(m[2]), m[0], m[1], int(m[3])) for m in matches)
     if not shards:
         others = ", ".join(map(_base, files[:3])) + (" …" if len(files) > 3 else "")
         raise MlmError(
@@ -50,10 +45,9 @@ def find_shards(place: str, split: str) -> list[PrebuiltShard]:
             f"{key}: {place} holds the shards of several sets: {', '.join(names)}. Name one of "
             f"them: {place.rstrip('/')}/{names[0]}"
         )
-    shards.sort(key=lambda s: (s.shard, s.path))
     if shards[0].shard > 1:
         raise MlmError(f"{key}: the first shard is {shards[0].path}; those before it are missing")
-    for before, after in itertools.pairwise(shards):
+    for before, after in pairwise(shards):
         if after.shard == before.shard:
             raise MlmError(f"{key}: {before.path} and {after.path} are both shard {after.shard}")
         if after.shard != before.shard + 1:
@@ -98,20 +92,16 @@ def prebuilt_manifest(split: str, place: str, schema: SampleSchema) -> Manifest:
 
 
 def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, list[str]]:
-    offsets, problems = (), []
-    with local_copy(shard.path) as file, file.open("rb") as stream:
-        if stream.read(2) == b"\x1f\x8b":
-            scan, problems = Scan(), ["is compressed by gzip; unpack it (gunzip), and name that"]
-        else:
-            scan = scan_shard(file, schema)
-            problems = scan.named_problems()
-            stream.seek(0)
-            if not problems:
-                starts = [start for start, _ in framed_records(stream, file.name)]
-                offsets = tuple(starts[::BLOCK_SAMPLES])
-            if scan.num_samples != shard.samples:
-                problems.append(f"holds {scan.num_samples} samples; its name says {shard.samples}")
+    with local_copy(shard.path) as file:
+        with file.open("rb") as stream:
+            compressed = stream.read(2) == b"\x1f\x8b"
+        scan = Scan() if compressed else scan_shard(file, schema)
         size, sha256 = file.stat().st_size, file_sha256(file)
+    problems = scan.named_problems()
+    if compressed:
+        problems.append("is compressed by gzip; unpack it (gunzip), and name that")
+    elif scan.num_samples != shard.samples:
+        problems.append(f"holds {scan.num_samples} samples; its name says {shard.samples}")
     entry = ShardEntry(
         name=_base(shard.path),
         path=shard.path,
@@ -120,7 +110,7 @@ def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, 
         num_padding=scan.num_padding,
         num_bytes=size,
         sha256=sha256,
-        block_offsets=offsets,
+        block_offsets=tuple(scan.block_offsets),
     )
     return entry, problems
 

@@ -31,36 +31,6 @@ _CHARACTERS_AT_A_TIME = 2_000_000
 _MEASURED = ("num_samples", "num_tokens", "num_padding", "num_bytes", "sha256", "block_offsets")
 
 
-class Packer:
-    """Cuts a stream of tokens, and of the groups that they belong to, into rows of
-    `sequence_length`; the rest waits for more."""
-
-    def __init__(self, sequence_length: int, pad_id: int):
-        self.sequence_length, self.pad_id = sequence_length, pad_id
-        self._tokens, self._groups = np.zeros(0, np.int32), np.zeros(0, np.int64)
-
-    def add(self, tokens: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The samples [n, sequence_length] that `tokens` [m] int32 complete, and the groups of
-        their tokens, of `groups` [m] int64."""
-        rows = []
-        for name, new in (("_tokens", tokens), ("_groups", groups)):
-            stream = np.concatenate((getattr(self, name), new))
-            full = len(stream) // self.sequence_length * self.sequence_length
-            setattr(self, name, stream[full:].copy())
-            rows.append(stream[:full].reshape(-1, self.sequence_length))
-        return rows[0], rows[1]
-
-    def finish(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """The last sample, padded, [1, sequence_length] ([0, sequence_length] if no token waits),
-        its groups, and its number of tokens."""
-        waiting = len(self._tokens)
-        missing = -waiting % self.sequence_length
-        tokens, groups = self.add(
-            np.full(missing, self.pad_id, np.int32), np.full(missing, NO_GROUP, np.int64)
-        )
-        return tokens, groups, waiting
-
-
 def write_shard(
     split: str,
     number: int,
@@ -74,18 +44,15 @@ def write_shard(
     """Write shard `number` of `shards` and, after it, its summary beside it (.json); the bytes
     depend on no thread count.
 
-    Raises MlmError if there are fewer documents than shards, RuntimeError if a token was lost.
+    Raises MlmError if there are fewer documents than shards.
     """
     _check(encoder, tokenizer_json, corpus, split, shards)
     documents = document_range(len(corpus), number, shards)
-    name = f"{split} shard {number} of {shards}"
-    with replacing(shard_file) as temporary:
-        with SampleWriter(temporary) as writer:
-            tokens_in, literals = _write_documents(
-                name, section, encoder, corpus, documents, writer
-            )
-        if writer.num_tokens != tokens_in:
-            raise RuntimeError(f"{tokens_in} tokens came in, {writer.num_tokens} were written")
+    progress = Progress(f"{split} shard {number} of {shards}", len(documents), "documents")
+    with replacing(shard_file) as temporary, SampleWriter(temporary) as writer:
+        tokens_in, literals = _write_documents(
+            section, encoder, corpus, documents, writer, progress
+        )
     summary = ShardSummary(
         split=split,
         shard=number,
@@ -128,17 +95,17 @@ def _check(
 
 
 def _write_documents(
-    name: str,
     section: Shards,
     encoder: Encoder,
     corpus: SplitDocuments,
     documents: range,
     writer: SampleWriter,
+    progress: Progress,
 ) -> tuple[int, int]:
     """Tokenise, pack and write `documents`: the tokens that came in, and special literals."""
-    packer = Packer(section.sequence_length, encoder.special_ids.pad)
-    progress = Progress(name, len(documents), "documents")
-    done = tokens_in = literals = 0
+    length, done, tokens_in, literals = section.sequence_length, 0, 0, 0
+    # Tokens, and their groups, that do not fill a sample yet.
+    waiting = [np.empty(0, np.int32), np.empty(0, np.int64)]
     for rows in corpus.batches(["text", "group"], section.read_batch, documents):
         texts, groups = rows.column("text").to_pylist(), group_ids(rows.column("group"))
         # Runs of texts of about so many characters.
@@ -149,13 +116,19 @@ def _write_documents(
             encoded = encoder.encode(portion)
             tokens = np.fromiter(itertools.chain.from_iterable(encoded), np.int32)
             of_tokens = np.repeat(groups[part], list(map(len, encoded)))
-            samples, of_samples = packer.add(tokens, of_tokens)
-            writer.write(samples, np.full(len(samples), section.sequence_length), of_samples)
+            waiting = [np.append(*both) for both in zip(waiting, (tokens, of_tokens), strict=True)]
+            full = len(waiting[0]) // length * length
+            ids, of_ids = (stream[:full].reshape(-1, length) for stream in waiting)
+            writer.write(ids, np.full(len(ids), length), of_ids)
+            waiting = [stream[full:] for stream in waiting]
             tokens_in += len(tokens)
             done += len(portion)
             progress.to(done)
-    last, of_last, tokens = packer.finish()
-    writer.write(last, np.full(len(last), tokens), of_last)
+    if left := len(waiting[0]):
+        last = np.full((1, length), encoder.special_ids.pad, np.int32)
+        of_last = np.full((1, length), NO_GROUP, np.int64)
+        last[0, :left], of_last[0, :left] = waiting
+        writer.write(last, np.array([left]), of_last)
     return tokens_in, literals
 
 
@@ -168,11 +141,10 @@ def merged_manifest(
 ) -> Manifest:
     """The manifest of `split` from its shards' paths, relative to `root`, and summaries, in order.
 
-    Raises MlmError if they do not belong together: other settings, another tokenizer or corpus,
-    documents left out or used twice, tokens lost, a file of another size.
+    Raises MlmError if they do not belong together: documents left out or used twice, tokens lost, a
+    file of another size.
     """
-    tokenizer_sha256 = file_sha256(tokenizer_json)
-    _check_belonging(summaries, corpus.documents, tokenizer_sha256, Path(root))
+    _check_belonging(summaries, corpus.documents, Path(root))
     entries = tuple(
         ShardEntry(
             name=Path(path).name,
@@ -185,7 +157,7 @@ def merged_manifest(
     return Manifest(
         split=split,
         sequence_length=first.sequence_length,
-        tokenizer_sha256=tokenizer_sha256,
+        tokenizer_sha256=file_sha256(tokenizer_json),
         corpus_sha256=corpus.sha256,
         documents=corpus.documents,
         special_literals=sum(s.special_literals for _, s in summaries),
@@ -195,19 +167,11 @@ def merged_manifest(
     )
 
 
-def _check_belonging(
-    summaries: list[tuple[str, ShardSummary]], documents: int, tokenizer: str, root: Path
-) -> None:
-    first, next_document, problems = summaries[0][1], 0, []
-    for place, (path, s) in enumerate(summaries):
+def _check_belonging(summaries: list[tuple[str, ShardSummary]], documents: int, root: Path) -> None:
+    next_document, problems = 0, []
+    for path, s in summaries:
         expected = {
-            "shard": place,
-            "shards": len(summaries),
-            "split": first.split,
-            "sequence_length": first.sequence_length,
-            "corpus_documents": documents,
             "first_document": next_document,
-            "tokenizer_sha256": tokenizer,
             "num_tokens": s.tokens_in,
             "num_padding": s.num_samples * s.sequence_length - s.tokens_in,
             "num_bytes": (root / path).stat().st_size,
@@ -221,7 +185,8 @@ def _check_belonging(
     if next_document != documents:
         problems.append(f"the shards hold {next_document} of the corpus's {documents} documents")
     if problems:
+        split = summaries[0][1].split
         raise MlmError(
-            f"The {first.split} shards do not belong together:\n{listed(problems)}\n"
-            f"Delete results/shards/{first.split} and run again."
+            f"The {split} shards do not belong together:\n{listed(problems)}\n"
+            f"Delete results/shards/{split} and run again."
         )

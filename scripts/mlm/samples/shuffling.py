@@ -14,6 +14,7 @@ arbitrary finite domains", 2002). The rounds mix bits as SplitMix64 does (Steele
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 
 import numpy as np
 
@@ -72,31 +73,49 @@ class KeyedPermutation:
         return (left << bits) | right if forth else (right << bits) | left
 
 
-@dataclass(frozen=True)
-class BlockGroup:
-    """Blocks that are read together, and the order of their samples.
+class EpochOrder:
+    """The order of an epoch over blocks that start at the samples `firsts` [blocks + 1].
 
-    `blocks` [blocks] are their numbers in the split, `ends` [blocks] the samples up to and with
-    each, `first` the place of the group's first sample in the epoch.
+    `blocks` are their numbers as the epoch takes them, `starts` [blocks + 1] the places in the
+    epoch at which each begins, `group_starts` [groups + 1] those of the groups.
     """
 
-    first: int
-    blocks: np.ndarray
-    ends: np.ndarray
-    order: KeyedPermutation
+    def __init__(self, firsts: np.ndarray, of_group: int, seed: int, epoch: int):
+        count = len(firsts) - 1
+        self._firsts, self._of_group, self._key = firsts, of_group, (seed, epoch)
+        self._turns = KeyedPermutation(count, seed, epoch, 0)
+        self.blocks = self._turns.items(np.arange(count))
+        self.starts = np.append(0, np.cumsum(np.diff(firsts)[self.blocks]))
+        self.group_starts = np.append(self.starts[:-1:of_group], self.starts[-1])
 
-    @property
-    def samples(self) -> int:
-        return int(self.ends[-1])
+    def group(self, number: int) -> np.ndarray:
+        """The numbers of the blocks of group `number`."""
+        return self.blocks[number * self._of_group :][: self._of_group]
 
-    @property
-    def starts(self) -> np.ndarray:
-        """Samples of the group before each block."""
-        return np.concatenate([[0], self.ends[:-1]])
+    def unshuffled(self, places: np.ndarray) -> np.ndarray:
+        """Where the samples at `places` stand in the blocks one after the other."""
+        return self._in_groups(places, "items")
 
-    def shuffled(self) -> np.ndarray:
-        """Where the group's samples stand in its blocks one after the other, in their order."""
-        return self.order.items(np.arange(self.samples))
+    def samples(self, unshuffled: np.ndarray) -> np.ndarray:
+        """The indices of the samples that stand so in the blocks one after the other."""
+        turns = np.searchsorted(self.starts, unshuffled, "right") - 1
+        return self._firsts[self.blocks[turns]] + unshuffled - self.starts[turns]
+
+    def places(self, indices: np.ndarray) -> np.ndarray:
+        """Where in the epoch the samples `indices` are used."""
+        blocks = np.searchsorted(self._firsts, indices, "right") - 1
+        starts = self.starts[self._turns.places(blocks)]
+        return self._in_groups(starts + indices - self._firsts[blocks], "places")
+
+    def _in_groups(self, places: np.ndarray, way: str) -> np.ndarray:
+        numbers = np.searchsorted(self.group_starts, places, "right") - 1
+        found = np.empty_like(places)
+        for number in np.unique(numbers).tolist():
+            chosen = numbers == number
+            first, end = self.group_starts[number : number + 2].tolist()
+            order = KeyedPermutation(end - first, *self._key, number + 1)
+            found[chosen] = first + getattr(order, way)(places[chosen] - first)
+        return found
 
 
 @dataclass(frozen=True)
@@ -113,116 +132,41 @@ class SampleOrder:
         return sum(self.shard_samples)
 
     @cached_property
-    def _first_sample(self) -> np.ndarray:
-        return np.cumsum((0, *self.shard_samples))
+    def _firsts(self) -> np.ndarray:
+        ends = np.cumsum((0, *self.shard_samples))
+        starts = [np.arange(*edges, BLOCK_SAMPLES) for edges in pairwise(ends.tolist())]
+        return np.concatenate([*starts, ends[-1:]])
 
-    @cached_property
-    def _first_block(self) -> np.ndarray:
-        return np.cumsum((0, *(-(-n // BLOCK_SAMPLES) for n in self.shard_samples)))
-
-    @cached_property
-    def _group_blocks(self) -> int:
-        return max(1, self.window * int(self._first_block[-1]) // self.num_samples)
+    def epoch(self, epoch: int) -> EpochOrder:
+        """The order of `epoch`."""
+        return _epoch_order(self, epoch)
 
     def samples(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Epochs and indices of the samples at `places` of the stream; int64 of their shape."""
         epochs, within = np.divmod(np.asarray(places, np.int64), self.num_samples)
         indices = np.empty_like(within)
-        for epoch in np.unique(epochs):
-            chosen = epochs == epoch
-            indices[chosen] = self._epoch_samples(int(epoch), within[chosen])
+        for number in np.unique(epochs).tolist():
+            chosen, order = epochs == number, self.epoch(number)
+            indices[chosen] = order.samples(order.unshuffled(within[chosen]))
         return epochs, indices
 
     def places(self, indices: np.ndarray, epoch: int) -> np.ndarray:
         """Where in the stream `epoch` uses the samples `indices`; int64 of their shape."""
-        indices = np.asarray(indices, np.int64)
-        shards = np.searchsorted(self._first_sample, indices, side="right") - 1
-        within = indices - self._first_sample[shards]
-        blocks = self._first_block[shards] + within // BLOCK_SAMPLES
-        turns = self._blocks(epoch).places(blocks)
-        found = np.empty_like(indices)
-        for number in np.unique(turns // self._group_blocks):
-            group = self.group(epoch, int(number))
-            chosen = turns // self._group_blocks == number
-            block = turns[chosen] % self._group_blocks
-            place = group.starts[block] + within[chosen] % BLOCK_SAMPLES
-            found[chosen] = group.first + group.order.places(place)
-        return found + epoch * self.num_samples
+        return self.epoch(epoch).places(np.asarray(indices, np.int64)) + epoch * self.num_samples
 
     def groups_from(self, place: int, end: int) -> Iterator[tuple[int, int]]:
         """Epoch and number of each group with a place of the stream from `place` up to `end`."""
         epoch, within = divmod(place, self.num_samples)
-        number = int(np.searchsorted(_group_starts(self, epoch), within, side="right") - 1)
-        while epoch * self.num_samples + _group_starts(self, epoch)[number] < end:
+        number = int(np.searchsorted(self.epoch(epoch).group_starts, within, "right")) - 1
+        while epoch * self.num_samples + self.epoch(epoch).group_starts[number] < end:
             yield epoch, number
             number += 1
-            if number == self.num_groups:
+            if number + 1 == len(self.epoch(epoch).group_starts):
                 epoch, number = epoch + 1, 0
 
-    @cached_property
-    def num_groups(self) -> int:
-        """Groups in an epoch."""
-        return -(-int(self._first_block[-1]) // self._group_blocks)
 
-    def group(self, epoch: int, number: int) -> BlockGroup:
-        """Group `number` of `epoch`."""
-        first = number * self._group_blocks
-        last = min(first + self._group_blocks, int(self._first_block[-1]))
-        blocks = self._blocks(epoch).items(np.arange(first, last))
-        ends = np.cumsum(self._block_samples(blocks))
-        order = KeyedPermutation(int(ends[-1]), self.seed, epoch, number + 1)
-        return BlockGroup(int(_group_starts(self, epoch)[number]), blocks, ends, order)
-
-    def block(self, number: int) -> tuple[int, int]:
-        """The shard of a block, and its number in the shard."""
-        shards, within = self._shards_of(np.array([number]))
-        return int(shards[0]), int(within[0])
-
-    def _shards_of(self, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        shards = np.searchsorted(self._first_block, blocks, side="right") - 1
-        return shards, blocks - self._first_block[shards]
-
-    def group_indices(self, group: BlockGroup) -> np.ndarray:
-        """The indices of a group's samples, in their order."""
-        return self._indices(group, group.shuffled())
-
-    def _indices(self, group: BlockGroup, place: np.ndarray) -> np.ndarray:
-        """The samples that stand at each `place` of the group's blocks."""
-        turn = np.searchsorted(group.ends, place, side="right")
-        blocks, within = group.blocks[turn], place - group.starts[turn]
-        shards, number = self._shards_of(blocks)
-        return self._first_sample[shards] + number * BLOCK_SAMPLES + within
-
-    def _epoch_samples(self, epoch: int, within: np.ndarray) -> np.ndarray:
-        starts = _group_starts(self, epoch)
-        numbers = np.searchsorted(starts, within, side="right") - 1
-        found = np.empty_like(within)
-        for number in np.unique(numbers):
-            group = self.group(epoch, int(number))
-            chosen = numbers == number
-            place = group.order.items(within[chosen] - group.first)
-            found[chosen] = self._indices(group, place)
-        return found
-
-    def _blocks(self, epoch: int) -> KeyedPermutation:
-        return KeyedPermutation(int(self._first_block[-1]), self.seed, epoch, 0)
-
-    def _block_samples(self, blocks: np.ndarray) -> np.ndarray:
-        shards, number = self._shards_of(blocks)
-        left = np.asarray(self.shard_samples)[shards] - number * BLOCK_SAMPLES
-        return np.minimum(BLOCK_SAMPLES, left)
-
-
-@lru_cache(maxsize=4)
-def _group_starts(order: SampleOrder, epoch: int) -> np.ndarray:
-    """The place in the epoch of each group's first sample, and the epoch's end; all blocks are full
-    except the last of a shard."""
-    groups = order.num_groups
-    last = np.unique(order._first_block[1:][np.diff(order._first_block) > 0]) - 1
-    missing = BLOCK_SAMPLES - order._block_samples(last)
-    group = order._blocks(epoch).places(last) // order._group_blocks
-    ends = np.minimum(np.arange(1, groups + 1) * order._group_blocks, order._first_block[-1])
-    full = ends * BLOCK_SAMPLES
-    return np.concatenate([[0], full - np.cumsum(np.bincount(group, missing, groups))]).astype(
-        np.int64
-    )
+@lru_cache(maxsize=2)
+def _epoch_order(order: SampleOrder, epoch: int) -> EpochOrder:
+    firsts = order._firsts
+    of_group = max(1, order.window * (len(firsts) - 1) // order.num_samples)
+    return EpochOrder(firsts, of_group, order.seed, epoch)

@@ -1,7 +1,13 @@
-"""A split's samples as arrays, read from its shards without TensorFlow."""
+"""A split's samples as records and arrays, read from its shards without TensorFlow.
 
+Shards are read by blocks, runs of `BLOCK_SAMPLES` records (the last may be shorter), from the byte
+on at which each starts.
+"""
+
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -9,10 +15,90 @@ import numpy as np
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.progress_line import Progress
-from mlm.samples.blocks import ShardFiles
-from mlm.samples.manifests import Manifest
+from mlm.samples.manifests import Manifest, place_of
+from mlm.samples.object_storage import read_part
 from mlm.samples.shuffling import BLOCK_SAMPLES
-from mlm.samples.tfrecord import SampleError, decode_grouped_samples, decode_samples
+from mlm.samples.tfrecord import SampleError, decode_samples, read_records
+
+_LARGEST_INDEX = 2**32
+_REMEDY = (
+    "It is not what its manifest says. Delete it and run the same command again, so that it is "
+    "made again, or put it back if it was made elsewhere"
+)
+
+
+@dataclass(frozen=True)
+class ShardBlocks:
+    """One shard, read by blocks: `path` is a file here or in object storage, `name` its name in
+    messages, `offsets` [blocks] those of the manifest."""
+
+    path: str
+    name: str
+    num_samples: int
+    offsets: tuple[int, ...]
+
+    @property
+    def num_blocks(self) -> int:
+        return -(-self.num_samples // BLOCK_SAMPLES)
+
+    def read(self, number: int) -> list[bytes]:
+        """The records of block `number`, their checksums verified. Raises MlmError if the file
+        cannot be read, a record is damaged, or their number is wrong."""
+        start, *end = self.offsets[number : number + 2]
+        name = f"{self.name}: block {number}, from byte {start} on"
+        try:
+            # A last block ends with the file.
+            end = end[0] if number + 1 < self.num_blocks else None
+            records = list(read_records(io.BytesIO(read_part(self.path, start, end)), name))
+        except OSError as error:
+            raise MlmError(f"{name}: cannot be read ({error}). {_REMEDY}") from None
+        except MlmError as error:
+            raise MlmError(f"{error}. {_REMEDY}") from None
+        expected = min(BLOCK_SAMPLES, self.num_samples - number * BLOCK_SAMPLES)
+        if len(records) != expected:
+            raise MlmError(f"{name}: {len(records)} records, expected {expected}. {_REMEDY}")
+        return records
+
+
+@dataclass(frozen=True)
+class ShardFiles:
+    """The shards of one split as the reader needs them."""
+
+    blocks: tuple[ShardBlocks, ...]
+    sequence_length: int
+
+    @classmethod
+    def of(cls, manifest: Manifest, root: str | Path = ".") -> Self:
+        """The shards a manifest names, below `root` (a directory or gs:// prefix). Raises MlmError
+        for more samples than masks can be keyed for (2^32)."""
+        if manifest.num_samples >= _LARGEST_INDEX:
+            raise MlmError(
+                f"{manifest.split}: {manifest.num_samples} samples; masks are keyed by a "
+                "32-bit sample index. Use a longer sequence length or fewer documents."
+            )
+        blocks = tuple(
+            ShardBlocks(place_of(shard, root), shard.path, shard.num_samples, shard.block_offsets)
+            for shard in manifest.shards
+        )
+        return cls(blocks, manifest.sequence_length)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the shards, in order."""
+        return tuple(shard.path for shard in self.blocks)
+
+    @property
+    def num_samples(self) -> int:
+        return sum(shard.num_samples for shard in self.blocks)
+
+    @cached_property
+    def _first_blocks(self) -> np.ndarray:
+        return np.cumsum([0, *(shard.num_blocks for shard in self.blocks)])
+
+    def read(self, block: int) -> list[bytes]:
+        """The records of a block of the split; MlmError as for `ShardBlocks`."""
+        shard = int(np.searchsorted(self._first_blocks, block, "right")) - 1
+        return self.blocks[shard].read(block - int(self._first_blocks[shard]))
 
 
 class Rows:
@@ -42,13 +128,13 @@ def read_samples(
     """The samples of a split in order, or those with the indices `chosen`, in batches. The
     manifest's paths are relative to `root`. Raises MlmError for damaged and unfit records."""
     progress = Progress(f"reading {manifest.split}", manifest.num_samples, "samples")
+    grouped = manifest.group_by is not None
     for index, records in samples_in_order(ShardFiles.of(manifest, root), chosen):
         try:
-            decode = decode_samples if manifest.group_by is None else decode_grouped_samples
-            ids, mask, *group = decoded(index, records, manifest.sequence_length, decode)
+            ids, mask, *group = decoded(index, records, manifest.sequence_length, grouped)
         except MlmError as error:
             raise MlmError(f"{manifest.split}, {error}.") from None
-        group = group[0] if group else np.where(mask == 1, index[:, None], -1)
+        group = group[0] if grouped else np.where(mask == 1, index[:, None], -1)
         yield Samples(index, ids.astype(np.int32), mask.astype(bool), group)
         progress.to(int(index[-1]) + 1)
 
@@ -90,11 +176,9 @@ def evaluation_samples(
 def spread_samples(manifest: Manifest, root: str | Path = ".", count: int | None = None) -> Samples:
     """At most `count` samples at equal distances (None: all) at once: 13 bytes a token."""
     chosen = None if count is None else evenly_spread(manifest.num_samples, count)
-    if parts := list(read_samples(manifest, root, chosen)):
-        return joined(parts)
-    nothing = np.zeros((0, manifest.sequence_length))
-    index, ids = np.zeros(0, np.int64), nothing.astype(np.int32)
-    return Samples(index, ids, nothing.astype(bool), nothing.astype(np.int64))
+    nothing = np.zeros((0, manifest.sequence_length), np.int64)
+    empty = Samples(nothing[:, 0], nothing.astype(np.int32), nothing.astype(bool), nothing)
+    return joined([empty, *read_samples(manifest, root, chosen)])
 
 
 def joined(parts: list):
@@ -109,9 +193,9 @@ def evenly_spread(total: int, count: int) -> np.ndarray:
     return np.arange(count, dtype=np.int64) * total // max(count, 1)
 
 
-def decoded(index: np.ndarray, records: np.ndarray, length: int, decode=decode_samples) -> tuple:
-    """What `decode` makes of the records of the samples `index`; MlmError, naming the sample."""
+def decoded(index: np.ndarray, records: np.ndarray, length: int, grouped: bool = False) -> tuple:
+    """`decode_samples` of the records of the samples `index`; MlmError, naming the sample."""
     try:
-        return decode(records.tolist(), length)
+        return decode_samples(records.tolist(), length, grouped)
     except SampleError as error:
         raise MlmError(f"sample {index[error.place]}: a record {error}") from None

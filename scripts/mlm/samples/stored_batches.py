@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlm.samples.blocks import ShardFiles
 from mlm.samples.shuffling import SampleOrder
+from mlm.samples.split_samples import ShardFiles
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ def _read_group(
     shards: ShardFiles, order: SampleOrder, epoch: int, number: int
 ) -> tuple[int, int, np.ndarray, np.ndarray]:
     """The epoch, the place of a group's first sample in the stream, and its indices and records."""
-    group = order.group(epoch, number)
-    records = np.empty(group.samples, object)
-    for block, start, end in zip(group.blocks, group.starts, group.ends, strict=True):
-        shard, within = order.block(int(block))
-        records[start:end] = shards.blocks[shard].read(within)
-    indices = order.group_indices(group)
-    return epoch, epoch * order.num_samples + group.first, indices, records[group.shuffled()]
+    of_epoch = order.epoch(epoch)
+    places = np.arange(*of_epoch.group_starts[number : number + 2])
+    records = np.empty(len(places), object)
+    records[:] = [r for block in of_epoch.group(number).tolist() for r in shards.read(block)]
+    first, unshuffled = places[0], of_epoch.unshuffled(places)
+    indices = of_epoch.samples(unshuffled)
+    return epoch, epoch * order.num_samples + int(first), indices, records[unshuffled - first]

@@ -32,6 +32,8 @@ from mlm.samples.shuffling import BLOCK_SAMPLES
 
 #: The group of padding.
 NO_GROUP = -1
+#: Bytes of a record beside its data.
+FRAME_BYTES = 16
 _FEATURES = ("attention_mask", "input_ids")
 _SPANS = ("span_groups", "span_lengths")
 #: Of tensorflow/core/example/{example,feature}.proto the part that holds integers.
@@ -145,12 +147,6 @@ class SampleWriter:
 def read_records(stream: BinaryIO, name: str) -> Iterator[bytes]:
     """The data of each record of an open TFRecord file, its checksums verified; MlmError, with
     record and byte offset, for a damaged file, which `name` names."""
-    for _, data in framed_records(stream, name):
-        yield data
-
-
-def framed_records(stream: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
-    """The byte at which each record starts, and its data; otherwise as `read_records`."""
     number, offset = 0, 0
 
     def wrong(what: str) -> MlmError:
@@ -168,23 +164,26 @@ def framed_records(stream: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
         data = body[:length]
         if body[length:] != masked_crc32c(data):
             raise wrong("the checksum of its data is wrong; the file is damaged")
-        yield offset, data
-        number, offset = number + 1, offset + 16 + length
+        yield data
+        number, offset = number + 1, offset + length + FRAME_BYTES
 
 
-def decode_samples(records: Iterable[bytes], sequence_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """`input_ids` and `attention_mask`, int64 [batch, sequence], of serialised Examples;
-    SampleError for a feature that is missing or of another type or length."""
-    return _matrices(_int64_lists(records, _FEATURES), sequence_length)
-
-
-def decode_grouped_samples(
-    records: Iterable[bytes], sequence_length: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """As `decode_samples`, and the group of each token, -1 at padding; SampleError also if groups
-    do not fit."""
-    lists = _int64_lists(records, (*_FEATURES, *_SPANS))
-    ids, mask = _matrices(lists, sequence_length)
+def decode_samples(
+    records: Iterable[bytes], sequence_length: int, grouped: bool = False
+) -> tuple[np.ndarray, ...]:
+    """`input_ids` and `attention_mask` of serialised Examples and, if `grouped`, the group of each
+    token, -1 at padding: int64 [batch, sequence]. SampleError for a feature that is missing or of
+    another type or length."""
+    lists = _int64_lists(records, (*_FEATURES, *_SPANS) if grouped else _FEATURES)
+    for name in _FEATURES:
+        for place, values in enumerate(lists[name]):
+            if len(values) != sequence_length:
+                raise SampleError(
+                    place, f"{name} holds {len(values)} values; {sequence_length} are expected"
+                )
+    mask, ids = (np.array(lists[name], np.int64).reshape(-1, sequence_length) for name in _FEATURES)
+    if not grouped:
+        return ids, mask
     spans = zip(*(lists[name] for name in _SPANS), strict=True)
     for place, (tokens, (groups, lengths)) in enumerate(zip(mask.sum(axis=1), spans, strict=True)):
         if len(groups) != len(lengths) or sum(lengths) != tokens or min(lengths, default=1) < 1:
@@ -210,15 +209,3 @@ def _int64_lists(records: Iterable[bytes], names: tuple[str, ...]) -> dict[str, 
                 raise SampleError(place, f"{name} is of another type than int64")
             lists[name].append(features[name].int64_list.value)
     return lists
-
-
-def _matrices(lists: dict[str, list], sequence_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """`input_ids` and `attention_mask`, int64 [batch, sequence]."""
-    for name in _FEATURES:
-        for place, values in enumerate(lists[name]):
-            if len(values) != sequence_length:
-                raise SampleError(
-                    place, f"{name} holds {len(values)} values; {sequence_length} are expected"
-                )
-    mask, ids = (np.array(lists[name], np.int64).reshape(-1, sequence_length) for name in _FEATURES)
-    return ids, mask

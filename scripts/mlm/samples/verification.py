@@ -10,12 +10,8 @@ from mlm.foundations.progress_line import Progress
 from mlm.samples.artefacts import SplitVerification
 from mlm.samples.manifests import Manifest, ShardEntry, place_of, shard_problem
 from mlm.samples.object_storage import local_copy
-from mlm.samples.tfrecord import (
-    SampleError,
-    decode_grouped_samples,
-    decode_samples,
-    read_records,
-)
+from mlm.samples.shuffling import BLOCK_SAMPLES
+from mlm.samples.tfrecord import FRAME_BYTES, SampleError, decode_samples, read_records
 
 _BATCH = 2048
 #: Problems of one shard that are named; more are counted.
@@ -36,11 +32,13 @@ class SampleSchema:
 
 @dataclass
 class Scan:
-    """What a shard's records held; each of `problems` names its record."""
+    """What a shard's records held, and the bytes at which its blocks start; each of `problems`
+    names its record."""
 
     num_samples: int = 0
     num_tokens: int = 0
     num_padding: int = 0
+    block_offsets: list[int] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def named_problems(self) -> list[str]:
@@ -52,15 +50,17 @@ class Scan:
 def scan_shard(file: Path, schema: SampleSchema) -> Scan:
     """Read every record of a TFRecord file, up to one whose frame is damaged, and compare it with
     `schema`."""
-    scan, batch = Scan(), []
+    scan, batch, damage, offset = Scan(), [], [], 0
     with file.open("rb") as stream:
         try:
-            for record in read_records(stream, file.name):
+            for number, record in enumerate(read_records(stream, file.name)):
+                if number % BLOCK_SAMPLES == 0:
+                    scan.block_offsets.append(offset)
+                offset += len(record) + FRAME_BYTES
                 batch.append(record)
                 if len(batch) == _BATCH:
                     _scan_batch(batch, schema, scan)
                     batch = []
-            damage = []
         except MlmError as error:
             damage = [str(error).removeprefix(f"{file.name}: ")]
     _scan_batch(batch, schema, scan)
@@ -69,10 +69,9 @@ def scan_shard(file: Path, schema: SampleSchema) -> Scan:
 
 
 def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
-    first = scan.num_samples
+    first, size, pad = scan.num_samples, schema.vocabulary_size, schema.pad_id
     try:
-        decode = decode_grouped_samples if schema.grouped else decode_samples
-        ids, mask, *_ = decode(records, schema.sequence_length)
+        ids, mask, *_ = decode_samples(records, schema.sequence_length, schema.grouped)
     except SampleError as error:
         if len(records) > 1:
             for record in records:
@@ -84,16 +83,15 @@ def _scan_batch(records: list[bytes], schema: SampleSchema, scan: Scan) -> None:
     scan.num_samples += len(records)
     scan.num_tokens += int((mask == 1).sum())
     scan.num_padding += int((mask == 0).sum())
-    size, pad = schema.vocabulary_size, schema.pad_id
-    outside, neither = (ids < 0) | (ids >= size), (mask != 0) & (mask != 1)
+    outside, neither, unpadded = (
+        (ids < 0) | (ids >= size),
+        mask & ~1 != 0,
+        (mask == 0) & (ids != pad),
+    )
     for wrong, found, what in (
         (outside, ids, f"input_ids holds {{}}, outside the vocabulary of {size} ids"),
         (neither, mask, "attention_mask holds {}, which is neither 0 nor 1"),
-        (
-            (mask == 0) & (ids != pad),
-            ids,
-            f"input_ids holds {{}} where the mask is 0; the padding id is {pad}",
-        ),
+        (unpadded, ids, f"input_ids holds {{}} where the mask is 0; the padding id is {pad}"),
     ):
         for row in np.flatnonzero(wrong.any(axis=1)):
             value = int(found[row][wrong[row]][0])
@@ -138,16 +136,16 @@ def verify_split(
 def _verified(shard: ShardEntry, schema: SampleSchema, root: str | Path) -> tuple[Scan, list[str]]:
     with local_copy(place_of(shard, root)) as file:
         problem = shard_problem(shard, file)
-        scan = scan_shard(file, schema) if file.is_file() else None
-    problems = [problem] if problem else []
-    if scan is None:
-        return Scan(), problems
+        problems = [problem] if problem else []
+        if not file.is_file():
+            return Scan(), problems
+        scan = scan_shard(file, schema)
     problems += [f"{shard.path}: {p}" for p in scan.named_problems()]
-    for key in _COUNTS:
-        found, expected = getattr(scan, key), getattr(shard, key)
-        if found != expected:
-            problems.append(f"{shard.path}: {key} is {found}; the manifest says {expected}")
-    return scan, problems
+    return scan, problems + [
+        f"{shard.path}: {key} is {found}; the manifest says {expected}"
+        for key in _COUNTS
+        if (found := getattr(scan, key)) != (expected := getattr(shard, key))
+    ]
 
 
 def verification_text(results: list[SplitVerification]) -> str:
