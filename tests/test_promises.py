@@ -45,7 +45,7 @@ PROMISES = {
     ],
     "No token lost": [
         WHOLE + "test_tokens_in_are_tokens_out",
-        UNIT + "test_packing.py::test_packing_keeps_every_token_in_order",
+        UNIT + "test_sharding.py::test_tokens_into_packing_are_the_tokens_out_of_the_shards",
         UNIT + "test_manifests.py::test_a_changed_shard_is_noticed_and_named",
         UNIT + "test_masking.py::test_a_sample_has_the_same_mask_at_any_batch_size",
         UNIT + "test_threefry.py::test_threefry_gives_the_published_answers",
