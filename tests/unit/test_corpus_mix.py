@@ -18,7 +18,6 @@ from mlm.corpus import spooling
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.mix import Choice
 from mlm.foundations.errors import ConfigError, MlmError
-from mlm.report.phrasing import source_in_words
 
 
 @pytest.fixture
@@ -86,7 +85,7 @@ def test_documents_are_taken_as_often_as_their_sources_weigh_whatever_the_parts(
     # Every document once, then the second and the third time.
     first = train[: kept["letters"] + taken["notes"] + taken["pieces"]]
     assert len(set(first)) == len(first)
-    assert "a mix of letters, 2.5 times (1 text file" in source_in_words(described.source)
+    assert "a mix of letters, 2.5 times (1 text file" in str(described.source)
     assert in_parts(Path("parts"), corpus, 4) > 8
     assert content(Path("parts")) == content(Path("one"))
 

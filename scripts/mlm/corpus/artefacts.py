@@ -31,6 +31,9 @@ class EmbeddedSource(_Source):
     sha256: str
     speeches: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"the State of the Union addresses (package {self.package.replace('==', ' ')})"
+
 
 @dataclass(frozen=True)
 class SourceFile:
@@ -49,6 +52,9 @@ class FilesSource(_Source):
     document_per: str
     files: tuple[SourceFile, ...]
 
+    def __str__(self) -> str:
+        return f"{len(self.files):,} text file{'' if len(self.files) == 1 else 's'} of the user"
+
 
 @dataclass(frozen=True)
 class HubSource(_Source):
@@ -59,6 +65,11 @@ class HubSource(_Source):
     dataset: str
     config: str | None
     revision: str | None
+
+    def __str__(self) -> str:
+        config = f" ({self.config})" if self.config else ""
+        revision = f" at revision {self.revision[:12]}" if self.revision else ""
+        return f"the Hugging Face dataset {self.dataset}{config}{revision}"
 
 
 @dataclass(frozen=True)
@@ -83,6 +94,10 @@ class MixedSource:
     filters: dict[str, int]
     source: SingleSource
 
+    def __str__(self) -> str:
+        times = "time" if self.weight == 1 else "times"
+        return f"{self.name}, {self.weight:g} {times} ({self.source})"
+
 
 @dataclass(frozen=True)
 class MixSource(_Source):
@@ -90,6 +105,9 @@ class MixSource(_Source):
 
     kind: Literal["mix"]
     sources: tuple[MixedSource, ...]
+
+    def __str__(self) -> str:
+        return f"a mix of {'; '.join(map(str, self.sources))}"
 
 
 CorpusSource = Annotated[

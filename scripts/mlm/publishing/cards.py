@@ -8,6 +8,7 @@ from huggingface_hub import DatasetCardData, ModelCardData
 
 from mlm.config.corpus import Corpus
 from mlm.config.publish import Publish
+from mlm.corpus.artefacts import HubSource
 from mlm.samples.manifests import Manifest
 from mlm.tokenizer.artefacts import TokenizerStatistics
 from mlm.training.model_card import SOURCES, card, card_table
@@ -18,8 +19,7 @@ def published_source(publish: Publish, corpus: Corpus) -> str:
     source = publish.source or SOURCES[corpus.source]
     if corpus.source == "hub" and not publish.source:
         hub = corpus.hub
-        config = f", configuration {hub.config}" if hub.config else ""
-        source = f"the dataset {hub.dataset} of the Hugging Face Hub{config} at {hub.revision[:12]}"
+        source = str(HubSource("hub", "train", hub.dataset, hub.config, hub.revision))
     return " ".join(source.split())
 
 

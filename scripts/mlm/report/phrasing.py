@@ -4,13 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mlm.corpus.artefacts import (
-    CorpusSource,
-    EmbeddedSource,
-    FilesSource,
-    HubSource,
-    MixSource,
-)
+from mlm.corpus.artefacts import CorpusSource, FilesSource
 from mlm.evaluation.artefacts import EvaluationFigures
 from mlm.report.report_inputs import Results, RunResults
 
@@ -92,27 +86,6 @@ def value(setting: object) -> str:
     return str(setting)
 
 
-def source_in_words(source: CorpusSource) -> str:
-    """Where the corpus came from, for a sentence."""
-    match source:
-        case EmbeddedSource():
-            package = source.package.replace("==", " ")
-            return f"the State of the Union addresses (package {package})"
-        case HubSource():
-            part = f" ({source.config})" if source.config else ""
-            revision = f" at revision {source.revision[:12]}" if source.revision else ""
-            return f"the Hugging Face dataset {source.dataset}{part}{revision}"
-        case FilesSource():
-            return f"{plural(len(source.files), 'text file')} of the user"
-        case MixSource():
-            shown = (
-                f"{one.name}, {one.weight:g} {'time' if one.weight == 1 else 'times'} "
-                f"({source_in_words(one.source)})"
-                for one in source.sources
-            )
-            return f"a mix of {'; '.join(shown)}"
-
-
 def whole_source(results: Results) -> CorpusSource:
     """One source for all splits: with the files of each, and every file once."""
     sources = [split.source for split in results.corpus.values()]
@@ -126,7 +99,7 @@ def what_was_trained(results: Results, best: RunResults) -> list[str]:
     """Two or three sentences: the model, the text, the training, the outcome."""
     training, test = best.training, best.evaluation.test
     tokens = f"{short(results.manifests['train'].num_tokens)} tokens"
-    text = source_in_words(whole_source(results)) if results.corpus else "shards made elsewhere"
+    text = str(whole_source(results)) if results.corpus else "shards made elsewhere"
     length = f"{count(training.steps)} steps ({training.epochs:.3g} epochs)"
     several = len(results.runs) > 1
     article = "an" if training.model_type[:1] in "aeiou" else "a"

@@ -19,7 +19,6 @@ from mlm.report.phrasing import (
     decimal,
     digest_rows,
     groups_in_words,
-    source_in_words,
     what_was_trained,
     whole_source,
 )
@@ -73,7 +72,7 @@ def corpus(results: Results) -> dict | None:
         "removed": [reason for reason in reasons if reason not in ("read", "kept")],
         "rules": _rules({name: c.rules for name, c in results.corpus.items() if c.rules}),
         "near": [split for split in splits if split.near_duplicates],
-        "source": source_in_words(whole_source(results)),
+        "source": str(whole_source(results)),
         "details": _source_details(sources),
     }
 
