@@ -270,13 +270,13 @@ def _arm(fault: dict) -> None:
     `environment` is set, and `lease` replaces the renewal and rest of leases, before all else.
     """
     import mlm.training.engine
-    import mlm.training.locks
     import mlm.training.pretrain
+    import mlm.training.state_storage
     import mlm.training.states
 
     os.environ.update(fault.get("environment", {}))
     if "lease" in fault:
-        mlm.training.locks.Lease.__init__.__defaults__ = fault["lease"]
+        mlm.training.state_storage.Lease.__init__.__defaults__ = fault["lease"]
     if "write" in fault:
         count, real = iter(range(1000)), mlm.training.states.write_bytes
 

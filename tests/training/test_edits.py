@@ -69,7 +69,7 @@ def test_a_training_goes_on_and_stays_done_whatever_is_edited_around_it(library)
     assert status == 3 and "Stopped by SIGTERM after step 12 of 40" in log
 
     # The story, the log lines and the states are edited half-way.
-    library.edit(f"{PACKAGE}/training_log.py", ": compiled in ", ": ready to train after ")
+    library.edit(f"{PACKAGE}/periodic_actions.py", ": compiled in ", ": ready to train after ")
     library.edit(f"{PACKAGE}/loop.py", "the same command resumes", "the command resumes")
     library.edit(f"{PACKAGE}/states.py", "is skipped:", "is not taken:")
     status, log = library.train("edited")

@@ -24,8 +24,8 @@ from mlm.config.resolution import resolve
 from mlm.foundations.atomic import read_json
 from mlm.foundations.errors import ConfigError, MlmError
 from mlm.training import processes
-from mlm.training.locks import file_lock
 from mlm.training.processes import COORDINATOR, COUNT, INDEX, meeting, run_together
+from mlm.training.state_storage import file_lock
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 

@@ -40,7 +40,8 @@ COMPUTES_NO_BITS = {
         "messages": "model.architecture foundations.differences foundations.errors "
         "foundations.progress_line foundations.environment foundations.supported_python",
         "reads and writes files": "foundations.artefacts foundations.atomic model.export "
-        "foundations.typed_artefacts samples.artefacts samples.object_storage training.state_files",
+        "foundations.typed_artefacts samples.artefacts samples.object_storage "
+        "training.state_storage",
         "what a state is compared by": "foundations.code_digests foundations.digests",
         "finds and starts the devices, which are part of the state": "config.accelerator "
         "training.in_tensorflow.devices training.local_devices training.processes",

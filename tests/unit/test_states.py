@@ -4,31 +4,22 @@ import pytest
 
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf
-from mlm.training import locks
+from mlm.training.state_storage import Lease, read_bytes, write_bytes
 from mlm.training.states import StateDirectory
 
 
-class TrackedState:
-    """TensorFlow's variables as a training saves them."""
+class Counter:
+    """A state of one large number, in TensorFlow's files."""
 
-    def __init__(self, variables: tf.train.Checkpoint):
-        self.variables = variables
+    def __init__(self, value: float = 0.0, size: int = 1000):
+        self.value = tf.Variable(tf.fill([size], float(value)))
+        self._variables = tf.train.Checkpoint(value=self.value)
 
     def write(self, place: str) -> None:
-        self.variables.write(f"{place}/variables")
+        self._variables.write(f"{place}/variables")
 
     def read(self, place: str) -> None:
-        self.variables.read(f"{place}/variables").assert_consumed()
-
-
-class Counter(tf.Module):
-    """A model of one large number."""
-
-    def __init__(self, value: float = 0.0):
-        self.value = tf.Variable(tf.fill([1000], float(value)))
-
-    def state(self) -> TrackedState:
-        return TrackedState(tf.train.Checkpoint(model=self))
+        self._variables.read(f"{place}/variables").assert_consumed()
 
 
 @pytest.fixture(params=["local", "bucket"])
@@ -43,26 +34,26 @@ def saved(place, steps=(5, 10, 15), keep=2, rate=0.1) -> StateDirectory:
     states = StateDirectory(place, keep, {"settings": {"rate": rate}, "code": {"mlm.a": "1"}})
     tf.io.gfile.makedirs(place)
     for step in steps:
-        states.save(step, Counter(step).state(), {"rows": [step]})
+        states.save(step, Counter(step), {"rows": [step]})
     return states
 
 
-def restored(states) -> tuple[int, float, dict] | None:
+def restored(states) -> tuple[int, float, dict]:
+    place, step, progress = states.newest_whole()
     counter = Counter()
-    found = states.restore(counter.state())
-    return found and (found[0], float(counter.value[0]), found[1])
+    counter.read(place)
+    return step, float(counter.value[0]), progress
 
 
-def overwrite(path: str, content: bytes):
-    if tf.io.gfile.exists(path):
-        tf.io.gfile.remove(path)
-    with tf.io.gfile.GFile(path, "wb") as file:
-        file.write(content)
+def truncate(path: str, size: int) -> None:
+    content = read_bytes(path)[:size]
+    tf.io.gfile.remove(path)
+    write_bytes(path, content)
 
 
-def read(path: str) -> bytes:
-    with tf.io.gfile.GFile(path, "rb") as file:
-        return file.read()
+def hold(states: StateDirectory) -> None:
+    with states.held():
+        pass
 
 
 def test_the_newest_state_comes_back_and_the_last_ones_are_kept(place):
@@ -71,31 +62,23 @@ def test_the_newest_state_comes_back_and_the_last_ones_are_kept(place):
     assert restored(states) == (15, 15.0, {"rows": [15]})
 
 
-def hold(states: StateDirectory) -> None:
-    with states.held():
-        pass
-
-
-@pytest.mark.parametrize("file", ["variables.data-00000-of-00001", "progress.json"])
-def test_a_truncated_newest_state_falls_back_to_the_one_before(place, file, capsys):
-    states = saved(place)
-    path = f"{place}/step-00000015/{file}"
-    overwrite(path, read(path)[:-7])
-    assert restored(states) == (10, 10.0, {"rows": [10]})
-    warning = capsys.readouterr().err
-    assert f"step-00000015 is skipped: {file} is damaged" in warning
-
-
-@pytest.mark.parametrize("damage", ["missing", "truncated"])
-def test_a_state_that_was_never_completed_is_skipped(place, damage, capsys):
-    states = saved(place)
-    marker = f"{place}/step-00000015/complete.json"
-    if damage == "missing":
-        tf.io.gfile.remove(marker)
+@pytest.mark.parametrize(
+    "file, size, fault",
+    [
+        ("variables.data-00000-of-00001", -7, "variables.data-00000-of-00001 is damaged"),
+        ("progress.json", None, "progress.json is missing"),
+        ("complete.json", 20, "complete.json is damaged"),
+        ("complete.json", None, "it was never completed"),
+    ],
+)
+def test_a_state_that_is_not_whole_falls_back_to_the_one_before(place, file, size, fault, capsys):
+    states, path = saved(place), f"{place}/step-00000015/{file}"
+    if size is None:
+        tf.io.gfile.remove(path)
     else:
-        overwrite(marker, read(marker)[:20])
-    assert restored(states)[0] == 10
-    assert "step-00000015 is skipped" in capsys.readouterr().err
+        truncate(path, size)
+    assert restored(states) == (10, 10.0, {"rows": [10]})
+    assert f"step-00000015 is skipped: {fault}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("keep", [1, 2])
@@ -105,7 +88,7 @@ def test_damaged_states_after_a_new_one_do_not_push_it_out(place, keep):
     for step in (20, 30):
         tf.io.gfile.remove(f"{place}/step-{step:08d}/complete.json")
     assert restored(states)[0] == 10
-    states.save(12, Counter(12).state(), {"rows": [12]})
+    states.save(12, Counter(12), {"rows": [12]})
     assert states.steps() == [12, 10][:keep]
     assert restored(states) == (12, 12.0, {"rows": [12]})
 
@@ -115,7 +98,7 @@ def test_a_state_of_another_training_is_refused(place):
     basis = {"settings": {"rate": 0.2}, "code": {"mlm.a": "2"}}
     said = "state of another training: settings.rate: 0.1 then, 0.2 now; code mlm.a is another"
     with pytest.raises(MlmError, match=said):
-        restored(StateDirectory(place, 2, basis))
+        StateDirectory(place, 2, basis).newest_whole()
 
 
 def test_states_of_the_run_with_other_settings_are_named(place):
@@ -134,9 +117,8 @@ def test_a_full_disk_leaves_the_states_before_it(tmp_path):
         pytest.skip("a small file system can be mounted by root only")
     try:
         states = saved(str(tmp_path / "state"), steps=(5,))
-        big = TrackedState(tf.train.Checkpoint(value=tf.Variable(tf.zeros([100_000]))))
         with pytest.raises(MlmError, match="step 10 could not be saved"):
-            states.save(10, big, {})
+            states.save(10, Counter(size=100_000), {})
         assert restored(states)[0] == 5
         assert not list(tmp_path.glob("state/*.partial"))
     finally:
@@ -150,49 +132,35 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_a_second_writer_is_refused_until_the_first_ends(tmp_path):
-    with (
-        StateDirectory(str(tmp_path), 2).held(),
-        pytest.raises(MlmError, match="in use: another process trains this very run"),
-    ):
-        hold(StateDirectory(str(tmp_path), 2))
+    (tmp_path / "step-00000005.partial").mkdir()
+    with StateDirectory(str(tmp_path), 2).held():
+        # What a killed write left is cleared away.
+        assert [path.name for path in tmp_path.iterdir()] == ["lock"]
+        with pytest.raises(MlmError, match="in use: another process trains this very run"):
+            hold(StateDirectory(str(tmp_path), 2))
     hold(StateDirectory(str(tmp_path), 2))
 
 
-def test_what_a_killed_write_left_is_cleared_away(tmp_path):
-    (tmp_path / "step-00000005.partial").mkdir()
-    (tmp_path / "step-00000005.partial" / "progress.json").write_text("{")
-    states = StateDirectory(str(tmp_path), 2)
-    hold(states)
-    assert not list(tmp_path.glob("*.partial"))
-    assert states.steps() == []
-
-
-def test_a_lease_in_a_bucket_keeps_a_second_writer_away(tmp_path):
+def test_a_lease_in_a_bucket_keeps_a_second_writer_away_until_it_rests(tmp_path):
     place = str(tmp_path)
-    first = locks.Lease(place, renewal=0.1, rest=1.0)
+    write_bytes(f"{place}/lease.json", b'{"owner": "killed", "renewed": 7}')
+    first = Lease(place, renewal=0.1, rest=0.5)
+    assert b"killed" not in read_bytes(f"{place}/lease.json")
     with pytest.raises(MlmError, match="in use"):
-        locks.Lease(place, renewal=0.1, rest=1.0)
+        Lease(place, renewal=0.1, rest=1.0)
     first.release()
-    locks.Lease(place, renewal=0.1, rest=1.0).release()
-
-
-def test_a_lease_that_is_renewed_no_more_is_taken_over(tmp_path):
-    place = str(tmp_path)
-    overwrite(f"{place}/lease.json", b'{"owner": "killed", "renewed": 7}')
-    lease = locks.Lease(place, renewal=0.1, rest=0.5)
-    assert b"killed" not in read(f"{place}/lease.json")
-    lease.release()
+    assert not list(tmp_path.iterdir())
 
 
 def test_who_lost_its_lease_writes_no_more(tmp_path):
     states = StateDirectory(str(tmp_path), 2)
-    lease = states._lease = locks.Lease(str(tmp_path), renewal=0.05, rest=0.5)
-    overwrite(f"{tmp_path}/lease.json", b'{"owner": "another", "renewed": 1}')
+    lease = states._lease = Lease(str(tmp_path), renewal=0.05, rest=0.5)
+    write_bytes(f"{tmp_path}/lease.json", b'{"owner": "another", "renewed": 1}')
     lease._thread.join(timeout=30)
     with pytest.raises(MlmError, match="in use"):
-        states.save(5, Counter().state(), {})
+        states.save(5, Counter(), {})
     lease.release()
-    assert b"another" in read(f"{tmp_path}/lease.json")
+    assert b"another" in read_bytes(f"{tmp_path}/lease.json")
 
 
 def test_gs_without_its_package_says_what_to_install(monkeypatch):

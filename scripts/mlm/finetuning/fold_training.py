@@ -15,8 +15,7 @@ from mlm.finetuning.tables import EpochRow, Prediction, write_history, write_pre
 from mlm.foundations.code_digests import code_digests
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.errors import MlmError
-from mlm.training.loop import updates
-from mlm.training.periodic_actions import next_multiple
+from mlm.training.loop import next_multiple, updates
 from mlm.training.states import StateDirectory
 from mlm.training.training_log import TrainingLog
 
@@ -112,9 +111,10 @@ class _Epochs:
 
     def resume(self) -> None:
         """Continue from the newest whole state, if there is one."""
-        if (found := self.states.restore(self.fold)) is None:
+        if (found := self.states.newest_whole()) is None:
             return
-        progress = found[1]
+        place, _, progress = found
+        self.fold.read(place)
         self.rows = [EpochRow(**row) for row in progress.pop("rows")]
         self.record = TrainingLog(**progress)
         print(

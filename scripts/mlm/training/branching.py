@@ -1,8 +1,9 @@
 """A training that continues from a state of another one: `pretraining.continue_from`.
 
-Up to the step of that state both must be the same training, bit for bit. So a branch saves time
-and changes no weight: one run at a steady learning rate serves cool-downs of several lengths
-(Hägele et al., 2024, arXiv 2405.18392), and a finished training can be made longer.
+Up to the step of that state both must be the same training, bit for bit, so that a branch saves
+time and changes no weight: a steady rate serves cool-downs of several lengths (Hägele et al., 2024,
+arXiv 2405.18392). Runs that leave out other documents of train (`pretraining.forget`) are the same
+until one of these is first used.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ import numpy as np
 
 from mlm.foundations.differences import differences
 from mlm.foundations.errors import MlmError
+from mlm.samples.artefacts import HolesOfRun
+from mlm.training.artefacts import WithoutDocuments
 from mlm.training.optimisation import learning_rate
 from mlm.training.run import Run
 from mlm.training.states import StateDirectory
@@ -46,22 +49,12 @@ class Branch:
 def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branch:
     """The start of `run` in the `states` of `parent`, after `step` updates. Raises MlmError unless
     both are the same training up to there, with the same documents left out."""
-    found = differences(_shared(parent), _shared(run))
-    if not found:
-        steps = np.arange(step, dtype=np.float32)
-        rates = [learning_rate(r.pretraining.optimizer, steps, np) for r in (parent, run)]
-        if (unequal := (rates[0] != rates[1]).nonzero()[0]).size:
-            first = int(unequal[0])
-            found = [
-                f"learning rate of step {first + 1}: {rates[0][first]:.4g} then, "
-                f"{rates[1][first]:.4g} now (set warmup_steps, and let the rate fall after "
-                f"step {step} only)"
-            ]
-    if found:
-        raise MlmError(
-            f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
-            f"step {step}: up to there they are not the same training. {'; '.join(found)}"
-        )
+    refused = (
+        f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
+        f"step {step}"
+    )
+    if found := differences(_shared(parent), _shared(run)) or _other_rates(run, parent, step):
+        raise MlmError(f"{refused}: up to there they are not the same training. {'; '.join(found)}")
     first = first_difference(parent, run)
     if first is not None and step >= max(first, 1):
         why = (
@@ -72,12 +65,29 @@ def branch_of(run: Run, parent: Run, states: StateDirectory, step: int) -> Branc
         )
         early = ", ".join(str(s) for s in sorted(states.steps()) if 0 < s < first) or "none"
         raise MlmError(
-            f"pretraining.continue_from: run {run.name!r} cannot continue run {parent.name!r} from "
-            f"step {step}: they leave out other documents (pretraining.forget), and {why}. "
+            f"{refused}: they leave out other documents (pretraining.forget), and {why}. "
             f"States there that are early enough: {early}. Continue from one of them, or set run "
             "and step to null: the training begins at its first step"
         )
     return Branch(parent.name, step, states)
+
+
+def _shared(run: Run) -> dict:
+    """The settings of `run` that it must share with a branch of it."""
+    basis = {k: v for k, v in run.basis().items() if k not in _OWN}
+    optimizer = {k: v for k, v in basis["optimizer"].items() if k not in _OWN_OF_OPTIMIZER}
+    return basis | {"optimizer": optimizer}
+
+
+def _other_rates(run: Run, parent: Run, step: int) -> list[str]:
+    """In which of the first `step` updates the learning rates differ first, in words."""
+    steps = np.arange(step, dtype=np.float32)
+    then, now = (learning_rate(r.pretraining.optimizer, steps, np) for r in (parent, run))
+    return [
+        f"learning rate of step {first + 1}: {then[first]:.4g} then, {now[first]:.4g} now (set "
+        f"warmup_steps, and let the rate fall after step {step} only)"
+        for first in (then != now).nonzero()[0][:1]
+    ]
 
 
 def first_difference(one: Run, other: Run) -> int | None:
@@ -90,8 +100,16 @@ def first_difference(one: Run, other: Run) -> int | None:
     return one.order_from(0).first_update(one.train, {sample for sample, _, _ in different})
 
 
-def _shared(run: Run) -> dict:
-    """The settings of `run` that it must share with a branch of it."""
-    basis = {k: v for k, v in run.basis().items() if k not in _OWN}
-    optimizer = {k: v for k, v in basis["optimizer"].items() if k not in _OWN_OF_OPTIMIZER}
-    return basis | {"optimizer": optimizer}
+def without_documents(run: Run, holes: str | None) -> WithoutDocuments | None:
+    """What `run` leaves out, as its file of `holes` says; None without one."""
+    if holes is None:
+        return None
+    found = HolesOfRun.read(holes)
+    return WithoutDocuments(
+        what=[left_out.what for left_out in found.forget],
+        documents=found.documents,
+        tokens=found.tokens,
+        samples=found.samples,
+        first_step=run.order_from(0).first_update(run.train, run.plan.holes.samples),
+        holes=run.plan.holes.sha256,
+    )

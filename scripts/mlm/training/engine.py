@@ -1,22 +1,20 @@
-"""What a training asks of the framework that computes it: all that loop, states, export and pushes
-know of TensorFlow and JAX."""
+"""What a training asks of the framework that computes it: all that states, export and pushes know
+of TensorFlow and JAX."""
 
 from typing import Protocol
 
 from mlm.config.accelerator import Accelerator
 from mlm.model.export import ExportedModel
 from mlm.training.local_devices import Devices
+from mlm.training.loop import Advancing
 from mlm.training.run import Run
 from mlm.training.states import State
 
 
-class Engine(State, Protocol):
-    """A run at its start, or where `read` and then setting `step` have put it."""
+class Engine(State, Advancing, Protocol):
+    """A run at its start, or where `read` and then setting `step` have put it. `advance` sums loss,
+    accuracy and overflow, and raises MlmError if a shard is not what its manifest says."""
 
-    #: Updates made.
-    step: int
-    #: Samples in one update.
-    batch_size: int
     #: Trainable numbers.
     parameters: int
     #: How the vocabulary is predicted, in words.
@@ -24,10 +22,6 @@ class Engine(State, Protocol):
 
     def start_from_counts(self) -> None:
         """`mlm.model.cooccurrence.begin_at_counts` of the model."""
-
-    def advance(self, steps: int) -> dict[str, float]:
-        """Make `steps` updates; the sums of their loss, accuracy and overflow, in float64. Raises
-        MlmError if a shard is not, or no longer, what its manifest says."""
 
     def validate(self) -> tuple[float, float]:
         """Loss in nats and accuracy at the masked positions of the validation samples."""

@@ -14,7 +14,7 @@ class Advancing(Protocol):
     step: int
 
     def advance(self, steps: int) -> dict[str, float]:
-        """Make `steps` updates; the sums of their loss and of what else is measured."""
+        """Make `steps` updates; the sums of their loss and of what else is measured, in float64."""
 
 
 class PeriodicAction(Protocol):
@@ -25,6 +25,11 @@ class PeriodicAction(Protocol):
 
     def act(self, step: int, engine: Advancing) -> None:
         """Do it: `engine` has just made update number `step`."""
+
+
+def next_multiple(step: int, every: int) -> int:
+    """The first multiple of `every` after `step`."""
+    return (step // every + 1) * every
 
 
 def updates(

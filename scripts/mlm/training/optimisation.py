@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from mlm.config.pretraining import Optimizer
 from mlm.foundations.errors import MlmError
 
@@ -67,3 +69,8 @@ def learning_rate(optimizer: Optimizer, step, xp: Any):
     falling = s.min_lr_ratio + (1.0 - s.min_lr_ratio) * falling
     rising = (step + 1.0) / float(max(s.warmup_steps, 1))
     return s.learning_rate * xp.where(step < s.warmup_steps, rising, falling)
+
+
+def rate_of_step(optimizer: Optimizer, step: int) -> float:
+    """The learning rate of update number `step`, from 1."""
+    return float(learning_rate(optimizer, np.float32(step - 1), np))

@@ -1,84 +1,97 @@
 """What is done now and then beside the updates, each a `loop.PeriodicAction`: log and save."""
 
+import sys
+import time
 from dataclasses import asdict
+from datetime import timedelta
 
-import numpy as np
+import psutil
 
 from mlm.foundations.errors import MlmError
 from mlm.training.engine import Engine
-from mlm.training.optimisation import learning_rate
+from mlm.training.loop import next_multiple
+from mlm.training.optimisation import rate_of_step
 from mlm.training.run import Run
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import Row, TrainingLog, TrainingProgress
+from mlm.training.training_log import Row, TrainingLog
 
-
-def next_multiple(step: int, every: int) -> int:
-    """The first multiple of `every` after `step`."""
-    return (step // every + 1) * every
-
-
-def rate_of_step(run: Run, step: int) -> float:
-    """The learning rate of update number `step`, from 1."""
-    return float(learning_rate(run.pretraining.optimizer, np.float32(step - 1), np))
-
-
-def not_finite(what: str, run: Run, engine: Engine, states: StateDirectory) -> MlmError:
-    """The error of a training that has diverged; `what` is not finite."""
-    saved, rate = states.steps(), rate_of_step(run, engine.step)
-    kept = f"The state after step {saved[0]} is kept" if saved else "No state was saved yet"
-    return MlmError(
-        f"{what} not finite at step {engine.step} (learning rate {rate:.3g}). "
-        f"{kept} in {states.path}. Try a lower pretraining.optimizer.learning_rate, a "
-        "longer warmup_ratio, max_grad_norm: 1.0, or accelerator.precision: float32"
-    )
+#: Seconds between two lines on stderr.
+_BETWEEN_LINES = 5.0
 
 
 class Logging:
-    """A row of training.csv, with validation if that is due, the line on stderr, and TensorBoard's
-    events below the directory `states` (None: another process writes them)."""
+    """A row of training.csv, with validation if that is due, at most every few seconds a line on
+    stderr, and TensorBoard's events below the directory `states` (None: another process writes)."""
 
-    def __init__(
-        self, run: Run, record: TrainingLog, progress: TrainingProgress, states: str | None
-    ):
-        self._run, self._record, self._progress = run, record, progress
-        self._events = None
+    def __init__(self, run: Run, record: TrainingLog, states: str | None):
+        self._run, self._record, self._events = run, record, None
+        self._began, self._last_line = time.monotonic(), 0.0
+        #: Time and step of the first execution, and of the last row.
+        self._compiled: tuple[float, int] | None = None
+        self._window: tuple[float, int] | None = None
         if states is not None:
             from tensorboard.summary import Writer
 
             self._events = Writer(f"{states}/tensorboard")
 
+    def begin(self, step: int) -> None:
+        """Note the first execution, which compiles and tells nothing of the ones to come."""
+        if self._compiled is None:
+            self._compiled = self._window = time.monotonic(), step
+            took = timedelta(seconds=round(self._compiled[0] - self._began))
+            print(f"{self._run.name}: compiled in {took}", file=sys.stderr)
+
     def due(self, step: int) -> int:
         section = self._run.pretraining
-        return min(
-            next_multiple(step, section.log_every),
-            next_multiple(step, section.validation.every),
-            self._run.steps,
-        )
+        every = section.log_every, section.validation.every
+        return min(*(next_multiple(step, n) for n in every), self._run.steps)
 
     def act(self, step: int, engine: Engine) -> None:
-        validated = step % self._run.pretraining.validation.every == 0 or step == self._run.steps
+        run, record = self._run, self._record
+        validated = step % run.pretraining.validation.every == 0 or step == run.steps
         validation_loss, validation_accuracy = engine.validate() if validated else (None, None)
-        means = self._record.means()
+        means = record.means()
         row = Row(
             step=step,
-            epoch=step * self._run.batch_size / self._run.train.num_samples,
+            epoch=step * run.batch_size / run.train.num_samples,
             loss=means["loss"],
             accuracy=means["accuracy"],
             validation_loss=validation_loss,
             validation_accuracy=validation_accuracy,
-            learning_rate=rate_of_step(self._run, step),
-            tokens_per_second=self._progress.rate(step),
-            initialisation_seconds=(
-                None if self._record.rows else self._record.initialisation_seconds
-            ),
+            learning_rate=rate_of_step(run.pretraining.optimizer, step),
+            tokens_per_second=self._rate(step),
+            initialisation_seconds=None if record.rows else record.initialisation_seconds,
         )
-        self._record.rows.append(row)
+        record.rows.append(row)
         if self._events is not None:
             for name, value in asdict(row).items():
                 if value is not None and name != "step":
                     self._events.add_scalar(name, value, step)
             self._events.flush()
-        self._progress.show(row)
+        if time.monotonic() - self._last_line >= _BETWEEN_LINES or step == run.steps:
+            self._last_line = time.monotonic()
+            self._print(row)
+
+    def _rate(self, step: int) -> float | None:
+        """Tokens per second since the last row; None at the step that compiled."""
+        now = time.monotonic()
+        (then, at), self._window = self._window, (now, step)
+        tokens = (step - at) * self._run.batch_size * self._run.train.sequence_length
+        return tokens / max(now - then, 1e-9) if step > at else None
+
+    def _print(self, row: Row) -> None:
+        (then, at), steps, pace = self._compiled, self._run.steps, ""
+        if row.tokens_per_second is not None:
+            left = (time.monotonic() - then) / (row.step - at) * (steps - row.step)
+            pace = f", {row.tokens_per_second:,.0f} tokens/s, {timedelta(seconds=round(left))} left"
+        memory = psutil.Process().memory_info().rss / 1e9
+        seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"
+        print(
+            f"{self._run.name}: step {row.step}/{steps}, loss {row.loss:.3f}{seen}, "
+            f"accuracy {row.accuracy:.1%}, learning rate {row.learning_rate:.2e}, "
+            f"{memory:.1f} GB{pace}",
+            file=sys.stderr,
+        )
 
 
 class Saving:
@@ -88,13 +101,23 @@ class Saving:
         self._run, self._states, self._record = run, states, record
 
     def due(self, step: int) -> int:
-        kept = [s for s in self._run.pretraining.checkpoint.keep_steps if s > step]
-        return min(
-            next_multiple(step, self._run.pretraining.checkpoint.every), self._run.steps, *kept
-        )
+        checkpoint = self._run.pretraining.checkpoint
+        kept = [s for s in checkpoint.keep_steps if s > step]
+        return min(next_multiple(step, checkpoint.every), self._run.steps, *kept)
 
     def act(self, step: int, engine: Engine) -> None:
         """Save the state, unless a weight is not finite: no good state is pushed out by it."""
         if not engine.weights_are_finite():
-            raise not_finite("Some weights are", self._run, engine, self._states)
+            raise not_finite("Some weights are", self._run, step, self._states)
         self._states.save(step, engine, asdict(self._record))
+
+
+def not_finite(what: str, run: Run, step: int, states: StateDirectory) -> MlmError:
+    """The error of a training that has diverged; `what` is not finite."""
+    saved, rate = states.steps(), rate_of_step(run.pretraining.optimizer, step)
+    kept = f"The state after step {saved[0]} is kept" if saved else "No state was saved yet"
+    return MlmError(
+        f"{what} not finite at step {step} (learning rate {rate:.3g}). {kept} in {states.path}. "
+        "Try a lower pretraining.optimizer.learning_rate, a longer warmup_ratio, max_grad_norm: "
+        "1.0, or accelerator.precision: float32"
+    )

@@ -8,15 +8,14 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from mlm.config.run import RunConfiguration
-from mlm.foundations.atomic import write_text
+from mlm.foundations.atomic import write_csv, write_text
 from mlm.foundations.code_digests import training_code
 from mlm.foundations.digests import file_sha256
 from mlm.foundations.environment import package_versions
-from mlm.model.export import write_sentence_encoder
-from mlm.samples.artefacts import HolesOfRun
+from mlm.model.export import ExportedModel, write_sentence_encoder
 from mlm.tokenizer.tokenizer_files import copy_tokenizer
-from mlm.training.artefacts import FinalFigures, Training, TrainingDigests, WithoutDocuments
-from mlm.training.branching import Branch, branch_of
+from mlm.training.artefacts import FinalFigures, Training, TrainingDigests
+from mlm.training.branching import Branch, branch_of, without_documents
 from mlm.training.engine import Engine, engine_of, open_devices
 from mlm.training.local_devices import Devices
 from mlm.training.loop import PeriodicAction, updates
@@ -26,7 +25,7 @@ from mlm.training.run import Run, RunFiles
 from mlm.training.run_inputs import read_checked_manifests, run_of
 from mlm.training.state_fingerprint import state_basis
 from mlm.training.states import StateDirectory
-from mlm.training.training_log import TrainingLog, TrainingProgress, write_rows
+from mlm.training.training_log import Row, TrainingLog
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,8 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     """Check the data, open the devices, and find where the states of the training are; MlmError
     unless all its processes have the same configuration and it can continue its parent."""
     manifests = read_checked_manifests(files, config.sequence_length)
-    devices = open_devices(
-        config.engine, config.accelerator, config.pretraining.per_replica_batch_size
-    )
+    batch = config.pretraining.per_replica_batch_size
+    devices = open_devices(config.engine, config.accelerator, batch)
     run = run_of(config, files, manifests, devices.replicas)
     basis = state_basis(run, files, devices)
     code = basis["code"] | training_code()
@@ -64,10 +62,16 @@ def prepare(config: RunConfiguration, files: RunFiles) -> Prepared:
     branch = None
     if config.parent is not None:
         parent = run_of(config.parent, files, manifests, devices.replicas)
-        parent_states = states_of(parent, basis | {"settings": parent.basis()})
+        parent_states = _states_of(parent, basis | {"settings": parent.basis()})
         branch = branch_of(run, parent, parent_states, config.pretraining.continue_from.step)
-    states = states_of(run, basis, devices.group.leads)
+    states = _states_of(run, basis, devices.group.leads)
     return Prepared(config, files, run, devices, states, branch)
+
+
+def _states_of(run: Run, basis: dict, leads: bool = True) -> StateDirectory:
+    checkpoint = run.pretraining.checkpoint
+    directory = f"{checkpoint.directory.rstrip('/')}/{run.name}"
+    return StateDirectory.of(directory, checkpoint.keep, basis, checkpoint.keep_steps, leads)
 
 
 def pretrain(
@@ -82,32 +86,28 @@ def pretrain(
     """
     run, devices, states = prepared.run, prepared.devices, prepared.states
     group = devices.group
-    print(
-        f"{run.name}: {run.model_config.model_type}, {devices.name} with {devices.replicas} "
-        f"replica(s), {devices.precision}; {run.steps} steps of {run.batch_size} samples",
-        file=sys.stderr,
+    _say(
+        run,
+        f"{run.model_config.model_type}, {devices.name} with {devices.replicas} replica(s), "
+        f"{devices.precision}; {run.steps} steps of {run.batch_size} samples",
     )
     with group.watched():
         with states.held():
             engine = engine_of(run, devices)
             record = _begun(prepared, engine)
-
-            progress = TrainingProgress(
-                run.name, run.steps, run.batch_size * run.train.sequence_length
-            )
             # All processes act at the same steps; one writes.
-            written = states.path if group.leads else None
+            logging = Logging(run, record, states.path if group.leads else None)
             saving = Saving(run, states, record)
-            actions = [Logging(run, record, progress, written), saving, *further]
+            actions = [logging, saving, *further]
             at_once = run.pretraining.steps_per_execution
             for step in updates(engine, run.steps, actions, record, saving, at_once, group):
-                progress.begin(step)
+                logging.begin(step)
                 if not math.isfinite(record.sums["loss"]):
-                    raise not_finite("The loss is", run, engine, states)
+                    raise not_finite("The loss is", run, step, states)
         exported = engine.exported()
         group.leave()
     if group.leads or prepared.config.accelerator.start == "hosts":
-        _export(prepared, results, engine, exported, record)
+        _write_results(prepared, results, engine, exported, record)
 
 
 def _begun(prepared: Prepared, engine: Engine) -> TrainingLog:
@@ -115,16 +115,15 @@ def _begun(prepared: Prepared, engine: Engine) -> TrainingLog:
     run, states, branch = prepared.run, prepared.states, prepared.branch
     found = states.newest_whole() if states.leads else None
     if found is None and branch is not None and states.leads:
-        print(f"{run.name}: continues run {branch.run}", file=sys.stderr)
+        _say(run, f"continues run {branch.run}")
         found = branch.state()
     if (found := prepared.devices.group.told(found)) is not None:
         place, engine.step, progress = found
         engine.read(place)
-        record = TrainingLog.of(progress)
-        print(f"{run.name}: resumes from step {engine.step} of {run.steps}", file=sys.stderr)
-        return record
+        _say(run, f"resumes from step {engine.step} of {run.steps}")
+        return TrainingLog.of(progress)
     if others := states.others():
-        print(f"{run.name}: starts anew. States of other trainings are there:", file=sys.stderr)
+        _say(run, "starts anew. States of other trainings are there:")
         for other in others:
             print(f"  {other}: {states.difference(other)}", file=sys.stderr)
         print(
@@ -135,27 +134,27 @@ def _begun(prepared: Prepared, engine: Engine) -> TrainingLog:
         begun = time.monotonic()
         engine.start_from_counts()
         record.initialisation_seconds = time.monotonic() - begun
-        print(
-            f"{run.name}: word embeddings and output bias from counts of the train split, in "
+        _say(
+            run,
+            "word embeddings and output bias from counts of the train split, in "
             f"{record.initialisation_seconds:.1f} s",
-            file=sys.stderr,
         )
         # Whoever is killed before the first save does not count again.
         states.save(0, engine, asdict(record))
     return record
 
 
-def states_of(run: Run, basis: dict, leads: bool = True) -> StateDirectory:
-    """Where the states of `run` are, or will be; of several processes one `leads`."""
-    checkpoint = run.pretraining.checkpoint
-    directory = f"{checkpoint.directory.rstrip('/')}/{run.name}"
-    return StateDirectory.of(directory, checkpoint.keep, basis, checkpoint.keep_steps, leads)
+def _say(run: Run, words: str) -> None:
+    print(f"{run.name}: {words}", file=sys.stderr)
 
 
-def _export(
-    prepared: Prepared, results: ResultFiles, engine: Engine, exported, record: TrainingLog
+def _write_results(
+    prepared: Prepared,
+    results: ResultFiles,
+    engine: Engine,
+    exported: ExportedModel,
+    record: TrainingLog,
 ) -> None:
-    """Write the model, training.csv and training.json."""
     config, files, run = prepared.config, prepared.files, prepared.run
     overflow, directory = round(record.overflow), results.model_directory
     if overflow:
@@ -168,17 +167,15 @@ def _export(
     tokenizer = Path(files.tokenizer).parent
     copy_tokenizer(tokenizer, directory, model_max_length=config.sequence_length)
     write_sentence_encoder(directory, run.model_config, config.sequence_length)
-    summary = _summary(prepared, results, engine, record)
+    summary = _summary(prepared, engine, record, file_sha256(f"{directory}/model.safetensors"))
     write_text(f"{directory}/README.md", model_card(summary, corpus=config.corpus))
-    write_rows(results.log, record.rows)
+    write_csv(results.log, Row.__dataclass_fields__, (row.cells() for row in record.rows))
     summary.write(results.summary)
 
 
-def _summary(
-    prepared: Prepared, results: ResultFiles, engine: Engine, record: TrainingLog
-) -> Training:
+def _summary(prepared: Prepared, engine: Engine, record: TrainingLog, model: str) -> Training:
     config, files, run, devices = prepared.config, prepared.files, prepared.run, prepared.devices
-    batch, last, processes = run.batch_size, record.rows[-1], devices.group.count
+    section, batch, last = run.pretraining, run.batch_size, record.rows[-1]
     return Training(
         run=run.name,
         seed=run.seed,
@@ -188,7 +185,7 @@ def _summary(
         precision=devices.precision,
         replicas=devices.replicas,
         global_batch_size=batch,
-        per_replica_batch_size=run.pretraining.per_replica_batch_size,
+        per_replica_batch_size=section.per_replica_batch_size,
         sequence_length=config.sequence_length,
         steps=run.steps,
         epochs=round(run.steps * batch / run.train.num_samples, 6),
@@ -196,38 +193,24 @@ def _summary(
         tokens=run.steps * batch * config.sequence_length,
         parameters=engine.parameters,
         model_type=run.model_config.model_type,
-        attend=run.pretraining.attend,
+        attend=section.attend,
         initialisation=run.model.initialisation.model_dump(),
         head=engine.head,
         slots=run.plan.slots,
         overflow=round(record.overflow),
-        masking=run.pretraining.masking.model_dump(),
-        optimizer=run.pretraining.optimizer.model_dump(),
+        masking=section.masking.model_dump(),
+        optimizer=section.optimizer.model_dump(),
         final=FinalFigures(
             **{f.name: round(getattr(last, f.name), 6) for f in fields(FinalFigures)}
         ),
         digests=TrainingDigests(
-            model=file_sha256(f"{results.model_directory}/model.safetensors"),
+            model=model,
             tokenizer=file_sha256(files.tokenizer),
             manifests={s: file_sha256(p) for s, p in sorted(files.manifests.items())},
         ),
         packages=package_versions(),
-        shuffle_window=run.pretraining.shuffle_window,
-        without=_without(config, run),
+        shuffle_window=section.shuffle_window,
+        without=without_documents(run, config.holes),
         deterministic=devices.arithmetic.get("deterministic"),
-        processes=processes if processes > 1 else None,
-    )
-
-
-def _without(config: RunConfiguration, run: Run) -> WithoutDocuments | None:
-    if run.plan.holes is None:
-        return None
-    found = HolesOfRun.read(config.holes)
-    return WithoutDocuments(
-        what=[left_out.what for left_out in found.forget],
-        documents=found.documents,
-        tokens=found.tokens,
-        samples=found.samples,
-        first_step=run.order_from(0).first_update(run.train, run.plan.holes.samples),
-        holes=run.plan.holes.sha256,
+        processes=devices.arithmetic.get("processes"),
     )

@@ -8,22 +8,23 @@ Neither `tf.train.CheckpointManager` nor Orbax's survives a changed byte: one ra
 never goes back to the state before, the other gives back other values without an error.
 """
 
-import contextlib
 import json
 import os
 import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mlm.foundations.differences import differences
 from mlm.foundations.digests import value_sha256
 from mlm.foundations.errors import MlmError
-from mlm.training.locks import Lease, file_lock
-from mlm.training.state_files import (
+from mlm.training.state_storage import (
+    Lease,
     errors_at,
+    file_lock,
     files_at,
     read_bytes,
     size_and_digest,
@@ -49,8 +50,9 @@ class State(Protocol):
 
 @dataclass
 class StateDirectory:
-    """Saved states under `path`, a local directory or a gs:// prefix: the last `keep` (None: all),
-    and those after `keep_steps`. Only a process that `leads` locks and writes."""
+    """Saved states under `path`, a local directory or a gs:// prefix, of trainings made from
+    `basis` alone: the last `keep` (None: all), and those after `keep_steps`. Only a process that
+    `leads` locks and writes."""
 
     path: str
     keep: int | None
@@ -68,9 +70,10 @@ class StateDirectory:
         keep_steps: Iterable[int] = (),
         leads: bool = True,
     ) -> "StateDirectory":
-        """The states in `directory` of trainings that were made from `basis` alone."""
-        path = f"{directory}/{value_sha256(basis)[:16]}"
-        return cls(path, keep, basis, frozenset(keep_steps), leads)
+        """Those in `directory`, below the fingerprint of their `basis`."""
+        states = cls(directory, keep, basis, frozenset(keep_steps), leads)
+        states.path = f"{directory}/{states.fingerprint}"
+        return states
 
     @property
     def fingerprint(self) -> str:
@@ -85,17 +88,17 @@ class StateDirectory:
     def _files(self) -> Any:
         return files_at(self.path)
 
-    @contextlib.contextmanager
+    @contextmanager
     def held(self) -> Iterator[None]:
         """The directory, made and locked; MlmError if another process holds it or it is
         read-only."""
-        with contextlib.ExitStack() as locked:
+        with ExitStack() as locked:
             if self.leads:
                 self._acquire(locked)
             yield
         self._lease = None
 
-    def _acquire(self, locked: contextlib.ExitStack) -> None:
+    def _acquire(self, locked: ExitStack) -> None:
         try:
             self._files.makedirs(self.path)
             if not self._local:
@@ -129,27 +132,24 @@ class StateDirectory:
     def others(self) -> list[str]:
         """States of the same run that other settings, data or code have made: directories."""
         run = self.path.rpartition("/")[0]
-        if not self._files.isdir(run):
-            return []
-        names = sorted(name.rstrip("/") for name in self._files.listdir(run))
-        found = [StateDirectory(f"{run}/{name}", self.keep) for name in names]
-        return [other.path for other in found if other.path != self.path and other.steps()]
+        names = sorted(self._files.listdir(run)) if self._files.isdir(run) else []
+        found = [f"{run}/{name}".rstrip("/") for name in names]
+        return [o for o in found if o != self.path and StateDirectory(o, None).steps()]
 
     def difference(self, other: str) -> str:
         """In words, what differs between this training and the one with states in `other`."""
-        there = StateDirectory(other, self.keep)
+        there = StateDirectory(other, None)
         markers = (marker_or_fault(there._place(step))[0] for step in there.steps())
         basis = next((m["basis"] for m in markers if "basis" in m), None)
         if basis is None:
             return "it does not say what it was made from"
-        lines = differences(basis, self.basis)
-        # First what a user sets, last what an engine brings along.
-        lines.sort(
-            key=lambda line: (
-                line.startswith(("code ", "packages.")),
-                not line.startswith(("pretraining.", "settings.")),
-            )
-        )
+
+        def rank(line: str) -> tuple[bool, bool]:
+            """First what a user sets, last what an engine brings along."""
+            brought = line.startswith(("code ", "packages."))
+            return brought, not line.startswith(("pretraining.", "settings."))
+
+        lines = sorted(differences(basis, self.basis), key=rank)
         return "; ".join(lines[:6]) + ("; and more" if len(lines) > 6 else "")
 
     def _place(self, step: int) -> str:
@@ -167,7 +167,7 @@ class StateDirectory:
         final = self._place(step)
         place = final + ".partial" if self._local else final
         try:
-            if not self._local and self._files.exists(final):
+            if self._files.exists(final) and not self._local:
                 self._files.rmtree(final)
             self._files.makedirs(place)
             state.write(place)
@@ -179,7 +179,7 @@ class StateDirectory:
             if self._local:
                 _flush_and_rename(place, final)
         except errors_at(self.path) as error:
-            with contextlib.suppress(*errors_at(self.path)):
+            with suppress(*errors_at(self.path)):
                 self._files.rmtree(place)
             raise MlmError(
                 f"The state after step {step} could not be saved in {self.path}: "
@@ -210,21 +210,12 @@ class StateDirectory:
             return place, step, json.loads(read_bytes(f"{place}/progress.json"))
         return None
 
-    def restore(self, state: State, only: int | None = None) -> tuple[int, dict] | None:
-        """Load what `newest_whole` finds into `state`; its step and progress."""
-        if (found := self.newest_whole(only)) is None:
-            return None
-        place, step, progress = found
-        state.read(place)
-        return step, progress
-
 
 def _flush_and_rename(place: str, final: str) -> None:
     for name in os.listdir(place):
         with open(f"{place}/{name}", "rb+") as handle:
             os.fsync(handle.fileno())
-    if os.path.exists(final):
-        shutil.rmtree(final)
+    shutil.rmtree(final, ignore_errors=True)
     os.rename(place, final)
 
 

@@ -1,17 +1,14 @@
-"""What a training says while it runs and leaves behind: rows and a progress line."""
+"""What a training measures: the rows of training.csv, and the sums since the last one."""
 
-import sys
-import time
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
-from pathlib import Path
 
-import psutil
-
-from mlm.foundations.atomic import write_csv
-
-#: Seconds between two progress lines.
-_PROGRESS_INTERVAL = 5.0
+#: How training.csv shows a column; other fractions have six digits.
+_FORMATS = {
+    "epoch": ".4f",
+    "learning_rate": ".6e",
+    "tokens_per_second": ".0f",
+    "initialisation_seconds": ".2f",
+}
 
 
 @dataclass
@@ -33,19 +30,13 @@ class Row:
     initialisation_seconds: float | None = None
 
     def cells(self) -> list[str]:
-        """The row as text; six digits, so that reading it back gives what was written."""
-        digits = {
-            "epoch": ".4f",
-            "learning_rate": ".6e",
-            "tokens_per_second": ".0f",
-            "initialisation_seconds": ".2f",
-        }
-        return [
-            ""
-            if value is None
-            else format(value, digits.get(name, ".6f" if isinstance(value, float) else ""))
-            for name, value in asdict(self).items()
-        ]
+        """The row as text."""
+
+        def text(name: str, value: float | None) -> str:
+            own = _FORMATS.get(name, ".6f" if isinstance(value, float) else "")
+            return "" if value is None else format(value, own)
+
+        return [text(*item) for item in asdict(self).items()]
 
 
 @dataclass
@@ -75,54 +66,3 @@ class TrainingLog:
     def of(cls, saved: dict) -> "TrainingLog":
         """From what `asdict` made of it."""
         return cls(**(saved | {"rows": [Row(**row) for row in saved["rows"]]}))
-
-
-def write_rows(path: str | Path, rows: list[Row]) -> None:
-    """Write training.csv atomically."""
-    write_csv(path, Row.__dataclass_fields__, (row.cells() for row in rows))
-
-
-@dataclass
-class TrainingProgress:
-    """Prints where the training is, at most every few seconds, to stderr."""
-
-    name: str
-    steps: int
-    tokens_per_step: int
-    _start: float = field(default_factory=time.monotonic)
-    _last_print: float = 0.0
-    #: Time and step of the first execution, and of the last call of `rate`.
-    _compiled: tuple[float, int] | None = None
-    _window: tuple[float, int] | None = None
-
-    def begin(self, step: int) -> None:
-        """Note the first execution, which compiles and tells nothing of the ones to come."""
-        if self._compiled is None:
-            self._compiled = self._window = time.monotonic(), step
-            took = timedelta(seconds=round(self._compiled[0] - self._start))
-            print(f"{self.name}: compiled in {took}", file=sys.stderr)
-
-    def rate(self, step: int) -> float | None:
-        """Tokens per second since this was last asked for, or since `begin`; None at its step."""
-        now = time.monotonic()
-        (then, at), self._window = self._window, (now, step)
-        return (step - at) * self.tokens_per_step / max(now - then, 1e-9) if step > at else None
-
-    def show(self, row: Row) -> None:
-        """Print the row, unless one was printed a moment ago and it is not the last."""
-        now = time.monotonic()
-        if now - self._last_print < _PROGRESS_INTERVAL and row.step < self.steps:
-            return
-        self._last_print, pace = now, ""
-        then, at = self._compiled
-        if row.tokens_per_second is not None and row.step > at:
-            left = (now - then) / (row.step - at) * (self.steps - row.step)
-            pace = f", {row.tokens_per_second:,.0f} tokens/s, {timedelta(seconds=round(left))} left"
-        memory = psutil.Process().memory_info().rss / 1e9
-        seen = "" if row.validation_loss is None else f", validation {row.validation_loss:.3f}"
-        print(
-            f"{self.name}: step {row.step}/{self.steps}, loss {row.loss:.3f}{seen}, "
-            f"accuracy {row.accuracy:.1%}, learning rate {row.learning_rate:.2e}, "
-            f"{memory:.1f} GB{pace}",
-            file=sys.stderr,
-        )

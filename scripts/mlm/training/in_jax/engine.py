@@ -30,7 +30,7 @@ from mlm.training.in_jax.train_step import (
 )
 from mlm.training.local_devices import Devices
 from mlm.training.run import Run
-from mlm.training.state_files import read_bytes, write_bytes
+from mlm.training.state_storage import read_bytes, write_bytes
 
 _FILE = "state.safetensors"
 
@@ -75,7 +75,6 @@ class Engine:
         self._architecture = Architecture.of(run.model_config.to_dict())
         self._group = devices.group
         self._whole, self._divided = shardings(devices.strategy)
-        self.batch_size = run.batch_size
         self.step = 0
         weights = initial_parameters(self._architecture, jax.random.key(run.seed))
         weights = {name: np.array(value) for name, value in weights.items()}
@@ -138,7 +137,7 @@ class Engine:
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:
-            rows = OwnRows(self._divided, self.batch_size)
+            rows = OwnRows(self._divided, self._run.batch_size)
             self._batches = _ahead(self._training_batches(rows), rows.given)
         found = []
         for _ in range(steps):

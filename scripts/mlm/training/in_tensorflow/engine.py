@@ -55,7 +55,6 @@ class Engine:
             # on.
             tf.config.optimizer.set_experimental_options({"arithmetic_optimization": False})
         self._run, self._strategy = run, devices.strategy
-        self.batch_size = run.batch_size
         with self._strategy.scope():
             self.model = build_model(run.model_config, run.model.initialisation.attention, run.seed)
             built = build_optimizer(optimizer, self.model.trainable_variables)
@@ -74,7 +73,7 @@ class Engine:
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:
-            self._batches = iter(self._distributed(self._training_batches, self.batch_size))
+            self._batches = iter(self._distributed(self._training_batches, self._run.batch_size))
         with reading_in_words():
             sums = self._train_step(self._batches, tf.constant(steps))
         self.step += steps

@@ -1,21 +1,74 @@
-"""One writer at a time in a state directory, on a local disk (freed with its process) or in a
-bucket, where a lease file is renewed while its owner lives, and taken over if it rests: no two
-clocks are compared. It cannot rule out two processes that start within milliseconds."""
+"""Where states are saved, a directory here or, by TensorFlow, a gs:// prefix: its files, and one
+writer at a time."""
 
 import fcntl
+import hashlib
 import json
+import os
+import shutil
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from mlm.foundations.errors import MlmError
-from mlm.training.state_files import errors_at, files_at, read_bytes, write_bytes
 
+#: Bytes read at a time to take a file's digest.
+_PART = 1 << 24
 #: Seconds between two renewals of a lease, and how long one must rest to be up for taking.
 RENEWAL, REST = 20.0, 70.0
+
+
+class _Local:
+    """What `tf.io.gfile` offers, for this machine's own files."""
+
+    exists, isdir, listdir, remove = os.path.exists, os.path.isdir, os.listdir, os.remove
+    GFile, rmtree = open, shutil.rmtree
+
+    @staticmethod
+    def makedirs(path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+
+def files_at(path: str) -> Any:
+    """`tf.io.gfile` for a path in a bucket, or the same functions for one here."""
+    if "://" not in path:
+        return _Local
+    from mlm.foundations.framework import tf
+
+    return tf.io.gfile
+
+
+def errors_at(path: str) -> tuple[type[Exception], ...]:
+    """What the functions of `files_at` raise, and TensorFlow if it writes the state itself."""
+    if "://" not in path and "tensorflow" not in sys.modules:
+        return (OSError,)
+    from mlm.foundations.framework import tf
+
+    return OSError, tf.errors.OpError
+
+
+def read_bytes(path: str) -> bytes:
+    with files_at(path).GFile(path, "rb") as handle:
+        return handle.read()
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    with files_at(path).GFile(path, "wb") as handle:
+        handle.write(content)
+
+
+def size_and_digest(path: str) -> list:
+    """Size in bytes and sha256, taken a part at a time."""
+    size, digest = 0, hashlib.sha256()
+    with files_at(path).GFile(path, "rb") as handle:
+        while part := handle.read(_PART):
+            size += len(part)
+            digest.update(part)
+    return [size, digest.hexdigest()]
 
 
 def _in_use(place: str) -> MlmError:
@@ -37,33 +90,28 @@ def file_lock(directory: str) -> Iterator[None]:
 
 
 class Lease:
-    """A lease file in a bucket, renewed by a thread until released or the process ends."""
+    """A lease file in a bucket, renewed by a thread until released or the process ends, and taken
+    over if it rests: no two clocks are compared. It cannot rule out two processes that start within
+    milliseconds. MlmError if another process renews it."""
 
     def __init__(self, directory: str, renewal: float = RENEWAL, rest: float = REST):
-        self._path, self._renewal = f"{directory}/lease.json", renewal
-        self._owner, self._count = uuid.uuid4().hex, 0
-        self._wait_for_rest(directory, rest)
+        self._directory, self._path = directory, f"{directory}/lease.json"
+        self._owner, self._count, self.lost = uuid.uuid4().hex, 0, False
+        seen, end = self._read(), time.monotonic() + rest
+        while seen is not None and time.monotonic() < end:
+            time.sleep(min(1.0, rest / 4))
+            if (now := self._read()) not in (None, seen):
+                raise _in_use(directory)
+            seen = now
         self._write()
         # Another process that started at the same time has written its own by then, and what
         # TensorFlow remembers of the file for five seconds is forgotten.
         time.sleep(min(6.0, renewal))
         if self._owner not in (self._read() or ""):
             raise _in_use(directory)
-        self.lost = False
         self._released = threading.Event()
-        self._thread = threading.Thread(target=self._renew, daemon=True)
+        self._thread = threading.Thread(target=self._renew, args=[renewal], daemon=True)
         self._thread.start()
-
-    def _wait_for_rest(self, directory: str, rest: float) -> None:
-        """Return once the lease is gone or unchanged for `rest` seconds; raise if it changes."""
-        seen = self._read()
-        end = time.monotonic() + rest
-        while seen is not None and time.monotonic() < end:
-            time.sleep(min(1.0, rest / 4))
-            now = self._read()
-            if now is not None and now != seen:
-                raise _in_use(directory)
-            seen = now
 
     def _read(self) -> str | None:
         try:
@@ -78,8 +126,8 @@ class Lease:
         content = {"owner": self._owner, "renewed": self._count}
         write_bytes(self._path, json.dumps(content).encode())
 
-    def _renew(self) -> None:
-        while not self._released.wait(self._renewal):
+    def _renew(self, renewal: float) -> None:
+        while not self._released.wait(renewal):
             try:
                 if self._owner not in (self._read() or ""):
                     # This process stood still for so long that another took the lease over.
@@ -92,7 +140,7 @@ class Lease:
     def check(self) -> None:
         """Raise MlmError if another process has taken the lease over."""
         if self.lost:
-            raise _in_use(self._path.rpartition("/")[0])
+            raise _in_use(self._directory)
 
     def release(self) -> None:
         """Stop renewing, and remove the lease unless it is another's by now."""
