@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mlm.config.corpus import Corpus
 from mlm.corpus.artefacts import TakenByRule
-from mlm.corpus.file_patterns import file_format, recorded_path
+from mlm.corpus.file_patterns import recorded_path
 from mlm.foundations.errors import MlmError
 
 #: A shorter text is not looked for: too many documents have its words by chance.
@@ -92,10 +92,7 @@ def _n_grams(words: Sequence[str], n: int) -> Iterator[str]:
 
 def _texts(path: str, column: str) -> Iterator[str]:
     # Imported here: they load libraries that asking a training does not need.
-    from mlm.corpus.formats import decompressed, read_documents
+    from mlm.corpus.formats import documents_of_file
 
-    kind, compression = file_format(path)
-    with open(path, "rb") as file, decompressed(file, compression) as stream:
-        settings = Corpus(text_column=column, encoding_errors="replace")
-        for document in read_documents(stream, path, kind, settings):
-            yield document.text
+    settings = Corpus(text_column=column, encoding_errors="replace")
+    return (document.text for document in documents_of_file(path, settings))

@@ -28,6 +28,7 @@ from mlm.corpus.decoding import (
     too_long,
 )
 from mlm.corpus.document_groups import Document, document_of, group_name
+from mlm.corpus.file_patterns import file_format
 from mlm.foundations.errors import MlmError
 
 _ROWS = 1024
@@ -62,6 +63,15 @@ def decompressed(file: BinaryIO, compression: str | None) -> Iterator[BinaryIO]:
             f"{file.name}: the {compression} data is cut off or damaged ({error}). Fetch or "
             "compress the file again"
         ) from None
+
+
+def documents_of_file(
+    path: str, settings: Corpus, start: int = 0, stop: int | None = None
+) -> Iterator[Document]:
+    """`read_documents` of the file `path`, whose name tells its format."""
+    kind, compression = file_format(path)
+    with open(path, "rb") as file, decompressed(file, compression) as stream:
+        yield from read_documents(stream, path, kind, settings, start, stop)
 
 
 def read_documents(

@@ -5,6 +5,7 @@ Offline, `datasets` takes whatever version was cached last; here it must be the 
 
 import errno
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import datasets
@@ -27,6 +28,8 @@ def hub_streams(
     Raises MlmError if the dataset cannot be had at its commit, or lacks a configuration, split or
     column.
     """
+    config = f" ({hub['config']})" if hub["config"] else ""
+    named = f"the Hub dataset {hub['dataset']}{config} at {hub['revision'][:12]}"
     builder = _builder(hub["dataset"], hub["config"], hub["revision"])
     try:
         builder.download_and_prepare()
@@ -35,54 +38,48 @@ def hub_streams(
         if isinstance(error, OSError) and error.errno:
             raise
         cause = f" ({error.__cause__})" if error.__cause__ else ""
-        raise MlmError(f"{_named(hub)} could not be read: {error}{cause}") from error
+        raise MlmError(f"{named} could not be read: {error}{cause}") from error
     for split, name in splits.items():
         if name not in available:
             raise MlmError(
-                f"corpus.hub.splits.{split}: {_named(hub)} has no split {name!r}; there are: "
+                f"corpus.hub.splits.{split}: {named} has no split {name!r}; there are: "
                 f"{', '.join(map(repr, available))}. Name one of them, or null to carve "
                 f"{split} from train"
             )
-        where, schema = f"{_named(hub)}, split {name}", available[name].data.schema
+        where, schema = f"{named}, split {name}", available[name].data.schema
         check_columns(where, schema.names, reading)
         check_column_type(schema.field(reading.text_column).type, where, reading)
     part = document_range(sum(available[name].num_rows for name in splits.values()), *share)
-    wanted, before = {}, 0
-    for name in splits.values():
+    streams, before = {}, 0
+    for split, name in splits.items():
         rows = available[name].num_rows
-        wanted[name] = range(max(part.start - before, 0), min(part.stop - before, rows))
+        own = range(max(part.start - before, 0), min(part.stop - before, rows))
+        where = f"{named}, split {name}"
+        streams[split] = partial(_documents, available[name], own, where, reading)
         before += rows
-
-    def stream(name: str) -> Iterator[Document]:
-        row, where = 0, f"{_named(hub)}, split {name}"
-        for batch in _batches(available[name]) if wanted[name] else ():
-            first = max(wanted[name].start - row, 0)
-            own = batch.slice(first, max(wanted[name].stop - row - first, 0))
-            yield from batch_documents(own, where, row + first, reading)
-            row += len(batch)
-            if row >= wanted[name].stop < available[name].num_rows:
-                return
-        if wanted[name] and row != available[name].num_rows:
-            raise MlmError(
-                f"{where}: {row:,} rows in the cache, {available[name].num_rows:,} expected. "
-                f"Remove {available[name].cache_files[0]['filename']} and its neighbours, and "
-                "run again"
-            )
-
-    return {split: lambda n=name: stream(n) for split, name in splits.items()}
+    return streams
 
 
-def _batches(split: datasets.Dataset) -> Iterator[pa.RecordBatch]:
-    """A split in batches, read from its cache files one after the other."""
+def _documents(
+    split: datasets.Dataset, rows: range, where: str, reading: Corpus
+) -> Iterator[Document]:
+    """The documents of `rows` of a split, read from its cache files one after the other."""
+    row = 0
     # Not through the library: it maps the files, and all of them would count as memory.
-    for file in split.cache_files:
-        with pa.OSFile(file["filename"]) as handle, pa.ipc.open_stream(handle) as reader:
-            yield from reader
-
-
-def _named(hub: dict) -> str:
-    config = f" ({hub['config']})" if hub["config"] else ""
-    return f"the Hub dataset {hub['dataset']}{config} at {hub['revision'][:12]}"
+    for file in split.cache_files if rows else ():
+        with pa.OSFile(file["filename"]) as handle, pa.ipc.open_stream(handle) as batches:
+            for batch in batches:
+                first = max(rows.start - row, 0)
+                own = batch.slice(first, max(rows.stop - row - first, 0))
+                yield from batch_documents(own, where, row + first, reading)
+                row += len(batch)
+                if row >= rows.stop < split.num_rows:
+                    return
+    if rows and row != split.num_rows:
+        raise MlmError(
+            f"{where}: {row:,} rows in the cache, {split.num_rows:,} expected. Remove "
+            f"{split.cache_files[0]['filename']} and its neighbours, and run again"
+        )
 
 
 def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBuilder:
@@ -118,6 +115,5 @@ def _builder(name: str, config: str | None, revision: str) -> datasets.DatasetBu
         f"{huggingface_hub.constants.HF_HOME} here:\n"
         f'  python -c "import datasets; datasets.load_dataset({arguments}, '
         f"revision='{revision}')\"\n"
-        "Then run the same command here, with HF_HUB_OFFLINE=1 to save waiting. Or set "
-        "corpus.source to files and name files of your own"
+        "Then run the same command here, with HF_HUB_OFFLINE=1. Or set corpus.source to files"
     )

@@ -4,6 +4,7 @@
 import difflib
 import importlib.util
 import mmap
+import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,6 @@ from mlm.foundations.errors import MlmError
 _MAGIC, _VERSION = 793712314, 12
 #: In fastText's src/args.h: the models that classify. It is the eighth of the settings that follow.
 _CLASSIFIER, _MODEL_PLACE = 3, 7
-_DAMAGED = "it is damaged: its parts do not end where the file ends"
 _LABEL = "__label__"
 _INSTALL = ".venv/bin/python -m pip install --require-hashes -r envs/requirements-language.txt"
 
@@ -33,7 +33,13 @@ class Language:
         self.rules = ["language.keep", "language.min_probability"]
         self._keep = {f"{_LABEL}{language}" for language in settings["keep"]}
         self._least = settings["min_probability"]
-        _check_languages(path, settings["keep"], _labels(Path(path)))
+        labels = _labels(Path(path))
+        if unknown := [language for language in settings["keep"] if language not in labels]:
+            close = difflib.get_close_matches(unknown[0], labels, n=3) or sorted(labels)[:10]
+            raise MlmError(
+                f"corpus.filters.language.keep: {path} knows no language {unknown[0]!r}; it has "
+                f"{len(labels)}, among them {', '.join(close)}"
+            )
         import fasttext
 
         self._model = fasttext.load_model(str(path))
@@ -54,76 +60,57 @@ class Language:
 
 def _labels(path: Path) -> list[str]:
     """The languages of the model `path`; MlmError if it cannot be used."""
+    named = f"corpus.filters.language.model: {path}"
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as model:
-            labels = _walk(model)
+            labels = _read_labels(model)
     except (OSError, ValueError, OverflowError, struct.error) as error:
-        reason = error if isinstance(error, OSError | ValueError) else _DAMAGED
         raise MlmError(
-            f"corpus.filters.language.model: {path} is no model of languages in fastText's format: "
-            f"{reason}. Name one, such as lid.176.ftz from fasttext.cc, or fetch it again"
+            f"{named} is no whole model of languages in fastText's format, version {_VERSION} or "
+            f"older ({error}). Name one, such as lid.176.ftz from fasttext.cc, or fetch it again"
         ) from None
     if importlib.util.find_spec("fasttext") is None:
         raise MlmError(
-            f"corpus.filters.language.model: {path} needs the package fasttext-predict, which is "
-            f"not installed. Install it with\n  {_INSTALL}\nor set the key to null"
+            f"{named} needs the package fasttext-predict, which is not installed. Install it with"
+            f"\n  {_INSTALL}\nor set the key to null"
         )
     return labels
 
 
-def _walk(model: mmap.mmap) -> list[str]:
+def _read_labels(model: mmap.mmap) -> list[str]:
     """The labels of a model, whose parts must end where the file ends: fastText reads on beyond."""
-    place = 0
 
     def numbers(layout: str) -> tuple:
-        nonlocal place
-        place += struct.calcsize(layout)
-        return struct.unpack_from(layout, model, place - struct.calcsize(layout))
+        return struct.unpack(layout, model.read(struct.calcsize(layout)))
+
+    def skip(size: int) -> None:
+        model.seek(size, os.SEEK_CUR)
 
     def skip_matrix(quantised: bool) -> None:
-        nonlocal place
         if not quantised:
             rows, columns = numbers("<2q")
-            place += 4 * rows * columns
-            return
+            return skip(4 * rows * columns)
         with_norms, rows, _, codes = numbers("<?2qi")
         for size in (codes, rows)[: 1 + with_norms]:
-            place += size
-            (dimensions, *_) = numbers("<4i")
+            skip(size)
             # A quantiser's 256 centroids.
-            place += 4 * 256 * dimensions
+            skip(4 * 256 * numbers("<4i")[0])
 
-    magic, file_version = numbers("<2i")
-    if magic != _MAGIC:
-        raise ValueError(f"it begins with {magic}, not with {_MAGIC}")
-    if file_version > _VERSION:
-        raise ValueError(f"its version is {file_version}; at most {_VERSION} is read")
-    if numbers("<12id")[_MODEL_PLACE] != _CLASSIFIER:
-        raise ValueError("it holds vectors of words and tells no languages apart")
+    magic, file_version, *settings = numbers("<2i12id")
+    if magic != _MAGIC or file_version > _VERSION or settings[_MODEL_PLACE] != _CLASSIFIER:
+        raise ValueError("of another kind or version")
     size, _, _, _, pruned = numbers("<3i2q")
     labels = []
     for _ in range(size):
         # A word or a label ends in a zero byte, and a count and a kind follow it.
-        if (end := model.find(b"\0", place)) < 0:
-            raise ValueError(_DAMAGED)
-        name, place = model[place:end], end + 1
-        if numbers("<qb")[1] == 1:
+        name = model.read(model.find(b"\0") - model.tell())
+        if numbers("<xqb")[1] == 1:
             labels.append(name.decode("utf-8", "replace").removeprefix(_LABEL))
-    place += 8 * max(pruned, 0)
+    skip(8 * max(pruned, 0))
     (quantised,) = numbers("<?")
     skip_matrix(quantised)
     (output_quantised,) = numbers("<?")
     skip_matrix(quantised and output_quantised)
-    if place != len(model):
-        raise ValueError(_DAMAGED)
+    if model.tell() != len(model):
+        raise ValueError("its parts do not end where the file ends")
     return labels
-
-
-def _check_languages(path: str, keep: list[str], labels: list[str]) -> None:
-    unknown = [language for language in keep if language not in labels]
-    if unknown:
-        close = difflib.get_close_matches(unknown[0], labels, n=3) or sorted(labels)[:10]
-        raise MlmError(
-            f"corpus.filters.language.keep: {path} knows no language {unknown[0]!r}; it has "
-            f"{len(labels)}, among them {', '.join(close)}"
-        )

@@ -85,12 +85,6 @@ class TrainDocuments:
         if found := self._in_groups({value}):
             return found
         nearest = _nearest(value, self._documents.column("group").to_pylist(), "group")
-        for split in ("validation", "test"):
-            record = self._record.with_name(f"{split}.json")
-            documents = SplitDocuments.described(record) if record.exists() else None
-            there = documents is not None and documents.are_there()
-            if there and value in documents.column("group").to_pylist():
-                nearest += f"; it is in the {split} split, which no run is trained on"
         raise MlmError(f"group:{value}: no {group_by} of the train split is called so{nearest}")
 
     def _of_file(self, value: str) -> list[int]:
@@ -103,10 +97,8 @@ class TrainDocuments:
             )
         digests = {file.path: file.sha256 for file in source.files}
         if value not in digests:
-            raise MlmError(
-                f"file:{value}: no file of the train split is called so"
-                f"{_nearest(value, list(digests), 'file')}"
-            )
+            nearest = _nearest(value, list(digests), "file")
+            raise MlmError(f"file:{value}: no file of the train split is called so{nearest}")
         if len(source.files) == 1:
             return list(range(self._count))
         if group_by == "file":

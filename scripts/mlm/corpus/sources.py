@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from mlm.config.corpus import Corpus
@@ -17,8 +17,8 @@ from mlm.corpus.artefacts import (
 )
 from mlm.corpus.document_groups import OWN, Document, grouped_per
 from mlm.corpus.embedded_corpus import PACKAGE, SHA256, address_of, paragraphs, speeches_by_split
-from mlm.corpus.file_patterns import file_format, matched_files, recorded_path
-from mlm.corpus.formats import decompressed, read_documents
+from mlm.corpus.file_patterns import matched_files, recorded_path
+from mlm.corpus.formats import documents_of_file
 from mlm.corpus.parts import Piece, Pieces, whole
 from mlm.foundations.digests import FileMemory
 
@@ -63,16 +63,15 @@ def open_source(settings: dict, files: Pieces, share: tuple[int, int] = (0, 1)) 
 
 
 def _embedded(seed: int, shares: dict) -> tuple[_Streams, dict[str, CorpusSource]]:
-    groups = speeches_by_split(seed, shares)
-
     def stream(texts: dict[str, str]) -> Iterator[Document]:
         for name, speech in texts.items():
             for paragraph in paragraphs(speech):
                 yield Document(paragraph, address_of(name))
 
-    return {split: lambda t=texts: stream(t) for split, texts in groups.items()}, {
+    splits = speeches_by_split(seed, shares)
+    return {split: partial(stream, texts) for split, texts in splits.items()}, {
         split: EmbeddedSource("embedded", PACKAGE, SHA256, tuple(texts))
-        for split, texts in groups.items()
+        for split, texts in splits.items()
     }
 
 
@@ -83,18 +82,23 @@ def _from_files(
         # Nothing was found as the workflow started: the same search says what is missing.
         files = whole(matched_files({split: settings["files"][split] for split in files}))
     given = {s: files.get(s, ()) for s in SPLITS if s not in settings["held_out"]}
-    per, identity = settings["group_per"], cache(_identity)
+    per = settings["group_per"]
+
+    @cache
+    def identity(path: str) -> SourceFile:
+        size = Path(path).stat().st_size
+        return SourceFile(recorded_path(path), size, FILE_DIGESTS.sha256(path))
 
     def stream(pieces: Sequence[Piece]) -> Iterator[Document]:
         for path, start, stop in pieces:
-            kind, compression = file_format(path)
-            group = _group_of_file(path, identity(path)) if per else ""
-            with open(path, "rb") as file, decompressed(file, compression) as opened:
-                documents = read_documents(opened, path, kind, reading, start, stop)
-                yield from grouped_per(documents, per, group)
+            group = recorded_path(path)
+            if per and Path(path).is_absolute():
+                # Several files may be recorded by the same name.
+                group += f" {identity(path).sha256[:16]}"
+            yield from grouped_per(documents_of_file(path, reading, start, stop), per, group)
 
     # A file is described by the part in which it begins.
-    return {split: lambda p=pieces: stream(p) for split, pieces in given.items()}, {
+    return {split: partial(stream, pieces) for split, pieces in given.items()}, {
         split: FilesSource(
             "files",
             reading.files.document_per,
@@ -110,20 +114,10 @@ def _from_hub(
     # Imported here: `datasets` takes 1.7 s, which the other sources need not wait for.
     from mlm.corpus.hub import hub_streams
 
-    hub = settings["hub"]
+    hub, per = settings["hub"], settings["group_per"]
     given = {split: name for split, name in hub["splits"].items() if name}
     streams = hub_streams(hub, given, reading, share)
-    per = settings["group_per"]
     return {s: lambda s=s: grouped_per(streams[s](), per, s) for s in streams}, {
         split: HubSource("hub", name, hub["dataset"], hub["config"], hub["revision"])
         for split, name in given.items()
     }
-
-
-def _identity(path: str) -> SourceFile:
-    return SourceFile(recorded_path(path), Path(path).stat().st_size, FILE_DIGESTS.sha256(path))
-
-
-def _group_of_file(path: str, file: SourceFile) -> str:
-    # The name of an absolute path may be that of several files.
-    return f"{file.path} {file.sha256[:16]}" if Path(path).is_absolute() else file.path

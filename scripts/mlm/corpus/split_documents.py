@@ -108,10 +108,6 @@ class SplitDocuments:
         stretches = [range(first, min(first + _TOGETHER, len(self))) for first in firsts]
         return EvenShare(stretches, self.bytes * wanted / several, False)
 
-    def are_there(self) -> bool:
-        """Whether all the files are."""
-        return all(path.exists() for path in self.paths)
-
     def sha256(self, digest: Callable[[Path], str] = file_sha256) -> str:
         """As `CorpusSplit.sha256`, of the files as they are now; `digest` is that of one."""
         return together_sha256([digest(path) for path in self.paths])
