@@ -20,6 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import hbm_limits  # has the library found
+from pydantic import TypeAdapter
 
 from mlm.accelerators.compiler import COMPILED, ENVIRONMENT, NO_MEMORY, Compilation, compile_here
 from mlm.config.pretraining import Optimizer
@@ -41,7 +42,8 @@ CASES = {
 def description(form: str, batch: int, sequence: int) -> dict:
     """What the preflight would write of the step."""
     # Not above: it leaves TensorFlow, which the other form takes, to itself.
-    from mlm.accelerators.described_steps import TRAINING, description_of
+    from mlm.accelerators.artefacts import TRAINING
+    from mlm.accelerators.described_steps import description_of
 
     plan = MaskingPlan(0.15, 0.8, 0.1, 4, (0, 1, 2, 3, 4), VOCABULARY, sequence)
     optimizer = Optimizer(name=OPTIMIZER, learning_rate=1e-4, max_grad_norm=None, weight_decay=0.01)
@@ -110,11 +112,11 @@ def main() -> None:
         process = subprocess.run(
             [sys.executable, __file__, "--answer", name, *more], stdout=subprocess.PIPE, check=True
         )
-        found = Compilation(**json.loads(process.stdout.splitlines()[-1]))
+        found = TypeAdapter(Compilation).validate_json(process.stdout.splitlines()[-1])
         if found.outcome not in (COMPILED, NO_MEMORY):
             raise SystemExit(f"{name}: {found.outcome}: {found.message}")
         fits = found.outcome == COMPILED
-        peaks[name] = found.peak / 2**30 if fits else float("inf")
+        peaks[name] = found.memory.peak / 2**30 if fits else float("inf")
         figures = (peaks[name], found.flops / 1e12, found.bytes_accessed / 1e9)
         words = " ".join(f"{x:<8.2f}" for x in figures) if fits else found.message[:120]
         print(f"{name:<19} {words}", flush=True)

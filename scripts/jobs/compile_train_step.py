@@ -21,7 +21,6 @@ def main(job):
         dict(zip(job.params.replicas, job.input.evaluation, strict=True)),
         state_directory=job.params.state_directory,
         batches=Batches.read(job.input.batches[0]) if job.input.batches else None,
-        at_once=job.threads,
     )
     verdict.write(job.output[0])
 

@@ -4,7 +4,7 @@ from job_adapter import run
 
 
 def main(job):
-    from mlm.accelerators.table import show_and_require
+    from mlm.accelerators.verdict_table import show_and_require
 
     show_and_require(list(job.input.reports), job.output[0])
 

@@ -62,7 +62,7 @@ def _first(paths):
 
 def train(request):
     """Train in this process: alone, or as one of several that the rule's job has started."""
-    from mlm.accelerators.gate import require_passed
+    from mlm.accelerators.artefacts import require_passed
     from mlm.config.publish import Publish
     from mlm.config.run import RunConfiguration
     from mlm.publishing.background import background_pushes

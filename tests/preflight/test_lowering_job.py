@@ -68,19 +68,21 @@ def test_a_step_without_gradients_that_overflows_the_memory_is_named(tmp_path):
     run, rows = small_run.small_run(tmp_path)[0], 2_500_000
     section = run.pretraining.model_copy(update={"per_replica_batch_size": rows})
     run = replace(run, pretraining=section)
-    validation, evaluation = (str(tmp_path / f"{name}.stablehlo") for name in "ve")
     settings = {"batch_size": 64, "mlm_probability": 0.15, "mask_token": 0.8, "random_token": 0.1}
     asked = Evaluation.of_param(settings)
     model, policy = train_step_of(run).model, tf_keras.mixed_precision.global_policy()
     try:
-        assert lower_forward(run, model, asked, validation, {4: evaluation}) == []
+        programs, findings = lower_forward(run, model, asked, [4])
     finally:
         tf_keras.mixed_precision.set_global_policy(policy)
-    assert forward_rows(run, asked, [4]).validation == rows
+    assert findings == [] and forward_rows(run, asked, [4]).validation == rows
     # However large a batch is asked for, an evaluation's logits have a limit of their own.
     largest = asked.model_copy(update={"batch_size": 10**9})
     assert forward_rows(run, largest, [4]).evaluation == {4: 44739}
-    found, overflowing = compile_for("v5e:2x2", evaluation, validation, quick=True)
+    files = [tmp_path / name for name in "ev"]
+    for file, program in zip(files, (programs[4], programs["validation"]), strict=True):
+        file.write_bytes(program)
+    found, overflowing = compile_for("v5e:2x2", *files, quick=True)
     assert (found.outcome, overflowing.outcome) == (COMPILED, NO_MEMORY)
     target = Target("v5e:2x2", COMPILED, hbm_per_replica=16 * 2**30)
     report, (fault,) = judge_forward(target, "validation", rows, overflowing)

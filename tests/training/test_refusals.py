@@ -12,8 +12,7 @@ from small_run import (
     write_tokenizer,
 )
 
-from mlm.accelerators.artefacts import PreflightVerdict, Step
-from mlm.accelerators.gate import require_passed
+from mlm.accelerators.artefacts import PreflightVerdict, Step, require_passed
 from mlm.config.model import ModelOfRun
 from mlm.config.pretraining import Pretraining
 from mlm.foundations.artefacts import record_job, write_artefact

@@ -2,7 +2,8 @@
 
 import pytest
 
-from mlm.accelerators.collectives import Collective, bytes_sent, collectives_of
+from mlm.accelerators.artefacts import Collective
+from mlm.accelerators.roofline import bytes_sent, collectives_of
 
 #: Lines as XLA's compilers for TPUs, GPUs and CPUs write them.
 HLO = """

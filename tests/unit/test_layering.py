@@ -114,7 +114,7 @@ def test_no_modules_import_each_other_in_a_circle():
     "module, line",
     [
         ("training.loop", "from mlm.publishing.background import BackgroundPushes"),
-        ("finetuning.fold_engine", "import mlm.accelerators.table"),
+        ("finetuning.fold_engine", "import mlm.accelerators.verdict_table"),
         ("model.export", "RUN = '-m', 'mlm.accelerators.preflight'"),
     ],
 )

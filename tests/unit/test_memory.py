@@ -138,7 +138,7 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family):
     import jax
     from jax.sharding import Mesh
 
-    from mlm.accelerators.described_steps import AXIS, describe_training, lowered_step
+    from mlm.accelerators.described_steps import AXIS, described_steps, lowered_step
 
     dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     given = {
@@ -155,10 +155,9 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family):
         model_config=configuration_of(given["model"]),
         plan=MaskingPlan(0.3, 0.8, 0.1, 4, (0, 1, 2, 3, 4), 8000, 128),
     )
-    program = tmp_path / "step"
-    describe_training(run, "float32", str(program))
+    description = json.loads(described_steps(run, "float32")["training"])
     mesh = Mesh(np.array(jax.devices()[:1]), (AXIS,))
-    found = lowered_step(mesh, json.loads(program.read_text())).compile().memory_analysis()
+    found = lowered_step(mesh, description).compile().memory_analysis()
     taken = (found.temp_size_in_bytes + found.argument_size_in_bytes) / 1e6
     assert 3500 < taken < asked(given) - 1500
 

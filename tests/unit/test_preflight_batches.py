@@ -30,13 +30,6 @@ def test_a_full_compilation_has_the_last_word():
     assert largest_batch(CANDIDATES, memory_of(100, full=0)) == 0
 
 
-def test_the_search_takes_the_logarithm():
-    tried = []
-    memory = memory_of(500)
-    largest_batch(CANDIDATES, lambda batch, quick: tried.append(batch) or memory(batch, quick))
-    assert len(tried) <= 10
-
-
 @pytest.mark.parametrize("batches", [CANDIDATES, CANDIDATES[:1]])
 def test_a_target_that_the_compiler_does_not_know_has_no_largest_batch(batches):
     assert largest_batch(batches, lambda *_: Compilation(UNKNOWN_TARGET)) is None

@@ -1,9 +1,9 @@
 """The verdict on a fine-tuning's step, with a compiler whose answers are known."""
 
-from mlm.accelerators.artefacts import Lowering, PreflightVerdict, Step
+from mlm.accelerators.artefacts import Lowering, Memory, PreflightVerdict, Step
 from mlm.accelerators.compiler import COMPILED, NO_MEMORY, Compilation
 from mlm.accelerators.preflight import preflight_finetuning
-from mlm.accelerators.table import table
+from mlm.accelerators.verdict_table import table
 from mlm.config.accelerator import Preflight
 from mlm.config.finetune import Finetune
 from mlm.finetuning.tables import Example, write_examples
@@ -26,17 +26,24 @@ def judge(tmp_path, compiler, config=None, targets=("v5e:2x2",)):
     return verdict
 
 
-def test_a_step_that_fits_passes_with_the_figures_of_one_fold(tmp_path):
-    asked = []
+def compiler_of(outcomes, asked):
+    """A compiler whose answers by target are `outcomes`; it adds to `asked` what it is given."""
 
     def compiler(target, program, quick):
         asked.append((target, program["outputs"], program["precision"], program["config"]))
         shape = {"replicas": 4, "chips": 4, "hosts": 1}
-        return [Compilation(COMPILED, **shape, peak=2**30, flops=1e12)]
+        if outcomes[target] == COMPILED:
+            shape |= {"memory": Memory(0, 0, 0, 0, 0, 2**30, 0), "flops": 1e12}
+        return [Compilation(outcomes[target], **shape)]
 
-    report = judge(tmp_path, compiler, config={"model_type": "roberta"})
+    return compiler
+
+
+def test_a_step_that_fits_passes_with_the_figures_of_one_fold(tmp_path):
+    asked, config = [], {"model_type": "roberta"}
+    report = judge(tmp_path, compiler_of({"v5e:2x2": COMPILED}, asked), config)
     assert report.passed
-    assert asked == [("v5e:2x2", 3, "bfloat16", {"model_type": "roberta"})]
+    assert asked == [("v5e:2x2", 3, "bfloat16", config)]
     (target,) = report.targets
     # 80 of 100 examples are learned from, 32 in a step, in 3 epochs.
     assert target.estimate.steps == 3 * 3
@@ -46,14 +53,8 @@ def test_a_step_that_fits_passes_with_the_figures_of_one_fold(tmp_path):
 
 
 def test_a_batch_that_does_not_fit_fails_for_its_target_alone(tmp_path):
-    def compiler(target, program, quick):
-        shape = {"replicas": 4, "chips": 4, "hosts": 1}
-        if target == "v5e:2x2":
-            return [Compilation(NO_MEMORY, "too large", **shape)]
-        return [Compilation(COMPILED, **shape, peak=2**30, flops=1e12)]
-
-    targets = ("v5e:2x2", "v6e:2x2")
-    report = judge(tmp_path, compiler, config={}, targets=targets)
+    outcomes = {"v5e:2x2": NO_MEMORY, "v6e:2x2": COMPILED}
+    report = judge(tmp_path, compiler_of(outcomes, []), {}, tuple(outcomes))
     assert not report.passed
     assert [t.fits for t in report.targets] == [False, True]
 

@@ -22,7 +22,7 @@ from mlm.config.run import RunConfiguration
 def test_a_tpu_that_auto_found_asks_for_the_preflight_of_its_step(
     kind, found, required, asked, monkeypatch
 ):
-    from mlm.accelerators import gate
+    from mlm.accelerators import artefacts
     from mlm.publishing import background
     from mlm.training import pretrain
 
@@ -32,7 +32,7 @@ def test_a_tpu_that_auto_found_asks_for_the_preflight_of_its_step(
     run = SimpleNamespace(name="base", step_sizes=lambda: {"slots": 5})
     prepared = SimpleNamespace(run=run, devices=devices, states=SimpleNamespace(path="state"))
     gates, trained = [], []
-    monkeypatch.setattr(gate, "require_passed", lambda *of: gates.append(of))
+    monkeypatch.setattr(artefacts, "require_passed", lambda *of: gates.append(of))
     monkeypatch.setattr(background, "background_pushes", lambda *_: nullcontext(None))
     monkeypatch.setattr(pretrain, "prepare", lambda *_: prepared)
     monkeypatch.setattr(pretrain, "pretrain", lambda *of: trained.append(of))

@@ -4,22 +4,21 @@ Imports nothing of the compiler: a training reads preflight.json.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from mlm.accelerators.collectives import Collective
+from mlm.foundations.errors import MlmError
 from mlm.foundations.typed_artefacts import OPTIONAL, Artefact
 
 ERROR, WARNING, ADVICE = "error", "warning", "advice"
+#: The steps that are compiled.
+TRAINING, VALIDATION, EVALUATION, FINETUNING = "training", "validation", "evaluation", "finetuning"
 LABEL = "compiler and datasheet estimate, not measured"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that is broken, or advice.
-
-    `op` is the operation and `source` "file:line, in function" of the line that made it, if they
-    are known; `target` is the topology, empty for a finding about all of them.
-    """
+    """A rule that is broken, or advice; `op`, the line that made it and the target if known."""
 
     rule: str
     severity: str
@@ -52,8 +51,8 @@ class ForwardRows:
 class Step:
     """The sizes of a step; None if unknown, since a fault came before it.
 
-    `muon_flops` are those of the products of Muon's update,
-    left out with adamw. `outputs` and `examples` are those of a fine-tuning.
+    `muon_flops` are those of the products of Muon's update. `outputs` and `examples` are those of
+    a fine-tuning.
     """
 
     precision: str
@@ -86,8 +85,7 @@ class Lowering(Artefact):
     model_configuration: dict[str, Any] | None = field(default=None, metadata=OPTIONAL)
 
 
-#: The largest batch that fits by precision; 0 if none does, None for a target that the compiler
-#: does not know.
+#: The largest batch that fits by precision: 0 if none does, None if the compiler cannot answer.
 LargestBatch = dict[str, int | None]
 
 
@@ -100,8 +98,25 @@ class Batches(Artefact):
 
 
 @dataclass(frozen=True)
+class Collective:
+    """All operations of one `kind` in a program whose groups have `replicas` replicas.
+
+    `bytes` are those of the whole arrays that are summed up, gathered or divided, on one replica.
+    """
+
+    kind: str
+    replicas: int
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True)
 class Memory:
-    """Bytes of one replica, as the compiler counts them."""
+    """Bytes of one replica, by XLA's `get_compiled_memory_stats`.
+
+    `peak` is the most that is alive at any time, without the program's `code` and with buffers in
+    the core's own memory (128 MiB on a v5e); `allocated` is all that is set aside.
+    """
 
     arguments: int
     outputs: int
@@ -116,11 +131,9 @@ class Memory:
 class Estimate:
     """Seconds of one step and of a run of `steps`: (fastest, slowest) of the range.
 
-    `bandwidth_seconds` is the time to move XLA's count of bytes at the peak of the memory; if it
-    exceeds the fastest time, the memory may bound the step. `collective_seconds` is the time of
-    sending between chips with all links of every chip at their full rate in one direction: what
-    does not overlap with the arithmetic is added to a step, and a slice whose ends are not joined
-    lacks some of the links.
+    `bandwidth_seconds` is the time to move XLA's count of bytes; if it exceeds the fastest time,
+    the memory may bound the step. `collective_seconds` is that of sending between chips with all
+    links at their full rate in one direction.
     """
 
     step_seconds: tuple[float, float]
@@ -145,10 +158,10 @@ class ForwardReport:
 
 @dataclass
 class Target:
-    """Preflight's answer for one target; `memory` and `estimate` are None if unknown.
+    """Preflight's answer for one target; None if unknown.
 
     `forward` has the steps of validation and evaluation, `muon_share` is the share of
-    `flops_per_step` that are the products of Muon's update, left out with adamw.
+    `flops_per_step` that are the products of Muon's update.
     """
 
     target: str
@@ -173,11 +186,8 @@ class Target:
 
 @dataclass(frozen=True)
 class PreflightVerdict(Artefact):
-    """The verdict on a step: `findings` are those of its targets as well.
-
-    `unseen` names what a compiler cannot see; `chips` are the datasheets' figures, as
-    `chips.ChipFacts` has them.
-    """
+    """The verdict on a step: `findings` are those of its targets as well, `unseen` is what no
+    compiler sees, and `chips` are the datasheets' figures as in `chips.ChipFacts`."""
 
     run: str
     passed: bool
@@ -189,3 +199,32 @@ class PreflightVerdict(Artefact):
     targets: list[Target]
     chips: list[dict[str, Any]]
     packages: dict[str, str]
+
+
+def require_passed(report: str, run: str, step: dict) -> None:
+    """Raise MlmError unless the preflight.json `report` says that run `run` passed with `step`.
+
+    For a TPU that `accelerator.kind: auto` found, which is known only on the machine that trains.
+    `step` shapes the step that is to be trained, by the names in that file.
+    """
+    if fault := _reason_to_wait(report, step):
+        raise MlmError(
+            f"{run}: accelerator.kind: auto came to this machine's TPU, and preflight.required "
+            f"asks for a preflight that passed before a TPU trains: {fault}. Make it with "
+            f"'snakemake --cores 2 results/runs/{run}/preflight/passed.txt' (in the environment "
+            "of envs/requirements-preflight.txt, on any machine with Linux on x86-64), set "
+            "accelerator.kind: tpu, with which it is made by itself, or set preflight.required: "
+            "false"
+        )
+
+
+def _reason_to_wait(report: str, step: dict) -> str | None:
+    if not Path(report).exists():
+        return f"{report} does not exist"
+    found = PreflightVerdict.read(report)
+    if not found.passed:
+        return f"{report} says that it failed"
+    for name, value in step.items():
+        if (told := getattr(found.step, name)) != value:
+            return f"{report} was made for {name} {told}, and this training has {value}"
+    return None

@@ -52,10 +52,9 @@ def find_batches(config: RunConfiguration, files: RunFiles, targets: list[str]) 
 
         def compiled(target: str, precision: str, batch: int, quick: bool) -> Compilation:
             (found,) = compile_for(target, program(precision, batch), quick=quick)
-            effort, seconds = "quick" if quick else "full", found.processor_seconds
+            effort = "quick" if quick else "full"
             print(
-                f"{target} {precision}: batch {batch}: {found.outcome} ({effort} compilation, "
-                f"{seconds:.0f} s of a processor)",
+                f"{target} {precision}: batch {batch}: {found.outcome} ({effort} compilation)",
                 file=sys.stderr,
             )
             return found

@@ -8,7 +8,6 @@ that dies, or is killed for its memory, takes no other target with it.
 
 import json
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -18,9 +17,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from mlm.accelerators.collectives import Collective, collectives_of
-from mlm.accelerators.stablehlo import compile_stablehlo, missing_private_interface
-from mlm.config.chips import CHIP_CONFIGURATIONS, generation_of, nearest_targets
+from pydantic import TypeAdapter
+
+from mlm.accelerators.artefacts import Collective, Memory
+from mlm.accelerators.roofline import collectives_of
+from mlm.accelerators.stablehlo import compile_stablehlo
+from mlm.config.chips import CHIP_CONFIGURATIONS, generation_of
 from mlm.foundations.environment import child_environment, install_command
 from mlm.foundations.errors import MlmError
 
@@ -38,7 +40,7 @@ ENVIRONMENT = {
 
 #: How a compilation can end.
 COMPILED, NO_MEMORY, REFUSED = "compiled", "out_of_hbm", "refused"
-UNKNOWN_TARGET, NO_COMPILER, HOST_MEMORY = "unknown_target", "no_compiler", "out_of_host_memory"
+UNKNOWN_TARGET, HOST_MEMORY = "unknown_target", "out_of_host_memory"
 
 #: The libtpu that TensorFlow needs on a TPU is older, and this JAX cannot load it.
 OLDEST_LIBTPU = (0, 0, 42)
@@ -59,15 +61,11 @@ _LOCK = "requirements-preflight.txt"
 
 @dataclass(frozen=True)
 class Compilation:
-    """The compiler's answer for one program on one target. Sizes in bytes, for one replica.
+    """The compiler's answer for one program on one target.
 
-    `outcome` is one of the names above, `message` says why if it is not "compiled".
-    `peak` is the most that is alive at any time, by XLA's own count
-    (`get_compiled_memory_stats().peak_memory_in_bytes`): without the program's `code`, and with
-    buffers in the core's own memory, 128 MiB on a v5e. `allocated` adds up what is set aside for
-    arguments, outputs that reuse none of them, temporaries and code.
-    `flops`, `bytes_accessed` and `collectives` are those of one step, in which a loop's body counts
-    once. `processor_seconds` and `host_memory` (bytes) are the cost of the compilation itself.
+    `outcome` is one of the names above, `message` says why if it is not "compiled". `flops`,
+    `bytes_accessed` and `collectives` are those of one step of one replica, in which a loop's body
+    counts once.
     """
 
     outcome: str
@@ -75,21 +73,10 @@ class Compilation:
     replicas: int = 0
     hosts: int = 0
     chips: int = 0
-    arguments: int = 0
-    outputs: int = 0
-    aliased: int = 0
-    temporaries: int = 0
-    code: int = 0
-    peak: int = 0
+    memory: Memory | None = None
     flops: float = 0.0
     bytes_accessed: float = 0.0
     collectives: list[Collective] = field(default_factory=list)
-    processor_seconds: float = 0.0
-    host_memory: int = 0
-
-    @property
-    def allocated(self) -> int:
-        return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
 
 
 #: A file with StableHLO or with the description of a step in JSON; or such a description.
@@ -104,44 +91,33 @@ def compile_for(target: str, *programs: Program, quick: bool = False) -> list[Co
     the target or the program: that is the answer. If the process dies, so does every program that
     it has not answered yet.
     """
-    given = [each if isinstance(each, dict) else str(each) for each in programs]
+    asked = {"target": target, "programs": programs, "quick": quick}
     process = subprocess.run(
         [sys.executable, "-m", "mlm.accelerators.compiler"],
-        input=json.dumps({"target": target, "programs": given, "quick": quick}),
+        input=json.dumps(asked, default=str),
         capture_output=True,
         text=True,
         env=child_environment() | ENVIRONMENT,
     )
-    answers = []
-    for line in process.stdout.splitlines():
-        if line.startswith(_ANSWER):
-            said = json.loads(line.removeprefix(_ANSWER))
-            said["collectives"] = [Collective(**each) for each in said["collectives"]]
-            answers.append(Compilation(**said))
-    missing = len(given) - len(answers)
-    return answers + [_died(process)] * missing if missing else answers
+    lines = [line for line in process.stdout.splitlines() if line.startswith(_ANSWER)]
+    reader = TypeAdapter(Compilation)
+    answers = [reader.validate_json(line.removeprefix(_ANSWER)) for line in lines]
+    return answers + [_died(process)] * (len(programs) - len(answers))
 
 
 def _died(process: subprocess.CompletedProcess) -> Compilation:
     last = _first_lines("\n".join(process.stderr.strip().splitlines()[-3:]))
-    # A compiler that refuses a program answers so. One that dies without an answer while its
-    # address space is limited found no room: each library says that in words of its own, or
-    # in none, and ends with whatever status it likes.
-    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    killed = process.returncode == -signal.SIGKILL
-    if killed or limited or _NO_HOST_MEMORY.search(process.stderr):
-        return _out_of_host_memory(resource.RUSAGE_CHILDREN, last)
+    if process.returncode == -signal.SIGKILL or _NO_HOST_MEMORY.search(process.stderr):
+        return _out_of_host_memory(last)
     return Compilation(REFUSED, f"the compiler ended with status {process.returncode}: {last}")
 
 
-def _out_of_host_memory(whose: int, last: str = "") -> Compilation:
-    peak = resource.getrusage(whose).ru_maxrss // 1024
+def _out_of_host_memory(said: str) -> Compilation:
     return Compilation(
         HOST_MEMORY,
-        f"the compiler ran out of this machine's memory (the largest compilation so far took "
-        f"{peak} MB). Give the job more (--set-resources compile_train_step:mem_mb=8000, or a "
-        "larger machine), or name fewer targets in preflight.targets"
-        + (f". Its last words: {last}" if last else ""),
+        "the compiler ran out of this machine's memory. Give the job more (--set-resources "
+        "compile_train_step:mem_mb=8000, or a larger machine), or name fewer targets in "
+        "preflight.targets" + (f". Its last words: {said}" if said else ""),
     )
 
 
@@ -175,53 +151,32 @@ def require_compiler() -> None:
 
 def compile_here(target: str, program: Program, quick: bool = False) -> Compilation:
     """`compile_for` of one program, in this process, which was started with `ENVIRONMENT`."""
-    try:
-        require_compiler()
-        description = program if isinstance(program, dict) else _description_in(program)
-        if description is None and (missing := missing_private_interface()):
-            raise MlmError(
-                f"the installed jax lacks {', '.join(missing)}; install the pinned versions of "
-                f"envs/{_LOCK}"
-            )
-    except MlmError as error:
-        return Compilation(NO_COMPILER, str(error))
+    description = program if isinstance(program, dict) else _description_in(program)
     if description is not None:
         from mlm.training.in_jax.devices import prepare_jax
 
         prepare_jax("cpu", 1, None)
-    devices = _devices_of(target)
-    if isinstance(devices, Compilation):
-        return devices
-    shape = {
-        "replicas": len(devices),
-        "hosts": len({d.process_index for d in devices}),
-        "chips": len({tuple(d.coords) for d in devices}),
-    }
+    shape = {}
     try:
+        devices = _devices_of(target)
+        shape = {
+            "replicas": len(devices),
+            "hosts": len({d.process_index for d in devices}),
+            "chips": len({tuple(d.coords) for d in devices}),
+        }
         if description is None:
             executable = compile_stablehlo(devices, program, quick)
         else:
             from mlm.accelerators.described_steps import compile_description
 
             executable = compile_description(devices, description, quick)
-    except MlmError as error:
-        return Compilation(REFUSED, str(error), **shape)
-    except RuntimeError as error:  # JaxRuntimeError too
-        text = str(error)
-        if _NO_HOST_MEMORY.search(text):
-            return _out_of_host_memory(resource.RUSAGE_SELF)
-        memory = "RESOURCE_EXHAUSTED" in text or "exceeds available HBM" in text
-        return Compilation(NO_MEMORY if memory else REFUSED, _first_lines(text), **shape)
-    stats, costs = executable.get_compiled_memory_stats(), executable.cost_analysis()
+    except (MlmError, RuntimeError, ValueError) as error:  # JaxRuntimeError too
+        return _fault(target, str(error), shape)
+    costs = executable.cost_analysis()
     return Compilation(
         COMPILED,
         **shape,
-        arguments=stats.argument_size_in_bytes,
-        outputs=stats.output_size_in_bytes,
-        aliased=stats.alias_size_in_bytes,
-        temporaries=stats.temp_size_in_bytes,
-        code=stats.generated_code_size_in_bytes,
-        peak=stats.peak_memory_in_bytes,
+        memory=_memory(executable.get_compiled_memory_stats()),
         flops=float(costs["flops"]),
         bytes_accessed=float(costs["bytes accessed"]),
         collectives=[
@@ -232,53 +187,46 @@ def compile_here(target: str, program: Program, quick: bool = False) -> Compilat
     )
 
 
+def _memory(stats) -> Memory:
+    arguments, outputs = stats.argument_size_in_bytes, stats.output_size_in_bytes
+    aliased, code = stats.alias_size_in_bytes, stats.generated_code_size_in_bytes
+    temporaries = stats.temp_size_in_bytes
+    allocated = arguments + outputs - aliased + temporaries + code
+    peak = stats.peak_memory_in_bytes
+    return Memory(arguments, outputs, aliased, temporaries, code, peak, allocated)
+
+
+def _fault(target: str, text: str, shape: dict[str, int]) -> Compilation:
+    """The answer that an error gives; without a `shape` the target could not be described."""
+    words = _first_lines(text)
+    if _NO_HOST_MEMORY.search(text):
+        return _out_of_host_memory(words)
+    if not shape:
+        return Compilation(UNKNOWN_TARGET, f"the compiler knows no target {target!r}: {words}")
+    memory = "RESOURCE_EXHAUSTED" in text or "exceeds available HBM" in text
+    return Compilation(NO_MEMORY if memory else REFUSED, words, **shape)
+
+
 def _description_in(program: str | Path) -> dict | None:
     """The description of a step in the file `program`, None for StableHLO."""
     content = Path(program).read_bytes()
     return json.loads(content) if content.startswith(b"{") else None
 
 
-def _devices_of(target: str) -> list | Compilation:
-    """The devices of a topology, or the answer for one that the compiler cannot describe."""
+def _devices_of(target: str) -> list:
     from jax.experimental import topologies
 
     configuration = CHIP_CONFIGURATIONS.get(generation_of(target))
     options = {"chip_config_name": configuration} if configuration else {}
-    try:
-        return topologies.get_topology_desc(platform="tpu", topology_name=target, **options).devices
-    except (RuntimeError, ValueError) as error:
-        if _NO_HOST_MEMORY.search(str(error)):
-            return _out_of_host_memory(resource.RUSAGE_SELF)
-        if "libtpu.so" in str(error):
-            return Compilation(NO_COMPILER, f"libtpu does not load: {_first_lines(str(error))}")
-        return Compilation(
-            UNKNOWN_TARGET,
-            f"no TPU topology is called {target!r}; nearest: "
-            f"{', '.join(nearest_targets(target))}. The compiler says: {_first_lines(str(error))}",
-        )
-
-
-def _peak_memory() -> int:
-    """The most memory that this process had, in bytes.
-
-    `getrusage` would count what its parent had when it started it.
-    """
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) * 1024
+    return topologies.get_topology_desc(platform="tpu", topology_name=target, **options).devices
 
 
 def main() -> None:
     """A request of `compile_for` on stdin; one line of stdout for the answer to each program."""
-    request, before = json.load(sys.stdin), 0.0
+    request = json.load(sys.stdin)
     for program in request["programs"]:
         found = compile_here(request["target"], program, request["quick"])
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        spent = used.ru_utime + used.ru_stime
-        cost = {"processor_seconds": round(spent - before, 1), "host_memory": _peak_memory()}
-        before = spent
-        print(_ANSWER + json.dumps(asdict(found) | cost), flush=True)
+        print(_ANSWER + json.dumps(asdict(found)), flush=True)
 
 
 if __name__ == "__main__":

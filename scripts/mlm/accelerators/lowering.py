@@ -8,22 +8,34 @@ all-reduce whose group the compiling process sets to the target's replicas.
 import json
 import re
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from mlm.accelerators.artefacts import ADVICE, ERROR, WARNING, Finding, Lowering, Step
+from mlm.accelerators.artefacts import (
+    ADVICE,
+    ERROR,
+    EVALUATION,
+    TRAINING,
+    VALIDATION,
+    WARNING,
+    Finding,
+    Lowering,
+    Step,
+)
 from mlm.accelerators.described_steps import (
-    describe_forward,
-    describe_training,
+    Programs,
+    described_steps,
     evaluation_plan,
     forward_rows,
+    model_figures,
 )
 from mlm.accelerators.xla_rules import check_graph, source_line
 from mlm.config.accelerator import Accelerator
 from mlm.config.evaluation import Evaluation
 from mlm.config.run import RunConfiguration
 from mlm.evaluation.in_tensorflow import masked_answers
-from mlm.foundations.atomic import replacing, write_text
+from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
 from mlm.foundations.framework import tf, tf_keras
 from mlm.samples.input_pipeline import training_batches
@@ -52,7 +64,6 @@ class TrainStep:
     function: Callable
     signature: dict[str, tf.TensorSpec]
     model: object
-    parameters: int
     muon_flops: int | None
 
 
@@ -89,15 +100,10 @@ def train_step_of(run: Run) -> TrainStep:
     model = build_model(run.model_config, run.model.initialisation.attention, run.seed)
     optimizer = build_optimizer(run.pretraining.optimizer, model.trainable_variables)
     step = one_of_many(replica_train_step(model, optimizer, run.pretraining.optimizer))
+    signature = training_batches(run.train, run.plan, run.order_from(0)).element_spec
     muon = run.pretraining.optimizer.name == "muon"
     hidden = [tuple(v.shape) for v in model.trainable_variables if is_hidden_matrix(v)]
-    return TrainStep(
-        step,
-        training_batches(run.train, run.plan, run.order_from(0)).element_spec,
-        model,
-        number_of_parameters(model),
-        orthogonalising_flops(hidden) if muon else None,
-    )
+    return TrainStep(step, signature, model, orthogonalising_flops(hidden) if muon else None)
 
 
 def one_of_many(step: Callable) -> Callable:
@@ -135,49 +141,13 @@ def lower(function: Callable, signature) -> tuple[bytes, list[Finding]]:
     return program, findings
 
 
-def lower_forward(
-    run: Run, model, section: Evaluation, validation: str, evaluation: dict[int, str]
-) -> list[Finding]:
-    """Write the steps without gradients, those of `evaluation` by the number of replicas.
-
-    `model` is the one that trains. Evaluation has one of its own, in float32 as `evaluate` does;
-    Keras' precision policy is float32 afterwards. Returns what was found.
-    """
-    print(f"{run.name}: tracing the steps of validation and evaluation", file=sys.stderr)
-    signature = validation_batches(run, run.validation_batch_size).element_spec
-    step = one_of_many(replica_validation_step(model))
-    findings = _write("validation", validation, step, signature)
-    tf_keras.mixed_precision.set_global_policy("float32")
-    answers = masked_answers(build_model(run.model_config, "standard", run.seed))
-    plan = evaluation_plan(run, section)
-    sizes = {"input_ids": plan.sequence_length, "attention_mask": plan.sequence_length}
-    sizes |= {"positions": plan.slots, "labels": plan.slots}
-    for replicas, rows in forward_rows(run, section, list(evaluation)).evaluation.items():
-        signature = {name: tf.TensorSpec((rows, size), tf.int32) for name, size in sizes.items()}
-        path = evaluation[replicas]
-        findings += _write("evaluation", path, lambda batch: answers(**batch), signature)
-    return findings
-
-
-def _write(name: str, path: str, step, signature) -> list[Finding]:
-    """Lower one step to `path`, an empty file if that fails; what was found."""
-    program, findings = lower(step, signature)
-    with replacing(path) as temporary:
-        temporary.write_bytes(program)
-    return [replace(f, message=f"{name}: {f.message}") for f in findings]
-
-
 def _untraceable(error: Exception) -> Finding:
-    import traceback
-
-    frames = traceback.extract_tb(error.__traceback__)
     words = [w for w in str(error).splitlines() if w.strip()]
-    branch = isinstance(error, (tf.errors.OperatorNotAllowedInGraphError, TypeError)) and (
-        "bool" in str(error)
-    )
-    rule = "static_control_flow" if branch else "lowers_to_xla"
+    branch = isinstance(error, (tf.errors.OperatorNotAllowedInGraphError, TypeError))
+    rule = "static_control_flow" if branch and "bool" in str(error) else "lowers_to_xla"
     message = f"the step cannot be traced: {type(error).__name__}: {words[-1].strip()[:400]}"
-    return Finding(rule, ERROR, message, source=source_line(frames))
+    source = source_line(traceback.extract_tb(error.__traceback__))
+    return Finding(rule, ERROR, message, source=source)
 
 
 def _refusal(error: Exception) -> Finding:
@@ -206,15 +176,12 @@ def lower_run(
     # A TPU has bfloat16 if the choice is left to the accelerator.
     precision = settings.accelerator.precision
     precision = "bfloat16" if precision == "auto" else precision
-    if settings.engine == "tensorflow":
-        # A CPU to trace on, with the precision that the TPU will have.
-        open_strategy(Accelerator(kind="cpu", precision=precision))
-    forward = validation_program, evaluation_programs or {}
-    for path in filter(None, [program, validation_program, *forward[1].values()]):
-        write_text(path, "")
-    findings: list[Finding] = []
+    paths: dict[str | int, str] = {TRAINING: program}
+    replicas = list(evaluation_programs or {})
+    if evaluation:
+        paths |= {VALIDATION: validation_program, **evaluation_programs}
     described: dict = {"engine": settings.engine, "precision": precision, "lowered": False}
-    model = None
+    model, programs, findings = None, {}, []
     try:
         manifests = {split: Manifest.read(path) for split, path in files.manifests.items()}
         run = run_of(settings, files, manifests, replicas=1)
@@ -224,38 +191,67 @@ def lower_run(
         model = json.loads(run.model_config.to_json_string())
         described |= run.step_sizes()
         if settings.engine == "jax":
-            described |= describe_training(run, precision, program) | {"lowered": True}
-            if evaluation:
-                describe_forward(run, precision, evaluation, *forward)
+            programs = described_steps(run, precision, evaluation, replicas)
+            described |= model_figures(run)
         else:
-            step = _lower(run, program, described, findings)
-            if evaluation and described["lowered"]:
-                findings += lower_forward(run, step.model, evaluation, *forward)
-        findings += tile_advice(
-            {
-                "pretraining.per_replica_batch_size": run.pretraining.per_replica_batch_size,
-                "shards.sequence_length": run.plan.sequence_length,
-            }
-        )
+            figures, programs, findings = _lowered_steps(run, precision, evaluation, replicas)
+            described |= figures
+        described["lowered"] = bool(programs[TRAINING])
+        sizes = {
+            "pretraining.per_replica_batch_size": run.pretraining.per_replica_batch_size,
+            "shards.sequence_length": run.plan.sequence_length,
+        }
+        findings += tile_advice(sizes)
         if evaluation and described["lowered"]:
-            described["forward_rows"] = forward_rows(run, evaluation, list(forward[1]))
+            described["forward_rows"] = forward_rows(run, evaluation, replicas)
+    for step, path in paths.items():
+        with replacing(path) as temporary:
+            temporary.write_bytes(programs.get(step, b""))
     return Lowering(settings.name, Step(**described), findings, model)
 
 
-def _lower(run: Run, program: str, described: dict, findings: list[Finding]):
-    """Lower TensorFlow's train step to `program`; adds fields of `Step` and what was found."""
+def _lowered_steps(
+    run: Run, precision: str, section: Evaluation | None, replicas: Sequence[int]
+) -> tuple[dict, Programs, list[Finding]]:
+    """Figures for `Step`, TensorFlow's programs, and what was found."""
     print(f"{run.name}: building the model and tracing its step", file=sys.stderr)
+    # A CPU to trace on, with the precision that the TPU will have.
+    open_strategy(Accelerator(kind="cpu", precision=precision))
     step = train_step_of(run)
-    content, found = lower(step.function, step.signature)
-    with replacing(program) as temporary:
-        temporary.write_bytes(content)
-    findings += found
-    described |= {
-        "lowered": bool(content),
-        "parameters": step.parameters,
-        "muon_flops": step.muon_flops,
-    }
-    return step
+    figures = {"parameters": number_of_parameters(step.model), "muon_flops": step.muon_flops}
+    content, findings = lower(step.function, step.signature)
+    programs: Programs = {TRAINING: content}
+    if section and content:
+        forward, found = lower_forward(run, step.model, section, replicas)
+        return figures, programs | forward, findings + found
+    return figures, programs, findings
+
+
+def lower_forward(
+    run: Run, model, section: Evaluation, replicas: Sequence[int]
+) -> tuple[Programs, list[Finding]]:
+    """The steps without gradients, those of the evaluation by the number of replicas.
+
+    `model` is the one that trains. Evaluation has one of its own, in float32 as `evaluate` does;
+    Keras' precision policy is float32 afterwards.
+    """
+    print(f"{run.name}: tracing the steps of validation and evaluation", file=sys.stderr)
+    signature = validation_batches(run, run.validation_batch_size).element_spec
+    lowered = {VALIDATION: lower(one_of_many(replica_validation_step(model)), signature)}
+    tf_keras.mixed_precision.set_global_policy("float32")
+    answers = masked_answers(build_model(run.model_config, "standard", run.seed))
+    plan = evaluation_plan(run, section)
+    sizes = {"input_ids": plan.sequence_length, "attention_mask": plan.sequence_length}
+    sizes |= {"positions": plan.slots, "labels": plan.slots}
+    for count, rows in forward_rows(run, section, replicas).evaluation.items():
+        signature = {name: tf.TensorSpec((rows, size), tf.int32) for name, size in sizes.items()}
+        lowered[count] = lower(lambda batch: answers(**batch), signature)
+    findings = [
+        replace(f, message=f"{step if step == VALIDATION else EVALUATION}: {f.message}")
+        for step, (_, found) in lowered.items()
+        for f in found
+    ]
+    return {step: content for step, (content, _) in lowered.items()}, findings
 
 
 def tile_advice(sizes: dict[str, int]) -> list[Finding]:

@@ -1,26 +1,28 @@
 """Preflight: compile a run's steps for real targets and say what would fail there.
 
-What it cannot see: nothing is executed, so numerics, the speed of a target's kernels, the input
-pipeline's speed and the network stay unseen.
+Nothing is executed, so numerics, the speed of a target's kernels and of the input pipeline, and
+the network stay unseen.
 """
 
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
 from mlm.accelerators.artefacts import (
     ERROR,
+    EVALUATION,
+    FINETUNING,
     LABEL,
+    TRAINING,
+    VALIDATION,
     WARNING,
     Batches,
     Finding,
     ForwardReport,
     Lowering,
-    Memory,
     PreflightVerdict,
     Step,
     Target,
@@ -28,16 +30,14 @@ from mlm.accelerators.artefacts import (
 )
 from mlm.accelerators.compiler import (
     COMPILED,
-    HOST_MEMORY,
     NO_MEMORY,
     Compilation,
     Program,
     compile_for,
     compiler_versions,
 )
-from mlm.accelerators.described_steps import FINETUNING
 from mlm.accelerators.roofline import estimate
-from mlm.accelerators.table import largest_in_words
+from mlm.accelerators.verdict_table import largest_in_words
 from mlm.config.accelerator import Preflight
 from mlm.config.chips import CHIPS, generation_of, hosts_of, replicas_of
 from mlm.config.finetune import Finetune
@@ -45,9 +45,8 @@ from mlm.config.pretraining import Pretraining
 from mlm.finetuning.tables import classes_of, read_examples
 from mlm.samples.manifests import Manifest
 
-#: Bytes of StableHLO from which compilations run one by one, and quickly if that is left
-#: open: a base model's (0.8 MB) takes 100 to 130 seconds and 3 to 6 GB of memory with full
-#: effort, a small one's (0.2 MB) seconds and less than 1 GB.
+#: Bytes of StableHLO from which a compilation is quick if that is left open: with full effort a
+#: base model's (0.8 MB) takes 100 to 130 seconds, a small one's (0.2 MB) a few.
 _LARGE_PROGRAM = 400_000
 #: Numbers in a model from which it is large as well: a description of its step is not.
 _LARGE_MODEL = 30_000_000
@@ -58,10 +57,10 @@ UNSEEN = (
 )
 #: The setting of each step's batch.
 _BATCH_KEYS = {
-    "training": "pretraining.per_replica_batch_size",
-    "validation": "pretraining.per_replica_batch_size",
-    "evaluation": "evaluation.batch_size",
-    "finetuning": "finetune.per_device_batch_size",
+    TRAINING: "pretraining.per_replica_batch_size",
+    VALIDATION: "pretraining.per_replica_batch_size",
+    EVALUATION: "evaluation.batch_size",
+    FINETUNING: "finetune.per_device_batch_size",
 }
 #: As `compile_for`.
 Compiler = Callable[..., list[Compilation]]
@@ -77,44 +76,33 @@ def preflight(
     *,
     state_directory: str,
     batches: Batches | None = None,
-    at_once: int = 1,
     compiler: Compiler = compile_for,
 ) -> PreflightVerdict:
     """Compile for every target, and judge.
 
     `programs` are the files of the steps "training" and "validation", `evaluation_programs` those
-    of the evaluation by the number of replicas. `at_once` compilations run side by side; their
-    number changes no byte. Without a program (the step could not be lowered) no target is compiled
-    for.
+    of the evaluation by the number of replicas. Without a program (the step could not be lowered)
+    no target is compiled for.
     """
     step, findings, targets = lowering.step, list(lowering.findings), []
-    size = Path(programs["training"]).stat().st_size
-    large = size > _LARGE_PROGRAM or (step.parameters or 0) > _LARGE_MODEL
-    quick = is_quick(section, large)
-    if size:
-        forward = {
-            name: _forward_programs(step, replicas_of(name), programs, evaluation_programs)
-            for name in section.targets
-        }
-        asked = {
-            name: [programs["training"], *(path for path, _ in others.values())]
-            for name, others in forward.items()
-        }
-        answers = compile_all(asked, quick, 1 if large else at_once, compiler)
-        for name, (found, *others) in answers.items():
-            target = describe(name, found, step)
-            target.largest_batch = batches and batches.targets[name]
-            if found.replicas:
-                findings += check_data(manifest, step, target, state_directory)
-            findings += judge(target, found, step)
-            if target.memory and manifest.num_samples >= target.global_batch_size:
-                samples, length = manifest.num_samples, manifest.sequence_length
-                updates = pretraining.updates(samples, length, target.global_batch_size)
-                add_times(target, found, updates)
-            for (kind, (_, count)), answer in zip(forward[name].items(), others, strict=True):
-                target.forward[kind], faults = judge_forward(target, kind, count, answer)
-                findings += faults
-            targets.append(target)
+    size = Path(programs[TRAINING]).stat().st_size
+    quick = is_quick(section, size > _LARGE_PROGRAM or (step.parameters or 0) > _LARGE_MODEL)
+    for name in section.targets if size else ():
+        forward = _forward_programs(step, replicas_of(name), programs, evaluation_programs)
+        asked = [programs[TRAINING], *(path for path, _ in forward.values())]
+        found, *others = _compiled(compiler, name, asked, quick)
+        target = describe(name, found, step)
+        target.largest_batch = batches and batches.targets[name]
+        if found.replicas:
+            findings += check_data(manifest, step, target, state_directory)
+        findings += judge(target, found, step)
+        if target.memory and manifest.num_samples >= target.global_batch_size:
+            samples, length = manifest.num_samples, manifest.sequence_length
+            add_times(target, pretraining.updates(samples, length, target.global_batch_size))
+        for (kind, (_, rows)), answer in zip(forward.items(), others, strict=True):
+            target.forward[kind], faults = judge_forward(target, kind, rows, answer)
+            findings += faults
+        targets.append(target)
     return _verdict(lowering.run, step, quick, section, findings, targets)
 
 
@@ -140,25 +128,24 @@ def preflight_finetuning(
         outputs=len(classes_of(passages, section.task)) or 1,
         examples=learned,
     )
+    program = {
+        "step": FINETUNING,
+        "config": pretraining.model_configuration,
+        "section": section.model_dump(),
+        "outputs": step.outputs,
+        "precision": precision,
+    }
     quick, findings, targets = is_quick(asked, large=True), [], []
-    if pretraining.model_configuration is None:
+    if program["config"] is None:
         message = "the model could not be built; the preflight of its pretraining says why"
         findings.append(Finding("settings", ERROR, message))
-    else:
-        program = {
-            "step": FINETUNING,
-            "config": pretraining.model_configuration,
-            "section": section.model_dump(),
-            "outputs": step.outputs,
-            "precision": precision,
-        }
-        answers = compile_all({key: [program] for key in asked.targets}, quick, 1, compiler)
-        for name, (found,) in answers.items():
-            target = describe(name, found, step)
-            findings += judge(target, found, step, FINETUNING)
-            if target.memory:
-                add_times(target, found, section.epochs * -(-learned // target.global_batch_size))
-            targets.append(target)
+    for name in asked.targets if program["config"] is not None else ():
+        (found,) = _compiled(compiler, name, [program], quick)
+        target = describe(name, found, step)
+        findings += judge(target, found, step, FINETUNING)
+        if target.memory:
+            add_times(target, section.epochs * -(-learned // target.global_batch_size))
+        targets.append(target)
     run = f"{pretraining.run}, a fold of fine-tuning"
     return _verdict(run, step, quick, asked, findings, targets)
 
@@ -170,8 +157,8 @@ def _forward_programs(
     if (rows := step.forward_rows) is None:
         return {}
     steps = {
-        "validation": (programs["validation"], rows.validation),
-        "evaluation": (evaluation_programs[replicas], rows.evaluation[replicas]),
+        VALIDATION: (programs[VALIDATION], rows.validation),
+        EVALUATION: (evaluation_programs[replicas], rows.evaluation[replicas]),
     }
     return {kind: given for kind, given in steps.items() if Path(given[0]).stat().st_size}
 
@@ -181,35 +168,18 @@ def is_quick(section: Preflight, large: bool) -> bool:
     return section.effort == "quick" or (section.effort == "auto" and large)
 
 
-def compile_all(
-    programs: dict[str, Sequence[Program]], quick: bool, at_once: int, compiler: Compiler
-) -> dict[str, list[Compilation]]:
-    """The compiler's answers for the programs of every target, reported as they come."""
-
-    def compiled(target: str) -> list[Compilation]:
-        begun = time.monotonic()
-        found = compiler(target, *programs[target], quick=quick)
-        print(
-            f"{target}: {', '.join(p.outcome for p in found)} after "
-            f"{time.monotonic() - begun:.0f} s, "
-            f"{sum(p.processor_seconds for p in found):.0f} s of a processor, "
-            f"{max(p.host_memory for p in found) / 2**30:.1f} GiB of this machine's memory",
-            file=sys.stderr,
-        )
-        return found
-
-    print(f"Compiling for {', '.join(programs)}", file=sys.stderr)
-    with ThreadPoolExecutor(at_once) as pool:
-        answers = dict(zip(programs, pool.map(compiled, programs), strict=True))
-    for target, found in answers.items():
-        # What found no room beside the others may find it alone.
-        if at_once > 1 and HOST_MEMORY in [p.outcome for p in found]:
-            answers[target] = compiled(target)
-    return answers
+def _compiled(
+    compiler: Compiler, target: str, programs: Sequence[Program], quick: bool
+) -> list[Compilation]:
+    begun = time.monotonic()
+    found = compiler(target, *programs, quick=quick)
+    outcomes = ", ".join(each.outcome for each in found)
+    print(f"{target}: {outcomes} after {time.monotonic() - begun:.0f} s", file=sys.stderr)
+    return found
 
 
 def describe(name: str, found: Compilation, step: Step) -> Target:
-    """A target as the compiler describes it."""
+    """A target as the compiler describes it, with what it counts of the step."""
     target = Target(
         target=name,
         outcome=found.outcome,
@@ -217,21 +187,31 @@ def describe(name: str, found: Compilation, step: Step) -> Target:
         replicas=found.replicas,
         chips=found.chips,
         hosts=hosts_of(name, found.hosts) if found.hosts else 0,
+        memory=found.memory,
         collectives=found.collectives,
     )
+    accumulated = step.gradient_accumulation_steps or 1
     if found.replicas:
-        accumulated = step.gradient_accumulation_steps or 1
         target.global_batch_size = step.per_replica_batch_size * found.replicas * accumulated
         hbm = CHIPS[generation_of(name)].hbm_bytes
         target.hbm_per_replica = hbm * found.chips // found.replicas
+    if found.memory:
+        # The compiler counts a loop's body once. What is outside of it, the update of the weights,
+        # is counted as often here, except for Muon's products: less than 0.1 % of the FLOPs, some
+        # of the bytes.
+        once = step.muon_flops or 0
+        target.flops_per_step = (found.flops - once) * accumulated + once
+        if once:
+            target.muon_share = once / target.flops_per_step
+        target.bytes_accessed = found.bytes_accessed * accumulated
     return target
 
 
 def check_data(
     manifest: Manifest, step: Step, target: Target, state_directory: str
 ) -> list[Finding]:
-    """What the train split lacks for the replicas and hosts of `target`, which write their state to
-    `state_directory`."""
+    """What the engine and the train split lack for the replicas and hosts of `target`, which write
+    their state to `state_directory`."""
     found = []
 
     def find(rule: str, message: str, severity: str = ERROR) -> None:
@@ -250,12 +230,11 @@ def check_data(
                 else "Not even a batch of 1 is filled: take a smaller slice, or accumulate less"
             ),
         )
-    # TensorFlow gives each worker shards of its own.
-    if step.engine != "jax" and len(manifest.shards) < target.hosts:
+    if target.hosts > 1 and step.engine != "jax":
         find(
-            "shards_for_workers",
-            f"the train split has {len(manifest.shards)} shards for {target.hosts} input workers "
-            f"(hosts); raise shards.count.train to {target.hosts} or more",
+            "engine_for_hosts",
+            f"the target has {target.hosts} hosts, and only JAX trains on several: set "
+            "pretraining.engine: jax, or take a target of one host",
         )
     local = any(not shard.path.startswith("gs://") for shard in manifest.shards)
     if target.hosts > 1 and (local or not state_directory.startswith("gs://")):
@@ -268,21 +247,11 @@ def check_data(
     return found
 
 
-def judge(target: Target, found: Compilation, step: Step, kind: str = "training") -> list[Finding]:
-    """Whether the step compiles and fits; its memory and FLOPs are added to `target`."""
+def judge(target: Target, found: Compilation, step: Step, kind: str = TRAINING) -> list[Finding]:
+    """Whether the step compiles and fits `target`, which is told so."""
     target.fits, message = _fits(target, found)
     if target.fits is None:
         return [Finding("compiles", ERROR, message, target=target.target)]
-    if found.outcome == COMPILED:
-        target.memory = Memory(**{f.name: getattr(found, f.name) for f in fields(Memory)})
-        # The compiler counts a loop's body once. What is outside of it, the update of the weights,
-        # is counted as often here, except for Muon's products: less than 0.1 % of the FLOPs, some
-        # of the bytes.
-        accumulated, once = step.gradient_accumulation_steps or 1, step.muon_flops or 0
-        target.flops_per_step = (found.flops - once) * accumulated + once
-        if once:
-            target.muon_share = once / target.flops_per_step
-        target.bytes_accessed = found.bytes_accessed * accumulated
     if target.fits:
         return []
     advice = f"{_BATCH_KEYS[kind]} is {step.per_replica_batch_size}"
@@ -290,7 +259,7 @@ def judge(target: Target, found: Compilation, step: Step, kind: str = "training"
         advice += f"; the largest that fits: {largest}"
     else:
         advice += ": lower it" + ("" if step.precision == "bfloat16" else ", or use bfloat16")
-        if kind == "training":
+        if kind == TRAINING:
             advice += "; preflight.find_batch: true finds the largest that fits"
     return [Finding("fits", ERROR, f"{message.rstrip('.')}. {advice}", target=target.target)]
 
@@ -300,8 +269,8 @@ def _fits(target: Target, found: Compilation) -> tuple[bool | None, str]:
 
     The compiler refuses what its own limit cannot hold; the datasheet is the second opinion.
     """
-    needed, hbm = found.peak + found.code, target.hbm_per_replica
-    if found.outcome == COMPILED and hbm is not None and needed > hbm:
+    hbm = target.hbm_per_replica
+    if hbm and found.memory and (needed := found.memory.peak + found.memory.code) > hbm:
         return False, f"one replica needs {needed} bytes and has {hbm}"
     return {COMPILED: True, NO_MEMORY: False}.get(found.outcome), found.message
 
@@ -317,20 +286,21 @@ def judge_forward(
         findings.append(Finding("fits", ERROR, text, target=target.target))
     elif fits is None:
         findings.append(Finding("compiles", ERROR, text, target=target.target))
-    return ForwardReport(rows, found.outcome, message, fits, found.peak), findings
+    peak = found.memory.peak if found.memory else 0
+    return ForwardReport(rows, found.outcome, message, fits, peak), findings
 
 
-def add_times(target: Target, found: Compilation, updates: int) -> None:
+def add_times(target: Target, updates: int) -> None:
     """Add the FLOPs and the estimated times of a run of so many `updates` to `target`."""
-    target.flops_per_run = target.flops_per_step * found.replicas * updates
+    target.flops_per_run = target.flops_per_step * target.replicas * updates
     target.estimate = estimate(
         CHIPS[generation_of(target.target)],
         flops=target.flops_per_step,
         bytes_accessed=target.bytes_accessed,
-        replicas=found.replicas,
-        chips=found.chips,
+        replicas=target.replicas,
+        chips=target.chips,
         steps=updates,
-        collectives=found.collectives,
+        collectives=target.collectives,
     )
 
 

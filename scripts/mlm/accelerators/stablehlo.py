@@ -1,38 +1,10 @@
 """Compile a module that TensorFlow lowered: the only place that touches private JAX.
 
-JAX's public interface compiles functions traced by JAX; a module that TensorFlow lowered has
-to go through the private parts named in `PRIVATE_INTERFACE`. They are pinned with jax and
-libtpu in envs/requirements-preflight.txt, and a test says at once when an update moves them.
+JAX's public interface compiles functions traced by JAX alone. The private parts used here are
+pinned with jax and libtpu in envs/requirements-preflight.txt.
 """
 
-import importlib
 from pathlib import Path
-
-PRIVATE_INTERFACE = (
-    ("jax.experimental.topologies", "get_topology_desc"),
-    ("jax._src.interpreters.mlir", "make_ir_context"),
-    ("jaxlib.mlir.ir", "Module"),
-    ("jaxlib.mlir.ir", "DenseElementsAttr"),
-    ("jaxlib.xla_client", "CompileOptions"),
-    ("jaxlib.xla_client", "DeviceAssignment"),
-    ("jaxlib.xla_client", "DeviceList"),
-)
-
-
-def missing_private_interface() -> list[str]:
-    """The parts of `PRIVATE_INTERFACE` that the installed JAX no longer has.
-
-    Raises ImportError if a module is there and cannot be loaded.
-    """
-    missing = []
-    for module, attribute in PRIVATE_INTERFACE:
-        try:
-            found = hasattr(importlib.import_module(module), attribute)
-        except ModuleNotFoundError:
-            found = False
-        if not found:
-            missing.append(f"{module}.{attribute}")
-    return missing
 
 
 def compile_stablehlo(devices, program: str | Path, quick: bool):

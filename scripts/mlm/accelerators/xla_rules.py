@@ -5,14 +5,13 @@ shapes, sizes and control flow are known before the first step, and all of it ru
 device. Each finding names the operation and the line that made it.
 """
 
-import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
 from mlm.accelerators.artefacts import ERROR, Finding
 from mlm.foundations.framework import tf
 
+_ROOT = Path(__file__).resolve().parents[3]
 _BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase", "Switch", "RefSwitch")
 _LOOPS = ("While", "StatelessWhile")
 #: Operations whose result has as many elements as the data says.
@@ -36,9 +35,19 @@ def check_graph(function) -> list[Finding]:
 
     A rule that one line breaks many times is reported once for each operation and line.
     """
-    found = [*_input_shapes(function)]
+    found = [
+        Finding(
+            "static_shapes",
+            ERROR,
+            f"the input {tensor.name or ''} has shape {tuple(tensor.shape)}; XLA compiles for "
+            "fixed sizes. Batch with drop_remainder=True and set every size",
+        )
+        for tensor in tf.nest.flatten(function.structured_input_signature)
+        if isinstance(tensor, tf.TensorSpec) and not tensor.shape.is_fully_defined()
+    ]
     for op in operations(function.graph):
-        found += _check(op)
+        source = source_line(op.traceback)
+        found += [Finding(rule, ERROR, said, op.type, source) for rule, said in _broken(op)]
     return list(dict.fromkeys(found))
 
 
@@ -46,82 +55,49 @@ def operations(graph, seen: frozenset[str] = frozenset()) -> Iterator:
     """The operations of a graph and of the functions that they call, depth first."""
     for op in graph.get_operations():
         yield op
-        for name in _called(op):
-            inner = _graph_of(graph, name)
-            if inner is not None and name not in seen:
-                yield from operations(inner, seen | {name})
-
-
-def _called(op) -> list[str]:
-    names = []
-    for attribute in op.node_def.attr.values():
-        if attribute.HasField("func"):
-            names.append(attribute.func.name)
-        names += [f.name for f in attribute.list.func]
-    return names
+        for value in op.node_def.attr.values():
+            for name in (value.func.name, *(f.name for f in value.list.func)):
+                inner = _graph_of(graph, name)
+                if inner is not None and name not in seen:
+                    yield from operations(inner, seen | {name})
 
 
 def _graph_of(graph, name: str):
     """The graph of the function `name` that `graph` knows, or None."""
     while graph is not None:
-        function = graph._functions.get(name) if hasattr(graph, "_functions") else None
-        if function is not None:
+        if (function := graph._functions.get(name)) is not None:
             return getattr(function, "graph", None)
         graph = getattr(graph, "outer_graph", None)
     return None
 
 
-def _input_shapes(function) -> Iterator[Finding]:
-    for tensor in tf.nest.flatten(function.structured_input_signature):
-        if isinstance(tensor, tf.TensorSpec) and not tensor.shape.is_fully_defined():
-            yield Finding(
-                "static_shapes",
-                ERROR,
-                f"the input {tensor.name or ''} has shape {tuple(tensor.shape)}; XLA compiles for "
-                "fixed sizes. Batch with drop_remainder=True and set every size",
-            )
-
-
-def _check(op) -> Iterator[Finding]:
+def _broken(op) -> Iterator[tuple[str, str]]:
+    """The rules that an operation breaks, with what is wrong and what to do."""
     kind = op.type
+    unknown = [t.shape for t in op.outputs if not _known(t)]
+    known_inputs = all(_known(t) for t in op.inputs)
     if kind in _BRANCHES:
-        yield _finding(
-            "static_control_flow", op, "a branch depends on a tensor; compute both and use tf.where"
-        )
+        yield "static_control_flow", "a branch depends on a tensor; compute both and use tf.where"
     elif kind in _LOOPS and not _counted(op):
-        yield _finding(
-            "static_control_flow", op, "a loop runs until the data says so; give it a fixed count"
-        )
+        yield "static_control_flow", "a loop runs until the data says so; give it a fixed count"
     if kind in _SHAPED_BY_DATA:
-        yield _finding(
-            "static_shapes",
-            op,
-            "the size of the result depends on the data; keep the size and use weights of 0",
-        )
-    elif (
-        kind != "Placeholder"
-        and any(not _known(t) for t in op.outputs)
-        and all(_known(t) for t in op.inputs)
-    ):
-        # Only where the unknown begins (an input has a finding of its own): what follows from
-        # it is the same fault.
-        shape = next(t.shape for t in op.outputs if not _known(t))
-        yield _finding("static_shapes", op, f"the result has the unknown shape {shape}")
-    if kind.startswith(_GATHERS) and any(not _known(t) for t in [*op.inputs, *op.outputs]):
-        yield _finding("known_gather_sizes", op, "sizes are not known before the step runs")
+        said = "the size of the result depends on the data; keep the size and use weights of 0"
+        yield "static_shapes", said
+    elif kind != "Placeholder" and unknown and known_inputs:
+        # Only where the unknown begins: what follows from it is the same fault.
+        yield "static_shapes", f"the result has the unknown shape {unknown[0]}"
+    if kind.startswith(_GATHERS) and (unknown or not known_inputs):
+        yield "known_gather_sizes", "sizes are not known before the step runs"
     if any(t.dtype.base_dtype in _DOUBLE for t in op.outputs):
-        yield _finding(
-            "no_float64", op, "TPUs have no float64 (it is emulated, slowly); use tf.float32"
-        )
+        yield "no_float64", "TPUs have no float64 (it is emulated, slowly); use tf.float32"
     if _on_host(op):
-        yield _finding("no_host_ops", op, "runs on the host, which a TPU step cannot wait for")
+        yield "no_host_ops", "runs on the host, which a TPU step cannot wait for"
 
 
 def _known(tensor) -> bool:
     """Whether the shape is known, as far as the tensor has one that matters to XLA."""
-    if tensor.dtype.base_dtype in (tf.resource, tf.variant, tf.string):
-        return True
-    return tensor.shape.is_fully_defined()
+    without = tensor.dtype.base_dtype in (tf.resource, tf.variant, tf.string)
+    return without or tensor.shape.is_fully_defined()
 
 
 def _on_host(op) -> bool:
@@ -136,61 +112,20 @@ def _on_host(op) -> bool:
 
 
 def _counted(loop) -> bool:
-    """Whether a While counts: its condition looks at whole numbers alone, begun as constants."""
+    """Whether a While counts: its condition computes with whole numbers alone."""
     condition = _graph_of(loop.graph, loop.get_attr("cond").name)
-    if condition is None:
-        return False
-    places = {id(t): i for i, t in enumerate(condition.inputs)}
-    looked_at = {places[id(t)] for t in _ancestors(condition.outputs[0]) if id(t) in places}
-    begun = [loop.inputs[place] for place in looked_at]
-    return all(t.dtype.is_integer and _constant(t) for t in begun)
-
-
-def _ancestors(tensor) -> Iterator:
-    """The tensor and all that it is computed from, in its own graph."""
-    waiting, seen = [tensor], set()
-    while waiting:
-        tensor = waiting.pop()
-        if id(tensor) not in seen:
-            seen.add(id(tensor))
-            yield tensor
-            waiting += list(tensor.op.inputs)
-
-
-def _constant(tensor) -> bool:
-    """Whether it is computed from constants alone."""
-    ops = [t.op for t in _ancestors(tensor)]
-    return not any(op.type == "Placeholder" or op.op_def.is_stateful for op in ops)
-
-
-def _finding(rule: str, op, message: str) -> Finding:
-    return Finding(rule, ERROR, message, op=op.type, source=source_line(op.traceback))
-
-
-_LIBRARIES = tuple(
-    {str(Path(sysconfig.get_path(k)).resolve()) for k in ("stdlib", "purelib", "platlib")}
-)
+    ops = [op for op in condition.get_operations() if op.type != "Placeholder"]
+    looked_at = [t for op in ops if op.type != "Identity" for t in op.inputs]
+    return all(t.dtype.is_integer or t.dtype.is_bool for t in looked_at)
 
 
 def source_line(traceback) -> str:
-    """ "file:line, in function" of the innermost line outside the installed packages.
+    """ "file:line, in function" of the innermost line of this code, "" where none is known.
 
-    A gradient is made by the line that asked for it. Empty where no line is known.
+    A gradient is made by the line that asked for it.
     """
     for frame in reversed(list(traceback or [])):
-        name = str(frame.filename)
-        if name.startswith("<") or "__autograph_generated_file" in name:
-            continue
-        path = Path(name)
-        path = (path if path.is_absolute() else Path("/") / path).resolve()
-        if not str(path).startswith(_LIBRARIES):
-            return f"{_shown(path)}:{frame.lineno}, in {frame.name}"
+        path = Path("/", frame.filename)
+        if path.is_relative_to(_ROOT) and "site-packages" not in path.parts:
+            return f"{path.relative_to(_ROOT)}:{frame.lineno}, in {frame.name}"
     return ""
-
-
-def _shown(path: Path) -> str:
-    """A path that is the same on every machine: below the code's root, else the bare name."""
-    for root in (Path(__file__).parents[3], *map(Path, sys.path[:1])):
-        if root.resolve() in path.parents:
-            return str(path.relative_to(root.resolve()))
-    return path.name

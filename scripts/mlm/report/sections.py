@@ -7,7 +7,7 @@ function, an entry in SECTIONS, a template, and a word in `mlm.config.report`.
 
 from collections.abc import Callable
 
-from mlm.accelerators.table import HEADINGS, muon_in_words, row
+from mlm.accelerators.verdict_table import HEADINGS, muon_in_words, row
 from mlm.corpus.artefacts import MixSource, TakenByRule
 from mlm.evaluation.verdicts import on_overlap
 from mlm.foundations.atomic import canonical_json

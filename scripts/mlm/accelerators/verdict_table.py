@@ -1,4 +1,4 @@
-"""Preflight's answer for the terminal: a table of targets, and what is wrong in words."""
+"""The verdicts of preflights for the terminal: a table of targets, and what is wrong in words."""
 
 from mlm.accelerators.artefacts import ADVICE, ForwardReport, PreflightVerdict, Target, failed
 from mlm.foundations.atomic import write_text
@@ -6,41 +6,28 @@ from mlm.foundations.errors import MlmError, listed
 
 #: Of the columns of `row`; those of validation and evaluation are their peaks.
 HEADINGS = (
-    "target",
-    "verdict",
-    "replicas",
-    "peak HBM",
-    "validation",
-    "evaluation",
-    "HBM",
-    "largest batch",
-    "FLOPs/step",
-    "collectives/step",
-    "time of the run",
+    *("target", "verdict", "replicas", "peak HBM", "validation", "evaluation", "HBM"),
+    *("largest batch", "FLOPs/step", "collectives/step", "time of the run"),
 )
 
 
-def shown_bytes(number: int | None) -> str:
-    """A size in GiB or MiB."""
+def _size(number: int | None) -> str:
     if number is None:
         return "?"
     return f"{number / 2**30:.2f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
 
 
-def shown_seconds(seconds: float) -> str:
-    """A span in the unit that suits it."""
+def _span(seconds: float) -> str:
     for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
-    if seconds >= 0.1:
-        return f"{seconds:.1f} s"
-    return f"{seconds * 1000:.2g} ms"
+    return f"{seconds:.1f} s" if seconds >= 0.1 else f"{seconds * 1000:.2g} ms"
 
 
 def table(report: PreflightVerdict) -> str:
     """All targets of one preflight.json, and its findings, as text."""
     rows = [HEADINGS, *(row(t) for t in report.targets)]
-    widths = [max(len(r[i]) for r in rows) for i in range(len(HEADINGS))]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         f"Preflight of {report.run} ({report.label}; {report.effort} compilation)",
         *("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows),
@@ -70,15 +57,15 @@ def row(target: Target) -> tuple[str, ...]:
     verdict = {True: "fits", False: "does not fit", None: target.outcome.replace("_", " ")}
     time = collectives = "?"
     if target.estimate:
-        time = " to ".join(map(shown_seconds, target.estimate.run_seconds))
-        collectives = shown_seconds(target.estimate.collective_seconds)
+        time = " to ".join(map(_span, target.estimate.run_seconds))
+        collectives = _span(target.estimate.collective_seconds)
     return (
         target.target,
         verdict[target.fits],
         str(target.replicas or "?"),
-        shown_bytes(target.memory and target.memory.peak),
+        _size(target.memory and target.memory.peak),
         *(_forward(target.forward.get(name)) for name in ("validation", "evaluation")),
-        shown_bytes(target.hbm_per_replica),
+        _size(target.hbm_per_replica),
         largest_in_words(target) or "-",
         f"{target.flops_per_step:.3g}" if target.flops_per_step else "?",
         collectives,
@@ -95,14 +82,13 @@ def largest_in_words(target: Target) -> str:
 def _forward(said: ForwardReport | None) -> str:
     if said is None:
         return "-"
-    return shown_bytes(said.peak) if said.fits else "does not fit"
+    return _size(said.peak) if said.fits else "does not fit"
 
 
 def show_and_require(reports: list[str], passed: str) -> None:
-    """Print every preflight.json of `reports` as a table, and write it to `passed`.
+    """Print every preflight.json of `reports` as a table, and write the tables to `passed`.
 
-    Raises MlmError with every reason if one did not pass; nothing is written then, so that
-    the next call says so again.
+    If one did not pass, nothing is written and MlmError has every reason.
     """
     found = [PreflightVerdict.read(path) for path in reports]
     text = "\n\n".join(map(table, found)) + "\n"
