@@ -16,8 +16,8 @@ such changes and appends a row a training to docs/learning/runs.csv, with the pr
 that the whole of it took; the settings in the row name the recipe also where it is the default.
 `differences` compares such rows with those of the first list, seed by seed. `collect` takes the
 curves of runs that the workflow trained. `train` and `collect` leave docs/learning/<name>.csv, a
-row for each validation of each seed. `draw` makes docs/learning.svg from such files, beside the
-baselines' test losses in docs/learning/default.json.
+row for each validation of each seed. `draw` makes docs/learning.svg, or --figure, from such files,
+beside the baselines' test losses in docs/learning/default.json.
 """
 
 import argparse
@@ -40,7 +40,6 @@ from mlm.config.resolution import resolve  # noqa: E402
 
 RECORDS = BASE / "docs" / "learning"
 EVALUATION = RECORDS / "default.json"
-FIGURE = BASE / "docs" / "learning.svg"
 LABELS = {
     "unigram": "unigram",
     "bigram": "bigram, all neighbours",
@@ -240,8 +239,11 @@ def draw(options) -> None:
             first = seed == min((row["seed"] for row in rows), key=int)
             axes.plot(
                 *zip(*points, strict=True),
-                f"C{number}.-",
-                lw=1,
+                color=f"C{number}",
+                marker=("o", "s", "^", "D")[number % 4] if len(points) < 30 else None,
+                ms=3,
+                ls=("-", "--", "-.", (0, (1, 1)))[number % 4],
+                lw=1.2,
                 label=(label or name) if first else None,
             )
     found = json.loads(EVALUATION.read_text())["baselines"]
@@ -265,8 +267,8 @@ def draw(options) -> None:
     axes.grid(alpha=0.3)
     axes.legend(loc="center right", bbox_to_anchor=(1, 0.55), fontsize="small")
     figure.tight_layout()
-    figure.savefig(FIGURE, metadata={"Date": None})
-    print(FIGURE.relative_to(BASE))
+    figure.savefig(BASE / options.figure, metadata={"Date": None})
+    print(options.figure)
 
 
 def main() -> None:
@@ -288,8 +290,9 @@ def main() -> None:
     collecting.add_argument("name")
     collecting.add_argument("runs", nargs="+", metavar="results/runs/RUN")
     collecting.set_defaults(call=collect)
-    drawing = commands.add_parser("draw", help="make docs/learning.svg")
+    drawing = commands.add_parser("draw", help="plot curves")
     drawing.add_argument("names", nargs="+", metavar="NAME[=LABEL]")
+    drawing.add_argument("--figure", default="docs/learning.svg")
     drawing.set_defaults(call=draw)
     options = parser.parse_args()
     options.call(options)

@@ -3,16 +3,38 @@ import atexit
 import os
 import re
 import sys
-from contextlib import contextmanager
+import tarfile
+import tempfile
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+
+
+def unpacked(file):
+    """The repository of `file`, which github(…) names, as a directory: Snakemake reads single files
+    from its clone, and the library is many."""
+    repository = file.hosted_repo.repo
+    commit = repository.git.rev_parse(f"{file.ref}^{{commit}}")
+    place = file.cache_path / "checkouts" / commit
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as partial:
+            repository.git.archive(commit, output=f"{partial}/archive.tar")
+            with tarfile.open(f"{partial}/archive.tar") as archive:
+                archive.extractall(f"{partial}/files", filter="data")
+            # Another process may have been faster.
+            with suppress(OSError):
+                os.rename(f"{partial}/files", place)
+    return place
+
+
 # Of this file, and not of the workflow that may use this one as a module.
-BASE = Path(str(workflow.current_basedir)).parent
+HERE = workflow.current_basedir
+BASE = Path(str(HERE)).parent if HERE.is_local else unpacked(HERE)
 if str(BASE / "scripts") not in sys.path:
     sys.path.insert(0, str(BASE / "scripts"))
-
 from mlm.config.evaluation import Evaluation
 from mlm.config.fields import SPLITS
 from mlm.config.memory import (
@@ -28,7 +50,9 @@ from mlm.corpus.shares import file_name, overlapping
 from mlm.foundations.code_digests import job_digests
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.environment import (
+    check_encoding,
     check_environment,
+    child_environment,
     check_place,
     refuse_future_dates,
     say_if_full,
@@ -57,9 +81,12 @@ def errors_in_words():
         raise WorkflowError(words)
 
 
+if not HERE.is_local:
+    # Snakemake fetches the scripts of jobs one by one.
+    os.environ.update(child_environment(BASE / "scripts" / "jobs"))
 with errors_in_words():
+    check_encoding()
     check_place(Path.cwd())
-    check_environment(BASE / "envs" / "requirements.txt")
     storage_settings = workflow.storage_settings
     if workflow.is_main_process and storage_settings.default_storage_provider == "gcs":
         check_bucket(storage_settings.default_storage_prefix)
@@ -286,6 +313,8 @@ def check_before_work(jobs):
     made = {str(file) for job in jobs for file in job.output}
     here = workflow.local_exec and not workflow.deployment_settings.deployment_method
     with errors_in_words():
+        if here:
+            check_environment()
         refuse_future_dates(inputs - made)
         if "lower_train_step" in names and here:
             require_compiler()

@@ -74,7 +74,7 @@ rule check:
 
 # All log, are timed, name their environment and depend on their code alike; `check` has no result.
 for own in workflow.rules:
-    if own.norun or own.log or Path(own.snakefile).parent != BASE / "rules":
+    if own.norun or own.log or own.basedir != HERE:
         continue
     names = re.findall(r"\{([a-z]+)", str(own.output[0])) if own.output else []
     place = f"{own.name}/{'-'.join(f'{{{name}}}' for name in dict.fromkeys(names)) or own.name}"

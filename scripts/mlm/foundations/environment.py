@@ -78,7 +78,7 @@ def check_encoding() -> None:
         )
 
 
-def check_environment(requirements: Path) -> None:
+def check_environment(requirements: Path = ENVIRONMENTS / "requirements.txt") -> None:
     """Raise MlmError if Python or its encoding does not suit, or a package or its version."""
     check_encoding()
     if wrong := unsuitable(sys.version_info):
@@ -97,7 +97,8 @@ def check_environment(requirements: Path) -> None:
     if problems:
         raise MlmError(
             f"This environment ({sys.prefix}) cannot run the workflow:\n{listed(problems)}\n"
-            f"Install what is pinned: {install_command(requirements.name)}"
+            f"Install what is pinned: {install_command(requirements.name)}\nOr let Snakemake make an "
+            "environment for the jobs: add --sdm conda to the same command"
         )
 
 
@@ -168,8 +169,8 @@ def package_versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     return {p: v for p in packages if (v := installed_version(p)) is not None}
 
 
-def child_environment() -> dict[str, str]:
-    """The environment for a process of the library's own (`python -m mlm.…`): this one's, with the
-    library before what PYTHONPATH names already."""
-    places = [str(_LIBRARY), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(places)}
+def child_environment(*places: Path) -> dict[str, str]:
+    """This environment for a process of the library's own (`python -m mlm.…`), with the library and
+    `places` before what PYTHONPATH names already."""
+    names = [*map(str, (_LIBRARY, *places)), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(names)}

@@ -14,7 +14,6 @@ from mlm.foundations.errors import MlmError, listed
 from mlm.foundations.progress_line import Progress
 from mlm.samples.manifests import Manifest, ShardEntry, totals
 from mlm.samples.object_storage import list_files, local_copy
-from mlm.samples.verification import SampleSchema, Scan, scan_shard
 
 _NAME = re.compile(r"(?:.*/)?([^/]+)-(\d+)-(\d+)\.tfrecord")
 
@@ -57,7 +56,7 @@ def find_shards(place: str, split: str) -> list[PrebuiltShard]:
     return shards
 
 
-def prebuilt_manifest(split: str, place: str, schema: SampleSchema) -> Manifest:
+def prebuilt_manifest(split: str, place: str, schema) -> Manifest:
     """The manifest of the shards in `place`, each record of which was checked. Raises MlmError,
     naming every record that is not what `schema`, or its shard's name, says."""
     shards = find_shards(place, split)
@@ -91,7 +90,10 @@ def prebuilt_manifest(split: str, place: str, schema: SampleSchema) -> Manifest:
     )
 
 
-def _described(shard: PrebuiltShard, schema: SampleSchema) -> tuple[ShardEntry, list[str]]:
+def _described(shard: PrebuiltShard, schema) -> tuple[ShardEntry, list[str]]:
+    # Here, since the plan finds shards with Snakemake's packages alone.
+    from mlm.samples.verification import Scan, scan_shard
+
     with local_copy(shard.path) as file:
         with file.open("rb") as stream:
             compressed = stream.read(2) == b"\x1f\x8b"

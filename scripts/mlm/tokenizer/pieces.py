@@ -1,8 +1,10 @@
 """What a tokenizer's pieces look like: where words start, and how a piece reads."""
 
 import json
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 #: Stands for the space before a word in sentencepiece's vocabularies.
 METASPACE = "▁"
@@ -10,12 +12,15 @@ METASPACE = "▁"
 BYTE_SPACE = "Ġ"
 
 
-def word_starts(tokenizer_json: dict) -> np.ndarray:
+def word_starts(tokenizer_json: dict) -> "np.ndarray":
     """Whether a word starts with each id, bool [vocabulary]; False for added special tokens.
 
     By the tokenizer's own mark: ▁ (Metaspace), Ġ (byte-level), or no continuation prefix
     (WordPiece). Without a mark, every piece counts.
     """
+    # Here, since the plan imports this module with Snakemake's packages alone.
+    import numpy as np
+
     pieces = _pieces(tokenizer_json)
     model = tokenizer_json["model"]
     special = {t["content"] for t in tokenizer_json.get("added_tokens", ()) if t.get("special")}
