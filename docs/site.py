@@ -1,6 +1,5 @@
-"""What the site (mkdocs.yml) needs beside the pages: sections of the README, and links that leave docs/."""
+"""Sections of the README on pages of the site (mkdocs.yml), and links that leave docs/."""
 
-import posixpath
 import re
 from pathlib import Path
 
@@ -9,13 +8,6 @@ _README = Path(__file__).parents[1] / "README.md"
 _WANTED = re.compile(r"<!-- README: (.+) -->")
 #: A link to a file outside of docs/, as it works in a checkout.
 _OUTSIDE = re.compile(r"\[([^]]+)\]\(\.\./([^)#\s]+)(?:#([^)\s]+))?\)")
-#: Pages of the site that show a section of the README.
-_SECTIONS = {
-    "quick-start": "install.md",
-    "targets": "install.md",
-    "runs-and-presets": "install.md",
-    "hardware": "install.md",
-}
 
 
 def _section(title: str) -> str:
@@ -25,9 +17,8 @@ def _section(title: str) -> str:
     if len(starts) != 1:
         raise ValueError(f"README.md has {len(starts)} sections {title!r}; one is expected")
     level = len(lines[starts[0]].split()[0])
-    after = range(starts[0] + 1, len(lines))
     fenced, end = False, len(lines)
-    for i in after:
+    for i in range(starts[0] + 1, len(lines)):
         fenced ^= lines[i].startswith("```")
         if not fenced and re.match(rf"#{{1,{level}}} ", lines[i]):
             end = i
@@ -39,14 +30,14 @@ def _section(title: str) -> str:
 
 
 def on_page_markdown(markdown: str, page, **_) -> str:
-    """MkDocs' hook: `markdown` with what is wanted of the README, and without links to the outside."""
+    """`markdown` with the wanted sections, and without links to files that the site lacks."""
     markdown = _WANTED.sub(lambda wanted: _section(wanted[1]), markdown)
 
     def inside(link: re.Match) -> str:
         text, file, anchor = link.groups()
         if file == "README.md":
-            place = _SECTIONS.get(anchor, "install.md")
-            return f"[{text}]({posixpath.relpath(place, posixpath.dirname(page.file.src_uri) or '.')}{f'#{anchor}' if anchor else ''})"
+            above = "../" * page.file.src_uri.count("/")
+            return f"[{text}]({above}install.md{f'#{anchor}' if anchor else ''})"
         return text if text.startswith("`") else f"`{file}`"
 
     return _OUTSIDE.sub(inside, markdown)

@@ -11,7 +11,6 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 
-
 def unpacked(file):
     """The repository of `file`, which github(…) names, as a directory: Snakemake reads single files
     from its clone, and the library is many."""

@@ -97,8 +97,8 @@ def check_environment(requirements: Path = ENVIRONMENTS / "requirements.txt") ->
     if problems:
         raise MlmError(
             f"This environment ({sys.prefix}) cannot run the workflow:\n{listed(problems)}\n"
-            f"Install what is pinned: {install_command(requirements.name)}\nOr let Snakemake make an "
-            "environment for the jobs: add --sdm conda to the same command"
+            f"Install what is pinned: {install_command(requirements.name)}\n"
+            "Or let Snakemake make an environment for the jobs: add --sdm conda to the same command"
         )
 
 
