@@ -22,6 +22,7 @@ include: "rules/finetune.smk"
 include: "rules/report.smk"
 include: "rules/publish.smk"
 include: "rules/results.smk"
+include: "rules/result_checks.smk"
 
 
 rule all:

@@ -1,14 +1,5 @@
-# Every result that the configuration asks for, and a look at those that are there.
-# Included last: it names what the other files make.
-from snakemake.io import regex_from_filepattern
-
-from mlm.foundations.result_checks import (
-    Found,
-    date_in_order,
-    forget_removed,
-    look_over,
-    params_by_output,
-)
+# Every result that the configuration asks for, target `check`, and what all rules have alike.
+# Included when all rules are there: it names what the other files make.
 
 RESULTS = [
     *[file for split in SPLITS for file in (*corpus_files(split), f"results/corpus/{split}.json")],
@@ -30,32 +21,6 @@ RESULTS = [
     "results/report.html",
     "results/report.json",
     *[f"results/figures/{name}.svg" for name in REPORT_FIGURES],
-]
-
-# Those that are made only when a target asks for them. Which targets are asked for is not known
-# yet: damage to them is always reported, and their settings are left to Snakemake's notes.
-ON_REQUEST = [
-    *PUBLISH_RECORDS,
-    *INDEXES,
-    *made_by(
-        *FINETUNE_RULES,
-        "lower_train_step",
-        "find_batch",
-        "compile_train_step",
-        "preflight_finetune",
-        "preflight_passed",
-    ),
-]
-
-# Snakemake's notes on what is gone when the corpus is there would name the number of its parts.
-TEMPORARY = [
-    *[f"results/corpus/parts/{split}.json" for split in SPLITS],
-    *[
-        f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}.{ending}"
-        for split, count in settings["corpus"]["count"].items()
-        for share in range(count)
-        for ending in ("parquet", "json", "groups", "shared")
-    ],
 ]
 
 
@@ -84,39 +49,3 @@ for own in workflow.rules:
         own.benchmark = f"logs/benchmarks/{place}.tsv"
     own.conda_env = "../envs/environment.yaml"
     own.set_params(code=job_digests([Path(own.script).stem], MEMORY))
-
-
-# The results themselves say what they were made from. They are checked once, before planning.
-if workflow.is_main_process:
-    PARAMS_OF = params_by_output(
-        (
-            (regex_from_filepattern(portable(file)), rule.params)
-            for rule in workflow.rules
-            for file in rule.output
-        ),
-        RESULTS,
-    )
-    with errors_in_words():
-        if storage_settings.default_storage_provider is None:
-            FOUND = look_over(RESULTS + ON_REQUEST, PARAMS_OF, MEMORY)
-        elif storage_settings.default_storage_provider == "gcs":
-            from mlm.foundations.bucket_results import look_over_bucket
-
-            FOUND = look_over_bucket(storage_settings.default_storage_prefix, RESULTS, PARAMS_OF)
-        else:
-            FOUND = Found()
-        if FOUND.problems:
-            raise WorkflowError("\n".join(["Results that cannot be used:", *FOUND.problems]))
-        date_in_order(FOUND.copied)
-        forget_removed(TEMPORARY)
-    for path, reason in FOUND.replaced.items():
-        print(reason, file=sys.stderr)
-        # Snakemake goes by dates, and would not see it.
-        try:
-            os.utime(path)
-        except OSError as error:
-            raise WorkflowError(
-                f"{path}: its date cannot be set ({error.strerror}), and without that Snakemake "
-                "would not see the change. Give this user the right to write to the file"
-            )
-    MEMORY.save()

@@ -2,9 +2,10 @@
 
 import os
 
-from job_adapter import run
+from job_adapter import run_as_job
 
 
+@run_as_job
 def main(job):
     # As for the jobs of tokenizer and shards, before the library is loaded.
     os.environ["RAYON_NUM_THREADS"] = "1"
@@ -13,7 +14,3 @@ def main(job):
     from mlm.config.resolution import resolve
 
     show(check(resolve(job.params.given)))
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -1,8 +1,9 @@
 """Rule `compile_train_step`: compile a run's lowered steps for every target and judge."""
 
-from job_adapter import run
+from job_adapter import run_as_job
 
 
+@run_as_job
 def main(job):
     from mlm.accelerators.artefacts import Batches, Lowering
     from mlm.accelerators.compiler import require_compiler
@@ -23,7 +24,3 @@ def main(job):
         batches=Batches.read(job.input.batches[0]) if job.input.batches else None,
     )
     verdict.write(job.output[0])
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -2,10 +2,15 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.corpus.corpus_building import SPLITS, build_corpus, remove_other_parts, take_over
 
 
+def _several(paths):
+    return [paths] if isinstance(paths, str) else list(paths)
+
+
+@run_as_job
 def main(job):
     parquet = {split: _several(job.output[split]) for split in SPLITS}
     described = {split: job.output[f"{split}_json"] for split in SPLITS}
@@ -20,11 +25,3 @@ def main(job):
     for split, described in made.items():
         print(f"{split}: {described.documents:,} documents, {described.bytes:,} bytes")
     return known
-
-
-def _several(paths):
-    return [paths] if isinstance(paths, str) else list(paths)
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

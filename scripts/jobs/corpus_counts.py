@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.config.fields import SPLITS
 from mlm.corpus.corpus_writing import SpooledCorpus
 from mlm.corpus.split_descriptions import described_splits
@@ -11,12 +11,9 @@ from mlm.corpus.split_descriptions import described_splits
 UNREAD = ("spools", "digests", "numbers", "signed", "links", "files")
 
 
+@run_as_job(unread=UNREAD)
 def main(job):
     corpus = SpooledCorpus(list(map(Path, [*job.input.removed, *job.input.near])))
     written = {split: list(map(Path, job.input[f"{split}_records"])) for split in SPLITS}
     for split, described in described_splits(corpus, written).items():
         described.write(job.output[split])
-
-
-if __name__ == "__main__":
-    run(main, snakemake, unread=UNREAD)

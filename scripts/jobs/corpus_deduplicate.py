@@ -2,15 +2,12 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.corpus.passes import deduplicate
 
 
+@run_as_job
 def main(job):
     parts, filters = list(map(Path, job.input.records)), job.params.filters
     record = Path(job.output.record)
     deduplicate(parts, filters["deduplicate"], filters["remove_leakage"], record)
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

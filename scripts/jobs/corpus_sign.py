@@ -2,15 +2,12 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.config.filters import NearDuplicates
 from mlm.corpus.passes import sign
 
 
+@run_as_job
 def main(job):
     removed, record = list(map(Path, job.input.removed)), Path(job.output.record)
     sign(removed, int(job.wildcards.part), NearDuplicates.of_param(job.params.near), record)
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

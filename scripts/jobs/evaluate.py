@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.config.evaluation import Evaluation
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.corpus.document_groups import OWN
@@ -11,6 +11,7 @@ from mlm.evaluation.model_evaluation import evaluate
 from mlm.samples.manifests import Manifest, shards_root
 
 
+@run_as_job
 def main(job):
     manifests = {split: Path(job.input[split]) for split in ("train", "validation", "test")}
     corpus = {
@@ -37,7 +38,3 @@ def main(job):
         sep="\n  ",
         file=sys.stderr,
     )
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

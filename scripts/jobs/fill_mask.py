@@ -2,17 +2,14 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.evaluation.artefacts import FillMask
 from mlm.evaluation.fill_mask import answers, use_cpu
 
 
+@run_as_job
 def main(job):
     use_cpu(job.params.cpu_threads)
     prompts = job.params.evaluation["prompts"]
     found = answers(Path(job.input.model).parent, prompts, job.params.evaluation["top_k"])
     FillMask(job.wildcards.run, found).write(job.output[0])
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -1,8 +1,9 @@
 """Rule `find_batch`: the largest per-replica batch that fits each target."""
 
-from job_adapter import run
+from job_adapter import run_as_job
 
 
+@run_as_job
 def main(job):
     from mlm.accelerators.batch_search import find_batches
     from mlm.accelerators.compiler import require_compiler
@@ -21,7 +22,3 @@ def main(job):
         list(job.params.targets),
     )
     batches.write(job.output[0])
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.config.accelerator import Accelerator
 from mlm.config.finetune import Finetune
 from mlm.finetuning.fold_training import finetune_fold
 
 
+@run_as_job
 def main(job):
     asked, params = job.wildcards, job.params
     section = Finetune.of_param(params.finetune)
@@ -24,7 +25,3 @@ def main(job):
         directory=Path(job.output.record).parent,
         state=f"state/{asked.run}/finetune/{name}",
     )
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

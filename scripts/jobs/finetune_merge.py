@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.config.finetune import Finetune
 from mlm.finetuning.results import STARTS, write_results
 
 
+@run_as_job
 def main(job):
     write_results(
         job.wildcards.run,
@@ -18,7 +19,3 @@ def main(job):
         job.input.tokenizer,
         Path(job.output.metrics).parent,
     )
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

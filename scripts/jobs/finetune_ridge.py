@@ -1,9 +1,10 @@
 """Rule `finetune_ridge`: TF-IDF and ridge regression on the folds of the fine-tuning."""
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.finetuning.ridge_baseline import write_ridge_predictions
 
 
+@run_as_job
 def main(job):
     write_ridge_predictions(
         job.input.table,
@@ -13,7 +14,3 @@ def main(job):
         job.params.folds,
         job.params.penalties,
     )
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

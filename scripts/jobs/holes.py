@@ -1,8 +1,9 @@
 """Rule `holes`: where the documents that a run forgets stand in the samples of the train split."""
 
-from job_adapter import run
+from job_adapter import run_as_job
 
 
+@run_as_job
 def main(job):
     from mlm.samples.document_spans import TrainSplit, holes_of
 
@@ -18,7 +19,3 @@ def main(job):
         f"{job.wildcards.run}: is to be trained without {found.documents:,} documents, "
         f"{found.tokens:,} tokens in {found.samples:,} samples"
     )
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

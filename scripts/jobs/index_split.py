@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.asking.text_index import build_index
 
 
+@run_as_job
 def main(job):
     described, index = Path(job.input.described), Path(job.output.index)
     record = build_index(job.wildcards.split, described, index)
     record.write(job.output.record)
     print(f"{record.split}: {record.documents:,} documents, {record.num_bytes:,} bytes")
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -1,6 +1,7 @@
 """What the adapter of each rule begins with: the library's path, and the job around its call."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -16,4 +17,11 @@ try:
 except MlmError as error:
     sys.exit(f"\nError: {error}\n")
 
-__all__ = ["run"]
+
+def run_as_job(main=None, unread=()):
+    """Decorates the function of an adapter, which Snakemake runs: call it as `run` does."""
+    if main is None:
+        return partial(run_as_job, unread=unread)
+    if main.__module__ == "__main__" and "snakemake" in main.__globals__:
+        run(main, main.__globals__["snakemake"], unread)
+    return main

@@ -3,11 +3,12 @@
 import shutil
 from dataclasses import replace
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.foundations.atomic import replacing
 from mlm.training.artefacts import Training
 
 
+@run_as_job
 def main(job):
     for name, target in job.output.items():
         if name != "summary":
@@ -15,7 +16,3 @@ def main(job):
                 shutil.copyfile(job.input[name], temporary)
     trained = Training.read(job.input.summary)
     replace(trained, code=trained.made_from.code).write(job.output.summary)
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -1,8 +1,9 @@
 """Rule `lower_train_step`: the programs of a run's steps, checked against XLA's rules."""
 
-from job_adapter import run
+from job_adapter import run_as_job
 
 
+@run_as_job
 def main(job):
     from mlm.accelerators.lowering import lower_run
     from mlm.config.evaluation import Evaluation
@@ -23,7 +24,3 @@ def main(job):
         dict(zip(job.params.replicas, job.output.evaluation, strict=True)),
     )
     lowering.write(job.output.summary)
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.corpus.artefacts import CorpusSplit
 from mlm.samples.artefacts import ShardSummary
 from mlm.samples.manifests import project_root
 from mlm.samples.sharding import merged_manifest
 
 
+@run_as_job(unread=("shards",))
 def main(job):
     root = project_root(job.output[0])
     summaries = [
@@ -18,7 +19,3 @@ def main(job):
     corpus = CorpusSplit.read(job.input.described)
     manifest = merged_manifest(job.wildcards.split, summaries, corpus, job.input.tokenizer, root)
     manifest.write(job.output[0])
-
-
-if __name__ == "__main__":
-    run(main, snakemake, unread=("shards",))

@@ -1,13 +1,10 @@
 """Rules `preflight` and `preflight_passed`: show the verdicts, and stop at a failed one."""
 
-from job_adapter import run
+from job_adapter import run_as_job
 
 
+@run_as_job
 def main(job):
     from mlm.accelerators.verdict_table import show_and_require
 
     show_and_require(list(job.input.reports), job.output[0])
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -1,8 +1,9 @@
 """Rule `preflight_finetune`: compile a fine-tuning's step for every target and judge."""
 
-from job_adapter import run
+from job_adapter import run_as_job
 
 
+@run_as_job
 def main(job):
     from mlm.accelerators.artefacts import Lowering
     from mlm.accelerators.compiler import require_compiler
@@ -19,7 +20,3 @@ def main(job):
         job.params.precision,
     )
     verdict.write(job.output[0])
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -5,59 +5,7 @@ Started without Snakemake it is one of several processes, and reads from its par
 
 from pathlib import Path
 
-from job_adapter import run
-
-
-def main(job):
-    from mlm.config.run import RunConfiguration
-    from mlm.training.processes import run_together
-
-    params, operational = job.params, job.params.operational
-    common = {
-        "accelerator": params.accelerator | operational["processes"],
-        "seed": params.seed,
-        "sequence_length": params.sequence_length,
-        "corpus": params.corpus,
-    }
-    parent = operational["parent"]
-    if parent:
-        # What the run that is continued forgets is beside the end of its training.
-        parent = common | parent | {"holes": _first(job.input.continued[1:]), "parent": None}
-    request = {
-        "config": common
-        | {
-            "name": job.wildcards.run,
-            "model": params.model,
-            "pretraining": params.pretraining
-            | {"checkpoint": operational["checkpoint"]}
-            | operational["continue_from"],
-            "parent": parent,
-            "holes": _first(job.input.holes),
-        },
-        "files": {
-            "tokenizer": str(job.input.tokenizer),
-            "manifests": {"train": str(job.input.train), "validation": str(job.input.validation)},
-        },
-        "results": {
-            "model_directory": str(Path(job.output.weights).parent),
-            "log": str(job.output.log),
-            "summary": str(job.output.summary),
-        },
-        "push": operational["push"],
-        # The results are in a directory of their own until the training has ended.
-        "preflight": str(Path(job.output.summary).parent.with_name("preflight.json"))
-        if operational["preflight_required"]
-        else None,
-    }
-    accelerator = RunConfiguration.of_param(request["config"]).accelerator
-    if accelerator.together:
-        run_together(__file__, request, accelerator.processes, accelerator.start)
-    else:
-        train(request)
-
-
-def _first(paths):
-    return next(iter(map(str, paths)), None)
+from job_adapter import run_as_job
 
 
 def train(request):
@@ -83,11 +31,52 @@ def train(request):
         pretrain(training, ResultFiles(**request["results"]), [pushes] if pushes else [])
 
 
-if __name__ == "__main__":
-    if "snakemake" in globals():
-        run(main, snakemake)
-    else:
-        from mlm.training.processes import one_of_several
+@run_as_job
+def main(job):
+    from mlm.config.run import RunConfiguration
+    from mlm.training.processes import run_together
 
-        with one_of_several() as request:
-            train(request)
+    params, files, made = job.params, job.input, job.output
+    operational = params.operational
+    common = {name: params[name] for name in ("seed", "sequence_length", "corpus")}
+    common["accelerator"] = params.accelerator | operational["processes"]
+    own = {
+        "name": job.wildcards.run,
+        "model": params.model,
+        "holes": next(map(str, files.holes), None),
+    }
+    own["pretraining"] = params.pretraining | operational["continue_from"]
+    own["pretraining"]["checkpoint"] = operational["checkpoint"]
+    if parent := operational["parent"]:
+        # What the run that is continued forgets is beside the end of its training.
+        holes = next(map(str, files.continued[1:]), None)
+        parent = common | parent | {"holes": holes, "parent": None}
+    request = {
+        "config": common | own | {"parent": parent},
+        "files": {
+            "tokenizer": files.tokenizer,
+            "manifests": {"train": files.train, "validation": files.validation},
+        },
+        "results": {
+            "model_directory": str(Path(made.weights).parent),
+            "log": made.log,
+            "summary": made.summary,
+        },
+        "push": operational["push"],
+        # The results are in a directory of their own until the training has ended.
+        "preflight": str(Path(made.summary).parent.with_name("preflight.json"))
+        if operational["preflight_required"]
+        else None,
+    }
+    accelerator = RunConfiguration.of_param(request["config"]).accelerator
+    if accelerator.together:
+        run_together(__file__, request, accelerator.processes, accelerator.start)
+    else:
+        train(request)
+
+
+if __name__ == "__main__" and "snakemake" not in globals():
+    from mlm.training.processes import one_of_several
+
+    with one_of_several() as request:
+        train(request)

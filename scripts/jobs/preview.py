@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 
 
+@run_as_job
 def main(job):
     from transformers import PreTrainedTokenizerFast
 
@@ -43,7 +44,3 @@ def main(job):
         shards_root(manifest, job.input.train),
     )
     Preview(job.wildcards.run, samples).write(job.output[0])
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -2,11 +2,13 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.config.corpus import Corpus
 from mlm.config.publish import Publish
 
 
+# What is sent is compared with its record when its digest is worked out for the Hub.
+@run_as_job(unread=("model", "shards", "tokenizer"))
 def main(job):
     from mlm.publishing.cards import published_source
     from mlm.publishing.publishing_jobs import publish_dataset, publish_model, publish_tokenizer
@@ -24,8 +26,3 @@ def main(job):
         directory = Path(made.tokenizer[0]).parent
         record = publish_tokenizer(*said, directory, made.record, params.of_corpus)
     record.write(job.output[0])
-
-
-if __name__ == "__main__":
-    # What is sent is compared with its record when its digest is worked out for the Hub.
-    run(main, snakemake, unread=("model", "shards", "tokenizer"))

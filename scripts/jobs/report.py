@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.foundations.digests import value_sha256
 from mlm.report.page import write_report
 from mlm.report.report_inputs import OF_RUNS, Results, read_run, read_shared
 
 
+@run_as_job
 def main(job):
     """Read what the rule names, in the order of its runs, and write the report."""
     made = job.input
@@ -25,7 +26,3 @@ def main(job):
     )
     drawings = {Path(path).stem: path for path in job.output.figures}
     write_report(results, job.output.page, job.output.numbers, drawings)
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -2,9 +2,10 @@
 
 import os
 
-from job_adapter import run
+from job_adapter import run_as_job
 
 
+@run_as_job(unread=("corpus",))
 def main(job):
     # The tokenizer's thread pool takes its size from here when it is first used.
     os.environ["RAYON_NUM_THREADS"] = str(job.threads)
@@ -24,7 +25,3 @@ def main(job):
         SplitDocuments.described(job.input.described),
         job.output.shard,
     )
-
-
-if __name__ == "__main__":
-    run(main, snakemake, unread=("corpus",))

@@ -1,16 +1,13 @@
 """Rule `preview`: print the masked samples of every run."""
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.foundations.atomic import write_text
 from mlm.samples.artefacts import Preview
 from mlm.samples.preview import preview_text
 
 
+@run_as_job
 def main(job):
     text = preview_text([Preview.read(path) for path in job.input.samples])
     print(text)
     write_text(job.output[0], text)
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

@@ -2,9 +2,10 @@
 
 import os
 
-from job_adapter import run
+from job_adapter import run_as_job
 
 
+@run_as_job
 def main(job):
     # Before the library of that name is loaded: the jobs beside this one have cores as well.
     os.environ.setdefault("RAYON_NUM_THREADS", str(job.threads))
@@ -22,7 +23,3 @@ def main(job):
         families=job.params.families,
         outputs=job.output,
     )
-
-
-if __name__ == "__main__":
-    run(main, snakemake)

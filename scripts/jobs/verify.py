@@ -1,6 +1,6 @@
 """Rule `verify`: read every shard again and compare it with its manifest."""
 
-from job_adapter import run
+from job_adapter import run_as_job
 from mlm.foundations.digests import file_sha256
 from mlm.samples.artefacts import Verification
 from mlm.samples.manifests import Manifest, shards_remedy, shards_root
@@ -13,6 +13,7 @@ from mlm.samples.verification import (
 from mlm.tokenizer.encoding import Encoder
 
 
+@run_as_job(unread=("shards",))
 def main(job):
     encoder = Encoder.load(job.input.tokenizer)
     schema = SampleSchema(
@@ -27,7 +28,3 @@ def main(job):
     print(verification_text(results))
     raise_problems(results, shards_remedy(*manifests.values()))
     Verification({result.split: result for result in results}).write(job.output[0])
-
-
-if __name__ == "__main__":
-    run(main, snakemake, unread=("shards",))

@@ -114,7 +114,7 @@ def test_without_locks_of_the_kernel_nothing_is_removed(start, said, tmp_path, m
     def refused(*_):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(abandoned_locks.fcntl, "flock", refused)
+    monkeypatch.setattr(abandoned_locks, "flock", refused)
     hold_directory(tmp_path, said.append)
     assert locks(tmp_path) == ["0.output.lock"]
     assert "Operation not supported" in said[0] and "--unlock" in said[0]

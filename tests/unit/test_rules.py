@@ -53,7 +53,8 @@ def test_a_name_that_several_rule_files_use_stands_in_common():
         name: file
         for file, text in texts.items()
         for name in re.findall(r"^ *([A-Z_]{2,}) = ", text, re.M)
-        if file != "common.smk"
+        # The checks come last, with a name that says so.
+        if file not in ("common.smk", "results.smk")
     }
     assert elsewhere
     shared = {

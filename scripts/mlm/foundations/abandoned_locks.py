@@ -2,14 +2,12 @@
 an interrupt: jobs end with their Snakemake.
 
 Snakemake locks with files, which outlive a process that is killed. Beside them, every Snakemake
-that runs this workflow holds a shared lock of the kernel's (flock(2)), which ends with its
-holder. If nobody holds it, and no other machine has held it since Snakemake's lock files were made,
-these belong to nobody. A job may outlive its Snakemake; it holds such a lock of its own, so that
-the same job of the next run begins after it.
+that runs this workflow holds a shared lock of the kernel's (flock(2)), which ends with its holder.
+If nobody holds it, and no other machine has held it since Snakemake's lock files were made, these
+belong to nobody. A job may outlive its Snakemake; it holds such a lock of its own.
 """
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -17,6 +15,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import TextIO
 
@@ -29,39 +28,55 @@ def hold_directory(directory: Path, say: Callable[[str], None]) -> None:
     """Hold the working directory `directory` until this process ends; free it of a dead one.
 
     For the main process of Snakemake, before it looks at its own locks. `say` is called with one
-    line on what was removed, or on why a lock that may be a dead one's was left. Never raises for
-    a place that cannot be written to or locked: Snakemake's own locks still hold there.
+    line on what was removed, or on why a lock that may be a dead one's was left. Never raises:
+    where nothing can be written or locked, Snakemake's own locks still hold.
     """
-    own, theirs = directory / ".snakemake" / "running-on", directory / ".snakemake" / "locks"
+    locks = directory / ".snakemake" / "locks"
     try:
-        own.parent.mkdir(exist_ok=True)
-        holder = open(own, "a+", encoding="utf-8")
+        locks.parent.mkdir(exist_ok=True)
+        holder = open(locks.with_name("running-on"), "a+", encoding="utf-8")
     except OSError:
         return
     _HELD.append(holder)
+    holder.seek(0)
+    # Name and boot id of every machine that ran here since the directory was last free.
+    machines, reason = [line.split() for line in holder if line.strip()], ""
+    is_locked = locks.is_dir() and any(locks.iterdir())
     try:
-        fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(holder, LOCK_EX | LOCK_NB)
     except BlockingIOError:
-        # Another one is alive; its own locks tell whether it is in the way.
-        fcntl.flock(holder, fcntl.LOCK_SH)
-        _enter(holder, _machines(holder))
-        return
+        pass  # Another one is alive; its own locks tell whether it is in the way.
     except OSError as error:
-        if _locked(theirs):
-            say(_left(theirs, f"this file system has no locks that end with a process ({error})"))
-        return
-    machines = _machines(holder)
-    if not _locked(theirs):
-        holder.truncate(0)
-        machines = []
-    elif machines and all(map(_is_here, machines)):
-        shutil.rmtree(theirs, ignore_errors=True)
-        say("A run that was killed had left this directory locked; the lock was removed.")
+        reason = f"this file system has no locks that end with a process ({error})"
     else:
-        others = ", ".join(name for name, *_ in machines if name != socket.gethostname())
-        say(_left(theirs, f"it may run on {others}" if others else "it is not known where it runs"))
-    _enter(holder, machines)
-    fcntl.flock(holder, fcntl.LOCK_SH)
+        if not is_locked:
+            holder.truncate(0)
+            machines = []
+        elif machines and all(map(_is_here, machines)):
+            shutil.rmtree(locks, ignore_errors=True)
+            say("A run that was killed had left this directory locked; the lock was removed.")
+        else:
+            others = ", ".join(name for name, *_ in machines if name != socket.gethostname())
+            reason = f"it may run on {others}" if others else "it is not known where it runs"
+    if reason and is_locked:
+        say(
+            f"{locks} holds the lock of another run, which may still be alive: {reason}. If "
+            "nothing runs in this directory any more, add --unlock to the same command once, then "
+            "run it again without."
+        )
+    with contextlib.suppress(OSError):  # a full disk; a file system without such locks
+        if _here() not in machines:
+            os.write(holder.fileno(), f"{' '.join(_here())}\n".encode())
+        flock(holder, LOCK_SH)
+
+
+def _here() -> list[str]:
+    # Containers of one kernel have several names, and one boot id.
+    return [socket.gethostname(), _BOOT.read_text().strip() if _BOOT.exists() else "unknown"]
+
+
+def _is_here(machine: list[str]) -> bool:
+    return any(ours == theirs != "unknown" for ours, theirs in zip(_here(), machine, strict=False))
 
 
 def end_jobs_on_interrupt() -> None:
@@ -99,7 +114,7 @@ def alone(job: str) -> Iterator[None]:
         return
     with holder:
         try:
-            fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(holder, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             holder.seek(0)
             print(
@@ -108,44 +123,10 @@ def alone(job: str) -> Iterator[None]:
                 file=sys.stderr,
                 flush=True,
             )
-            fcntl.flock(holder, fcntl.LOCK_EX)
+            flock(holder, LOCK_EX)
         except OSError:  # a file system without such locks
             pass
         with contextlib.suppress(OSError):  # a full disk
             os.truncate(holder.fileno(), 0)
             os.write(holder.fileno(), f"{os.getpid()}\n".encode())
         yield
-
-
-def _locked(locks: Path) -> bool:
-    return locks.is_dir() and any(locks.iterdir())
-
-
-def _left(locks: Path, reason: str) -> str:
-    return (
-        f"{locks} holds the lock of another run, which may still be alive: {reason}. If nothing "
-        "runs in this directory any more, add --unlock to the same command once, then run it "
-        "again without."
-    )
-
-
-def _machines(holder: TextIO) -> list[list[str]]:
-    """Name and boot id of every machine that ran here since the directory was last free."""
-    holder.seek(0)
-    return [line.split() for line in holder if line.strip()]
-
-
-def _here() -> list[str]:
-    # Containers of one kernel have several names, and one boot id.
-    return [socket.gethostname(), _BOOT.read_text().strip() if _BOOT.exists() else "unknown"]
-
-
-def _is_here(machine: list[str]) -> bool:
-    name, boot = _here()
-    return machine[0] == name or (boot in machine[1:] and boot != "unknown")
-
-
-def _enter(holder: TextIO, machines: list[list[str]]) -> None:
-    if _here() not in machines:
-        with contextlib.suppress(OSError):  # a full disk
-            os.write(holder.fileno(), f"{' '.join(_here())}\n".encode())

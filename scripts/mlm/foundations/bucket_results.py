@@ -5,36 +5,32 @@ every object that is newer than its inputs as done, whoever made it.
 """
 
 import base64
+import contextlib
+import os
+import re
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mlm.foundations.artefacts import check_inputs, is_artefact, made_from, read_artefact
-from mlm.foundations.errors import MlmError
-from mlm.foundations.result_checks import Found, of_other_settings
+from mlm.foundations.artefacts import is_artefact
+from mlm.foundations.digests import FileMemory
+from mlm.foundations.errors import MlmError, remedy
+from mlm.foundations.result_checks import Found, Params, look_over
 
-_SCHEMES = ("gs://", "gcs://")
 #: Where Snakemake keeps what it fetched: below it the bucket's name and the object's.
 _FETCHED = Path(".snakemake/storage/gcs")
 
 
 def bucket_and_folder(prefix: str | None) -> tuple[str, str]:
-    """The bucket's name in gs://bucket/folder, and `folder/`, empty if there is none.
-
-    Raises MlmError if no bucket is named.
-    """
-    for scheme in _SCHEMES:
-        if prefix and prefix.startswith(scheme):
-            bucket, _, folder = prefix.removeprefix(scheme).partition("/")
-            folder = folder.strip("/")
-            if bucket:
-                return bucket, f"{folder}/" if folder else ""
-    raise MlmError(
-        f"--default-storage-prefix is {prefix!r}; a bucket and a prefix in it are expected, such "
-        "as gs://my-bucket/my-corpus"
-    )
+    """The bucket's name in gs://bucket/folder, and `folder/`, empty if there is none."""
+    if not (found := re.fullmatch(r"gc?s://([^/]+)/*(.*?)/*", prefix or "")):
+        raise MlmError(
+            f"--default-storage-prefix is {prefix!r}; a bucket and a prefix in it are expected, "
+            "such as gs://my-bucket/my-corpus"
+        )
+    return found[1], f"{found[2]}/" if found[2] else ""
 
 
 def check_bucket(prefix: str | None) -> None:
@@ -62,77 +58,50 @@ def check_bucket(prefix: str | None) -> None:
         )
 
 
-def look_over_bucket(
-    prefix: str, results: Iterable[str], params_of: Callable[[str], Mapping[str, Any] | None]
-) -> Found:
-    """Check the artefacts below the bucket's `prefix` against each other and the settings.
+def look_over_bucket(prefix: str, results: Iterable[str], params_of: Params) -> Found:
+    """`look_over` the artefacts below the bucket's `prefix`; all that it finds are problems.
 
     Fetched copies that differ from what the bucket holds now are removed, so that they are
-    fetched anew. `results` and `params_of` as in `mlm.foundations.result_checks.look_over`.
+    fetched anew.
     """
     from google.cloud import storage
 
     name, inside = bucket_and_folder(prefix)
     bucket = storage.Client().bucket(name)
-    objects = {b.name: b for b in bucket.client.list_blobs(bucket, prefix=f"{inside}results/")}
-    _forget_outdated(_FETCHED / name, inside, objects)
-    artefacts = [p for p in results if is_artefact(p) and inside + p in objects]
-    found = Found()
-    with tempfile.TemporaryDirectory() as place:
-        files = [Path(place) / path for path in artefacts]
-        for file in files:
-            file.parent.mkdir(parents=True, exist_ok=True)
+    blobs = bucket.client.list_blobs(bucket, prefix=f"{inside}results/")
+    objects = {blob.name.removeprefix(inside): blob for blob in blobs}
+    _forget_outdated(_FETCHED / name / inside, objects)
+    artefacts = [path for path in results if is_artefact(path) and path in objects]
+
+    def fetch(path: str) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        objects[path].download_to_filename(path)
+        os.utime(path, 2 * (objects[path].updated.timestamp(),))
+
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         with ThreadPoolExecutor(16) as pool:
-            fetched = [
-                pool.submit(objects[inside + path].download_to_filename, str(file))
-                for path, file in zip(artefacts, files, strict=True)
-            ]
-            for download in fetched:
-                download.result()
-        current = []
-        for path, file in zip(artefacts, files, strict=True):
-            where = f"gs://{name}/{inside}{path}"
-            try:
-                record = made_from(read_artefact(file))
-            except MlmError as error:
-                found.problems.append(_in_bucket(error, place, name, inside))
-                continue
-            found.problems += of_other_settings(where, record, params_of(path))
-            # After an interruption: Snakemake sees by the dates that these are to be made again.
-            made = objects[inside + path].updated
-            sources = [objects[inside + p] for p in record.inputs if inside + p in objects]
-            if all(source.updated <= made for source in sources):
-                current.append(file)
-        if not found.problems:
-            try:
-                check_inputs(map(str, current))
-            except MlmError as error:
-                found.problems.append(_in_bucket(error, place, name, inside))
-    return found
+            list(pool.map(fetch, artefacts))
+        found = look_over(artefacts, params_of, FileMemory(None))
+    stale = [
+        f"{path} goes with another {other} than is there. {remedy(path)}"
+        for other, path in found.replaced.items()
+    ]
+    there = f"gs://{name}/{inside}results/"
+    problems = (re.sub(r"(?<!\S)results/", there, text) for text in found.problems + stale)
+    return Found([text.replace("rm gs://", "gcloud storage rm gs://") for text in problems])
 
 
-def _in_bucket(error: MlmError, place: str, bucket: str, inside: str) -> str:
-    """The message on fetched files, put in terms of the objects that they are copies of."""
-    text = str(error).replace(f"{place}/", f"gs://{bucket}/{inside}")
-    text = text.replace("rm results/", f"rm gs://{bucket}/{inside}results/")
-    return text.replace("rm gs://", "gcloud storage rm gs://")
+def _forget_outdated(fetched: Path, objects: Mapping[str, Any]) -> None:
+    import google_crc32c
 
-
-def _forget_outdated(fetched: Path, inside: str, objects: Mapping[str, Any]) -> None:
-    for file in (fetched / inside / "results").rglob("*"):
+    for file in (fetched / "results").rglob("*"):
         if not file.is_file():
             continue
         blob = objects.get(file.relative_to(fetched).as_posix())
-        if blob is None or blob.size != file.stat().st_size or blob.crc32c != _crc32c(file):
+        checksum = google_crc32c.Checksum()
+        with open(file, "rb") as handle:
+            for _ in checksum.consume(handle, 1 << 20):
+                pass
+        # As Google Cloud Storage writes it: base64 of the big-endian bytes.
+        if blob is None or blob.crc32c != base64.b64encode(checksum.digest()).decode("ascii"):
             file.unlink()
-
-
-def _crc32c(file: Path) -> str:
-    """The checksum as Google Cloud Storage writes it: base64 of the big-endian bytes."""
-    import google_crc32c
-
-    checksum = google_crc32c.Checksum()
-    with open(file, "rb") as handle:
-        for _ in checksum.consume(handle, 1 << 20):
-            pass
-    return base64.b64encode(checksum.digest()).decode("ascii")

@@ -11,8 +11,6 @@ import re
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from graphlib import TopologicalSorter
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,39 +28,34 @@ from mlm.foundations.digests import LARGEST_READ, FileMemory
 from mlm.foundations.errors import MlmError, remedy
 
 _NOTES = Path(".snakemake")
-#: Snakemake cuts the names of its notes to pieces of this length, less one.
-_LONGEST_NAME = 255
-#: Nanoseconds between the dates of two jobs: Snakemake's seconds are floating point numbers.
-_BETWEEN_JOBS = 1_000_000
+#: Snakemake cuts the names of its notes to pieces of this length.
+_LONGEST_NAME = 254
+
+Params = Callable[[str], Mapping[str, Any] | None]
 
 
 @dataclass
 class Found:
     """What the checks of the results brought up.
 
-    `problems`: damaged results and those from elsewhere, in words. `replaced`: results that are
-    no longer what others were made from, though their dates do not show it, each with a sentence.
-    `copied`: where the results came without Snakemake's notes and are what their records say, all
-    files of each job, in the order of making.
+    `problems`: damaged results and those from elsewhere, in words. `replaced`: results that are no
+    longer what others were made from, though their dates do not show it, each with one of those.
+    `consistent`: whether all inputs of all results are those that their records name.
     """
 
     problems: list[str] = field(default_factory=list)
     replaced: dict[str, str] = field(default_factory=dict)
-    copied: list[list[str]] = field(default_factory=list)
+    consistent: bool = True
 
 
-def look_over(
-    results: Iterable[str],
-    params_of: Callable[[str], Mapping[str, Any] | None],
-    memory: FileMemory,
-) -> Found:
+def look_over(results: Iterable[str], params_of: Params, memory: FileMemory) -> Found:
     """Check each artefact among `results` against its record and its record against the rest.
 
     `results` are the paths of all that the configuration asks for, `params_of` gives the params
     with which a job would make a path now, and `memory` remembers the digests of files. Results
     that a kill left unfinished are skipped: Snakemake makes them again.
     """
-    found, damaged, jobs, without_notes = Found(), {}, {}, True
+    found, damaged = Found(), {}
     for path in sorted(set(results)):
         if Path(path).is_dir():
             # Snakemake takes it as done, and no job can write there.
@@ -70,72 +63,44 @@ def look_over(
                 f"{path} is damaged: it is a directory, and a file is expected. "
                 f"{remedy(path).replace('rm ', 'rm -r ', 1)}"
             )
-        elif is_artefact(path) and Path(path).is_file():
-            note = _note(path)
-            without_notes &= not note and not _noted("incomplete", path)
-            if _noted("incomplete", path):
-                continue
+        elif is_artefact(path) and Path(path).is_file() and not _is_incomplete(path):
             try:
                 record = made_from(memory.value("artefact", path, _readable))
             except MlmError as error:
                 found.problems.append(str(error))
                 continue
-            damaged |= _damaged(path, record.outputs, memory)
-            without_notes &= _as_recorded(record, memory)
-            jobs.setdefault(repr(record), (record, []))[1].append(path)
+            damaged |= {
+                other: f"{other} is damaged: it is not what was written beside {path} "
+                f"({os.stat(other).st_size} bytes, recorded sha256 {sha256[:12]}…). {remedy(other)}"
+                for other, sha256 in sorted(record.outputs.items())
+                if not _is_incomplete(other) and _differs(other, sha256, memory)
+            }
             # A note on another version, which was here before, says nothing about this one.
-            if note.get("endtime") != Path(path).stat().st_mtime:
+            if _note(path).get("endtime") != os.stat(path).st_mtime:
                 found.problems += of_other_settings(path, record, params_of(path))
-            _check_inputs_of(path, record.inputs, note, memory, found)
+            _check_inputs_of(path, record.inputs, memory, found)
     found.problems += damaged.values()
-    if without_notes and not found.problems:
-        found.copied = _in_order_of_making(jobs.values())
     return found
 
 
-def date_in_order(jobs: Iterable[Iterable[str]]) -> None:
-    """Give the files of each job a later date than those of the jobs before it.
+def give_copies_one_date() -> None:
+    """Without any note of Snakemake's, give all results the date of the oldest, and so their
+    benchmarks below logs/, by which Snakemake goes as well.
 
-    A copy has the dates of the copying, and Snakemake makes again what is older than its inputs. To
-    it, a job is as old as the oldest of its results and its benchmark below logs/: all dates given
-    here are before those.
+    A copy has the dates of the copying, and Snakemake makes again what is older than its inputs.
     """
-    jobs = [list(files) for files in jobs]
-    there = [*chain.from_iterable(jobs), *Path("logs").rglob("*")]
-    oldest = min((os.stat(file).st_mtime_ns for file in there), default=0)
-    for number, files in enumerate(jobs):
-        date = oldest - (len(jobs) - number) * _BETWEEN_JOBS
-        for file in files:
-            os.utime(file, ns=(date, date))
+    if any(any((_NOTES / kind).glob("*")) for kind in ("metadata", "incomplete")):
+        return
+    files = [f for place in ("results", "logs") for f in Path(place).rglob("*") if f.is_file()]
+    oldest = min((os.stat(file).st_mtime_ns for file in files), default=0)
+    for file in files:
+        os.utime(file, ns=(oldest, oldest))
 
 
 def _differs(path: str, sha256: str, memory: FileMemory) -> bool:
-    """Whether a file is there, not too large to be read here, and of another digest."""
-    place = Path(path)
-    if not place.is_file() or place.stat().st_size > LARGEST_READ:
-        return False
-    return memory.value("result", path, result_sha256) != sha256
-
-
-def _as_recorded(record: MadeFrom, memory: FileMemory) -> bool:
-    """Whether all that a job read and wrote is there and has the digests of its record."""
-    return bool(record.rule) and all(
-        Path(file).is_file()
-        and Path(file).stat().st_size <= LARGEST_READ
-        and not _differs(file, sha256, memory)
-        for file, sha256 in {**record.inputs, **record.outputs}.items()
-    )
-
-
-def _in_order_of_making(jobs: Iterable[tuple[MadeFrom, list[str]]]) -> list[list[str]]:
-    """All files of each job, from its record and its artefacts, makers before users."""
-    files = [(record, [*record.outputs, *artefacts]) for record, artefacts in jobs]
-    maker = {file: number for number, (_, made) in enumerate(files) for file in made}
-    users = {
-        number: {maker[file] for file in record.inputs if file in maker}
-        for number, (record, _) in enumerate(files)
-    }
-    return [files[number][1] for number in TopologicalSorter(users).static_order()]
+    # The job that reads a larger one checks it then.
+    is_read_here = Path(path).is_file() and os.stat(path).st_size <= LARGEST_READ
+    return is_read_here and memory.value("result", path, result_sha256) != sha256
 
 
 def _readable(path: Path) -> dict:
@@ -144,22 +109,8 @@ def _readable(path: Path) -> dict:
     return {key: content[key] for key in ("made_from",) if key in content}
 
 
-def _damaged(path: str, outputs: Mapping[str, str], memory: FileMemory) -> dict[str, str]:
-    # The job that reads a larger one checks it then.
-    return {
-        other: f"{other} is damaged: it is not what was written beside {path} "
-        f"({Path(other).stat().st_size} bytes, recorded sha256 {sha256[:12]}…). {remedy(other)}"
-        for other, sha256 in sorted(outputs.items())
-        if not _noted("incomplete", other) and _differs(other, sha256, memory)
-    }
-
-
 def _check_inputs_of(
-    path: str,
-    inputs: Mapping[str, str],
-    note: Mapping[str, Any],
-    memory: FileMemory,
-    found: Found,
+    path: str, inputs: Mapping[str, str], memory: FileMemory, found: Found
 ) -> None:
     """Note inputs of `path` that are not what it was made from, if Snakemake would not notice.
 
@@ -169,17 +120,15 @@ def _check_inputs_of(
     for other, sha256 in sorted(inputs.items()):
         if not _differs(other, sha256, memory):
             continue
-        noted = (note.get("input_checksums") or {}).get(other)
+        found.consistent = False
+        noted = (_note(path).get("input_checksums") or {}).get(other)
         if noted == f"sha256:{memory.sha256(other)}":
             found.problems.append(
                 f"{path} was made from another {other} (sha256 {sha256[:12]}…) than is there now: "
                 f"it is an older version, or one from elsewhere. {remedy(path)}"
             )
-        elif Path(other).stat().st_mtime <= Path(path).stat().st_mtime:
-            found.replaced[other] = (
-                f"{other} is another than the one that {path} was made from, though its date is "
-                "older: what follows from it is made again"
-            )
+        elif os.stat(other).st_mtime <= os.stat(path).st_mtime:
+            found.replaced[other] = path
 
 
 def of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | None) -> list[str]:
@@ -189,12 +138,7 @@ def of_other_settings(path: str, record: MadeFrom, params: Mapping[str, Any] | N
     """
     if params is None or not record.settings:
         return []
-    now = settings_digests(params)
-    differing = sorted(
-        name
-        for name in now.keys() | record.settings.keys()
-        if now.get(name) != record.settings.get(name)
-    )
+    differing = sorted({n for n, _ in settings_digests(params).items() ^ record.settings.items()})
     noted = _note(path).get("params")
     if not differing or (noted is not None and set(noted) != set(map(repr, params.values()))):
         return []
@@ -214,6 +158,16 @@ def _note(path: str) -> dict[str, Any]:
     return note if isinstance(note, dict) else {}
 
 
+def _is_incomplete(path: str) -> bool:
+    return _place_of_note("incomplete", path).exists()
+
+
+def _place_of_note(kind: str, path: str) -> Path:
+    name = urlsafe_b64encode(path.encode()).decode()
+    *before, last = re.findall(f".{{1,{_LONGEST_NAME}}}", name)
+    return _NOTES.joinpath(kind, *(f"@{part}" for part in before), last)
+
+
 def forget_removed(paths: Iterable[str]) -> None:
     """Remove Snakemake's notes on those of the temporary `paths` that are gone.
 
@@ -224,21 +178,7 @@ def forget_removed(paths: Iterable[str]) -> None:
             _place_of_note("metadata", path).unlink(missing_ok=True)
 
 
-def _noted(kind: str, path: str) -> bool:
-    """Whether Snakemake keeps a note of `kind` (metadata, incomplete) on the file `path`."""
-    return _place_of_note(kind, path).exists()
-
-
-def _place_of_note(kind: str, path: str) -> Path:
-    name = urlsafe_b64encode(path.encode()).decode()
-    step = _LONGEST_NAME - 1
-    parts = [name[i : i + step] for i in range(0, len(name), step)]
-    return _NOTES.joinpath(kind, *(f"@{part}" for part in parts[:-1]), parts[-1])
-
-
-def params_by_output(
-    made: Iterable[tuple[str, Any]], asked: Iterable[str]
-) -> Callable[[str], Mapping[str, Any] | None]:
+def params_by_output(made: Iterable[tuple[str, Any]], asked: Iterable[str]) -> Params:
     """A function from a result's path to the params of the job that makes it, but `operational`.
 
     None for a result that is not among `asked`. `made` has, for each output of each rule, a

@@ -1,0 +1,66 @@
+# The results that are there say what they were made from: they are checked once, before planning.
+# Damaged ones and those of other settings are refused. Included last: it knows all rules and results.
+from snakemake.io import regex_from_filepattern
+
+from mlm.foundations.bucket_results import look_over_bucket
+from mlm.foundations.result_checks import (
+    forget_removed,
+    give_copies_one_date,
+    look_over,
+    params_by_output,
+)
+
+# Those that are made only when a target asks for them. Which targets are asked for is not known
+# yet: damage to them is always reported, and their settings are left to Snakemake's notes.
+ON_REQUEST = [
+    *PUBLISH_RECORDS,
+    *INDEXES,
+    *made_by(
+        *FINETUNE_RULES,
+        "lower_train_step",
+        "find_batch",
+        "compile_train_step",
+        "preflight_finetune",
+        "preflight_passed",
+    ),
+]
+
+# Snakemake's notes on what is gone when the corpus is there would name the number of its parts.
+TEMPORARY = [
+    *[f"results/corpus/parts/{split}.json" for split in SPLITS],
+    *[
+        f"results/corpus/parts/written/{split}-{share:05d}-of-{count:05d}.{ending}"
+        for split, count in settings["corpus"]["count"].items()
+        for share in range(count)
+        for ending in ("parquet", "json", "groups", "shared")
+    ],
+]
+
+if workflow.is_main_process and storage_settings.default_storage_provider in (None, "gcs"):
+    PARAMS_OF = params_by_output(
+        (
+            (regex_from_filepattern(portable(file)), rule.params)
+            for rule in workflow.rules
+            for file in rule.output
+        ),
+        RESULTS,
+    )
+    with errors_in_words():
+        if storage_settings.default_storage_provider == "gcs":
+            FOUND = look_over_bucket(storage_settings.default_storage_prefix, RESULTS, PARAMS_OF)
+        else:
+            FOUND = look_over(RESULTS + ON_REQUEST, PARAMS_OF, MEMORY)
+        if FOUND.problems:
+            raise MlmError("\n".join(["Results that cannot be used:", *FOUND.problems]))
+        if FOUND.consistent and storage_settings.default_storage_provider is None:
+            give_copies_one_date()
+        forget_removed(TEMPORARY)
+        for path, user in FOUND.replaced.items():
+            print(
+                f"{path} is another than the one that {user} was made from, though its date is "
+                "older: what follows from it is made again",
+                file=sys.stderr,
+            )
+            # Snakemake goes by dates, and would not see it.
+            os.utime(path)
+    MEMORY.save()
