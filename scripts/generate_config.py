@@ -3,8 +3,6 @@
 .venv/bin/python scripts/generate_config.py
 """
 
-import argparse
-import sys
 from pathlib import Path
 
 from mlm.config.generation import configuration_md, schema_yaml
@@ -12,10 +10,5 @@ from mlm.config.generation import configuration_md, schema_yaml
 BASE = Path(__file__).resolve().parents[1]
 
 if __name__ == "__main__":
-    argparse.ArgumentParser(
-        description="Write docs/configuration.md and schemas/config.schema.yaml."
-    ).parse_args()
-    if sys.flags.optimize >= 2:
-        sys.exit("Python drops the descriptions of the keys here: unset PYTHONOPTIMIZE, omit -OO")
     (BASE / "docs" / "configuration.md").write_text(configuration_md(), encoding="utf-8")
     (BASE / "schemas" / "config.schema.yaml").write_text(schema_yaml(), encoding="utf-8")

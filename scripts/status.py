@@ -1,9 +1,15 @@
-"""Say what `snakemake` would do now and why, without doing it."""
+"""Say what `snakemake` would do now and why, without doing it.
+
+    .venv/bin/python scripts/status.py [--configfile my.yaml] [any option of snakemake]
+
+Takes the options and targets that would be given to snakemake.
+"""
 
 import argparse
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 from mlm.config.resolution import resolve
@@ -13,37 +19,30 @@ from mlm.foundations.errors import printable
 from mlm.foundations.rerun_reasons import planned_jobs, stages
 
 BASE = Path(__file__).resolve().parents[1]
-HELP = """\
-Say what `snakemake` would do now and why, without doing it.
-
-    .venv/bin/python scripts/status.py [--configfile my.yaml] [any option of snakemake]
-
-Takes the options and targets that would be given to snakemake."""
-#: Options of snakemake that ask another question; those that begin with --list as well.
-OTHER_QUESTIONS = {"--dag", "--rulegraph", "--filegraph", "--d3dag", "--summary", "-S"}
-OTHER_QUESTIONS |= {"--detailed-summary", "-D", "-l", "--version", "-v"}
 
 
 def main(arguments: list[str]) -> int:
     """Print a line for each stage that would run; the status is snakemake's own."""
     if {"--help", "-h"} & set(arguments):
-        print(HELP)
+        print(__doc__)
         return 0
-    if forgotten := [printable(n) for n in configurations_among_targets(arguments)]:
+    options, others = own_options(arguments)
+    if forgotten := [
+        printable(argument)
+        for before, argument in pairwise(["", *others])
+        # An option may have one value.
+        if argument.endswith((".yaml", ".yml")) and (not before.startswith("-") or "=" in before)
+    ]:
         print(
             f"{' '.join(forgotten)}: taken for a target, a file to be made. To lay a configuration "
             f"over config.yaml: status.py --configfile {' '.join(forgotten)}",
             file=sys.stderr,
         )
         return 2
-    options = own_options(arguments)
     for file in options.configfile:
         read_overlay(Path(file))
     cores = [] if {"--cores", "-c"} & set(arguments) else ["--cores", "1"]
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(BASE / "Snakefile")]
-    named = {argument.split("=")[0] for argument in arguments}
-    if named & OTHER_QUESTIONS or any(option.startswith("--list") for option in named):
-        return subprocess.run([*command, *cores, *arguments], check=False).returncode
     ran = subprocess.run(
         [*command, "--dry-run", *cores, *arguments],
         env=os.environ | {"PYTHONIOENCODING": "utf-8"},
@@ -54,11 +53,10 @@ def main(arguments: list[str]) -> int:
     if ran.returncode:
         sys.stderr.write(ran.stdout + ran.stderr)
         return ran.returncode
-    jobs = planned_jobs(ran.stdout + ran.stderr)
-    found = stages(jobs, resolve({}), options.directory)
+    found = stages(planned_jobs(ran.stdout + ran.stderr), resolve({}), options.directory)
     if not found and "Nothing to be done" in ran.stdout + ran.stderr:
         print("Nothing to be done: every result is up to date.")
-    elif not found:  # no plan
+    elif not found:  # the answer to another question, such as --summary
         sys.stdout.write(ran.stdout)
         sys.stderr.write(ran.stderr)
     for stage in found:
@@ -68,28 +66,13 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def own_options(arguments: list[str]) -> argparse.Namespace:
+def own_options(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """The options of snakemake that matter here: where the results are, and the overlays, in which
-    Snakemake finds errors without saying where."""
+    Snakemake finds errors without saying where; and all other arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--directory", "-d", default=".")
     parser.add_argument("--configfile", "--configfiles", nargs="+", action="extend", default=[])
-    return parser.parse_known_args(arguments)[0]
-
-
-def configurations_among_targets(arguments: list[str]) -> list[str]:
-    """Configuration files that no option takes, so that Snakemake would read them as targets."""
-    forgotten, option = [], None
-    for argument in arguments:
-        if argument.startswith("-"):
-            option = None if "=" in argument else argument
-            continue
-        if option is None and Path(argument).suffix in (".yaml", ".yml"):
-            forgotten.append(argument)
-        # Every other option is taken to have one value at most; this one has any number.
-        if option not in ("--configfile", "--configfiles"):
-            option = None
-    return forgotten
+    return parser.parse_known_args(arguments)
 
 
 if __name__ == "__main__":

@@ -11,33 +11,32 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-DESCRIPTION = "Convert a trained model to ONNX. Needs torch, transformers, onnx and onnxscript."
+NEEDED = ("torch", "transformers", "onnx", "onnxscript")
 
 
 def main(arguments: list[str]) -> int:
     """Write the ONNX file; the status is 1 if that is not possible."""
-    parser = argparse.ArgumentParser(prog="to_onnx.py", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(prog="to_onnx.py", description=__doc__.split("\n")[0])
     parser.add_argument("model", type=Path, help="the directory of the model")
     parser.add_argument("onnx", type=Path, help="the file to write")
     given = parser.parse_args(arguments)
-    missing = [n for n in ("config.json", "model.safetensors") if not (given.model / n).is_file()]
-    if missing:
-        print(
-            f"to_onnx.py: {given.model}: {' and '.join(missing)} not found. The directory of a "
-            "trained model is expected, such as results/runs/base/model",
-            file=sys.stderr,
+    problem = None
+    if missing := [
+        n for n in ("config.json", "model.safetensors") if not (given.model / n).exists()
+    ]:
+        problem = (
+            f"{given.model}: {' and '.join(missing)} not found. The directory of a trained model "
+            "is expected, such as results/runs/base/model"
         )
-        return 1
-    if not given.onnx.parent.is_dir():
-        print(f"to_onnx.py: {given.onnx.parent}: no such directory", file=sys.stderr)
-        return 1
-    needed = ("torch", "transformers", "onnx", "onnxscript")
-    if absent := [package for package in needed if find_spec(package) is None]:
-        print(
-            f"to_onnx.py: {', '.join(absent)} not installed in {sys.prefix}. Install what is "
-            f"missing, in an environment of its own: pip install {' '.join(needed)}",
-            file=sys.stderr,
+    elif not given.onnx.parent.is_dir():
+        problem = f"{given.onnx.parent}: no such directory"
+    elif absent := [package for package in NEEDED if find_spec(package) is None]:
+        problem = (
+            f"{', '.join(absent)} not installed in {sys.prefix}. Install what is missing, in an "
+            f"environment of its own: pip install {' '.join(NEEDED)}"
         )
+    if problem:
+        print(f"to_onnx.py: {problem}", file=sys.stderr)
         return 1
     export(given.model, given.onnx)
     return 0

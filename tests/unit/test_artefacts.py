@@ -180,7 +180,7 @@ def remembered(path: Path, place: Path) -> dict:
     memory = FileMemory(place)
     memory.sha256(path)
     memory.save()
-    return json.loads(place.read_text())
+    return json.loads(place.read_text()) if place.exists() else {}
 
 
 def test_a_file_that_has_just_changed_is_not_remembered(tmp_path):

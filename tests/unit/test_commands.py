@@ -16,39 +16,13 @@ SCRIPTS = Path(__file__).parents[2] / "scripts"
 LONG = "9" * 5000
 
 
-def ran(name, *arguments, **environment):
-    """The script `name`, run to its end."""
-    return subprocess.run(
-        [sys.executable, SCRIPTS / name, *arguments],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        errors="replace",
+@pytest.mark.parametrize("name", ["ask.py", "fill.py", "status.py", "to_onnx.py"])
+def test_a_command_says_what_it_is_for(name):
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / name, "--help"], capture_output=True, text=True
     )
-
-
-@pytest.mark.parametrize(
-    "name, words",
-    [
-        ("ask.py", "--replay"),
-        ("status.py", "--configfile my.yaml"),
-        ("to_onnx.py", "Convert a trained model to ONNX"),
-        ("generate_config.py", "Write docs/configuration.md"),
-    ],
-)
-def test_help_needs_no_docstrings(name, words):
-    done = ran(name, "--help", PYTHONOPTIMIZE="2")
-    assert done.returncode == 0 and words in done.stdout and not done.stderr
-
-
-def test_what_the_configuration_is_generated_from_is_not_left_out():
-    schema = SCRIPTS.parent / "schemas" / "config.schema.yaml"
-    written = schema.stat().st_mtime_ns
-    done = ran("generate_config.py", PYTHONOPTIMIZE="2")
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
-    assert ran("generate_config.py", "--zzz").returncode == 2
-    assert ran("generate_config.py", "--help").returncode == 0
-    assert schema.stat().st_mtime_ns == written
+    said = (SCRIPTS / name).read_text().split('"""')[1].split("\n")[0]
+    assert done.returncode == 0 and said in " ".join(done.stdout.split()) and not done.stderr
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
@@ -72,24 +46,22 @@ run_command("x", main)"""
 
 
 def test_status_reads_what_snakemake_prints_in_any_encoding(tmp_path):
-    done = ran("status.py", "\u010d\u2026", "--directory", tmp_path, PYTHONIOENCODING="ascii")
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / "status.py", "\u010d\u2026", "--directory", tmp_path],
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
     assert "No rule to produce \\u010d\\u2026" in done.stderr
     assert "Traceback" not in done.stderr and "Logging error" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["x", "--most", LONG], "left out) … 999"),
-        (["x", "--most", LONG], "expected an integer, 1 or more, of at most 18 digits"),
-        (["x", f"--zzz{LONG}"], "characters left out) … 999"),
-    ],
-)
-def test_a_long_argument_is_shortened(capsys, arguments, words):
+@pytest.mark.parametrize("arguments", [["x", "--most", LONG], ["x", f"--zzz{LONG}"]])
+def test_a_long_argument_is_shortened(capsys, arguments):
     with pytest.raises(SystemExit):
         loaded("ask").main(arguments)
     said = capsys.readouterr().err.splitlines()[-1]
-    assert words in said and len(said) < 1000 and "_positive" not in said
+    assert "characters left out) … 999" in said and len(said) < 1000 and "_positive" not in said
 
 
 def test_a_number_of_a_document_has_few_digits():

@@ -2,8 +2,7 @@
 
 Every artefact holds a digest of its own content, the seal. At the end of a job, `made_from` is
 added to it: the digests of the job's inputs, of its settings and code, and of the files that
-it wrote beside the artefact. So each file below results/ can be checked against what its maker
-recorded, and the report can be traced to the corpus without a database.
+it wrote beside the artefact.
 """
 
 import csv
@@ -68,22 +67,19 @@ def read_artefact(path: str | os.PathLike) -> dict:
 
 
 def result_sha256(path: str | os.PathLike) -> str:
-    """The sha256 of a result: of a table with times or speeds, without those.
-
-    Those are never the same twice; they only have to be numbers.
-    """
+    """The sha256 of a result: of a table with times or speeds, without those numbers."""
     if not str(path).endswith(".csv"):
         return file_sha256(path)
     with suppress(ValueError, StopIteration):
         text = Path(path).read_bytes().decode("utf-8")
         header, *rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-        if timed := [i for i, name in enumerate(header) if name in _TIMED]:
-            return value_sha256([header, *(_without_times(row, timed) for row in rows)])
+        if timed := {i for i, name in enumerate(header) if name in _TIMED}:
+            lines = [
+                ["" if i in timed and _NUMBER.fullmatch(c) else c for i, c in enumerate(row)]
+                for row in rows
+            ]
+            return value_sha256([header, *lines])
     return file_sha256(path)
-
-
-def _without_times(row: list[str], timed: list[int]) -> list[str]:
-    return ["" if i in timed and _NUMBER.fullmatch(cell) else cell for i, cell in enumerate(row)]
 
 
 def portable(path: str | os.PathLike) -> str:
@@ -145,42 +141,32 @@ def check_inputs(paths: Iterable[str], unread: Iterable[str] = ()) -> dict[str, 
     """
     results = {portable(path): str(path) for path in paths}
     results = {name: path for name, path in results.items() if name.startswith("results/")}
-    unread, said = {portable(path) for path in unread}, {}
-    artefacts = {name: path for name, path in results.items() if is_artefact(path)}
-    for name, path in sorted(artefacts.items()):
+    # By name: its sha256, who says so, and whether that is its maker.
+    said: dict[str, tuple[str, str, bool]] = {}
+    for by, path in sorted(results.items()):
+        if not is_artefact(path):
+            continue
         record = made_from(read_artefact(path))
-        makers = {name: file_sha256(path), **record.outputs}
-        _compare(said, {other: (digest, name, True) for other, digest in makers.items()})
-        _compare(said, {other: (digest, name, False) for other, digest in record.inputs.items()})
-    digests = {}
-    for name, path in sorted(results.items()):
-        if name not in said:
-            continue
-        recorded = said[name][0]
-        if name in unread:
-            digests[name] = recorded
-            continue
-        digests[name] = result_sha256(path)
-        if recorded != digests[name]:
-            raise _damaged(path, digests[name], recorded)
-    return digests
-
-
-def _compare(said: dict[str, tuple], saying: Mapping[str, tuple[str, str, bool]]) -> None:
-    """Add `saying` to `said`: by path its sha256, who names it, and whether that made it.
-
-    Raises MlmError if two name different digests of the same path.
-    """
-    for path, (sha256, by, maker) in sorted(saying.items()):
-        other, said_by, said_by_maker = said.get(path, (sha256, by, maker))
-        if other != sha256:
-            stale = [b for b, m in ((by, maker), (said_by, said_by_maker)) if not m] or [by]
-            raise MlmError(
-                f"Results that do not belong together: {by} goes with another {path} "
-                f"(sha256 {sha256[:12]}…) than {said_by} (sha256 {other[:12]}…). {remedy(*stale)}"
-            )
-        if maker or path not in said:
-            said[path] = sha256, by, maker
+        makers = {by: file_sha256(path), **record.outputs}
+        for name, sha256, is_maker in (
+            *((name, sha256, True) for name, sha256 in sorted(makers.items())),
+            *((name, sha256, False) for name, sha256 in sorted(record.inputs.items())),
+        ):
+            other, said_by, said_by_maker = said.get(name, (sha256, by, is_maker))
+            if other != sha256:
+                stale = [b for b, m in ((by, is_maker), (said_by, said_by_maker)) if not m] or [by]
+                raise MlmError(
+                    f"Results that do not belong together: {by} goes with another {name} (sha256 "
+                    f"{sha256[:12]}…) than {said_by} (sha256 {other[:12]}…). {remedy(*stale)}"
+                )
+            if is_maker or name not in said:
+                said[name] = sha256, by, is_maker
+    unread = {portable(path) for path in unread}
+    return {
+        name: said[name][0] if name in unread else _checked(path, said[name][0])
+        for name, path in sorted(results.items())
+        if name in said
+    }
 
 
 def check_outputs(
@@ -191,21 +177,19 @@ def check_outputs(
     For files that a job finds through another than the artefact that vouches for them. Raises
     MlmError if one is not what was written.
     """
-    recorded, checked = made_from(read_artefact(artefact)).outputs, {}
-    for path in paths:
-        sha256 = recorded.get(portable(path))
-        if sha256 is not None:
-            if (found := result_sha256(path)) != sha256:
-                raise _damaged(path, found, sha256)
-            checked[str(path)] = sha256
-    return checked
+    recorded = made_from(read_artefact(artefact)).outputs
+    named = {str(path): recorded.get(portable(path)) for path in paths}
+    return {path: _checked(path, sha256) for path, sha256 in named.items() if sha256 is not None}
 
 
-def _damaged(path: str | os.PathLike, found: str, recorded: str) -> MlmError:
-    return MlmError(
-        f"{path} is damaged: it is not what was written (sha256 {found[:12]}…, recorded "
-        f"{recorded[:12]}…). {remedy(portable(path))}"
-    )
+def _checked(path: str, recorded: str) -> str:
+    """The sha256 of the result `path`; raises MlmError if it is not the `recorded` one."""
+    if (found := result_sha256(path)) != recorded:
+        raise MlmError(
+            f"{path} is damaged: it is not what was written (sha256 {found[:12]}…, recorded "
+            f"{recorded[:12]}…). {remedy(portable(path))}"
+        )
+    return found
 
 
 def record_job(

@@ -6,53 +6,41 @@ does reruns what runs it; comments, docstrings, formatting, dates and places rer
 """
 
 import ast
-import hashlib
 import re
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from mlm.foundations.digests import FileMemory
+from mlm.foundations.digests import FileMemory, value_sha256
 from mlm.foundations.errors import MlmError
 
 #: The directory of the library and of the adapters of rules.
 SCRIPTS = Path(__file__).parents[2]
-#: The adapters of a training: what rule `pretrain` runs, alone or as one of several processes.
-TRAINING_JOBS = ("pretrain",)
-_PACKAGE = "mlm"
 _NAMED = re.compile(r"^mlm(?:\.\w+)+$")
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def _without_docstrings(tree: ast.Module) -> ast.Module:
-    for node in ast.walk(tree):
-        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            del node.body[0]
-            if not node.body:
-                node.body.append(ast.Pass())
-    return tree
-
-
-class _WithoutFStrings(ast.NodeTransformer):
-    """Writes an f-string as the tuple of its parts.
-
-    Python 3.12 and later write f-strings again with other quotes than 3.11, and some
-    divide a text at `{{` or add an empty one.
-    """
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.Tuple:
-        self.generic_visit(node)
-        parts = [ast.Constant("")]
-        for part in node.values:
-            if not isinstance(part, ast.Constant):
-                parts += [part, ast.Constant("")]
-            else:
-                parts[-1] = ast.Constant(parts[-1].value + part.value)
-        return ast.Tuple(parts, ast.Load())
-
-    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.Tuple:
-        self.generic_visit(node)
-        form = node.format_spec or ast.Constant(None)
-        return ast.Tuple([node.value, ast.Constant(node.conversion), form], ast.Load())
+def _plain(node: Any) -> Any:
+    """A syntax tree as JSON-like values, the same in all versions of Python that the workflow is
+    for: without docstrings and fields that a version may leave out."""
+    if isinstance(node, list):
+        return list(map(_plain, node))
+    if not isinstance(node, ast.AST):
+        return ascii(node)  # which does not depend on the version of Unicode
+    fields = dict(ast.iter_fields(node))
+    if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+        fields["body"] = node.body[1:]
+    if isinstance(node, ast.JoinedStr):
+        # Some divide the text of an f-string at `{{`, or add an empty one.
+        fields["values"] = [
+            part
+            for is_text, parts in groupby(node.values, lambda v: isinstance(v, ast.Constant))
+            for part in (["".join(text.value for text in parts)] if is_text else parts)
+            if part
+        ]
+    given = {name: _plain(v) for name, v in fields.items() if v is not None and v != []}
+    return [type(node).__name__, given]
 
 
 def _imported(tree: ast.Module) -> list[str]:
@@ -70,22 +58,16 @@ def _imported(tree: ast.Module) -> list[str]:
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names.update(_NAMED.findall(node.value))
-    return sorted(name for name in names if name.split(".")[0] == _PACKAGE)
+    return sorted(name for name in names if name.split(".")[0] == "mlm")
 
 
 def _meaning(file: Path) -> list:
-    """A digest of what the Python file does, and the library modules that it imports.
-
-    The digest is taken of the tree written out again, which is the same in all versions of Python
-    that the workflow is for; its dump is not.
-    """
+    """A digest of what the Python file does, and the library modules that it imports."""
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
     except (SyntaxError, ValueError) as error:
         raise MlmError(f"{file} is not valid Python: {error}. Correct it and run again") from None
-    imported = _imported(tree)
-    text = ast.unparse(_WithoutFStrings().visit(_without_docstrings(tree)))
-    return [hashlib.sha256(text.encode("utf-8")).hexdigest()[:12], imported]
+    return [value_sha256(_plain(tree))[:12], _imported(tree)]
 
 
 def code_digests(
@@ -114,5 +96,5 @@ def job_digests(jobs: Iterable[str], memory: FileMemory | None = None) -> dict[s
 
 
 def training_code(memory: FileMemory | None = None) -> dict[str, str]:
-    """`job_digests` of a training: the code that its training.json records."""
-    return job_digests(TRAINING_JOBS, memory)
+    """`job_digests` of rule `pretrain`: the code that its training.json records."""
+    return job_digests(("pretrain",), memory)

@@ -18,12 +18,10 @@ class _Parser(argparse.ArgumentParser):
         super().error(str(MlmError(message)))
 
 
-def command_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
-    """A parser for the command `name`, whose docstring is its help (None under python -OO).
-
-    Has the options of snakemake that say which results are meant.
-    """
-    described, _, usage = (doc or "").partition("\n")
+def command_parser(name: str, doc: str) -> argparse.ArgumentParser:
+    """A parser for the command `name`, whose docstring is its help, with the options of snakemake
+    that say which results are meant."""
+    described, _, usage = doc.partition("\n")
     parser = _Parser(
         prog=name,
         description=described,
@@ -42,9 +40,8 @@ def run_command(name: str, main: Callable[[list[str]], int | None]) -> None:
     If a reader such as `head` stops reading, the process ends without a traceback. Characters that
     the encoding of the output lacks (PYTHONIOENCODING) are printed as escapes.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # closed by the shell
-            stream.reconfigure(errors="backslashreplace")
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # unless closed by the shell
+        stream.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(status_of(name, main, sys.argv[1:]))
 

@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,46 +33,38 @@ def value_sha256(value: Any) -> str:
 class FileMemory:
     """What was computed from files, remembered between runs for as long as they stay the same.
 
-    A file is the same while its size, modification date, inode and the inode's change date are:
-    an edit followed by `touch -r` keeps the first three. The memory is a cache: deleting it
-    costs time only.
+    A file is the same while its size, modification date, inode and the inode's change date are. The
+    memory is a cache: deleting it costs time only.
     """
 
     def __init__(self, path: str | os.PathLike | None):
         """Read the memory in the file `path`, if it is there; None keeps it in this process."""
-        self._path = None if path is None else Path(path)
+        self._path, self._changed = path, False
         self._known: dict[str, list] = {}
-        self._changed = False
-        try:
-            known = json.loads(self._path.read_bytes()) if self._path else {}
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            known = json.loads(Path(path).read_bytes()) if path else {}
             self._known = {key: [same, value] for key, (same, value) in known.items()}
-        except (OSError, ValueError, TypeError, AttributeError):
-            self._changed = True
 
     def value(self, kind: str, path: str | os.PathLike, compute: Callable[[Path], Any]) -> Any:
         """`compute(path)`, a JSON-like value, or what it gave before for the same file."""
-        place = Path(path)
-        found = os.stat(place)
+        found = os.stat(path)
         same = [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
-        key = f"{kind} {place.absolute()}"
+        key = f"{kind} {os.path.abspath(path)}"
         known = self._known.get(key)
         if known is not None and known[0] == same:
             return known[1]
-        value = compute(place)
+        value = compute(Path(path))
         if time.time() - max(found.st_mtime, found.st_ctime) > _SETTLED_SECONDS:
             self._known[key] = [same, value]
             self._changed = True
         return value
 
     def sha256(self, path: str | os.PathLike) -> str:
-        """The sha256 of a file's bytes, in hexadecimal."""
+        """`file_sha256` of `path`."""
         return self.value("sha256", path, file_sha256)
 
     def identity(self, path: str | os.PathLike) -> str:
-        """What tells the source file `path` from another version of it.
-
-        Its sha256; of a file above LARGEST_READ bytes, its size and modification date.
-        """
+        """The sha256 of a source file; above LARGEST_READ bytes, its size and modification date."""
         found = os.stat(path)
         if found.st_size > LARGEST_READ:
             return f"{found.st_size} bytes of {found.st_mtime_ns}"
@@ -79,10 +72,7 @@ class FileMemory:
 
     def save(self) -> None:
         """Write the memory back where it came from, where that can be written."""
-        if self._path is None or not self._changed:
-            return
-        try:
-            write_text(self._path, json.dumps(self._known))
-        except OSError:
-            return
-        self._changed = False
+        if self._path and self._changed:
+            with suppress(OSError):
+                write_text(self._path, json.dumps(self._known))
+                self._changed = False

@@ -38,14 +38,12 @@ _ALTERNATIVES = {"tensorflow": ("tensorflow-tpu", "tensorflow-cpu")}
 
 
 def install_command(lock: str) -> str:
-    """The one command that brings what `lock`, a file in envs/, pins to this environment.
-
-    --no-deps: a lock names every package that is needed, and leaves out what only asks for disk.
-    """
+    """The one command that brings what `lock`, a file in envs/, pins to this environment."""
     python, file = (
         os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
         for path in (Path(sys.executable), ENVIRONMENTS / lock)
     )
+    # A lock names every package that is needed, and leaves out what only asks for disk.
     return f"{python} -m pip install --no-deps --no-compile --require-hashes -r {file}"
 
 
@@ -67,10 +65,8 @@ def installed_version(package: str) -> str | None:
 
 
 def check_encoding() -> None:
-    """Raise MlmError if Python reads file names in another encoding than UTF-8.
-
-    Only PYTHONUTF8=0 and locales such as en_US.ISO-8859-1 do that.
-    """
+    """Raise MlmError if Python reads file names in another encoding than UTF-8, as some locales and
+    PYTHONUTF8=0 make it."""
     if (encoding := sys.getfilesystemencoding().lower()) != "utf-8":
         raise MlmError(
             f"Python reads file names as {encoding} here; UTF-8 is expected. Put PYTHONUTF8=1 "
@@ -107,6 +103,7 @@ def check_place(directory: Path) -> None:
 
     Writes nothing itself, so that a dry run leaves no trace.
     """
+    elsewhere = "or run in another directory (snakemake --directory)"
     for name in ("results", "logs", ".snakemake"):
         place = directory / name
         if place.is_symlink() and not place.exists():
@@ -120,45 +117,38 @@ def check_place(directory: Path) -> None:
         if not os.access(holder, os.W_OK | os.X_OK):
             raise MlmError(
                 f"{holder} cannot be written to, so {name}/ cannot be filled. Give this user the "
-                "right to write there, or run in another directory (snakemake --directory)"
+                f"right to write there, {elsewhere}"
             )
-    free = shutil.disk_usage(directory).free
-    if free < LEAST_FREE_BYTES:
+    if (free := shutil.disk_usage(directory).free) < LEAST_FREE_BYTES:
         raise MlmError(
             f"{directory} has only {free / 1e6:.0f} MB of free disk space; at least "
-            f"{LEAST_FREE_BYTES / 1e6:.0f} MB are needed to start. Free some space, or run in "
-            "another directory (snakemake --directory)"
+            f"{LEAST_FREE_BYTES / 1e6:.0f} MB are needed to start. Free some space, {elsewhere}"
         )
 
 
 def refuse_future_dates(paths: Iterable[str]) -> None:
-    """Raise MlmError if some of the files `paths` are dated in the future.
+    """Raise MlmError if some of the files `paths`, or links to them, are dated in the future.
 
-    Only content counts, yet Snakemake deletes what a job has made if an input's date is later. Of a
-    link, its own date counts, too.
+    Only content counts, yet Snakemake deletes what a job has made if an input's date is later.
     """
-    latest, ahead = time.time() + 1, {}
-    for path in sorted(filter(os.path.exists, set(paths))):
-        for command, stat in (("touch", os.stat), ("touch -h", os.lstat)):
-            if (date := stat(path).st_mtime) > latest and (stat is os.stat or os.path.islink(path)):
-                # Absolute: Snakemake may work in another directory than the user.
-                ahead[command, os.path.abspath(path)] = date
-    if ahead:
-        (_, first), date = next(iter(ahead.items()))
-        named: dict[str, list[str]] = {}
-        for command, place in [*ahead][:10]:
-            named.setdefault(command, []).append(place)
-        commands = " && ".join(f"{command} {shlex.join(named[command])}" for command in named)
+    dates = {
+        # Absolute: Snakemake may work in another directory than the user.
+        os.path.abspath(path): max(os.stat(path).st_mtime, os.lstat(path).st_mtime)
+        for path in sorted(filter(os.path.exists, set(paths)))
+    }
+    if ahead := [path for path, date in dates.items() if date > time.time() + 1]:
+        named = shlex.join(ahead[:10])
+        of_links = f" && touch -h {named}" if any(map(os.path.islink, ahead)) else ""
         others = f" and {len(ahead) - 10} more files" if len(ahead) > 10 else ""
         raise MlmError(
-            f"{first} is dated in the future ({time.ctime(date)}), and Snakemake would delete what "
-            f"is made from it. Give it the date of today: {commands}{others}"
+            f"{ahead[0]} is dated in the future ({time.ctime(dates[ahead[0]])}), and Snakemake "
+            "would delete what is made from it. Give it the date of today: "
+            f"touch {named}{of_links}{others}"
         )
 
 
 def say_if_full(directory: Path) -> None:
-    """Print what to do if the disk of `directory` is full: Snakemake's own message gives no advice,
-    if it is the first that cannot write."""
+    """Print what to do if the disk of `directory` is full: Snakemake gives no advice."""
     if shutil.disk_usage(directory).free < _FULL:
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
         print(f"\n{error_in_words(full)}", file=sys.stderr)

@@ -18,6 +18,7 @@ _VALUE = re.compile(r"(?<!\w)(['\"])(?:\\.|(?!\1)[^\\\n])*\1|\S+")
 #: How a message calls the command that was given.
 SAME_COMMAND = "the same snakemake command"
 _LONGEST_VALUE, _LONGEST_LINE = 300, 4000
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def printable(text: str) -> str:
@@ -39,10 +40,10 @@ def shortened(text: str, longest: int) -> str:
 
 
 class MlmError(Exception):
-    """A problem that the user can mend.
+    """A problem that the user can mend, shown without a traceback.
 
-    The message says what was found, where, what was expected and what to do.
-    It is shown without a traceback. Names and values in it become printable and are shortened.
+    The message says what was found, where, what was expected and what to do. Names and values in it
+    become printable and are shortened.
     """
 
     def __init__(self, message: str):
@@ -56,10 +57,7 @@ def listed(problems: Iterable[str]) -> str:
 
 
 class ConfigError(MlmError):
-    """One or more problems in the configuration, all reported at once.
-
-    `problems` holds one line for each.
-    """
+    """One or more problems in the configuration, all reported at once, `problems` by line."""
 
     def __init__(self, problems: list[str]):
         self.problems = list(problems)
@@ -79,7 +77,6 @@ def remedy(*paths: str | os.PathLike) -> str:
 def reading(path: str | os.PathLike, what: str) -> Iterator[None]:
     """Whatever goes wrong meanwhile, in reading the result `path` as `what`, is damage to it.
 
-    For files of this workflow that other libraries parse, each of which has errors of its own.
     Raises MlmError with the file and how to have it made again; an MlmError, and what the
     operating system refuses, pass as they are.
     """
@@ -101,23 +98,21 @@ def error_in_words(error: BaseException) -> str | None:
     refused, also inside a library's own error. None for any other, which is a bug."""
     if isinstance(error, MlmError):
         return str(error)
+    number, place = None, None
     if isinstance(error, OSError):
-        return _refusal_in_words(error)
-    for number in (errno.ENOSPC, errno.EDQUOT):
-        if found := re.search(rf"(?:(\S+); )?{os.strerror(number)}", str(error)):
-            return _refusal_in_words(OSError(number, os.strerror(number), found[1]))
-    return None
-
-
-def _refusal_in_words(error: OSError) -> str | None:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        where = f" ({error.filename})" if error.filename else ""
+        number, place = error.errno, error.filename
+    else:
+        for full in _FULL:
+            if found := re.search(rf"(?:(\S+); )?{os.strerror(full)}", str(error)):
+                number, place = full, found[1]
+    if number in _FULL:
+        where = f" ({place})" if place else ""
         message = (
             f"No space left on the disk or in the quota{where}. Nothing was half-written; free "
             "some space and run the same command again."
         )
-    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        place = _refused(error.filename)
+    elif number in (errno.EACCES, errno.EPERM, errno.EROFS):
+        place = place and _refused(Path(place))
         message = (
             f"{place or 'A file'}: {error.strerror}. Give this user access to it (its owner can: "
             f"chmod -R u+rwX {place or 'FILE'}), or run in another directory (snakemake "
@@ -128,12 +123,10 @@ def _refusal_in_words(error: OSError) -> str | None:
     return str(MlmError(message))
 
 
-def _refused(path: str | None) -> str | None:
+def _refused(path: Path) -> Path:
     """The file or directory on the way to `path` that this user may not read."""
-    if path is None:
-        return None
-    for place in (*reversed(Path(path).parents), Path(path)):
+    for place in (*reversed(path.parents), path):
         wanted = os.R_OK | (os.X_OK if place.is_dir() else 0)
         if place.exists() and not os.access(place, wanted):
-            return str(place)
-    return str(path)
+            return place
+    return path

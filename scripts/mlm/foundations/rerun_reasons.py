@@ -7,33 +7,27 @@ Snakemake's dry run prints changed parameters whole, without their keys' place i
 import ast
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from mlm.foundations.artefacts import made_from, settings_digests
 from mlm.foundations.differences import ABSENT, differing_leaves
 
 _RULE = re.compile(r"^(?:local)?(?:rule|checkpoint) (\w+):")
 _FIELD = re.compile(r"^    (reason|wildcards|output): (.*)")
-_PARAMS = re.compile(
-    r"Params have changed since last execution: .*?before: (?P<before>.*?) now: (?P<now>.*)", re.S
-)
+_PARAMS = re.compile(r"across all output: before: (.*?) now: (.*)", re.S)
 #: The digest of a module's meaning, and the identity of a file: see mlm.foundations.digests.
 _MEANING = re.compile("[0-9a-f]{12}")
 _IDENTITY = re.compile(r"[0-9a-f]{64}|\d+ bytes of \d+")
-
-_KINDS = (
-    "Missing output files",
-    "Updated input files",
-    "Input files updated by another job",
-    "Set of input files has changed since last execution",
-    "Code has changed since last execution",
-    "Software environment definition has changed since last execution",
-    "Params have changed since last execution",
-    "Forced execution",
+#: What begins each of Snakemake's reasons.
+_KIND = re.compile(
+    r"Missing output files|Updated input files|Input files updated by another job|"
+    r"Set of input files has changed|Code has changed|Software environment definition has changed|"
+    r"Params have changed|Forced execution"
 )
 
 
@@ -76,22 +70,16 @@ def stages(jobs: list[PlannedJob], config: dict, directory: str | Path = ".") ->
     found: dict[tuple, PlannedStage] = {}
     for job in jobs:
         if job.rule != "all":
-            outputs = [Path(directory) / path for path in job.output.split(", ")]
-            reasons = reasons_in_words(job.reason, config, _recorded_settings(outputs))
+            recorded = {}
+            for path in job.output.split(", "):
+                # Of what is damaged or of another version, Snakemake's start has told.
+                with suppress(ValueError, TypeError, AttributeError, OSError):
+                    content = json.loads(Path(directory, path).read_bytes())
+                    recorded = recorded or made_from(content).settings
+            reasons = reasons_in_words(job.reason, config, recorded)
             stage = found.setdefault((job.rule, *reasons), PlannedStage(job.rule, [], reasons))
             stage.jobs.append(job.wildcards)
     return list(found.values())
-
-
-def _recorded_settings(outputs: Iterable[Path]) -> Mapping[str, str]:
-    """The digest of each param by name, as the first of `outputs` with a record has them."""
-    for path in outputs:
-        # Of what is damaged or of another version, Snakemake's start has told.
-        with suppress(ValueError, TypeError, AttributeError, OSError):
-            settings = made_from(json.loads(path.read_bytes())).settings
-            if path.suffix == ".json" and settings:
-                return settings
-    return {}
 
 
 def reasons_in_words(
@@ -101,7 +89,7 @@ def reasons_in_words(
 
     `recorded` has the digests of the job's params as they were, by name: Snakemake gives no names.
     """
-    starts = sorted(reason.find(kind) for kind in _KINDS if kind in reason)
+    starts = [found.start() for found in _KIND.finditer(reason)]
     words = []
     for start, end in pairwise([*starts, len(reason)]):
         text = reason[start:end].strip().rstrip(";")
@@ -136,10 +124,12 @@ def _stage_of(path: str) -> str:
 
 
 def _changed_params(text: str, config: dict, recorded: Mapping[str, str]) -> list[str]:
-    found = _PARAMS.search(text)
     try:
-        before, now = (_values(found[part]) for part in ("before", "now"))
-    except (TypeError, ValueError, SyntaxError):
+        before, now = (
+            [] if part.startswith("<nothing") else list(ast.literal_eval(f"[{part}]"))
+            for part in _PARAMS.search(text).groups()
+        )
+    except (AttributeError, ValueError, SyntaxError):
         return ["its parameters changed"]
     lines = []
     for old, new in _pairs(before, now):
@@ -156,7 +146,7 @@ def _changed_params(text: str, config: dict, recorded: Mapping[str, str]) -> lis
     return list(dict.fromkeys(lines)) or ["its parameters changed"]
 
 
-def _changed(place: str, way: tuple[str, ...], old, new) -> str:
+def _changed(place: str, way: tuple[str, ...], old: Any, new: Any) -> str:
     """One difference between two params: of a setting, of a module, or of a file."""
     values = [value for value in (old, new) if value != ABSENT]
     if all(isinstance(v, str) and _MEANING.fullmatch(v) for v in values):
@@ -166,24 +156,21 @@ def _changed(place: str, way: tuple[str, ...], old, new) -> str:
     return f"{place}{'.'.join(way)} changed {_shown(old)} → {_shown(new)}"
 
 
-def _values(text: str) -> list:
-    return (
-        [] if text.strip().startswith("<nothing") else list(ast.literal_eval(f"[{text.strip()}]"))
-    )
-
-
 def _pairs(before: list, now: list) -> list[tuple]:
     """Old and new values that belong together: those with the most keys in common."""
 
-    def likeness(old, new) -> int:
+    def likeness(old: Any, new: Any) -> int:
         both = isinstance(old, dict) and isinstance(new, dict)
         return len(old.keys() & new.keys()) if both else int(type(old) is type(new))
 
     pairs, left = [], list(now)
     for old in before:
-        best = max(range(len(left)), key=lambda i: likeness(old, left[i]), default=None)
-        alike = best is not None and likeness(old, left[best])
-        pairs.append((old, left.pop(best) if alike else None))
+        best = max(left, key=lambda new: likeness(old, new), default=ABSENT)
+        if best != ABSENT and likeness(old, best):
+            left.remove(best)
+            pairs.append((old, best))
+        else:
+            pairs.append((old, None))
     return pairs + [(None, new) for new in left]
 
 
@@ -195,6 +182,6 @@ def _place(value: dict, config: dict) -> str:
     return ""
 
 
-def _shown(value) -> str:
+def _shown(value: Any) -> str:
     text = repr(value) if value != ABSENT else value
     return text if len(text) <= 60 else text[:57] + "…"
