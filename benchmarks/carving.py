@@ -31,7 +31,7 @@ from mlm.config.tokenizer import Tokenizer
 from mlm.corpus.document_groups import carve
 from mlm.corpus.embedded_corpus import paragraphs, speeches
 from mlm.corpus.split_documents import SplitDocuments
-from mlm.evaluation.neighbour_mixture import NeighbourMixture
+from mlm.evaluation.neighbour_mixture import NeighbourMixtures
 from mlm.evaluation.predictions import Positions, positions_of
 from mlm.samples.token_counts import count_tokens
 from mlm.tokenizer.encoding import Encoder
@@ -101,9 +101,9 @@ def losses(text: Text, splits: dict, layout: str, encoder: Encoder, kept: np.nda
         row_of(text, splits[split], layout) for split in ("train", "validation", "test")
     )
     counts = count_tokens([(train, np.ones_like(train))], encoder.vocabulary_size, special)
-    bigram = NeighbourMixture(counts, special, 2)
-    bigram.fit(positions(validation, special)[::FITTED])
-    return -bigram.scores(positions(test, special)[kept], "bigram").log_probability
+    mixtures = NeighbourMixtures(counts, special)
+    mixtures.fit(positions(validation, special)[::FITTED])
+    return mixtures.scores(positions(test, special)[kept], "bigram")["bigram"].loss
 
 
 def carved(text: Text, way: str, seed: int, shares: dict) -> dict[str, np.ndarray]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mlm.evaluation.baselines import as_shown, unigram_scores
-from mlm.evaluation.neighbour_mixture import NeighbourMixture, unigram_probabilities
+from mlm.evaluation.neighbour_mixture import DEEPEST, NeighbourMixtures, unigram_probabilities
 from mlm.evaluation.predictions import NO_NEIGHBOUR, positions_of
 from mlm.samples.split_samples import joined
 from mlm.samples.token_counts import count_tokens
@@ -77,9 +77,9 @@ def test_pairs_and_triples_are_counted_as_one_by_one(speeches):
     assert counts.tokens == np.count_nonzero(mask & ~np.isin(ids, SPECIAL))
 
 
-def _mixture(counts_of, vocabulary, order, **how):
+def _mixtures(counts_of, vocabulary, **how):
     counts = count_tokens([counts_of], vocabulary, SPECIAL, two=True)
-    return NeighbourMixture(counts, SPECIAL, order, **how)
+    return NeighbourMixtures(counts, SPECIAL, **how)
 
 
 def _discounted(counts, context, shorter):
@@ -124,32 +124,28 @@ def _by_formula(train, vocabulary, weights, places):
     return np.stack(whole)
 
 
-def _agree_with_the_formula(mixture, train, vocabulary, places):
+@pytest.mark.parametrize("seed", range(8))
+def test_small_random_counts_give_what_the_formula_says(seed):
     """Losses and ranks are those of looking at every token; of equals, the lower id is ahead."""
-    whole = _by_formula(train, vocabulary, mixture.weights, places)
-    np.testing.assert_allclose(whole.sum(axis=1), 1, atol=1e-9)
-    assert not whole[:, SPECIAL].any()
-    scores = mixture.scores(places, "mixture")
-    of_truth = whole[np.arange(len(places)), places.truth][:, None]
-    np.testing.assert_allclose(scores.loss, -np.log(of_truth[:, 0]), rtol=1e-9)
-    equal = np.isclose(whole, of_truth, rtol=1e-12, atol=0)
-    ahead = (whole > of_truth) & ~equal
-    ahead |= equal & (np.arange(vocabulary) < places.truth[:, None])
-    assert np.array_equal(scores.rank, 1 + ahead.sum(axis=1))
-
-
-@pytest.mark.parametrize("order", [2, 3])
-@pytest.mark.parametrize("seed", range(6))
-def test_small_random_counts_give_what_the_formula_says(order, seed):
     random = np.random.default_rng(seed)
     vocabulary, shape = int(random.integers(12, 60)), (40, 12)
     # Frequent and rare tokens, special ones among them, and padding.
     ids = random.zipf(1.3, (2, *shape)) % vocabulary
     mask = np.arange(12) < random.integers(2, 13, (2, 40, 1))
-    train = ids[0], mask[0]
-    mixture = _mixture(train, vocabulary, order, at_once=int(random.integers(1, 300)))
-    mixture.weights = random.dirichlet(np.full(len(mixture.weights), 0.5))
-    _agree_with_the_formula(mixture, train, vocabulary, _all_positions((ids[1], mask[1])))
+    train, places = (ids[0], mask[0]), _all_positions((ids[1], mask[1]))
+    mixtures = _mixtures(train, vocabulary, at_once=int(random.integers(1, 3000)))
+    for name, weights in mixtures.weights.items():
+        mixtures.weights[name] = random.dirichlet(np.full(len(weights), 0.5))
+    for name, scores in mixtures.scores(places, "mixtures").items():
+        whole = _by_formula(train, vocabulary, mixtures.weights[name], places)
+        np.testing.assert_allclose(whole.sum(axis=1), 1, atol=1e-9)
+        assert not whole[:, SPECIAL].any()
+        of_truth = whole[np.arange(len(places)), places.truth][:, None]
+        np.testing.assert_allclose(scores.loss, -np.log(of_truth[:, 0]), rtol=1e-9)
+        equal = np.isclose(whole, of_truth, rtol=1e-12, atol=0)
+        ahead = (whole > of_truth) & ~equal
+        ahead |= equal & (np.arange(vocabulary) < places.truth[:, None])
+        assert np.array_equal(scores.rank, 1 + np.minimum(ahead.sum(axis=1), DEEPEST))
 
 
 def test_the_unigram_loss_is_the_cross_entropy_of_add_one_frequencies(speeches):
@@ -167,29 +163,28 @@ def test_the_unigram_loss_is_the_cross_entropy_of_add_one_frequencies(speeches):
 def test_each_neighbour_helps_and_all_help_most(speeches):
     (train, validation, test), vocabulary = speeches
     places = _all_positions(test)
-    loss = []
-    for order in (2, 3):
-        mixture = _mixture(train, vocabulary, order)
-        before = mixture.scores(_all_positions(validation), "mixture").loss.mean()
-        mixture.fit(_all_positions(validation))
-        assert mixture.scores(_all_positions(validation), "mixture").loss.mean() < before
-        assert mixture.weights.sum() == pytest.approx(1)
-        hidden = replace(places, left=np.full_like(places.left, MASK))
-        for seen in (hidden, places):
-            loss.append(mixture.scores(seen, "mixture").loss.mean())
+    fitted = _all_positions(validation)
+    mixtures = _mixtures(train, vocabulary)
+    before = mixtures.scores(fitted, "before")
+    mixtures.fit(fitted)
+    for name, after in mixtures.scores(fitted, "after").items():
+        assert after.loss.mean() < before[name].loss.mean()
+        assert mixtures.weights[name].sum() == pytest.approx(1)
+    hidden = replace(places, left=np.full_like(places.left, MASK))
+    both, right = (
+        {n: s.loss.mean() for n, s in mixtures.scores(p, "").items()} for p in (places, hidden)
+    )
     counts = count_tokens([train], vocabulary, SPECIAL)
-    loss.append(unigram_scores(unigram_probabilities(counts, SPECIAL), places.truth).loss.mean())
-    right, bigram, right_two, trigram, unigram = loss
-    assert trigram < bigram < right < unigram - 0.02
-    assert bigram < right_two < right
-    assert bigram < right - 0.02
+    unigram = unigram_scores(unigram_probabilities(counts, SPECIAL), places.truth).loss.mean()
+    assert both["trigram"] < both["bigram"] < right["bigram"] - 0.02
+    assert both["bigram"] < right["trigram"] < right["bigram"] < unigram - 0.02
 
 
-@pytest.mark.parametrize("order", [2, 3])
-def test_a_baseline_that_sees_as_the_model_is_given_exactly_its_input(speeches, order):
+@pytest.mark.parametrize("name", ["bigram", "trigram"])
+def test_a_baseline_that_sees_as_the_model_is_given_exactly_its_input(speeches, name):
     """Kept neighbours as they are, random ones as other tokens, hidden ones as the mask."""
     (train, _, test), vocabulary = speeches
-    mixture = _mixture(train, vocabulary, order)
+    mixtures = _mixtures(train, vocabulary)
     ids, mask = np.maximum(test[0], len(SPECIAL)), test[1]
     chosen = np.zeros_like(mask)
     chosen[:, 10:12] = True
@@ -202,19 +197,19 @@ def test_a_baseline_that_sees_as_the_model_is_given_exactly_its_input(speeches, 
     def losses(ids, shown):
         # Of two neighbours that are both to be predicted, the left one.
         asked = positions_of(ids, mask, shown, chosen)[::2]
-        return mixture.scores(as_shown(asked)[:50], mixture.name).loss
+        return mixtures.scores(as_shown(asked)[:50], "")[name].loss
 
-    everything = mixture.scores(positions_of(ids, mask, ids, chosen)[::2][:50], mixture.name).loss
+    everything = mixtures.scores(positions_of(ids, mask, ids, chosen)[::2][:50], "")[name].loss
     assert np.array_equal(losses(ids, shown["kept"]), everything)
     other = ids.copy()
     other[:, 11] = np.where(other[:, 11] == 9, 8, 9)
-    for name in ("hidden", "random"):
+    for kind in ("hidden", "random"):
         # What the hidden neighbour is in truth must not matter.
-        assert np.array_equal(losses(ids, shown[name]), losses(other, shown[name]))
-        assert not np.array_equal(losses(ids, shown[name]), everything)
+        assert np.array_equal(losses(ids, shown[kind]), losses(other, shown[kind]))
+        assert not np.array_equal(losses(ids, shown[kind]), everything)
     nothing = positions_of(ids, mask, np.where(chosen, NO_NEIGHBOUR, ids), chosen)[::2]
     assert np.array_equal(
-        losses(ids, shown["hidden"]), mixture.scores(as_shown(nothing)[:50], mixture.name).loss
+        losses(ids, shown["hidden"]), mixtures.scores(as_shown(nothing)[:50], "")[name].loss
     )
 
 

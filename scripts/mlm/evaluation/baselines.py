@@ -8,12 +8,16 @@ from mlm.evaluation.artefacts import Baseline
 from mlm.evaluation.bootstrap import Resampling
 from mlm.evaluation.evaluation_data import EvaluationData
 from mlm.evaluation.metrics import bits_per_character, means_over, paired_difference, part
-from mlm.evaluation.neighbour_mixture import NeighbourMixture, unigram_probabilities
+from mlm.evaluation.neighbour_mixture import (
+    COMPONENTS,
+    NeighbourMixtures,
+    unigram_probabilities,
+)
 from mlm.evaluation.predictions import Positions, Ranked, Scored
 
 _NEIGHBOURS = {
-    2: "the left and the right neighbour",
-    3: "the two neighbours on the left and the two on the right",
+    "bigram": "the left and the right neighbour",
+    "trigram": "the two neighbours on the left and the two on the right",
 }
 
 
@@ -47,18 +51,17 @@ def baselines(
 
     unigram = unigram_scores(unigram_probabilities(data.counts, special), positions.truth)
     found = {"unigram": baseline("no context: token frequencies of the train split", unigram)}
-    for order, neighbours in _NEIGHBOURS.items():
-        mixture = NeighbourMixture(data.counts, special, order)
-        mixture.fit(data.fitted)
-        weights = dict(zip(mixture.components, map(float, mixture.weights), strict=True))
-        all_seen = mixture.scores(positions, mixture.name)
-        found[f"{mixture.name}_hidden"] = baseline(
-            f"{neighbours}, as the model is shown them",
-            _scores_as_shown(mixture, positions, all_seen),
-            weights,
+    mixtures = NeighbourMixtures(data.counts, special)
+    mixtures.fit(data.fitted)
+    all_seen = mixtures.scores(positions, "baselines")
+    seen_as_shown = _scores_as_shown(mixtures, positions, all_seen)
+    for name, neighbours in _NEIGHBOURS.items():
+        weights = dict(zip(COMPONENTS[name], map(float, mixtures.weights[name]), strict=True))
+        found[f"{name}_hidden"] = baseline(
+            f"{neighbours}, as the model is shown them", seen_as_shown[name], weights
         )
-        found[mixture.name] = baseline(
-            f"{neighbours}, even if hidden from the model", all_seen, weights
+        found[name] = baseline(
+            f"{neighbours}, even if hidden from the model", all_seen[name], weights
         )
     return found
 
@@ -80,12 +83,17 @@ def as_shown(positions: Positions) -> Positions:
     return replace(positions, left=positions.shown_left, right=positions.shown_right)
 
 
-def _scores_as_shown(mixture: NeighbourMixture, positions: Positions, all_seen: Ranked) -> Ranked:
-    """The mixture's answers from the model's input, which differs at some of the positions."""
+def _scores_as_shown(
+    mixtures: NeighbourMixtures, positions: Positions, all_seen: dict[str, Ranked]
+) -> dict[str, Ranked]:
+    """The answers from the model's input, which differs at some of the positions."""
     shown = as_shown(positions)
     changed = (shown.left != positions.left).any(axis=1)
     changed |= (shown.right != positions.right).any(axis=1)
-    again = mixture.scores(shown[changed], f"{mixture.name}, as shown")
-    log_probability, rank = all_seen.log_probability.copy(), all_seen.rank.copy()
-    log_probability[changed], rank[changed] = again.log_probability, again.rank
-    return Ranked(log_probability, rank)
+    again = mixtures.scores(shown[changed], "baselines, as shown")
+    found = {}
+    for name, scores in all_seen.items():
+        log_probability, rank = scores.log_probability.copy(), scores.rank.copy()
+        log_probability[changed], rank[changed] = again[name].log_probability, again[name].rank
+        found[name] = Ranked(log_probability, rank)
+    return found
