@@ -65,7 +65,6 @@ def description(form: str, batch: int, sequence: int) -> dict:
         with_lengths(optimizer, 10_000),
         attend="sample",
         rematerialise=form == "layers",
-        shard_optimizer=False,
         precision="bfloat16",
         begins_document=0,
         samples=batch,

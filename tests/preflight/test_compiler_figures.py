@@ -115,22 +115,6 @@ def test_the_steps_of_the_engine_in_jax_compile_for_a_tpu(tmp_path):
     assert found.memory.arguments > 8 * lowering.parameters
 
 
-def test_moments_that_are_divided_take_their_share_of_a_chip(tmp_path):
-    """By the compiler, for four chips: three quarters less of what divides, for each moment."""
-    small_run.write_inputs(tmp_path)
-    program, arguments = str(tmp_path / "t"), {}
-    for divided in (False, True):
-        changes = {"pretraining": {"engine": "jax", "shard_optimizer": divided}}
-        lowering = lower_run(*small_run.small_job(tmp_path, overrides=changes), program)
-        (found,) = compile_for("v5e:2x2", program, quick=True)
-        assert (found.outcome, found.replicas) == (COMPILED, 4), found.message
-        arguments[divided] = found.memory.arguments
-    saved = arguments[False] - arguments[True]
-    # Small matrices are padded to the chip's tiles, divided or not.
-    assert saved > 0.75 * 2 * 4 * lowering.step.parameters
-    assert arguments[True] < 0.6 * arguments[False]
-
-
 #: Targets, and the machines that the compiler describes: one for four chips.
 SLICES = {"v5e:16x16": 64, "v6e:8x8": 16, "v4:4x4x4": 16}
 

@@ -162,35 +162,6 @@ def test_several_processes_are_refused_where_tensorflow_trains(asked):
     resolve({"accelerator": asked, "pretraining": {"engine": "jax"}})
 
 
-@pytest.mark.slow
-def test_moments_that_are_divided_change_no_loss_and_no_file_of_a_state(root):
-    """Over 2 × 2 devices, which gather them to save them; the state is gone on from.
-
-    Muon has AdamW's moments for the embeddings, and one of its own.
-    """
-    change = {"optimizer": {"name": "muon"}}
-    names = {False: "moments", True: "divided"}
-    for divided, name in names.items():
-        overrides = layout(2 if divided else 1, 2 if divided else 4)
-        overrides["pretraining"] |= change | {"shard_optimizer": divided}
-        trained(root, name, overrides)
-    whole_losses, divided_losses = (losses(root, name) for name in names.values())
-    np.testing.assert_allclose(divided_losses, whole_losses, rtol=2e-6)
-    from safetensors.numpy import load_file
-
-    stored = [
-        load_file(next((root / "state" / name).glob("*/step-00000020/state.safetensors")))
-        for name in names.values()
-    ]
-    assert stored[0].keys() == stored[1].keys()
-    for name, value in stored[0].items():
-        np.testing.assert_allclose(stored[1][name], value, atol=1e-3, err_msg=name)
-    (root / "runs" / names[True] / "training.json").unlink()
-    before = result(root, names[True])
-    assert "resumes from step 20 of 20" in trained(root, names[True], overrides)
-    assert result(root, names[True]) == before
-
-
 #: A member that trains nothing and does as it is told.
 PRETENDS = """
 import os, signal, sys, time

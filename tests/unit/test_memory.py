@@ -165,17 +165,3 @@ def test_in_jax_no_less_is_asked_for_than_xla_sets_aside(tmp_path, family):
 def test_tokens_are_counted_with_the_padding(tmp_path):
     (tmp_path / "test.json").write_text('{"num_samples": 7, "sequence_length": 16}')
     assert tokens_of(str(tmp_path / "test.json")) == 112
-
-
-def test_devices_that_share_the_moments_ask_for_less():
-    """Of four in this memory, three times two moments in float32."""
-    wide = {"config": {"hidden_size": 1024, "num_hidden_layers": 8}}
-    taken = {
-        divided: asked(
-            {"model": wide, "pretraining": {"engine": "jax", "shard_optimizer": divided}},
-            replicas=4,
-        )
-        for divided in (False, True)
-    }
-    expected = 3 * 2 * 4 * parameters(model(wide), 8000, 128) / 1e6
-    assert taken[False] - taken[True] == pytest.approx(expected, abs=1)

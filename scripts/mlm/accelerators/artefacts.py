@@ -61,7 +61,6 @@ class Step:
     lowered: bool | None = field(default=None, metadata=OPTIONAL)
     attend: str | None = field(default=None, metadata=OPTIONAL)
     rematerialise: bool | None = field(default=None, metadata=OPTIONAL)
-    shard_optimizer: bool | None = field(default=None, metadata=OPTIONAL)
     model_type: str | None = field(default=None, metadata=OPTIONAL)
     parameters: int | None = field(default=None, metadata=OPTIONAL)
     per_replica_batch_size: int | None = field(default=None, metadata=OPTIONAL)

@@ -13,7 +13,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 
 from mlm.accelerators.artefacts import EVALUATION, FINETUNING, TRAINING, VALIDATION, ForwardRows
 from mlm.config.evaluation import Evaluation
@@ -27,7 +27,6 @@ from mlm.model.architecture import Architecture, parameter_shapes
 from mlm.model.weights import initial_parameters
 from mlm.samples.masking import VALIDATION_SEED, MaskingPlan
 from mlm.training.in_jax.devices import AXIS, shardings
-from mlm.training.in_jax.layout import UNDIVIDED, Division
 from mlm.training.in_jax.optimizers import first_moments, hidden_parts
 from mlm.training.in_jax.train_step import (
     Computation,
@@ -94,7 +93,6 @@ def described_steps(
             pretraining.optimizer,
             attend=pretraining.attend,
             rematerialise=pretraining.rematerialise,
-            shard_optimizer=pretraining.shard_optimizer,
             precision=shown_precision,
             begins_document=run.model_config.cls_token_id,
             samples=samples,
@@ -176,15 +174,10 @@ def _training(mesh, architecture: Architecture, plan: MaskingPlan, description: 
         "moments": jax.eval_shape(first, parameters),
         "step": jax.ShapeDtypeStruct((), np.int32),
     }
-    division = UNDIVIDED
-    if description["shard_optimizer"]:
-        division = Division.of({n: x.shape for n, x in parameters.items()}, mesh.size)
-    partition = division.of_state(state["moments"])
     computation = _computation(architecture, description)
-    step = train_step(computation, plan, settings, description["seed"], division)
-    step = jax.jit(on_mesh(step, mesh, partition), donate_argnums=0)
-    given = jax.tree.map(partial(NamedSharding, mesh), partition)
-    state = jax.tree.map(lambda sharding, part: _shaped(part, sharding), given, state)
+    step = train_step(computation, plan, settings, description["seed"])
+    step = jax.jit(on_mesh(step, mesh), donate_argnums=0)
+    state = _shaped(state, shardings(mesh)[0])
     batch = _stored(mesh, architecture, plan, description, epoch=((), np.uint32))
     return step.lower(state, batch)
 

@@ -24,8 +24,8 @@ _LEAST_MB, _FRAMEWORKS_MB = 4000, 1500
 #: Bytes of a parameter in training, in float32: weight, gradient, moments, what an update holds
 #: beside them, and the content of a file while it is saved; measured with 58 million parameters.
 _TRAINED_PARAMETER = 36
-#: Of these, two moments, which devices may share; and a gradient, of which each thread has one.
-_MOMENTS, _GRADIENT = 8, 4
+#: Of these a gradient, of which each thread has one.
+_GRADIENT = 4
 #: Bytes of a parameter as it is loaded: weight, the file's content and its transposed copy.
 _LOADED_PARAMETER = 12
 #: Bytes of a token read from a shard, of one of the test split with its answers, and of one that is
@@ -103,8 +103,7 @@ def memory_of_training(
     fields, vocabulary = _fields(own.model), _tokenizer_ids(settings)
     ids, width = _ids(fields, vocabulary), _size(fields, "hidden_size", 2048)
     a_parameter = _TRAINED_PARAMETER + _GRADIENT * (accelerator.cpu_threads - 1) * on_host
-    shared = (replicas - 1) * _MOMENTS * section.shard_optimizer
-    total = (replicas * a_parameter - shared) * parameters(own.model, vocabulary, length)
+    total = replicas * a_parameter * parameters(own.model, vocabulary, length)
     samples = 2 * section.shuffle_window + (section.validation.samples or 0)
     total += samples * length * _STORED_TOKEN
     if on_host:

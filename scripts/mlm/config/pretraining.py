@@ -150,8 +150,6 @@ class Pretraining(Section):
     rematerialise: bool = False
     """Recompute each layer for its gradient instead of keeping activations: less memory on an
     accelerator, a third more time (engine: jax)."""
-    shard_optimizer: bool = False
-    """Divide the optimizer's moments over the devices (engine: jax)."""
     shuffle_window: Count = 131_072
     """Samples that are shuffled among themselves: blocks of 1,024 from all over the split."""
     validation: Validation = section(Validation)
@@ -191,8 +189,8 @@ class Pretraining(Section):
         engine, other = engine_for(self.engine, family), "tensorflow"
         asked = {"steps_per_execution": self.steps_per_execution != 1}
         if engine == "tensorflow":
-            asked, other = {"attend": self.attend == "document"}, "jax"
-            asked |= {key: getattr(self, key) for key in ("rematerialise", "shard_optimizer")}
+            asked = {"attend": self.attend == "document", "rematerialise": self.rematerialise}
+            other = "jax"
         return [
             f"pretraining.{name}: {getattr(self, name)}, which pretraining.engine: {engine} does "
             f"not have. Set engine: {other}, or leave {name} out"

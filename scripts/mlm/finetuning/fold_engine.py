@@ -129,9 +129,6 @@ class Fold:
         )
         self.step = int(self.state["step"])
 
-    def help_write(self) -> None:
-        """Nothing: one process trains a fold."""
-
 
 def tokenised(
     encoder: Encoder, excerpts: list[str], length: int
@@ -213,7 +210,6 @@ def lowered_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, leng
     import jax
     import jax.numpy as jnp
 
-    from mlm.training.in_jax.layout import UNDIVIDED
     from mlm.training.in_jax.optimizers import clipped, updated
 
     def logits_of(parameters, batch, key=None):
@@ -228,7 +224,7 @@ def lowered_fold(mesh, model, optimizer: Optimizer, state: dict, size: int, leng
         loss, gradients = jax.value_and_grad(mean_loss)(state["parameters"], batch, key)
         gradients = clipped(gradients, optimizer.max_grad_norm)
         trained = state["parameters"], state["moments"], gradients, state["step"]
-        parameters, moments = updated(*trained, optimizer, {}, jnp.float32, UNDIVIDED)
+        parameters, moments = updated(*trained, optimizer, {}, jnp.float32)
         new = {"parameters": parameters, "moments": moments, "step": state["step"] + 1}
         return state | new, loss
 

@@ -28,7 +28,6 @@ FOLD_MODULES = (
     "mlm.finetuning.sequence_model",
     "mlm.finetuning.tables",
     "mlm.training.in_jax.devices",
-    "mlm.training.in_jax.layout",
     "mlm.training.in_jax.optimizers",
     "mlm.training.optimisation",
     "mlm.tokenizer.encoding",

@@ -70,7 +70,6 @@ class Run:
         return {
             "attend": section.attend,
             "rematerialise": section.rematerialise,
-            "shard_optimizer": section.shard_optimizer,
             "model_type": self.model_config.model_type,
             "per_replica_batch_size": section.per_replica_batch_size,
             "gradient_accumulation_steps": section.optimizer.gradient_accumulation_steps,

@@ -41,7 +41,6 @@ COMPUTING_MODULES = {
         "mlm.model.weights",
         "mlm.training.in_jax.engine",
         "mlm.training.in_jax.devices",
-        "mlm.training.in_jax.layout",
         "mlm.training.in_jax.optimizers",
         "mlm.training.in_jax.train_step",
     ),

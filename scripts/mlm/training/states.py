@@ -41,9 +41,6 @@ class State(Protocol):
     def write(self, place: str) -> None:
         """Write files below `place`, a directory or gs:// prefix that is there."""
 
-    def help_write(self) -> None:
-        """The part in `write` of a process that does not lead."""
-
     def read(self, place: str) -> None:
         """Take the state from there."""
 
@@ -160,7 +157,6 @@ class StateDirectory:
         MlmError if it cannot be written, those before it staying, or the directory is another's
         now."""
         if not self.leads:
-            state.help_write()
             return
         if self._lease is not None:
             self._lease.check()

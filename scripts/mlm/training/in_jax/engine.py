@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding
+from jax.experimental import multihost_utils
 
-from mlm.foundations.errors import MlmError
 from mlm.model.architecture import Architecture
 from mlm.model.cooccurrence import begin_at_counts
 from mlm.model.export import ExportedModel
@@ -19,7 +17,6 @@ from mlm.samples.masking import VALIDATION_SEED
 from mlm.samples.split_samples import decoded, evaluation_samples
 from mlm.samples.stored_batches import stored_batches
 from mlm.training.in_jax.devices import shardings
-from mlm.training.in_jax.layout import UNDIVIDED, Division, OwnRows, of_the_first
 from mlm.training.in_jax.optimizers import all_finite, first_moments, hidden_parts
 from mlm.training.in_jax.train_step import (
     Computation,
@@ -71,65 +68,46 @@ class Engine:
     head = "vocabulary projection at masked positions only"
 
     def __init__(self, run: Run, devices: Devices):
-        self._run = run
-        self._architecture = Architecture.of(run.model_config.to_dict())
-        self._group = devices.group
-        self._whole, self._divided = shardings(devices.strategy)
-        self.step = 0
+        self._run, self._group, self.step = run, devices.group, 0
+        self._architecture, mesh = Architecture.of(run.model_config.to_dict()), devices.strategy
+        self._whole, self._divided = shardings(mesh)
         weights = initial_parameters(self._architecture, jax.random.key(run.seed))
         weights = {name: np.array(value) for name, value in weights.items()}
-        hidden = hidden_parts(self._architecture)
-        division = UNDIVIDED
-        if run.pretraining.shard_optimizer:
-            shapes = {name: value.shape for name, value in weights.items()}
-            division = Division.of(shapes, devices.replicas)
-        optimizer = run.pretraining.optimizer
-        self._first_moments = partial(first_moments, settings=optimizer, hidden=hidden)
-        partition = division.of_state(jax.eval_shape(self._first_moments, weights))
-        self._partition = jax.tree.map(partial(NamedSharding, devices.strategy), partition)
         if run.model.initialisation.attention == "neighbour_heads":
             neighbour_heads(NamedWeights(weights, self._architecture), run.model_config, run.seed)
         self.begin_with(weights)
         self.parameters = sum(value.size for value in weights.values())
         computation = Computation.of(run, self._architecture, devices.precision)
-        self._train = jax.jit(
-            on_mesh(
-                train_step(computation, run.plan, optimizer, run.seed, division),
-                devices.strategy,
-                partition,
-            ),
-            donate_argnums=0,
-        )
-        self._validate = jax.jit(
-            on_mesh(
-                validation_step(computation, run.validation_plan, VALIDATION_SEED),
-                devices.strategy,
-            )
-        )
+        train = train_step(computation, run.plan, run.pretraining.optimizer, run.seed)
+        validate = validation_step(computation, run.validation_plan, VALIDATION_SEED)
+        self._train = jax.jit(on_mesh(train, mesh), donate_argnums=0)
+        self._validate = jax.jit(on_mesh(validate, mesh))
         self._finite = jax.jit(all_finite)
-        self._gathered = jax.jit(jnp.copy, out_shardings=self._whole)
         self._batches: Iterator[dict] | None = None
         self._validation_batches: list[dict] | None = None
 
     def begin_with(self, weights: dict[str, np.ndarray]) -> None:
-        def begun(weights):
-            return {
-                "parameters": weights,
-                "moments": self._first_moments(weights),
-                "step": jnp.int32(0),
-            }
+        """Begin at these, of the process that leads: another's processor may have rounded
+        otherwise."""
+        optimizer, hidden = self._run.pretraining.optimizer, hidden_parts(self._architecture)
 
-        self._put(begun, of_the_first(weights))
+        def state(weights):
+            moments = first_moments(weights, optimizer, hidden)
+            return {"parameters": weights, "moments": moments, "step": jnp.int32(0)}
 
-    def _put(self, state_of: Callable[[dict], dict], given: dict) -> None:
+        self._put(state, weights)
+
+    def _put(self, state_of: Callable[[dict], dict], given: dict[str, np.ndarray]) -> None:
+        given = multihost_utils.broadcast_one_to_all(given)
+        given = {name: np.asarray(value) for name, value in given.items()}
         self._state = None  # One state at a time is in memory.
         # Copied by a computation: what is donated later must not be the host's own memory.
         self._state = jax.jit(
-            lambda tree: jax.tree.map(jnp.copy, state_of(tree)), out_shardings=self._partition
+            lambda tree: jax.tree.map(jnp.copy, state_of(tree)), out_shardings=self._whole
         )(given)
 
     def start_from_counts(self) -> None:
-        weights = {name: np.array(v) for name, v in self._state["parameters"].items()}
+        weights = self.exported().weights
         if self._group.leads:
             begin_at_counts(NamedWeights(weights, self._architecture), self._run)
         self._group.told(None)  # A collective gives up on a peer that takes long.
@@ -137,8 +115,7 @@ class Engine:
 
     def advance(self, steps: int) -> dict[str, float]:
         if self._batches is None:
-            rows = OwnRows(self._divided, self._run.batch_size)
-            self._batches = _ahead(self._training_batches(rows), rows.given)
+            self._batches = self._ahead(self._training_batches(), self._run.batch_size)
         found = []
         for _ in range(steps):
             self._state, sums = self._train(self._state, next(self._batches))
@@ -148,9 +125,8 @@ class Engine:
         return {name: sum(float(sums[name]) for sums in found) for name in found[0]}
 
     def validate(self) -> tuple[float, float]:
-        sums = np.zeros(3)
-        rows = OwnRows(self._divided, self._run.validation_batch_size)
-        for batch in _ahead(self._validation_samples(rows), rows.given):
+        sums, size = np.zeros(3), self._run.validation_batch_size
+        for batch in self._ahead(self._validation_samples(), size):
             sums += [float(x) for x in self._validate(self._state["parameters"], batch)]
         return sums[0] / max(sums[2], 1.0), sums[1] / max(sums[2], 1.0)
 
@@ -162,46 +138,31 @@ class Engine:
         return ExportedModel(weights, self._run.model_config)
 
     def write(self, place: str) -> None:
-        """Write the state below `place`, a directory or gs:// prefix."""
         from safetensors.numpy import save
 
-        write_bytes(f"{place}/{_FILE}", save(dict(self._leaves())))
+        leaves = jax.tree_util.tree_leaves_with_path(self._state)
+        # On a CPU these are no copies.
+        state = save({_name(path): np.asarray(value) for path, value in leaves})
+        write_bytes(f"{place}/{_FILE}", state)
 
     def read(self, place: str) -> None:
-        """Take the state from there, read by the process that leads; MlmError if it is another
-        model's."""
+        """Take the state from there, read by the process that leads."""
         from safetensors.numpy import load
 
-        expected = jax.eval_shape(lambda state: state, self._state)
-        self._state = None
-        leaves = jax.tree_util.tree_leaves_with_path(expected)
+        leaves, structure = jax.tree_util.tree_flatten_with_path(self._state)
         empty = {_name(path): np.zeros(value.shape, value.dtype) for path, value in leaves}
+        self._state = leaves = None
         stored = load(read_bytes(f"{place}/{_FILE}")) if self._group.leads else empty
         self._group.told(None)  # A collective gives up on a peer that takes long.
-        if {n: v.shape for n, v in stored.items()} != {n: v.shape for n, v in empty.items()}:
-            raise MlmError(f"{place}/{_FILE}: does not hold the weights and moments of this run")
-        self._put(
-            lambda given: jax.tree_util.tree_map_with_path(lambda p, _: given[_name(p)], expected),
-            of_the_first(stored),
-        )
+        self._put(lambda given: structure.unflatten([given[name] for name in empty]), stored)
 
-    def help_write(self) -> None:
-        for _ in self._leaves():
-            pass
-
-    def _leaves(self) -> Iterator[tuple[str, np.ndarray]]:
-        """The state by names; on a CPU these are no copies."""
-        for path, value in jax.tree_util.tree_leaves_with_path(self._state):
-            if not (value.is_fully_addressable or value.is_fully_replicated):
-                value = self._gathered(value)
-            yield _name(path), np.asarray(value)
-
-    def _training_batches(self, rows: OwnRows) -> Iterator[dict]:
+    def _training_batches(self) -> Iterator[dict]:
+        rows = self._own_rows(self._run.batch_size)
         for whole in stored_batches(self._run.train, self._run.order_from(self.step)):
-            epochs, indices, records = (x[rows.rows] for x in whole)
+            epochs, indices, records = (x[rows] for x in whole)
             yield self._stored(indices, records) | {"epoch": epochs.astype(np.uint32)}
 
-    def _validation_samples(self, rows: OwnRows) -> Iterator[dict]:
+    def _validation_samples(self) -> Iterator[dict]:
         """Batches of one shape; a part of the split is kept in memory, and read once."""
         run = self._run
         if self._validation_batches is not None:
@@ -209,9 +170,9 @@ class Engine:
             return
         kept = []
         size, count = run.validation_batch_size, run.pretraining.validation.samples
+        rows = self._own_rows(size)
         for whole in evaluation_samples(run.validation, size, count):
-            indices, records = (x[rows.rows] for x in whole)
-            batch = self._stored(indices, records)
+            batch = self._stored(*(x[rows] for x in whole))
             if count is not None:
                 kept.append(batch)
             yield batch
@@ -222,19 +183,28 @@ class Engine:
         tokens = packed(ids, attention, self._architecture.vocabulary)
         return {"tokens": tokens, "index": indices.astype(np.uint32)}
 
+    def _own_rows(self, samples: int) -> np.ndarray:
+        """The rows of a batch, divided over all devices, that are on those of this process."""
+        places = self._divided.addressable_devices_indices_map((samples,)).values()
+        return np.sort(np.concatenate([np.arange(samples)[place] for place in places]))
 
-def _ahead(batches: Iterator[dict], given: Callable[[dict], dict]) -> Iterator[dict]:
-    """Each batch on the devices, the next one read meanwhile."""
-    with ThreadPoolExecutor(1) as reader:
+    def _ahead(self, batches: Iterator[dict], samples: int) -> Iterator[dict]:
+        """Each batch, of which `batches` have the own rows, over all devices; the next one is read
+        meanwhile."""
 
-        def read():
-            batch = next(batches, None)
-            return None if batch is None else given(batch)
+        def read() -> dict:
+            return {
+                name: jax.make_array_from_process_local_data(
+                    self._divided, own, (samples, *own.shape[1:])
+                )
+                for name, own in next(batches, {}).items()
+            }
 
-        coming = reader.submit(read)
-        while (batch := coming.result()) is not None:
+        with ThreadPoolExecutor(1) as reader:
             coming = reader.submit(read)
-            yield batch
+            while batch := coming.result():
+                coming = reader.submit(read)
+                yield batch
 
 
 def _name(path) -> str:

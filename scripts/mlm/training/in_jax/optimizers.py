@@ -11,7 +11,6 @@ import jax.numpy as jnp
 
 from mlm.config.pretraining import Optimizer
 from mlm.model.architecture import Architecture
-from mlm.training.in_jax.layout import Division
 from mlm.training.optimisation import (
     MUON_COEFFICIENTS,
     MUON_ITERATIONS,
@@ -62,10 +61,9 @@ def updated(
     settings: Optimizer,
     hidden: dict[str, int],
     dtype,
-    division: Division,
 ) -> tuple[dict, dict]:
     """Weights and moments after update number `step`, int32 from 0; weights decay before. `hidden`
-    is that of `hidden_parts`. Muon's products are in `dtype`, of whole matrices."""
+    is that of `hidden_parts`. Muon's products are in `dtype`."""
     s = settings
     rate = learning_rate(s, step.astype(jnp.float32), jnp)
     decayed = {
@@ -81,19 +79,16 @@ def updated(
     new, first, second = {}, {}, {}
     for name in moments["second"]:
         g, m, v = gradients[name], moments["first"][name], moments["second"][name]
-        g = division.own(name, g)
         first[name] = m + (g - m) * (1 - s.beta_1)
         second[name] = v + (jnp.square(g) - v) * (1 - s.beta_2)
-        before = division.own(name, decayed[name])
-        after = before - first[name] * scaled / (jnp.sqrt(second[name]) + s.epsilon)
-        new[name] = division.whole(name, after)
+        new[name] = decayed[name] - first[name] * scaled / (jnp.sqrt(second[name]) + s.epsilon)
 
     ahead = {}
     for name in (name for name in parameters if name not in moments["second"]):
-        g = division.own(name, gradients[name])
+        g = gradients[name]
         first[name] = s.momentum * moments["first"][name] + g
         # Nesterov's: where the momentum would be after this gradient once more.
-        ahead[name] = division.whole(name, g + s.momentum * first[name])
+        ahead[name] = g + s.momentum * first[name]
     for name, update in _orthogonal(ahead, hidden, dtype).items():
         new[name] = decayed[name] - rate * update
     return {name: new[name] for name in parameters}, {"first": first, "second": second}

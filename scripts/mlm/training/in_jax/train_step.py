@@ -15,7 +15,6 @@ from mlm.model.masked_loss import masked_cross_entropy
 from mlm.model.network import document_numbers, hidden_states, projection
 from mlm.samples.masking import FIXED_EPOCH, MaskingPlan, mask_batch
 from mlm.training.in_jax.devices import AXIS
-from mlm.training.in_jax.layout import UNDIVIDED, Division
 from mlm.training.in_jax.optimizers import clipped, hidden_parts, updated
 from mlm.training.run import Run
 
@@ -69,16 +68,12 @@ def _flag(kind: type) -> int:
 
 
 def train_step(
-    computation: Computation,
-    plan: MaskingPlan,
-    settings: Optimizer,
-    seed: int,
-    division: Division = UNDIVIDED,
+    computation: Computation, plan: MaskingPlan, settings: Optimizer, seed: int
 ) -> Callable:
     """The function (state, stored) -> (state, sums) of one update, which every device of the mesh
     axis "data" runs on its share of the batch.
 
-    `state` has `parameters`, `moments` (`first_moments`, divided by `division`), and `step`, int32.
+    `state` has `parameters`, `moments` (`first_moments`), and `step`, int32.
     `stored` has `tokens` [batch, sequence] of `packed`, `index` and `epoch`, uint32 [batch]. The
     sums are float32: the mean loss of the predictions, the share that is right, the overflow.
     """
@@ -119,7 +114,6 @@ def train_step(
             settings,
             hidden,
             computation.dtype,
-            division,
         )
         new = {"parameters": parameters, "moments": moments, "step": state["step"] + 1}
         return new, {"loss": loss, "accuracy": right, "overflow": overflow}
@@ -140,13 +134,12 @@ def validation_step(computation: Computation, plan: MaskingPlan, seed: int) -> C
     return step
 
 
-def on_mesh(step: Callable, mesh, state=None) -> Callable:
+def on_mesh(step: Callable, mesh) -> Callable:
     """`step`, of `train_step` or `validation_step`, on every device of `mesh`: batches are divided
-    by samples, the state as `state` says (`Division.of_state`), all else is whole on each."""
+    by samples, all else is whole on each."""
     whole, divided = PartitionSpec(), PartitionSpec(AXIS)
-    given, back = (whole, whole) if state is None else (state, (state, whole))
     return jax.shard_map(
-        step, mesh=mesh, in_specs=(given, divided), out_specs=back, check_vma=False
+        step, mesh=mesh, in_specs=(whole, divided), out_specs=whole, check_vma=False
     )
 
 
