@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from mlm.corpus.artefacts import Mixed, ReadPart
 from mlm.corpus.document_groups import OWN, Document
 from mlm.corpus.filters import Filters
 from mlm.corpus.parts import Piece
-from mlm.corpus.sources import Source, open_source
+from mlm.corpus.sources import Source, group_kind, open_source
 from mlm.foundations.errors import MlmError
 
 _BLOCK = 1024
@@ -31,32 +31,23 @@ def open_part(settings: dict, part: Mapping) -> tuple[Source, Filters, int | Non
     own = settings if name is None else settings["mix"][name]
     source = open_source(own, pieces, tuple(part["share"]))
     if name is not None:
-        kinds = {
-            "address" if one["source"] == "embedded" else one["group_by"] or one["group_per"] or OWN
-            for one in settings["mix"].values()
-        }
+        kinds = {group_kind(one) for one in settings["mix"].values()}
         group_by = kinds.pop() if len(kinds) == 1 else "group"
         streams = source.streams
         if group_by != OWN:
-            streams = {s: _regrouped(stream, name) for s, stream in streams.items()}
+            streams = {s: partial(_regrouped, stream, name) for s, stream in streams.items()}
         mixed = Mixed(name, own["weight"], settings["seed"])
         source = replace(source, streams=streams, group_by=group_by, mixed=mixed)
     return source, Filters(own["filters"]), own["seed"]
 
 
-def _regrouped(
-    stream: Callable[[], Iterator[Document]], name: str
-) -> Callable[[], Iterator[Document]]:
+def _regrouped(stream: Callable[[], Iterator[Document]], name: str) -> Iterator[Document]:
     """`stream` of the source `name`, with groups apart from those of the other sources."""
-
-    def documents() -> Iterator[Document]:
-        for text, group in stream():
-            if group is None:
-                data = text.encode("utf-8", "surrogatepass")
-                group = hashlib.blake2b(data, digest_size=16).hexdigest()
-            yield Document(text, f"{name}: {group}")
-
-    return documents
+    for text, group in stream():
+        if group is None:
+            data = text.encode("utf-8", "surrogatepass")
+            group = hashlib.blake2b(data, digest_size=16).hexdigest()
+        yield Document(text, f"{name}: {group}")
 
 
 @dataclass(frozen=True)
@@ -144,7 +135,7 @@ def _refuse_empty_sources(
 ) -> None:
     taken = {parts[segment.part].mixed.name for segment in found if segment.documents}
     problems = []
-    for name in kept.keys() - taken:
+    for name in sorted(kept.keys() - taken):
         own = [part for part in parts if part.mixed.name == name]
         read = sum(part.splits["train"].filters["read"] for part in own)
         problems.append(
@@ -152,8 +143,7 @@ def _refuse_empty_sources(
             "documents. Raise the weight, or leave the source out"
             if kept[name]
             else f"corpus.mix.{name}: no document of train is left of {read:,} that were read. "
-            "Look at its filters, and at what the other sources have as well: of equal documents, "
-            "that of the source whose name comes first is kept"
+            "Look at its filters; of equal documents, that of the first source by name is kept"
         )
     if problems:
-        raise MlmError("\n".join(["A source of the corpus gives nothing.", *sorted(problems)]))
+        raise MlmError("\n".join(["A source of the corpus gives nothing.", *problems]))

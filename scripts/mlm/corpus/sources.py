@@ -1,6 +1,6 @@
 """Where documents come from: one stream for each split that the source has by itself."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
@@ -48,7 +48,7 @@ def open_source(settings: dict, files: Pieces, share: tuple[int, int] = (0, 1)) 
     """
     held_out = settings["held_out"]
     if settings["source"] == "embedded":
-        return Source(*_embedded(settings["seed"], held_out), "address")
+        return Source(*_embedded(settings["seed"], held_out), group_kind(settings))
     reading = Corpus.of_param({key: settings[key] for key in _READ if key in settings})
     if settings["source"] == "files":
         streams, described = _from_files(settings, reading, files)
@@ -58,8 +58,14 @@ def open_source(settings: dict, files: Pieces, share: tuple[int, int] = (0, 1)) 
         described[split] = replace(
             described["train"], carved_from="train", share=carved, seed=settings["seed"]
         )
-    group_by = settings["group_by"] or settings["group_per"] or OWN
-    return Source(streams, described, group_by, held_out)
+    return Source(streams, described, group_kind(settings), held_out)
+
+
+def group_kind(settings: Mapping) -> str:
+    """What the groups of a source are called."""
+    if settings["source"] == "embedded":
+        return "address"
+    return settings["group_by"] or settings["group_per"] or OWN
 
 
 def _embedded(seed: int, shares: dict) -> tuple[_Streams, dict[str, CorpusSource]]:

@@ -77,7 +77,7 @@ def described_splits(
             near_duplicates=corpus.near[split] if corpus.near else None,
             overlap_with_train=None if split == "train" else overlap_with(shared, written[split]),
         )
-    _refuse_one_group(splits, corpus.parts[0])
+    _refuse_useless_groups(splits, corpus.parts[0])
     return splits
 
 
@@ -106,42 +106,39 @@ def _together(sources: Iterable[CorpusSource]) -> CorpusSource:
 
 def refuse_empty_splits(corpus: SpooledCorpus) -> None:
     """Raise MlmError if filters left no document of a split, or decontamination nearly none."""
-    problems, part = [], corpus.parts[0]
-    for split in SPLITS:
-        found = documents_by_reason(corpus, split)
-        if found["kept"]:
-            shared = found.get("decontamination", 0)
-            if shared > MOST_SHARED * found["read"]:
-                problems.append(
-                    f"{split}: {shared:,} of {found['read']:,} documents have words in a row in "
-                    "common with the texts of corpus.filters.decontamination; at most the share "
-                    f"{MOST_SHARED} is expected. Look at these texts, or raise words"
-                )
-            continue
-        removed = {n: count for n, count in found.items() if count and n != "read"}
-        line = f"{split} is left without a document: {found['read']} read"
-        line += f" ({', '.join(f'{n} {why}' for why, n in removed.items())})." if removed else "."
-        rules = corpus.rules(split) or {}
-        most = max(rules, key=lambda rule: rules[rule].documents, default=None)
-        if most and rules[most].documents:
-            line += (
-                f" Of the rules, corpus.filters.{most} took most: {rules[most].documents}. Turn it "
-                "off or give it another threshold."
-            )
-        if split in part.carved:
-            whole = "" if part.group_by == OWN else f", in whole groups ({part.group_by})"
-            line += (
-                f" It is carved from train by corpus.held_out.{split}: {part.carved[split]}"
-                f"{whole}; raise it, use a larger corpus, or give the split texts of its own"
-            )
-        else:
-            line += " Look at corpus.filters and at what was read"
-        problems.append(line)
-    if problems:
-        raise MlmError("\n".join(["A split of the corpus is empty, or nearly.", *problems]))
+    problems = [_emptied(corpus, split) for split in SPLITS]
+    if any(problems):
+        lines = ["A split of the corpus is empty, or nearly.", *filter(None, problems)]
+        raise MlmError("\n".join(lines))
 
 
-def _refuse_one_group(splits: Mapping[str, CorpusSplit], part: ReadPart) -> None:
+def _emptied(corpus: SpooledCorpus, split: str) -> str | None:
+    found, part, rules = documents_by_reason(corpus, split), corpus.parts[0], corpus.rules(split)
+    if found["kept"]:
+        shared = found.get("decontamination", 0)
+        if shared <= MOST_SHARED * found["read"]:
+            return None
+        return (
+            f"{split}: {shared:,} of {found['read']:,} documents have words in a row in common "
+            "with the texts of corpus.filters.decontamination; at most the share "
+            f"{MOST_SHARED} is expected. Look at these texts, or raise words"
+        )
+    removed = ", ".join(f"{n} {why}" for why, n in found.items() if n and why != "read")
+    line = f"{split} is left without a document: {found['read']} read"
+    line += f" ({removed})." if removed else "."
+    most = max(rules or (), key=lambda rule: rules[rule].documents, default=None)
+    if most and (taken := rules[most].documents):
+        line += f" Of the rules, corpus.filters.{most} took most: {taken}."
+    if split not in part.carved:
+        return f"{line} Look at corpus.filters and at what was read"
+    groups = "" if part.group_by == OWN else f", in whole groups ({part.group_by})"
+    return (
+        f"{line} It is carved from train by corpus.held_out.{split}: {part.carved[split]}{groups}; "
+        "raise it, use a larger corpus, or give the split texts of its own"
+    )
+
+
+def _refuse_useless_groups(splits: Mapping[str, CorpusSplit], part: ReadPart) -> None:
     documents = max(split.filters["kept"] for split in splits.values())
     if documents > 1 and all(split.groups == 1 for split in splits.values()):
         raise MlmError(
@@ -153,7 +150,6 @@ def _refuse_one_group(splits: Mapping[str, CorpusSplit], part: ReadPart) -> None
     if alone:
         raise MlmError(
             f"The groups ({part.group_by}) are too few or too large: {' and '.join(alone)}, "
-            "carved from train by corpus.held_out, would be a single one, beside "
-            f"{splits['train'].groups} of train. Raise corpus.held_out, name smaller groups, or "
-            "give the split texts of its own"
+            "carved from train, would be a single one. Raise corpus.held_out, name smaller groups, "
+            "or give the split texts of its own"
         )
