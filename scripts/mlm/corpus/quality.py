@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 from mlm.corpus.artefacts import TakenByRule
 from mlm.foundations.errors import MlmError
@@ -53,12 +54,10 @@ class _Page:
 
     def words_with_letter(self) -> float:
         # Most words are letters alone, which is known at once.
-        with_letter = sum(w.isalpha() or bool(_LETTER.search(w)) for w in self.words)
-        return with_letter / len(self.words)
+        return sum(w.isalpha() or bool(_LETTER.search(w)) for w in self.words) / len(self.words)
 
     def stop_words(self) -> int:
-        forms = self._stop_words.keys() & set(self.words)
-        return len({self._stop_words[form] for form in forms})
+        return len({self._stop_words[form] for form in self._stop_words.keys() & set(self.words)})
 
     def lines_that(self, is_one: Callable[[str], bool]) -> float:
         return sum(map(is_one, self.lines)) / len(self.lines)
@@ -126,6 +125,15 @@ _OF_LINES: dict[str, Callable[[str, int], bool]] = {
 }
 
 
+#: What each rule of whole texts refuses, by its limit, once the rules of lines have been tried.
+_OF_TEXTS: dict[str, Callable[[str, Any], bool]] = {
+    "lorem_ipsum": lambda text, _: "lorem ipsum" in text.lower(),
+    "curly_bracket": lambda text, _: "{" in text,
+    "min_sentences": lambda text, least: sum(map(_sentences, text.split("\n"))) < least,
+    "bad_words": lambda text, words: words.occur_in(text.casefold()),
+}
+
+
 class Quality:
     """The rules that `config.filters.quality_rules` switches on, thresholds by name; MlmError if
     the list of words cannot be read."""
@@ -142,30 +150,27 @@ class Quality:
             for word in settings.get("stop_words", ())
             for form in (word, word.lower(), word.capitalize(), word.upper())
         }
-        self._of_pages = [name for name in _OF_PAGES if name in self._limits]
-        self._of_lines = [name for name in ("citations", *_OF_LINES) if name in self._limits]
-        path = self._limits.get("bad_words")
-        self._bad_words = None if path is None else _WordList(Path(path))
+        self._of_pages, self._of_lines, self._of_texts = (
+            [name for name in rules if name in self._limits]
+            for rules in (_OF_PAGES, ("citations", *_OF_LINES), _OF_TEXTS)
+        )
+        if path := self._limits.get("bad_words"):
+            self._limits["bad_words"] = _WordList(Path(path))
 
     def judged(self, text: str, taken: dict[str, TakenByRule]) -> tuple[str, str | None]:
         """What the rules leave of `text`, and the first that leaves all of it out, if any."""
-        rule = self._refused_page(text)
-        if rule is None and self._of_lines:
-            text = self._without_lines(text, taken)
-        if rule is None:
-            rule = self._refused_by_c4(text)
-        if rule is None:
-            return text, None
+        page, limits = _Page(text, self._stop_words), self._limits
+        for rule in self._of_pages:
+            limit, value = limits[rule], _OF_PAGES[rule](page)
+            if value < limit if rule.startswith("min") else value > limit:
+                break
+        else:
+            text = self._without_lines(text, taken) if self._of_lines else text
+            refusing = (rule for rule in self._of_texts if _OF_TEXTS[rule](text, limits[rule]))
+            if (rule := next(refusing, None)) is None:
+                return text, None
         taken[f"quality.{rule}"] = TakenByRule.of_one(len(text), text)
         return text, rule
-
-    def _refused_page(self, text: str) -> str | None:
-        page = _Page(text, self._stop_words)
-        for rule in self._of_pages:
-            limit, value = self._limits[rule], _OF_PAGES[rule](page)
-            if value < limit if rule.startswith("min") else value > limit:
-                return rule
-        return None
 
     def _without_lines(self, text: str, taken: dict[str, TakenByRule]) -> str:
         kept, removed = [], {rule: [] for rule in self._of_lines}
@@ -185,34 +190,19 @@ class Quality:
                 taken[f"quality.{rule}"] = TakenByRule.of_one(characters, lines[0][1])
         return "\n".join(kept)
 
-    def _refused_by_c4(self, text: str) -> str | None:
-        limits = self._limits
-        if "lorem_ipsum" in limits and "lorem ipsum" in text.lower():
-            return "lorem_ipsum"
-        if "curly_bracket" in limits and "{" in text:
-            return "curly_bracket"
-        if (least := limits.get("min_sentences")) is not None:
-            # A line without an end of its own is a sentence too.
-            ends = sum(1 for _ in _SENTENCE_END.finditer(text))
-            if ends < least and sum(map(_sentences, text.split("\n"))) < least:
-                return "min_sentences"
-        if self._bad_words is not None and self._bad_words.occurs_in(text):
-            return "bad_words"
-        return None
-
 
 def _sentences(line: str) -> int:
-    line = line.strip()
-    ends = [match.end() for match in _SENTENCE_END.finditer(line)]
-    return len(ends) + bool(line and (not ends or ends[-1] < len(line)))
+    # A line without an end of its own is a sentence too.
+    *ended, rest = _SENTENCE_END.split(line.strip())
+    return len(ended) + bool(rest)
 
 
 class _WordList:
     """The words and phrases of a file, one a line; MlmError if it cannot be read, or is empty."""
 
     def __init__(self, path: Path):
-        expected = "Expected: a word or phrase a line, in UTF-8"
         named = f"{path} (corpus.filters.quality.rules.bad_words)"
+        expected = "Expected: a word or phrase a line, in UTF-8"
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -224,9 +214,8 @@ class _WordList:
         phrases = "|".join(map(re.escape, sorted(entries - self._words)))
         self._phrases = re.compile(rf"(?<!\w)(?:{phrases})(?!\w)") if phrases else None
 
-    def occurs_in(self, text: str) -> bool:
-        """Whether an entry is in `text`, not as a part of a longer word."""
-        text = text.casefold()
+    def occur_in(self, text: str) -> bool:
+        """Whether one of them is in the casefolded `text`, not as a part of a longer word."""
         if not self._words.isdisjoint(_WORD.findall(text)):
             return True
         return self._phrases is not None and self._phrases.search(text) is not None
