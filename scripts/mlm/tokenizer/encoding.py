@@ -50,11 +50,10 @@ class Encoder:
         if missing:
             raise MlmError(
                 f"The tokenizer lacks special tokens: {', '.join(missing)}. A masked language "
-                f"model needs all of {', '.join(SPECIAL_NAMES)}; choose a tokenizer that has "
-                "them, or train one (tokenizer.kind)."
+                "model needs them; choose another tokenizer, or train one (tokenizer.kind)."
             )
         self.special_tokens = {name: special_tokens[name] for name in SPECIAL_NAMES}
-        self.special_ids = SpecialIds(**{n: vocabulary[special_tokens[n]] for n in SPECIAL_NAMES})
+        self.special_ids = SpecialIds(*(vocabulary[special_tokens[n]] for n in SPECIAL_NAMES))
         self.unknown_literal = unknown_literal
         special = {t["content"] for t in tokenizer["added_tokens"] if t["special"]}
         self.literals = tuple(sorted(special | set(self.special_tokens.values())))
@@ -68,15 +67,12 @@ class Encoder:
         """The encoder of a saved tokenizer, whose other two files are beside `tokenizer_json`;
         MlmError if one is missing or damaged."""
         path = Path(tokenizer_json)
-        tokens, config = (
-            path.with_name("special_tokens_map.json"),
-            path.with_name("tokenizer_config.json"),
-        )
+        tokens = path.with_name("special_tokens_map.json")
         with reading(tokens, "the special tokens of a tokenizer"):
             content = _read(tokens)
             texts = {name: token_text(content[f"{name}_token"]) for name in SPECIAL_NAMES}
-        with reading(config, "the configuration of a tokenizer"):
-            literal = _read(config).get("unknown_literal") if config.exists() else None
+        config = path.with_name("tokenizer_config.json")
+        literal = _read(config).get("unknown_literal") if config.exists() else None
         with reading(path, "a tokenizer"):
             return cls(_read(path), texts, literal)
 
@@ -120,14 +116,13 @@ class Encoder:
 
 
 def _read(path: Path) -> Any:
-    try:
-        with reading(path, "JSON"):
-            return read_json(path)
-    except FileNotFoundError:
+    if not path.exists():
         raise MlmError(
             f"{path} is missing: a tokenizer is a directory with tokenizer.json, "
             "tokenizer_config.json and special_tokens_map.json."
-        ) from None
+        )
+    with reading(path, "JSON"):
+        return read_json(path)
 
 
 def _parsed(tokenizer: dict) -> Any:
@@ -141,12 +136,6 @@ def token_text(token: Any) -> str | None:
     return token.get("content") if isinstance(token, dict) else token
 
 
-def _unmatchable(text: str) -> str:
-    """A name for the special token `text` that no text matches: pre-tokenizers in use split at
-    spaces or replace them, and the noncharacter makes sure."""
-    return f"\ufdd0 {text}"
-
-
 def _disarmed(
     tokenizer: dict, literals: Sequence[str], unknown_literal: str | None, unknown_id: int
 ) -> dict:
@@ -155,9 +144,11 @@ def _disarmed(
 
     `encode_special_tokens` alone does not suffice: a model still finds `[MASK]` among its pieces.
     """
+    # Pre-tokenizers split at spaces or replace them; the noncharacter makes sure that no text
+    # matches such a name.
+    names = {text: f"\ufdd0 {text}" for text in literals}
     copy = json.loads(json.dumps(tokenizer))
     copy.update(truncation=None, padding=None, post_processor=None)
-    names = {text: _unmatchable(text) for text in literals}
     model = copy["model"]
     if model.get("unk_token") in names:
         model["unk_token"] = names[model["unk_token"]]
@@ -165,7 +156,7 @@ def _disarmed(
         if token["content"] in names:
             token.update(content=names[token["content"]], special=True)
     if unknown_literal is not None:
-        names[unknown_literal] = _unmatchable(unknown_literal)
+        names[unknown_literal] = f"\ufdd0 {unknown_literal}"
         others = [token for token in copy["added_tokens"] if token["id"] != unknown_id]
         flags = dict.fromkeys(("single_word", "rstrip", "normalized", "special"), False)
         copy["added_tokens"] = [

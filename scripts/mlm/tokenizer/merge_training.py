@@ -24,8 +24,7 @@ from mlm.tokenizer.training_text import (
 
 #: The longest piece, in characters, as in sentencepiece.
 _LONGEST_PIECE = 16
-#: Words, numbers and the rest are never merged with each other, so that "people," is two
-#: pieces. The mark of a word's beginning goes with any of them.
+#: Words, numbers and the rest are never merged: "people," is two pieces. `▁` goes with any.
 _CLASSES = "\u2581?[\\p{L}\\p{M}]+|\u2581?\\p{N}+|\u2581?[^\\p{L}\\p{M}\\p{N}\u2581]+|\u2581"
 _CONTINUING = "##"
 _SEPARATORS = "\x1c\x1d\x1e\x1f"

@@ -11,18 +11,9 @@ from mlm.tokenizer.encoding import SPECIAL_NAMES, Encoder
 
 #: What a tokenizer may consist of, and the configuration that names its class.
 SOURCE_FILES = (
-    "added_tokens.json",
-    "config.json",
-    "merges.txt",
-    "sentencepiece.bpe.model",
-    "special_tokens_map.json",
-    "spiece.model",
-    "spm.model",
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-    "vocab.txt",
+    *("added_tokens.json", "config.json", "merges.txt", "sentencepiece.bpe.model"),
+    *("special_tokens_map.json", "spiece.model", "spm.model", "tokenizer.json"),
+    *("tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt"),
 )
 
 
@@ -66,8 +57,7 @@ def load_pretrained(
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content.update(truncation=None, padding=None)
     longest = tokenizer.model_max_length
-    texts = {name: getattr(tokenizer, f"{name}_token") for name in SPECIAL_NAMES}
-    special = {name: None if text is None else str(text) for name, text in texts.items()}
+    special = {name: getattr(tokenizer, f"{name}_token") for name in SPECIAL_NAMES}
     return content, special, longest if longest < 1 << 30 else None
 
 
@@ -76,24 +66,22 @@ def check_ids(encoder: Encoder, family: str) -> None:
     ids = encoder.special()
     if len(set(ids.values())) != len(ids):
         raise MlmError(
-            f"tokenizer.pretrained: two special tokens share an id ({ids}). A masked language "
-            "model needs five different ones; choose another tokenizer, or train one."
+            f"tokenizer.pretrained: two special tokens share an id ({ids}); choose another "
+            "tokenizer, or train one."
         )
     if family in ROBERTA_FAMILY and encoder.special_ids.pad != 1:
         raise MlmError(
             f"tokenizer.pretrained: its padding token has id {encoder.special_ids.pad}, but "
-            f"model.family {family} takes id 1 for padding whatever its configuration says, so "
-            "every token with id 1 would lose its position. Choose another tokenizer, another "
-            "family (bert), or train a tokenizer here."
+            f"model.family {family} takes id 1 for padding whatever its configuration says. "
+            "Choose another tokenizer, another family (bert), or train a tokenizer here."
         )
 
 
 def _download(name: str, revision: str | None) -> str:
     if not is_commit(revision):
         raise MlmError(
-            f"tokenizer.pretrained.revision: {revision!r} pins nothing. {name!r} is not a "
-            "directory here, so it is read as a Hub id, and needs a commit of 40 hexadecimal "
-            "digits (a branch or a tag can move)."
+            f"tokenizer.pretrained.revision: {revision!r} pins nothing. {name!r} is no directory "
+            "here, so it is read as a Hub id, and needs a commit of 40 hexadecimal digits"
         )
     import huggingface_hub
     from huggingface_hub import errors
@@ -106,20 +94,15 @@ def _download(name: str, revision: str | None) -> str:
         raise MlmError(
             f"tokenizer.pretrained.path: {name!r} is neither a directory here nor a Hub id."
         ) from None
-    except errors.GatedRepoError:
-        raise MlmError(
-            f"tokenizer.pretrained.path: {name} is gated. Ask for access on the Hub, and give "
-            "your token in the environment variable HF_TOKEN."
-        ) from None
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
         raise MlmError(
-            f"tokenizer.pretrained: the Hub has no {name} at commit {revision} (or it is private: "
-            "give your token in the environment variable HF_TOKEN)."
+            f"tokenizer.pretrained: the Hub has no {name} at commit {revision}, or it is private "
+            "or gated: give your token in the environment variable HF_TOKEN."
         ) from None
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError) as error:
         raise MlmError(
             f"tokenizer.pretrained: {name} at commit {revision} is not in the local cache, and "
             f"the Hub cannot be reached ({type(error).__name__}). Where there is a network, run "
-            f"`hf download {name} --revision {revision}` with the same HF_HOME, or copy the "
-            "tokenizer's files and name their directory in tokenizer.pretrained.path."
+            f"`hf download {name} --revision {revision}` with the same HF_HOME, or name a "
+            "directory with the tokenizer's files in tokenizer.pretrained.path."
         ) from None

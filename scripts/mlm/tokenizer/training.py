@@ -3,14 +3,12 @@
 import json
 import math
 import sys
-import time
 from typing import Any, NamedTuple
 
 from mlm.config.tokenizer import MOST_BY_ITSELF, Tokenizer
 from mlm.corpus.split_documents import SplitDocuments
 from mlm.foundations.errors import MlmError
 from mlm.tokenizer.artefacts import TrainedOn
-from mlm.tokenizer.encoding import SPECIAL_NAMES
 from mlm.tokenizer.merge_training import train_bpe, train_wordpiece
 from mlm.tokenizer.training_text import ESCAPES, AlphabetTooLarge, CorpusTooSmall, TrainingText
 from mlm.tokenizer.unigram_training import train_unigram
@@ -31,18 +29,16 @@ def train_tokenizer(corpus: SplitDocuments, section: Tokenizer) -> Trained:
     Its first ids are the special tokens in the order of `SPECIAL_NAMES`, then, with byte fallback,
     the 256 bytes. Raises MlmError if the text does not suffice for the vocabulary.
     """
-    text, start = TrainingText(corpus, section), time.monotonic()
+    text = TrainingText(corpus, section)
     try:
         model = _model(text, section, corpus.bytes)
     except MlmError as error:
         if not text.sampled:
             raise
         raise MlmError(
-            f"{error} Only an even sample of {text.bytes:,} bytes of the train split was read, "
-            f"as of tokenizer.max_training_bytes: {section.max_training_bytes}; raise it."
+            f"{error} Only {text.bytes:,} bytes of the train split were read, as of "
+            f"tokenizer.max_training_bytes: {section.max_training_bytes}; raise it."
         ) from None
-    seconds = time.monotonic() - start
-    print(f"Trained on {text.bytes:,} bytes in {seconds:.1f} s.", file=sys.stderr)
     return Trained(_around(model, section), TrainedOn(text.documents, text.bytes, text.sampled))
 
 
@@ -58,20 +54,17 @@ def _model(text: TrainingText, section: Tokenizer, size: int) -> Any:
     by_itself = section.vocabulary_size is None
     ids = suitable_size(size) if by_itself else section.vocabulary_size
     while True:
+        of_what = "an even sample" if text.sampled else "all"
         print(
-            f"Training a {section.kind} tokenizer of {ids:,} ids"
-            f"{' on an even sample of the train split' if text.sampled else ''}"
-            f"{' (tokenizer.vocabulary_size: null)' if by_itself else ''} ...",
+            f"Training a {section.kind} tokenizer of {ids:,} ids on {of_what} of the train split",
             file=sys.stderr,
         )
+        own = section.model_copy(update={"vocabulary_size": ids})
         try:
-            return _TRAINERS[section.kind](
-                text, section.model_copy(update={"vocabulary_size": ids})
-            )
+            return _TRAINERS[section.kind](text, own)
         except (AlphabetTooLarge, CorpusTooSmall) as error:
             if not by_itself:
                 raise
-            print(f"The text of the train split does not suit {ids:,} ids.", file=sys.stderr)
             if isinstance(error, AlphabetTooLarge):
                 # Some more ids than characters, so that there are longer pieces too.
                 ids = error.needed + max(100, error.needed // 4)
@@ -91,14 +84,10 @@ def _around(model: Any, section: Tokenizer) -> dict:
     from tokenizers import normalizers, processors
 
     tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.add_special_tokens(
-        [
-            tokenizers.AddedToken(
-                text, lstrip=name == "mask", rstrip=False, normalized=False, special=True
-            )
-            for name, text in zip(SPECIAL_NAMES, section.special_tokens.texts, strict=True)
-        ]
-    )
+    flags = {"rstrip": False, "normalized": False, "special": True}
+    for text in section.special_tokens.texts:
+        lstrip = text == section.special_tokens.mask
+        tokenizer.add_special_tokens([tokenizers.AddedToken(text, lstrip=lstrip, **flags)])
     steps = [*section.replacements, *(ESCAPES if section.byte_fallback else ())]
     if steps:
         replaced = [normalizers.Replace(old, new) for old, new in steps]
