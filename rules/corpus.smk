@@ -4,9 +4,8 @@
 #        files, and results/corpus/{split}.json (source, files, sizes, what each filter took).
 # Between: results/corpus/parts/, where the source is read in parts (corpus.parts): what each part read,
 #        which documents are left out, and what was written; gone when the corpus is there.
-from mlm.corpus.decontamination import held_out
 from mlm.corpus.file_patterns import corpus_settings
-from mlm.corpus.parts import files_of_sources, filter_files, planned_parts
+from mlm.corpus.parts import files_of_sources, filter_files, held_out, planned_parts
 
 # Jobs read this rule file as well, and need not print the same lines again.
 told = logger.info if workflow.is_main_process else lambda _: None

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from job_adapter import run_as_job
 from mlm.config.filters import NearDuplicates
-from mlm.corpus.passes import cluster
+from mlm.corpus.near_clusters import cluster
+from mlm.corpus.spooling import SpooledCorpus
 
 
 @run_as_job
 def main(job):
-    removed, signed = (list(map(Path, job.input[name])) for name in ("removed", "signed"))
+    corpus, signed = SpooledCorpus(job.input.removed), list(map(Path, job.input.signed))
     near, record = NearDuplicates.of_param(job.params.near), Path(job.output.record)
-    cluster(removed, signed, near, job.params.leaks, record)
+    cluster(corpus, signed, near, job.params.leaks, record)

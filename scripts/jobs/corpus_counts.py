@@ -4,8 +4,8 @@ from pathlib import Path
 
 from job_adapter import run_as_job
 from mlm.config.fields import SPLITS
-from mlm.corpus.corpus_writing import SpooledCorpus
 from mlm.corpus.split_descriptions import described_splits
+from mlm.corpus.spooling import SpooledCorpus
 
 #: Files that the pass itself checks, or does not open.
 UNREAD = ("spools", "digests", "numbers", "signed", "links", "files")
@@ -13,7 +13,7 @@ UNREAD = ("spools", "digests", "numbers", "signed", "links", "files")
 
 @run_as_job(unread=UNREAD)
 def main(job):
-    corpus = SpooledCorpus(list(map(Path, [*job.input.removed, *job.input.near])))
+    corpus = SpooledCorpus([*job.input.removed, *job.input.near])
     written = {split: list(map(Path, job.input[f"{split}_records"])) for split in SPLITS}
     for split, described in described_splits(corpus, written).items():
         described.write(job.output[split])

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from job_adapter import run_as_job
-from mlm.corpus.passes import decontaminate
+from mlm.corpus.decontamination import decontaminate
+from mlm.corpus.spooling import SpooledCorpus
 
 
 @run_as_job
 def main(job):
-    removed, record = list(map(Path, job.input.removed)), Path(job.output.record)
-    decontaminate(removed, int(job.wildcards.part), job.params.settings, record)
+    corpus, part = SpooledCorpus(job.input.removed), int(job.wildcards.part)
+    decontaminate(corpus, part, job.params.settings, Path(job.output.record))

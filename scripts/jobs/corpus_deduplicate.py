@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from job_adapter import run_as_job
-from mlm.corpus.passes import deduplicate
+from mlm.corpus.deduplication import deduplicate
 
 
 @run_as_job

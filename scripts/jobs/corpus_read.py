@@ -3,13 +3,11 @@
 from pathlib import Path
 
 from job_adapter import run_as_job
-from mlm.corpus.mix import open_part
-from mlm.corpus.part_reading import PartFiles, check_unchanged, read_source
+from mlm.corpus.part_reading import check_unchanged, read_part
+from mlm.corpus.spooling import PartFiles
 
 
 @run_as_job
 def main(job):
-    settings, part = job.params.settings, job.params.part
     check_unchanged(job.params.files)
-    files = PartFiles.below(Path(job.output.record).parent, int(job.wildcards.part))
-    read_source(*open_part(settings, part), files)
+    read_part(job.params.settings, job.params.part, PartFiles(Path(job.output.record)))

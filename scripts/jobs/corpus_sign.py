@@ -4,10 +4,11 @@ from pathlib import Path
 
 from job_adapter import run_as_job
 from mlm.config.filters import NearDuplicates
-from mlm.corpus.passes import sign
+from mlm.corpus.near_duplicates import sign
+from mlm.corpus.spooling import SpooledCorpus
 
 
 @run_as_job
 def main(job):
-    removed, record = list(map(Path, job.input.removed)), Path(job.output.record)
-    sign(removed, int(job.wildcards.part), NearDuplicates.of_param(job.params.near), record)
+    corpus, near = SpooledCorpus(job.input.removed), NearDuplicates.of_param(job.params.near)
+    sign(corpus, int(job.wildcards.part), near, Path(job.output.record))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlm.corpus import buckets, corpus_writing, split_documents
+from mlm.corpus.artefacts import PassRecord
 from mlm.corpus.corpus_building import SPLITS
 from mlm.corpus.deduplication import (
     DUPLICATE,
@@ -18,8 +19,8 @@ from mlm.corpus.deduplication import (
     LEAKED,
     PRECEDENCE,
     Removed,
+    deduplicate,
     digesting,
-    write_removed,
 )
 from mlm.corpus.document_groups import carve, split_groups
 from mlm.corpus.embedded_corpus import address_of, speeches, speeches_by_split
@@ -125,14 +126,14 @@ def test_carving_takes_the_share_that_was_asked_for(shares):
         assert abs(splits.count(split) / 20_000 - share) < 5 * deviation
 
 
-def expected_verdicts(texts: dict[str, list[bytes]], deduplicate: bool, remove_leakage: bool):
+def expected_verdicts(texts: dict[str, list[bytes]], duplicates: bool, leaks: bool):
     """What to keep, said the obvious way: with sets that hold every document."""
     result, above = {}, set()
     for split in PRECEDENCE:
         seen, verdicts = set(), []
         for text in texts[split]:
-            duplicate = deduplicate and text in seen
-            leaked = remove_leakage and text in above
+            duplicate = duplicates and text in seen
+            leaked = leaks and text in above
             seen.add(text)
             verdicts.append(DUPLICATE if duplicate else LEAKED if leaked else KEPT)
         result[split] = verdicts
@@ -151,22 +152,22 @@ documents = st.lists(st.sampled_from([b"%d" % i for i in range(12)]), max_size=4
     st.integers(1, 9),
 )
 def test_duplicates_and_leaks_are_those_that_sets_would_find(
-    tmp_path_factory, texts, deduplicate, remove_leakage, run
+    tmp_path_factory, texts, duplicates, leaks, run
 ):
     directory = tmp_path_factory.mktemp("digests")
-    digests, removed = directory / "digests", directory / "removed"
+    part, removed = directory / "part.json", directory / "removed.json"
+    PassRecord(1).write(part)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(buckets, "_RUN", run)
         patch.setattr(buckets, "_OF_BUCKET", 0)
-        with digesting(digests) as note:
+        with digesting(part.with_suffix(".digests")) as note:
             for split in SPLITS:
                 for text in texts[split]:
                     note(split, [text])
-        wanted = {"deduplicate": deduplicate, "remove_leakage": remove_leakage}
-        write_removed([digests], removed, **wanted)
-    read = Removed([removed], 1)
+        deduplicate([part], duplicates, leaks, removed)
+    read = Removed([removed.with_suffix(".numbers")], 1)
     found = {split: read.verdicts(0, split, len(texts[split])) for split in PRECEDENCE}
-    expected = expected_verdicts(texts, deduplicate, remove_leakage)
+    expected = expected_verdicts(texts, duplicates, leaks)
     assert {split: array.tolist() for split, array in found.items()} == expected
     for split, verdicts in expected.items():
         counts = [verdicts.count(reason) for reason in (DUPLICATE, LEAKED)] + [0, 0, 0]

@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 
 from mlm.config.corpus import Corpus, Files
 from mlm.config.resolution import resolve
-from mlm.corpus import (
-    corpus_writing,
-    near_clusters,
-    near_duplicates,
-    passes,
-    spooling,
-)
+from mlm.corpus import corpus_writing, near_clusters, near_duplicates, spooling
 from mlm.corpus.corpus_building import (
     SPLITS,
     after_reading,
@@ -29,13 +23,13 @@ from mlm.corpus.corpus_building import (
     remove_other_parts,
     take_over,
 )
+from mlm.corpus.corpus_writing import write_file
+from mlm.corpus.deduplication import deduplicate
 from mlm.corpus.file_patterns import matched_files, used_settings
-from mlm.corpus.filters import Filters
 from mlm.corpus.formats import read_documents
-from mlm.corpus.mix import open_part
-from mlm.corpus.part_reading import PartFiles, check_unchanged, read_source
-from mlm.corpus.parts import Piece, divided, files_of_sources, planned_parts
-from mlm.corpus.sources import open_source
+from mlm.corpus.part_reading import check_unchanged, read_part
+from mlm.corpus.parts import Piece, divided, files_of_sources, planned_parts, whole
+from mlm.corpus.spooling import PartFiles, SpooledCorpus
 from mlm.foundations.artefacts import record_job
 from mlm.foundations.digests import FileMemory
 from mlm.foundations.errors import MlmError
@@ -87,7 +81,7 @@ def in_parts(directory: Path, corpus: dict, parts: int) -> int:
     place = directory / "parts"
     read = [PartFiles.below(place / "read", number) for number in range(len(pieces))]
     for part, left in zip(pieces, read, strict=True):
-        read_source(*open_part(used, part), left)
+        read_part(used, part, left)
     (place / "written").mkdir()
     records = [files.record for files in read]
     descriptions, _ = after_reading(records, used["filters"], corpus["count"], place / "written")
@@ -254,7 +248,7 @@ BAD = {
     ),
     "no model": (
         {"language": {"model": "data/a.txt", "keep": ["en"]}},
-        r"data/a\.txt is no model of languages in fastText's format",
+        r"data/a\.txt is no whole model of languages in fastText's format",
     ),
     "all filtered": (
         {"min_characters": 10_000},
@@ -296,12 +290,11 @@ def test_what_another_number_of_parts_left_is_removed(tmp_path):
 def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, damaged):
     monkeypatch.chdir(tmp_path)
     place = Path("results/corpus/parts/00002")
-    filters = Filters({"normalisation": "none", "min_characters": 1, "max_characters": None})
     for number in range(2):
         Path("a.txt").write_text("".join(f"text {number} {i % 40}\n" for i in range(50)))
         corpus = used_settings(section(files={"train": ["a.txt"]}), 0)
         files = PartFiles.below(place, number)
-        read_source(open_source(corpus, {"train": [Piece("a.txt")]}), filters, 0, files)
+        read_part(corpus, {"files": whole({"train": ["a.txt"]}), "share": (0, 1)}, files)
         outputs = [files.record, files.digests, *map(files.spool, SPLITS)]
         record_job("corpus_read", {}, {}, map(str, outputs))
     file = place / damaged
@@ -314,8 +307,8 @@ def test_what_a_part_left_is_checked_before_it_is_used(tmp_path, monkeypatch, da
     removed = place / "removed.json"
     records = [PartFiles.below(place, number).record for number in range(2)]
     with pytest.raises(MlmError, match=rf"{damaged} is damaged.*rm {file}, then the same"):
-        passes.deduplicate(records, True, True, removed)
+        deduplicate(records, True, True, removed)
         outputs = map(str, [removed, removed.with_suffix(".numbers")])
         record_job("corpus_deduplicate", {}, {}, outputs)
         damage()
-        passes.write(corpus_writing.SpooledCorpus([removed]), "train", 0, 1, {}, Path("train.json"))
+        write_file(SpooledCorpus([removed]), "train", 0, 1, {}, Path("train.json"))

@@ -261,20 +261,12 @@ class ReadPart(Artefact):
 
 
 @dataclass(frozen=True)
-class RemovedDocuments(Artefact):
-    """How many documents of a corpus of `parts` a pass removes, by which rules; `near` by split."""
+class PassRecord(Artefact):
+    """A pass over a corpus of `parts`: by which rules it removed documents; `near` by split."""
 
     parts: int
-    removed: int
     rules: dict[str, TakenByRule] | None = field(default=None, metadata=OPTIONAL)
     near: dict[str, NearDuplicatesOfSplit] | None = field(default=None, metadata=OPTIONAL)
-
-
-@dataclass(frozen=True)
-class SignedPart(Artefact):
-    """How many documents of a part have a MinHash signature."""
-
-    signed: int
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,17 @@ As in Brown et al., 2020, arXiv 2005.14165, appendix C, but the whole document i
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
 
 from mlm.config.corpus import Corpus
-from mlm.corpus.artefacts import TakenByRule
+from mlm.corpus.artefacts import NOTHING, PassRecord, TakenByRule, add_taken
+from mlm.corpus.deduplication import CONTAMINATED, KEPT, PRECEDENCE, removing
 from mlm.corpus.file_patterns import recorded_path
+from mlm.corpus.formats import documents_of_file
+from mlm.corpus.parts import held_out
+from mlm.corpus.spooling import SpooledCorpus
 from mlm.foundations.errors import MlmError
 
 #: A shorter text is not looked for: too many documents have its words by chance.
@@ -72,9 +79,31 @@ class Decontamination:
         return text, None
 
 
-def held_out(settings: Mapping | None) -> list[str]:
-    """The splits among the texts of the section `corpus.filters.decontamination`."""
-    return [split for split in ("test", "validation") if split in (settings or {}).get("also", ())]
+def decontaminate(corpus: SpooledCorpus, number: int, settings: Mapping, record: Path) -> None:
+    """Note in `record` the documents of train in part `number` that have words of held-out ones.
+
+    `settings` are `also` and `words` of `corpus.filters.decontamination`. Held-out duplicates
+    count, too. Raises MlmError for more n-grams than a job can hold, and if a spool is damaged.
+    """
+    known, splits = Decontamination({"words": settings["words"]}), held_out(settings)
+    for split in splits:
+        for part in range(len(corpus.parts)):
+            corpus.check(part, split)
+            for batch in corpus.read(part, split):
+                known.add(rule_of(split), batch.column("text").to_pylist())
+    corpus.check(number, "train")
+    counts = {rule_of(split): NOTHING for split in splits}
+    verdicts = corpus.verdicts(number, "train")
+    batches, found = corpus.read(number, "train", verdicts), []
+    texts = (text for batch in batches for text in batch.column("text").to_pylist())
+    for place, text in zip(np.flatnonzero(verdicts == KEPT).tolist(), texts, strict=True):
+        taken: dict[str, TakenByRule] = {}
+        if known.judged(text, taken)[1]:
+            found.append(place)
+            add_taken(counts, taken)
+    with removing(record, len(corpus.parts)) as remove:
+        remove(number, PRECEDENCE.index("train"), found, np.full(len(found), CONTAMINATED))
+    PassRecord(len(corpus.parts), counts).write(record)
 
 
 def rule_of(text: str) -> str:
@@ -91,8 +120,5 @@ def _n_grams(words: Sequence[str], n: int) -> Iterator[str]:
 
 
 def _texts(path: str, column: str) -> Iterator[str]:
-    # Imported here: they load libraries that asking a training does not need.
-    from mlm.corpus.formats import documents_of_file
-
     settings = Corpus(text_column=column, encoding_errors="replace")
     return (document.text for document in documents_of_file(path, settings))

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
+from mlm.corpus.artefacts import PassRecord
 from mlm.corpus.buckets import Buckets, BucketWriter
+from mlm.foundations.artefacts import check_outputs
+from mlm.foundations.atomic import replacing
 
 #: Later splits lose a document that an earlier one has.
 PRECEDENCE = ("test", "validation", "train")
@@ -42,40 +45,42 @@ def digesting(path: Path) -> Iterator[Callable[[str, Sequence[bytes]], None]]:
         yield note
 
 
-def write_removed(
-    digests: Sequence[Path], path: Path, *, deduplicate: bool, remove_leakage: bool
-) -> None:
-    """Write to `path` which documents are left out, by the `digests` of all parts.
+def deduplicate(parts: Sequence[Path], duplicates: bool, leaks: bool, record: Path) -> None:
+    """Note in `record` which documents to leave out: `duplicates`, `leaks` or both.
 
+    `parts` are the records of all parts, with the digests beside; MlmError if these are damaged.
     The first of equal documents of a split is kept, in the order of the parts, later ones are
     duplicates. A document that is also in a split of higher precedence is leaked.
     """
-    parts = [Buckets(part, _DIGEST, _BUCKETS) for part in digests]
-    with removing(path, len(parts)) as remove:
-        for bucket in range(_BUCKETS) if deduplicate or remove_leakage else ():
-            found = [part.read(bucket, bucket + 1) for part in parts]
+    for part in parts:
+        check_outputs(part, [part.with_suffix(".digests")])
+    digests = [Buckets(part.with_suffix(".digests"), _DIGEST, _BUCKETS) for part in parts]
+    with removing(record, len(parts)) as remove:
+        for bucket in range(_BUCKETS) if duplicates or leaks else ():
+            found = [of_part.read(bucket, bucket + 1) for of_part in digests]
             part = np.repeat(np.arange(len(parts)), [len(records) for records in found])
             records = np.concatenate(found)
             # Stable: of equal documents of a split, the first stays the first.
             order = np.lexsort([records[key].astype("u8") for key in ("split", "low", "high")])
             records, part = records[order], part[order]
-            verdict = _verdicts(records, deduplicate, remove_leakage)
+            verdict = _verdicts(records, duplicates, leaks)
             left = np.flatnonzero(verdict)
             remove(part[left], records["split"][left], records["number"][left], verdict[left])
+    PassRecord(len(parts)).write(record)
 
 
-def _verdicts(records: np.ndarray, deduplicate: bool, remove_leakage: bool) -> np.ndarray:
+def _verdicts(records: np.ndarray, duplicates: bool, leaks: bool) -> np.ndarray:
     """KEPT, DUPLICATE or LEAKED for each of `records`, which are sorted by digest and split."""
     verdict = np.full(len(records), KEPT, np.uint8)
     if not len(records):
         return verdict
     same_text = (np.diff(records["high"]) == 0) & (np.diff(records["low"]) == 0)
     split = records["split"]
-    if remove_leakage:
+    if leaks:
         starts = np.flatnonzero(np.concatenate(([True], ~same_text)))
         highest = np.repeat(split[starts], np.diff(np.append(starts, len(records))))
         verdict[split != highest] = LEAKED
-    if deduplicate:
+    if duplicates:
         verdict[1:][same_text & (split[1:] == split[:-1])] = DUPLICATE
     return verdict
 
@@ -87,10 +92,13 @@ def _keys(parts: int) -> np.ndarray:
 
 
 @contextmanager
-def removing(path: Path, parts: int) -> Iterator[Callable[..., None]]:
-    """What notes in `path` parts, splits (places in `PRECEDENCE`), numbers and verdicts."""
+def removing(record: Path, parts: int) -> Iterator[Callable[..., None]]:
+    """What notes beside `record` parts, splits (places in `PRECEDENCE`), numbers and verdicts."""
     keys = _keys(parts)
-    with closing(BucketWriter(path, _NUMBER, keys.size)) as writer:
+    with (
+        replacing(record.with_suffix(".numbers")) as path,
+        closing(BucketWriter(path, _NUMBER, keys.size)) as writer,
+    ):
         yield lambda part, split, number, verdict: writer.add(
             np.asarray(number, _NUMBER), keys[part, split, np.asarray(verdict) - 1]
         )

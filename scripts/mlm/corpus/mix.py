@@ -6,48 +6,17 @@ With weight 2.3, every kept document of train is used twice, and three in ten a 
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from mlm.corpus.artefacts import Mixed, ReadPart
-from mlm.corpus.document_groups import OWN, Document
-from mlm.corpus.filters import Filters
-from mlm.corpus.parts import Piece
-from mlm.corpus.sources import Source, group_kind, open_source
 from mlm.foundations.errors import MlmError
 
 _BLOCK = 1024
-
-
-def open_part(settings: dict, part: Mapping) -> tuple[Source, Filters, int | None]:
-    """What a part of the corpus (of `parts.planned_parts`) reads, its filters, and the seed of its
-    splits; `settings` are those of `used_settings`."""
-    pieces = {split: [Piece(*p) for p in found] for split, found in part["files"].items()}
-    name = part.get("source")
-    own = settings if name is None else settings["mix"][name]
-    source = open_source(own, pieces, tuple(part["share"]))
-    if name is not None:
-        kinds = {group_kind(one) for one in settings["mix"].values()}
-        group_by = kinds.pop() if len(kinds) == 1 else "group"
-        streams = source.streams
-        if group_by != OWN:
-            streams = {s: partial(_regrouped, stream, name) for s, stream in streams.items()}
-        mixed = Mixed(name, own["weight"], settings["seed"])
-        source = replace(source, streams=streams, group_by=group_by, mixed=mixed)
-    return source, Filters(own["filters"]), own["seed"]
-
-
-def _regrouped(stream: Callable[[], Iterator[Document]], name: str) -> Iterator[Document]:
-    """`stream` of the source `name`, with groups apart from those of the other sources."""
-    for text, group in stream():
-        if group is None:
-            data = text.encode("utf-8", "surrogatepass")
-            group = hashlib.blake2b(data, digest_size=16).hexdigest()
-        yield Document(text, f"{name}: {group}")
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,17 @@
 """Clusters of near-duplicates, of which the first document stays, by union-find (Tarjan 1975)."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from mlm.config.filters import NearDuplicates
-from mlm.corpus.artefacts import (
-    Cluster,
-    NearDuplicate,
-    NearDuplicatesOfSplit,
-    RemovedDocuments,
-)
-from mlm.corpus.corpus_writing import SpooledCorpus
-from mlm.corpus.deduplication import (
-    NEAR_DUPLICATE,
-    NEAR_LEAKED,
-    PRECEDENCE,
-    removing,
-)
-from mlm.corpus.near_duplicates import LINK, Numbering
+from mlm.corpus.artefacts import Cluster, NearDuplicate, NearDuplicatesOfSplit, PassRecord
+from mlm.corpus.deduplication import NEAR_DUPLICATE, NEAR_LEAKED, PRECEDENCE, removing
+from mlm.corpus.near_duplicates import LINK, Numbering, SignedCorpus
+from mlm.corpus.spooling import SpooledCorpus
 from mlm.foundations.errors import MlmError
 
 #: Documents, or links, that are in memory together.
@@ -29,59 +20,61 @@ _CHUNK = 1 << 20
 _CLUSTERS, _OF_CLUSTER, _SAMPLES, _SHOWN = 5, 3, 8, 240
 
 
-def write_near_removed(
-    corpus: SpooledCorpus,
-    links: Path,
-    settings: NearDuplicates,
-    removed: Path,
-    scratch: Path,
-) -> RemovedDocuments:
-    """Write to `removed` the near-duplicates to leave out of `corpus`, for `Removed` to read.
+def cluster(
+    corpus: SpooledCorpus, signed: Sequence[Path], near: NearDuplicates, leaks: bool, record: Path
+) -> None:
+    """Note in `record` the near-duplicates to leave out of `corpus`, by the records of `sign`.
 
-    `links` is what `SignedCorpus.write_links` wrote, `scratch` a directory for working files. A
-    document that is linked with one in a split of higher precedence, directly or through others of
-    its own split or a higher one, is leaked. Raises MlmError if more than `largest_share` would go.
+    Of a cluster its first document stays. One that is linked with one in a split of higher
+    precedence, directly or through others of its own split or a higher one, is leaked; without
+    `leaks`, splits are apart. Raises MlmError for damaged files and if more than `largest_share`
+    would go.
     """
-    numbering = Numbering(corpus.parts)
-    clusters = _Clusters(_on_disk(scratch / "parents", numbering.documents))
-    splits, total = {}, 0
-    with removing(removed, len(corpus.parts)) as remove:
+    numbering, splits, total = Numbering(corpus.parts), {}, 0
+    with (
+        TemporaryDirectory(prefix=".near-", dir=record.parent) as scratch,
+        removing(record, len(corpus.parts)) as remove,
+    ):
+        links = Path(scratch, "links")
+        SignedCorpus(corpus.parts, signed, near, leaks).write_links(links)
+        clusters = _Clusters(Path(scratch, "parents"), numbering.documents)
         for split in PRECEDENCE:
             own = numbering.split(split)
             # Only now, so that no held-out documents are joined by one of train.
             for pairs in _pairs(links, own):
                 clusters.join(pairs)
-            sizes = _on_disk(scratch / "sizes", numbering.documents)
-            for numbers, roots in clusters.left_out(own):
-                np.add.at(sizes, roots, 1)
-                part, of_split, number = numbering.places(numbers)
-                verdict = np.where(roots < own.start, NEAR_LEAKED, NEAR_DUPLICATE)
-                remove(part, of_split, number, verdict)
-                total += len(numbers)
-            splits[split] = _described(corpus, numbering, clusters, own, sizes)
-    documents = sum(sum(corpus.kept(split)) for split in PRECEDENCE)
-    if total > settings.largest_share * documents:
-        raise _refusal(total, documents, settings, splits)
-    return RemovedDocuments(parts=len(corpus.parts), removed=total, near=splits)
+            numbers, firsts = clusters.left_out(own)
+            verdict = np.where(firsts < own.start, NEAR_LEAKED, NEAR_DUPLICATE)
+            part, of_split, number = numbering.places(numbers)
+            remove(part, of_split, number, verdict)
+            splits[split] = _described(corpus, numbering, numbers, firsts)
+            total += len(numbers)
+        documents = sum(sum(corpus.kept(split)) for split in PRECEDENCE)
+        if total > near.largest_share * documents:
+            raise _refusal(total, documents, near, splits)
+    PassRecord(len(corpus.parts), near=splits).write(record)
 
 
 class _Clusters:
-    """Which documents are in a cluster: `parents`, zeros at first, lead to its first document."""
+    """Which documents are in a cluster: parents, in a new file, lead to its first document."""
 
-    def __init__(self, parents: np.ndarray):
-        self._parents = parents
-        for start in range(0, len(parents), _CHUNK):
-            parents[start : start + _CHUNK] = np.arange(start, min(start + _CHUNK, len(parents)))
+    def __init__(self, place: Path, size: int):
+        with open(place, "w+b") as file:
+            # Really allocated: a write into a mapped gap of a full disk kills the process.
+            os.posix_fallocate(file.fileno(), 0, max(size, 1) * 8)
+        self._parents = np.memmap(place, np.int64, "r+")
+        for start in range(0, size, _CHUNK):
+            self._parents[start : start + _CHUNK] = np.arange(start, min(start + _CHUNK, size))
 
     def join(self, pairs: np.ndarray) -> None:
         """Let `pairs` [links, 2] of documents be in one cluster each."""
         while len(pairs):
-            roots = self.first(pairs)
+            roots = self._first(pairs)
             pairs = roots[roots[:, 0] != roots[:, 1]]
             # Each below the smallest that it is linked to; other links wait for the next turn.
             np.minimum.at(self._parents, pairs.max(axis=1), pairs.min(axis=1))
 
-    def first(self, numbers: np.ndarray) -> np.ndarray:
+    def _first(self, numbers: np.ndarray) -> np.ndarray:
         """The first document of the cluster of each of `numbers`."""
         roots = self._parents[numbers]
         while len(roots) and ((above := self._parents[roots]) != roots).any():
@@ -89,25 +82,16 @@ class _Clusters:
         self._parents[numbers] = roots
         return np.asarray(roots)
 
-    def left_out(self, own: range) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Documents among `own` that are not the first of their clusters, and these, by chunks."""
+    def left_out(self, own: range) -> tuple[np.ndarray, np.ndarray]:
+        """Documents among `own` that are not the first of their clusters, and these."""
+        found = [(np.empty(0, np.int64),) * 2]
         for start in range(own.start, own.stop, _CHUNK):
             numbers = np.arange(start, min(start + _CHUNK, own.stop))
-            roots = self.first(numbers)
+            roots = self._first(numbers)
             left = roots != numbers
-            if left.any():
-                yield numbers[left], roots[left]
-
-
-def _on_disk(place: Path, size: int) -> np.ndarray:
-    """`size` zeros, int64, mapped from the new file `place`: they need disk, not memory."""
-    if not size:
-        return np.empty(0, np.int64)
-    place.write_bytes(b"")
-    with open(place, "r+b") as handle:
-        # Really allocated: a write into a mapped hole of a full disk kills the process.
-        os.posix_fallocate(handle.fileno(), 0, size * 8)
-    return np.memmap(place, np.int64, "r+")
+            found.append((numbers[left], roots[left]))
+        numbers, roots = map(np.concatenate, zip(*found, strict=True))
+        return numbers, roots
 
 
 def _pairs(links: Path, own: range) -> Iterator[np.ndarray]:
@@ -119,34 +103,9 @@ def _pairs(links: Path, own: range) -> Iterator[np.ndarray]:
 
 
 def _described(
-    corpus: SpooledCorpus,
-    numbering: Numbering,
-    clusters: _Clusters,
-    own: range,
-    sizes: np.ndarray,
+    corpus: SpooledCorpus, numbering: Numbering, numbers: np.ndarray, firsts: np.ndarray
 ) -> NearDuplicatesOfSplit:
-    """What went out of the documents `own`, of which cluster c lost `sizes[c]`."""
-    number_of_clusters = removed = 0
-    largest: list[tuple[int, int]] = []
-    for start in range(0, len(sizes), _CHUNK):
-        chunk = sizes[start : start + _CHUNK]
-        some = np.flatnonzero(chunk)
-        number_of_clusters += len(some)
-        removed += int(chunk.sum())
-        # Of equal ones the first.
-        top = some[np.argsort(-chunk[some], kind="stable")[:_CLUSTERS]]
-        largest += [(-int(chunk[place]), start + int(place)) for place in top]
-    largest = sorted(largest)[:_CLUSTERS]
-    wanted = {n * removed // _SAMPLES for n in range(_SAMPLES)} if removed else set()
-    members: dict[int, list[int]] = {root: [] for _, root in largest}
-    samples: list[tuple[int, int]] = []
-    seen = 0
-    for numbers, roots in clusters.left_out(own):
-        for root, shown in members.items():
-            shown += numbers[roots == root][: _OF_CLUSTER - len(shown)].tolist()
-        here = [n - seen for n in sorted(wanted) if seen <= n < seen + len(numbers)]
-        samples += [(int(numbers[place]), int(roots[place])) for place in here]
-        seen += len(numbers)
+    """What went out of a split: documents `numbers` of clusters that begin with `firsts`."""
 
     def shown(number: int) -> tuple[str, str]:
         """The beginning of a document, and its split."""
@@ -155,28 +114,30 @@ def _described(
         text = batch.column("text")[0].as_py()
         return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…", PRECEDENCE[split]
 
-    return NearDuplicatesOfSplit(
-        clusters=number_of_clusters,
-        largest=tuple(
-            Cluster(-size, *shown(root), tuple(shown(n)[0] for n in members[root]))
-            for size, root in largest
-        ),
-        samples=tuple(NearDuplicate(shown(n)[0], *shown(root)) for n, root in samples),
-    )
+    clusters, sizes = np.unique(firsts, return_counts=True)
+    largest = []
+    # Of equal ones the first.
+    for place in np.argsort(-sizes, kind="stable")[:_CLUSTERS]:
+        members = numbers[firsts == clusters[place]][:_OF_CLUSTER]
+        texts = tuple(shown(number)[0] for number in members)
+        largest.append(Cluster(int(sizes[place]), *shown(clusters[place]), texts))
+    chosen = np.unique(np.arange(_SAMPLES) * len(numbers) // _SAMPLES) if len(numbers) else []
+    samples = [NearDuplicate(shown(numbers[n])[0], *shown(firsts[n])) for n in chosen]
+    return NearDuplicatesOfSplit(len(clusters), tuple(largest), tuple(samples))
 
 
 def _refusal(
     removed: int,
     documents: int,
-    settings: NearDuplicates,
+    near: NearDuplicates,
     splits: dict[str, NearDuplicatesOfSplit],
 ) -> MlmError:
     largest = max((c for of in splits.values() for c in of.largest), key=lambda c: c.removed)
     return MlmError(
         f"{removed:,} of {documents:,} documents ({removed / documents:.1%}) would be left out as "
         "near-duplicates; at most the share corpus.filters.near_duplicates.largest_share, "
-        f"{settings.largest_share}, is expected. The largest cluster loses {largest.removed:,} "
+        f"{near.largest_share}, is expected. The largest cluster loses {largest.removed:,} "
         f"to the document that begins {largest.kept[:80]!r}. Documents need to have more in "
-        f"common with a higher threshold than {settings.threshold}, or with more words than "
-        f"{settings.words}. If the corpus is like that, raise largest_share"
+        f"common with a higher threshold than {near.threshold}, or with more words than "
+        f"{near.words}. If the corpus is like that, raise largest_share"
     )

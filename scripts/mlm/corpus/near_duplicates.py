@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from mlm.config.filters import NearDuplicates
-from mlm.corpus.artefacts import ReadPart
+from mlm.corpus.artefacts import PassRecord, ReadPart
 from mlm.corpus.buckets import Buckets, BucketWriter
-from mlm.corpus.corpus_writing import SpooledCorpus
 from mlm.corpus.deduplication import KEPT, PRECEDENCE
 from mlm.corpus.minhash import band_keys, low_bytes, minhashes, ngram_hashes, word_hashes
+from mlm.corpus.spooling import SpooledCorpus
+from mlm.foundations.artefacts import check_outputs
+from mlm.foundations.atomic import replacing
 
 #: The number of values that the first bits of a key have, by which keys are gathered.
 _KEY_BUCKETS = 1024
@@ -40,15 +42,14 @@ class Numbering:
     def __init__(self, parts: Sequence[ReadPart]):
         counts = np.array([[p.splits[s].documents for p in parts] for s in PRECEDENCE], np.int64)
         self.documents = int(counts.sum())
-        self._parts = len(parts)
         self._starts = (np.cumsum(counts) - counts.ravel()).reshape(counts.shape)
         self._first_rows = np.cumsum(counts, axis=0) - counts
         self._split_ends = np.cumsum(counts.sum(axis=1))
 
     def split(self, split: str) -> range:
         """The numbers of the documents of `split`."""
-        place = PRECEDENCE.index(split)
-        return range(int(self._split_ends[place - 1]) if place else 0, int(self._split_ends[place]))
+        start, end = np.append(0, self._split_ends)[PRECEDENCE.index(split) :][:2].tolist()
+        return range(start, end)
 
     def splits(self, numbers: np.ndarray) -> np.ndarray:
         """The split of each of `numbers`, its place in `PRECEDENCE`."""
@@ -64,7 +65,7 @@ class Numbering:
         starts = self._starts.ravel()
         # Of several at one place, all but the last are without documents.
         place = np.searchsorted(starts, numbers, "right") - 1
-        split, part = np.divmod(place, self._parts)
+        split, part = np.divmod(place, self._starts.shape[1])
         return part, split, numbers - starts[place]
 
     def rows(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -73,61 +74,61 @@ class Numbering:
         return part, self._first_rows[split, part] + number
 
 
-def write_signatures(
-    corpus: SpooledCorpus, number: int, settings: NearDuplicates, signatures: Path, keys: Path
-) -> int:
-    """Write the `signatures` and `keys` of part `number`; returns how many documents have one."""
-    signed = row = 0
-    hashes = settings.bands * settings.rows
-    bands = BucketWriter(keys, _KEY, _KEY_BUCKETS)
-    with open(signatures, "wb") as file, closing(bands) as writer:
+def sign(corpus: SpooledCorpus, number: int, near: NearDuplicates, record: Path) -> None:
+    """Write beside `record` the signatures of the documents that are left of part `number`, and
+    their keys. Raises MlmError if a spool is damaged."""
+    corpus.check(number, *PRECEDENCE)
+    hashes, row = near.bands * near.rows, 0
+    with (
+        replacing(record.with_suffix(".signatures")) as signatures,
+        replacing(record.with_suffix(".keys")) as keys,
+        open(signatures, "wb") as file,
+        closing(BucketWriter(keys, _KEY, _KEY_BUCKETS)) as writer,
+    ):
         for split in PRECEDENCE:
             verdicts, start = corpus.verdicts(number, split), 0
             for batch in corpus.read(number, split):
                 kept = np.flatnonzero(verdicts[start : start + len(batch)] == KEPT)
                 words, counts = word_hashes(batch.column("text").take(kept).to_pylist())
-                ngrams, counts = ngram_hashes(words, counts, settings.words)
+                ngrams, counts = ngram_hashes(words, counts, near.words)
                 smallest = minhashes(ngrams, counts, hashes)
                 rows = np.zeros((len(batch), hashes), np.uint8)
                 rows[kept] = low_bytes(smallest)
                 file.write(rows.tobytes())
                 some = counts > 0
-                records = np.empty((int(some.sum()), settings.bands), _KEY)
-                records["key"] = band_keys(smallest[some], settings.bands)
+                records = np.empty((int(some.sum()), near.bands), _KEY)
+                records["key"] = band_keys(smallest[some], near.bands)
                 records["row"] = (row + kept[some])[:, None]
                 writer.add(records.ravel(), records["key"].ravel() >> np.uint64(54))
-                signed += len(records)
                 start += len(batch)
                 row += len(batch)
-    return signed
+    PassRecord(len(corpus.parts)).write(record)
 
 
 class SignedCorpus:
-    """What is beside the records `signed`; with `leaks`, different splits are linked as well."""
+    """What `sign` left beside the records `signed`; with `leaks`, different splits are linked as
+    well. Raises MlmError if it is damaged."""
 
     def __init__(
-        self,
-        parts: Sequence[ReadPart],
-        signed: Sequence[Path],
-        settings: NearDuplicates,
-        leaks: bool,
+        self, parts: Sequence[ReadPart], signed: Sequence[Path], near: NearDuplicates, leaks: bool
     ):
         self._numbering, self._signed, self._leaks = Numbering(parts), signed, leaks
-        self._threshold, self._hashes = settings.threshold, settings.bands * settings.rows
+        self._hashes = near.bands * near.rows
+        self._enough = near.threshold * self._hashes
+        for own in signed:
+            check_outputs(own, [own.with_suffix(".signatures"), own.with_suffix(".keys")])
 
     def write_links(self, path: Path) -> None:
         """Write to `path` the links (`LINK`) of documents with a key in common."""
-        paths = [record.with_suffix(".keys") for record in self._signed]
-        keys = [Buckets(path, _KEY, _KEY_BUCKETS) for path in paths]
-        counts = sum(part.counts for part in keys)
+        keys = [Buckets(own.with_suffix(".keys"), _KEY, _KEY_BUCKETS) for own in self._signed]
         with open(path, "wb") as file:
-            for several in _filled(counts):
+            for several in _filled(sum(part.counts for part in keys)):
                 found = [part.read(several.start, several.stop) for part in keys]
                 numbers = np.concatenate(
                     [self._numbering.numbers(n, f["row"].astype(int)) for n, f in enumerate(found)]
                 )
-                records = np.concatenate([f["key"] for f in found])
-                file.write(self._links(records, numbers).astype("<i8").tobytes())
+                links = self._links(np.concatenate([f["key"] for f in found]), numbers)
+                file.write(links.astype("<i8").tobytes())
 
     def _links(self, keys: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """The links among documents with a key in common, [links, 2]."""
@@ -150,28 +151,16 @@ class SignedCorpus:
             alike = self._alike(numbers[open_pairs - distance], numbers[open_pairs])
             found.append(open_pairs[alike])
             before.append(found[-1] - distance)
-        links = [numbers[np.concatenate(side)] for side in (before, found)]
-        return self._taken_apart(np.unique(self._joined(*links)))
+        return np.stack([numbers[np.concatenate(side)] for side in (before, found)], axis=1)
 
     def _alike(self, some: np.ndarray, others: np.ndarray) -> np.ndarray:
         """For each pair of documents, whether their signatures agree: bool [pairs]."""
-        pairs, places = np.unique(self._joined(some, others), return_inverse=True)
-        alike = np.empty(len(pairs), bool)
-        enough = self._threshold * self._hashes
-        for start in range(0, len(pairs), _PAIRS):
-            both = self._taken_apart(pairs[start : start + _PAIRS])
-            one, other = (self._signatures(side) for side in both.T)
-            alike[start : start + _PAIRS] = (one == other).sum(axis=1) >= enough
-        return alike[places]
-
-    def _joined(self, some: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Pairs of documents as one number each: in 64 bits up to four billion documents."""
-        factor = np.uint64(self._numbering.documents)
-        return some.astype(np.uint64) * factor + others.astype(np.uint64)
-
-    def _taken_apart(self, pairs: np.ndarray) -> np.ndarray:
-        both = np.divmod(pairs, np.uint64(max(self._numbering.documents, 1)))
-        return np.stack(both, axis=1).astype(np.int64)
+        alike = np.empty(len(some), bool)
+        for start in range(0, len(some), _PAIRS):
+            pairs = slice(start, start + _PAIRS)
+            one, other = self._signatures(some[pairs]), self._signatures(others[pairs])
+            alike[pairs] = (one == other).sum(axis=1) >= self._enough
+        return alike
 
     def _signatures(self, numbers: np.ndarray) -> np.ndarray:
         """The signatures of documents, uint8 [documents, hashes]."""
@@ -189,9 +178,7 @@ def _filled(counts: np.ndarray) -> Iterator[range]:
     """All buckets in their order, as many at a time as are compared together; at least one."""
     first = 0
     while first < len(counts):
-        stop, size = first + 1, int(counts[first])
-        while stop < len(counts) and size + counts[stop] <= _COMPARED:
-            size += int(counts[stop])
-            stop += 1
+        sizes = np.cumsum(counts[first:])
+        stop = first + max(1, int(np.searchsorted(sizes, _COMPARED, "right")))
         yield range(first, stop)
         first = stop

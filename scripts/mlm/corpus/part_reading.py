@@ -1,20 +1,21 @@
-"""The first pass over a source, or a part of it: clean, filter, count, and spool to disk."""
+"""The first pass over a part of the source: clean, filter, count, and spool to disk."""
 
-import shutil
+import hashlib
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from mlm.corpus.artefacts import Encoding, ReadPart, ReadSplit
+from mlm.corpus.artefacts import Encoding, Mixed, ReadPart, ReadSplit
 from mlm.corpus.deduplication import digesting
-from mlm.corpus.document_groups import carve
+from mlm.corpus.document_groups import OWN, Document, carve
 from mlm.corpus.filters import Filters, SplitCounts
-from mlm.corpus.sources import FILE_DIGESTS, SPLITS, Source
-from mlm.corpus.spooling import Spool
+from mlm.corpus.parts import SPLITS, Piece
+from mlm.corpus.sources import FILE_DIGESTS, Source, group_kind, open_source
+from mlm.corpus.spooling import PartFiles, Spool
 from mlm.foundations.atomic import replacing
 from mlm.foundations.errors import MlmError
 
@@ -22,40 +23,13 @@ from mlm.foundations.errors import MlmError
 _PROGRESS_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class PartFiles:
-    """What a part leaves behind: its record, and beside it its documents and their digests."""
+def read_part(settings: dict, part: Mapping, files: PartFiles) -> None:
+    """Read a part (of `parts.planned_parts`) and write `files`; MlmError for bad input.
 
-    record: Path
-
-    @classmethod
-    def below(cls, directory: Path, number: int) -> "PartFiles":
-        """Those of part `number` below `directory`."""
-        return cls(directory / f"read-{number:05d}.json")
-
-    @property
-    def digests(self) -> Path:
-        return self.record.with_suffix(".digests")
-
-    def spool(self, split: str) -> Path:
-        """The documents of `split`."""
-        return self.record.with_name(f"{self.record.stem}-{split}.arrow")
-
-
-@contextmanager
-def scratch_directory(directory: Path) -> Iterator[Path]:
-    """An empty `directory` for working files, which are gone afterwards."""
-    # A fixed name, so that what a kill has left behind is removed by the next run.
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def read_source(source: Source, filters: Filters, seed: int | None, files: PartFiles) -> ReadPart:
-    """Read `source`, write `files`, and return the record among them; MlmError for bad input."""
+    `settings` are those of `file_patterns.used_settings`.
+    """
+    own = settings["mix"][part["source"]] if "source" in part else settings
+    source, filters = _opened(settings, own, part), Filters(own["filters"])
     with ExitStack() as together:
         digests = together.enter_context(replacing(files.digests))
         paths = {s: together.enter_context(replacing(files.spool(s))) for s in SPLITS}
@@ -63,27 +37,43 @@ def read_source(source: Source, filters: Filters, seed: int | None, files: PartF
         spools = {split: Spool(p, partial(note, split)) for split, p in paths.items()}
         counts = {split: filters.counts() for split in SPLITS}
         try:
-            _read(source, filters, seed, counts, spools)
+            _read(source, filters, own["seed"], counts, spools)
         finally:
             for spool in spools.values():
                 spool.close()
-        record = ReadPart(
-            splits={
-                split: ReadSplit(
-                    filters=count.filters,
-                    encoding=Encoding(count.replaced_bytes, count.nul_bytes),
-                    batches=tuple(spools[split].rows),
-                    source=source.described[split],
-                    rules=count.rules or None,
-                )
-                for split, count in counts.items()
-            },
-            group_by=source.group_by,
-            carved=source.carved,
-            mixed=source.mixed,
+    splits = {
+        split: ReadSplit(
+            filters=count.filters,
+            encoding=Encoding(count.replaced_bytes, count.nul_bytes),
+            batches=tuple(spools[split].rows),
+            source=source.described[split],
+            rules=count.rules or None,
         )
-    record.write(files.record)
-    return record
+        for split, count in counts.items()
+    }
+    ReadPart(splits, source.group_by, source.carved, source.mixed).write(files.record)
+
+
+def _opened(settings: dict, own: dict, part: Mapping) -> Source:
+    pieces = {split: [Piece(*p) for p in found] for split, found in part["files"].items()}
+    source = open_source(own, pieces, tuple(part["share"]))
+    if own is settings:
+        return source
+    kinds = {group_kind(one) for one in settings["mix"].values()}
+    group_by, streams = kinds.pop() if len(kinds) == 1 else "group", source.streams
+    if group_by != OWN:
+        streams = {s: partial(_regrouped, of, part["source"]) for s, of in streams.items()}
+    mixed = Mixed(part["source"], own["weight"], settings["seed"])
+    return replace(source, streams=streams, group_by=group_by, mixed=mixed)
+
+
+def _regrouped(stream: Callable[[], Iterator[Document]], name: str) -> Iterator[Document]:
+    """The documents of the source `name`, in groups apart from those of the other sources."""
+    for text, group in stream():
+        if group is None:
+            data = text.encode("utf-8", "surrogatepass")
+            group = hashlib.blake2b(data, digest_size=16).hexdigest()
+        yield Document(text, f"{name}: {group}")
 
 
 def check_unchanged(identities: Mapping[str, str]) -> None:

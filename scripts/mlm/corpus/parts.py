@@ -113,6 +113,12 @@ def _can_be_divided(path: str, corpus: Mapping) -> bool:
     return kind != "txt" or corpus["files"]["document_per"] != "file"
 
 
+def held_out(decontamination: Mapping | None) -> list[str]:
+    """The splits among the texts of the section `corpus.filters.decontamination`."""
+    also = (decontamination or {}).get("also", ())
+    return [split for split in ("test", "validation") if split in also]
+
+
 def filter_files(filters: Mapping) -> list[str]:
     """The paths that `filters` of `corpus_settings` name; MlmError if there is no such file."""
     named = [

@@ -16,10 +16,10 @@ from mlm.corpus.artefacts import (
     ReadPart,
     WrittenFile,
 )
-from mlm.corpus.corpus_writing import SpooledCorpus, number_of_groups
 from mlm.corpus.deduplication import LEAKED, REASONS
 from mlm.corpus.document_groups import OWN
-from mlm.corpus.part_reading import SPLITS
+from mlm.corpus.parts import SPLITS
+from mlm.corpus.spooling import SpooledCorpus
 from mlm.corpus.word_overlap import overlap_with
 from mlm.foundations.errors import MlmError
 
@@ -50,22 +50,21 @@ def documents_by_reason(
 def described_splits(
     corpus: SpooledCorpus, written: Mapping[str, Sequence[Path]]
 ) -> dict[str, CorpusSplit]:
-    """The descriptions of all splits; `written` are the records of `passes.write`, in order.
+    """The descriptions of all splits; `written` are the records of `write_file`, in order.
 
     Raises MlmError if the groups tell nothing apart.
     """
-    found = [np.fromfile(record.with_suffix(".shared"), np.uint64) for record in written["train"]]
-    shared, splits = np.unique(np.concatenate(found)), {}
+    shared, splits = _together_of(written["train"], ".shared", np.uint64), {}
     for split in SPLITS:
         read = [part.splits[split].encoding for part in corpus.parts]
         files = list(map(WrittenFile.read, written[split]))
         documents = sum(file.file.documents for file in files)
-        names = [record.with_suffix(".groups") for record in written[split]]
+        groups = _together_of(written[split], ".groups", np.int64)
         splits[split] = CorpusSplit(
             split=split,
             source=_described(corpus, split),
             documents=documents,
-            groups=documents if corpus.group_by == OWN else number_of_groups(names),
+            groups=documents if corpus.group_by == OWN else len(groups),
             group_by=corpus.group_by,
             bytes=sum(file.bytes for file in files),
             characters=sum(file.characters for file in files),
@@ -79,6 +78,12 @@ def described_splits(
         )
     _refuse_useless_groups(splits, corpus.parts[0])
     return splits
+
+
+def _together_of(records: Sequence[Path], ending: str, kind: type) -> np.ndarray:
+    """What the files beside `records` name, each once, sorted."""
+    found = [np.fromfile(record.with_suffix(ending), kind) for record in records]
+    return np.unique(np.concatenate(found))
 
 
 def _described(corpus: SpooledCorpus, split: str) -> CorpusSource:

@@ -1,11 +1,17 @@
-"""Documents on disk in order, in batches that bound memory, before duplicates are known."""
+"""Documents on disk in order, in batches that bound memory, and what is left out of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
+
+from mlm.corpus.artefacts import PassRecord, ReadPart, TakenByRule, add_taken
+from mlm.corpus.deduplication import KEPT, Removed
+from mlm.corpus.mix import Segment, segments
+from mlm.foundations.artefacts import check_outputs
 
 # Arrow's own allocator keeps more of what was freed: a fifth of the memory of a corpus of 200 MB.
 pa.set_memory_pool(pa.system_memory_pool())
@@ -14,6 +20,8 @@ BATCH_DOCUMENTS = 8192
 BATCH_BYTES = 8 << 20
 _PIECE = 1 << 18
 _SPOOLED = pa.schema([("text", pa.string()), ("group", pa.string())])
+#: In the place of a verdict: kept, and not in the share of a mix that is being written.
+_NOT_CHOSEN = 255
 
 #: White space beyond ASCII: as numbers of three bytes of UTF-8, the last one 0 if there are two.
 _SPACES = np.array(
@@ -29,7 +37,7 @@ class Spool:
     """Documents on their way to a file in batches, whose sizes `rows` has; `on_batch` gets each."""
 
     def __init__(self, path: Path, on_batch: Callable[[list[bytes]], None]):
-        self.path, self.rows = path, []
+        self.rows: list[int] = []
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         self._writer = pa.ipc.new_file(path, _SPOOLED, options=options)
         self._on_batch = on_batch
@@ -59,6 +67,116 @@ class Spool:
         """Write what is left; to be called before the file is read."""
         self._flush()
         self._writer.close()
+
+
+@dataclass(frozen=True)
+class PartFiles:
+    """What a part leaves behind: its record, and beside it its documents and their digests."""
+
+    record: Path
+
+    @classmethod
+    def below(cls, directory: Path, number: int) -> Self:
+        """Those of part `number` below `directory`."""
+        return cls(directory / f"read-{number:05d}.json")
+
+    @property
+    def digests(self) -> Path:
+        return self.record.with_suffix(".digests")
+
+    def spool(self, split: str) -> Path:
+        """The documents of `split`."""
+        return self.record.with_name(f"{self.record.stem}-{split}.arrow")
+
+
+class SpooledCorpus:
+    """What all parts of a source left, in order, and what the passes with the records `removed`
+    leave out of it.
+
+    `near` describes the near-duplicates of each split, if these were looked for. Raises MlmError if
+    the numbers beside a record are damaged.
+    """
+
+    def __init__(self, removed: Iterable[str | Path]):
+        paths = list(map(Path, removed))
+        records = list(map(PassRecord.read, paths))
+        numbers = [path.with_suffix(".numbers") for path in paths]
+        for path, beside in zip(paths, numbers, strict=True):
+            check_outputs(path, [beside])
+        parts = records[0].parts
+        self.files = [PartFiles.below(paths[0].parent, number) for number in range(parts)]
+        self.parts = [ReadPart.read(file.record) for file in self.files]
+        self.group_by = self.parts[0].group_by
+        self.removed = Removed(numbers, parts)
+        self.near = next((record.near for record in records if record.near is not None), None)
+        self._overlaps = [record.rules for record in records if record.rules is not None]
+
+    def rules(self, split: str) -> dict[str, TakenByRule] | None:
+        """What each rule took of `split`; None: no rule was on."""
+        counts: dict[str, TakenByRule] = {}
+        of_train = self._overlaps if split == "train" else ()
+        for taken in (*(part.splits[split].rules for part in self.parts), *of_train):
+            add_taken(counts, taken or {})
+        return counts or None
+
+    def kept(self, split: str) -> list[int]:
+        """How many documents of `split` are kept of each part."""
+        removed = self.removed.counts(split).sum(axis=1).tolist()
+        return [p.splits[split].documents - r for p, r in zip(self.parts, removed, strict=True)]
+
+    def verdicts(self, part: int, split: str) -> np.ndarray:
+        """One byte for each document of `split` in `part`: KEPT, or why it is left out."""
+        return self.removed.verdicts(part, split, self.parts[part].splits[split].documents)
+
+    def check(self, part: int, *splits: str) -> None:
+        """Raise MlmError if a spool of `part` is not what was written."""
+        check_outputs(self.files[part].record, map(self.files[part].spool, splits))
+
+    def read(
+        self,
+        part: int,
+        split: str,
+        verdicts: np.ndarray | None = None,
+        wanted: range | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The spooled documents of `split` in `part`, batch by batch.
+
+        Those that `verdicts` keep, of these those with the numbers `wanted`; None: all.
+        """
+        read, start, number = self.parts[part].splits[split], 0, 0
+        verdicts = np.full(read.documents, KEPT, np.uint8) if verdicts is None else verdicts
+        wanted = range(read.documents) if wanted is None else wanted
+        spool = str(self.files[part].spool(split))
+        with pa.OSFile(spool) as file, pa.ipc.open_file(file) as reader:
+            for place, size in enumerate(read.batches):
+                mask = verdicts[start : start + size] == KEPT
+                count = int(mask.sum())
+                first, last = max(wanted.start - number, 0), min(wanted.stop - number, count)
+                if first < last:
+                    batch = reader.get_batch(place)
+                    if count < size:
+                        batch = batch.filter(mask_array(mask))
+                    yield batch.slice(first, last - first)
+                start, number = start + size, number + count
+
+    def segments(self, split: str) -> list[Segment]:
+        """What is written of `split`, in order."""
+        return segments(self.parts, self.kept(split), split)
+
+    def batches(self, split: str, wanted: range) -> Iterator[pa.RecordBatch]:
+        """The documents `wanted` of those of `split` that are written; MlmError if damaged."""
+        start = 0
+        for segment in self.segments(split):
+            number, size = segment.part, segment.documents
+            own = range(max(wanted.start - start, 0), min(wanted.stop - start, size))
+            start += size
+            if own:
+                self.check(number, split)
+                verdicts = self.verdicts(number, split)
+                if segment.choice:
+                    chosen = segment.choice.mask()
+                    verdicts[np.flatnonzero(verdicts == KEPT)[~chosen]] = _NOT_CHOSEN
+                yield from self.read(number, split, verdicts, own)
 
 
 def text_array(texts: Sequence[bytes | None]) -> pa.Array:
